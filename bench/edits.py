@@ -16,8 +16,8 @@ import msgspec
 
 from headgate import api, routing
 from headgate.gateway import GatewaySettings
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
 from headgate.telemetry import Registry
 
 ROUTES = (100, 1_000, 10_000)
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 async def _measured(count: int) -> dict[str, list[float]]:
-    proxy = Proxy(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
+    shell = Shell(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
     translator = routing.Translator()
     for number in range(SERVERS):
         _put_server(translator, number)
@@ -54,24 +54,24 @@ async def _measured(count: int) -> dict[str, list[float]]:
         for number in range(EDITS):
             began = time.process_time()
             change(number)
-            proxy.use(translator.snapshot(), translator.step)
+            shell.use(translator.snapshot(), translator.step)
             took.append(1000 * (time.process_time() - began))
 
     def edit_and_list(number: int) -> None:
         _put(translator, _route(number, number), api.ModelRoute)
-        proxy.models.body()
+        shell.services.models.body()
 
     began = time.process_time()
-    proxy.use(translator.snapshot())
+    shell.use(translator.snapshot())
     found["start"] = [1000 * (time.process_time() - began)]
     measure("edit of a route", lambda n: _put(translator, _route(n, 2), api.ModelRoute))
     measure("a new route", lambda n: _put(translator, _route(count + n, 1), api.ModelRoute))
     measure("a route that goes", lambda n: translator.put(_ref("ModelRoute", f"r{count + n}"), None))
     measure("a Pod that is not ready", lambda n: _put_pod(translator, _pod(n, is_ready=False)))
     measure("edit of a ModelServer", lambda n: _put_server(translator, n % SERVERS, f"m{n}"))
-    measure("GET of a model", lambda n: proxy.models.entry(f"m{n}"))
+    measure("GET of a model", lambda n: shell.services.models.entry(f"m{n}"))
     measure("GET of all after an edit", edit_and_list)
-    await proxy.close()
+    await shell.close()
     return found
 
 

@@ -18,12 +18,15 @@ from typing import Any
 import pieces
 from headgate import api, routing, scheduling
 from headgate.flow.limits import RouteLimits
-from headgate.gateway import GatewaySettings, limiting
-from headgate.gateway.delivery import Delivery
-from headgate.gateway.proxy import Proxy
+from headgate.gateway import GatewaySettings
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
+from headgate.requests.limits import headers, limiting, reserving
 from headgate.requests.usage import Usage
 from headgate.telemetry import Registry
+
+limiting.settlement = SimpleNamespace(refuse=lambda *_: None)  # type: ignore[attr-defined]
+"""The account of a request is closed once, and these are refused again and again."""
 
 REPEATS, RUNS = 300, 200
 UNIT = {"unit": "minute", "unit_s": 60}
@@ -47,79 +50,67 @@ IN_FLIGHT = 5
 
 
 def limited(limits: routing.TokenLimits | None) -> Callable[[], object]:
-    """All that the data path does for the limit of one request, as an exchange has it."""
+    """All that the data path does for the limit of one request."""
     key = api.ObjectRef("ModelRoute", "default", "route")
     route = routing.Route(key=key, name="default/route", model="m", adapters=(), rules=(), limits=limits)
-    proxy: Any = SimpleNamespace(token_limits=RouteLimits())
-    proxy.token_limits.use([route], time.monotonic())
-    exchange: Any = SimpleNamespace(
+    plane: Any = SimpleNamespace(token_limits=RouteLimits())
+    plane.token_limits.use([route], time.monotonic())
+    life: Any = SimpleNamespace(
+        plane=plane,
         decision=SimpleNamespace(
             match=SimpleNamespace(route=route),
             scheduled=SimpleNamespace(prompt_tokens=2048, output_tokens=250),
             stream=False,
         ),
         reservation=None,
-        usage=Usage(2011, 261),
-        bytes_out=812,
-        upstream_status=200,
-        outcome="served",
+        account=SimpleNamespace(usage=Usage(2011, 261), bytes_out=812, upstream_status=200, outcome="served"),
     )
 
     def work() -> None:
-        exchange.reservation = None
+        life.reservation = None
         now = time.monotonic()
-        if (
-            exchange.decision.match.route.limits is not None
-            and limiting.reserve(proxy, exchange, now, None) is not None
-        ):
+        if life.decision.match.route.limits is None:
             return
-        held = exchange.reservation
-        if held is not None:
-            limiting.lines(held.limit, held.input_tokens, held.output_tokens, now)
-        if exchange.reservation is not None:
-            limiting.settle(exchange, exchange.reservation, now)
+        if not limiting.reserve(life, now, may_wait=False):
+            return
+        held = life.reservation
+        headers.lines(held.limit, held.input_tokens, held.output_tokens, now)
+        reserving.settle(life, held, now)
 
     return work
 
 
-def queued(proxy: Proxy, *, has_queue: bool) -> Callable[[], object]:
-    """All that the data path does for the queue of one request's pool, as an exchange has it."""
-    pool = proxy.pools[KEY]
-    exchange: Any = SimpleNamespace(
-        _proxy=proxy,
-        decision=SimpleNamespace(
-            scheduled=scheduling.Request(model="m", prompt_tokens=2048, output_tokens=250)
-        ),
-        pool=SimpleNamespace(pool=pool.pool, queue=pool.queue if has_queue else None),
-        wait=None,
-        go=lambda pool, now: None,
-    )
+def queued(shell: Shell, *, has_queue: bool) -> Callable[[], object]:
+    """All that the data path does for the queue of one request's pool."""
+    pool = shell.plane.pools[KEY]
+    queue = pool.queue if has_queue else None
+    priority = scheduling.Request(model="m", prompt_tokens=2048, output_tokens=250).priority
 
     def work() -> None:
-        Delivery._enter(exchange, proxy.now())
-        if not has_queue:
+        now = shell.now()
+        if queue is None:
             return
-        if proxy.queues.held:  # at its first token
-            Delivery._room_made(exchange)
-        if proxy.queues.held:  # at its end
-            Delivery._room_made(exchange)
-        if exchange.wait is not None or exchange.pool.queue.counts_all:
+        if not queue.passes(priority, now):
+            raise AssertionError("there is no room")
+        queue.room_made()  # at its first token
+        queue.room_made()  # at its end
+        if queue.counts_all:
             raise AssertionError("nobody waits")
 
     return work
 
 
-def gateway() -> Proxy:
+def gateway() -> Shell:
     """One whose pool is busy, and has room."""
-    proxy = Proxy(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
+    shell = Shell(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
     endpoints = [routing.Endpoint(f"default/{n}", "127.0.0.1", 9000 + n) for n in range(ENDPOINTS)]
-    proxy.use(routing.Snapshot(pools={KEY: routing.Pool(key=KEY, endpoints=endpoints)}))
-    for load in proxy.pools[KEY].loads:
+    shell.use(routing.Snapshot(pools={KEY: routing.Pool(key=KEY, endpoints=endpoints)}))
+    for load in shell.plane.pools[KEY].loads:
         load.estimator.rates.learn(1, 2048, 0.1)
         for _ in range(IN_FLIGHT):
-            booking = load.book(2048, 250, proxy.now())
-        booking.first_token(proxy.now())
-    return proxy
+            booking = load.book(2048, 250, shell.now())
+        booking.first_token(shell.now())
+    return shell
 
 
 def told(costs: dict[str, float]) -> None:
@@ -133,12 +124,12 @@ def told(costs: dict[str, float]) -> None:
 
 
 async def main() -> None:
-    proxy = gateway()
+    shell = gateway()
     rows: dict[str, Callable[[], object]] = {pieces.LOOP: pieces.python_loop}
     rows |= {name: limited(limits) for name, limits in LIMITS.items()}
-    rows |= {name: queued(proxy, has_queue=name is QUEUE) for name in (NO_QUEUE, QUEUE)}
+    rows |= {name: queued(shell, has_queue=name is QUEUE) for name in (NO_QUEUE, QUEUE)}
     told(pieces.costs_us(rows, repeats=REPEATS, runs=RUNS))
-    await proxy.close()
+    await shell.close()
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ import uvloop
 from headgate import api, garbage, routing
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
 from headgate.telemetry import Registry
 
 KEY = api.ObjectRef("ModelServer", "default", "pool")
@@ -40,20 +40,22 @@ def snapshot(engine_port: int, redis: str, limit: int, unit_s: int) -> routing.S
 async def main(engine_port: int, redis: str, limit: int, unit_s: int, wait_s: float) -> None:
     loop = asyncio.get_running_loop()
     settings = GatewaySettings().replace(engine_metrics_enabled=False, rate_limits_wait_s=wait_s)
-    proxy = Proxy(settings, Recorder(Registry(), None), loop)
-    server = await loop.create_server(functools.partial(ClientConnection, proxy), "127.0.0.1", 0)
-    proxy.use(snapshot(engine_port, redis, limit, unit_s))
-    proxy.is_ready = True
-    (source,) = proxy.limit_sources.all()
+    shell = Shell(settings, Recorder(Registry(), None), loop)
+    server = await loop.create_server(
+        functools.partial(ClientConnection, shell.services, shell.clients), "127.0.0.1", 0
+    )
+    shell.use(snapshot(engine_port, redis, limit, unit_s))
+    shell.plane.is_ready = True
+    (source,) = shell.services.limit_sources.all()
     while not source.exchanges:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.01)
     print(server.sockets[0].getsockname()[1], flush=True)
-    waits = Waits(proxy)
+    waits = Waits(shell)
     garbage.spare_what_there_is()
     await loop.run_in_executor(None, sys.stdin.read)
     server.close()
     cpu_s = time.process_time()
-    await proxy.close()
+    await shell.close()
     told = {"cpu_s": cpu_s, "longest_wait_alone_s": waits.longest_s}
     print(json.dumps(source.statistics() | told), flush=True)
 
@@ -61,10 +63,10 @@ async def main(engine_port: int, redis: str, limit: int, unit_s: int, wait_s: fl
 class Waits:
     """How long requests waited for leases, less the time for which this process got no processor then."""
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, shell: Shell) -> None:
         self.longest_s = 0.0
-        self._wait = proxy.limit_sources.wait
-        proxy.limit_sources.wait = self.wait
+        self._wait = shell.services.limit_sources.wait
+        shell.services.limit_sources.wait = self.wait
 
     def wait(self, limit: Any, input_tokens: int, output_tokens: int, then: Callable[[], None]) -> Any:
         began, without = time.monotonic(), without_processor_s()

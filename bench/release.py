@@ -24,9 +24,9 @@ from headgate.flow.capacity import CapacitySettings
 from headgate.flow.queue import FlowQueue, FlowSettings, Waiting
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
+from headgate.gateway.shell import Shell
 from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.requests.decision import Decision
@@ -107,17 +107,17 @@ class Held:
 
 
 async def with_what_is_counted() -> Measured:
-    proxy = gateway()
+    shell = gateway()
     sent: list[Held] = []
-    queue = proxy.queues.all()[0]
+    queue = shell.queues.all()[0]
     for number in range(REQUESTS):
-        held: Any = Held(number, proxy.now(), sent)
-        queue.hold(held, proxy.now())
-    proxy.use(snapshot(endpoints()))
+        held: Any = Held(number, shell.now(), sent)
+        queue.hold(held, shell.now())
+    shell.use(snapshot(endpoints()))
     measured = Measured()
     await measured.until(lambda: not queue.held)
     assert len(set(sent)) == len(sent) == REQUESTS
-    await proxy.close()
+    await shell.close()
     return measured
 
 
@@ -151,31 +151,31 @@ class Wire(asyncio.Transport):
 
 
 async def with_all_that_sends() -> Measured:
-    proxy = gateway()
+    shell = gateway()
     for request in requests():
-        client = ClientConnection(proxy)
+        client = ClientConnection(shell.services, shell.clients)
         client.connection_made(Wire())
         client.data_received(request)
-    queue = proxy.queues.all()[0]
+    queue = shell.queues.all()[0]
     await Measured().until(lambda: queue.held == REQUESTS)  # not all are read in one turn
-    proxy.use(snapshot(endpoints()))
-    wires = connected(proxy)
+    shell.use(snapshot(endpoints()))
+    wires = connected(shell)
     measured = Measured()
     await measured.until(lambda: not queue.held)
     assert sum(wire.written for wire in wires) == REQUESTS
-    assert sum(each.requests for each in proxy.pools[KEY].loads) == REQUESTS
-    for client in list(proxy.clients):
+    assert sum(each.requests for each in shell.plane.pools[KEY].loads) == REQUESTS
+    for client in list(shell.clients.all):
         client.connection_lost(None)
-    await proxy.close()
+    await shell.close()
     return measured
 
 
-def gateway() -> Proxy:
-    proxy = Proxy(SETTINGS, Recorder(Registry(), None), asyncio.get_running_loop())
-    proxy._sweeper.cancel()  # what is done once a second is not counted
-    proxy.use(snapshot([]))
-    proxy.is_ready = True
-    return proxy
+def gateway() -> Shell:
+    shell = Shell(SETTINGS, Recorder(Registry(), None), asyncio.get_running_loop())
+    shell._sweeper.cancel()  # what is done once a second is not counted
+    shell.use(snapshot([]))
+    shell.plane.is_ready = True
+    return shell
 
 
 def endpoints() -> list[routing.Endpoint]:
@@ -202,12 +202,12 @@ def requests() -> Iterator[bytes]:
         )
 
 
-def connected(proxy: Proxy) -> list[Wire]:
+def connected(shell: Shell) -> list[Wire]:
     """As many connections to each endpoint as it may be sent requests."""
     wires = []
-    pool = proxy.pools[KEY]
+    pool = shell.plane.pools[KEY]
     for each in pool.loads:
-        home = proxy.connections(pool, each)
+        home = shell.services.connections_to(pool, each)
         for _ in range(SETTINGS.endpoints.max_connections):
             connection = UpstreamConnection(home)
             wires.append(Wire())

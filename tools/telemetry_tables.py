@@ -13,8 +13,8 @@ from pathlib import Path
 from headgate.apiserver.handlers.health import FAMILIES
 from headgate.gateway import GatewaySettings, gauges
 from headgate.gateway.access_fields import FIELDS
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
 from headgate.gateway.workers.configuration import Configuration
 from headgate.gateway.workers.supervisor import Supervisor
 from headgate.telemetry import Registry, add_process_metrics, sums
@@ -41,13 +41,13 @@ async def _families() -> list[Family]:
     registry = Registry()
     settings = GatewaySettings().replace(listen_port=0, metrics_port=0, admin_port=0)
     recorder = Recorder(registry, None)
-    proxy = Proxy(settings, recorder, asyncio.get_running_loop())
-    gauges.add_gauges(registry, proxy)
+    shell = Shell(settings, recorder, asyncio.get_running_loop())
+    gauges.add_gauges(registry, shell)
     add_process_metrics(registry)
     supervisor = Supervisor(Configuration(lambda: settings, None, registry), registry)
     supervisor.sockets.close()
     found = sums.families(registry)
-    await proxy.close()
+    await shell.close()
     return sorted(found, key=lambda family: family.name)
 
 

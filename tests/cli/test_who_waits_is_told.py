@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from headgate.cli import main
 from headgate.flow.queue import BandRow, FlowRow, QueueView, RequestRow
-from headgate.gateway.queueing.shown import QueueShown
+from headgate.gateway.queueing.queue_shown import QueueShown
 
 
 def band(priority: int, **flows: int) -> BandRow:

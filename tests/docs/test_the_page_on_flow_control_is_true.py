@@ -5,8 +5,8 @@ from pathlib import Path
 
 from headgate.flow.queue import FAIRNESS, ORDERINGS
 from headgate.flow.queue.waiting import STATUSES
-from headgate.gateway import GatewaySettings, setting_types
-from headgate.gateway.queueing import queue_hints, reasons, wait
+from headgate.gateway import GatewaySettings, progress, setting_types
+from headgate.gateway.queueing import queue_hints, reasons
 
 PAGE = (Path(__file__).parents[2] / "docs" / "flow-control.md").read_text()
 
@@ -45,6 +45,6 @@ def test_settings_have_the_names_and_values_that_are_told():
 
 def test_times_of_progress():
     """Sweeps come about once a second."""
-    assert wait.FIRST_PROGRESS_S <= 1.0
-    assert wait.PROGRESS_S <= 5.0
+    assert progress.FIRST_PROGRESS_S <= 1.0
+    assert progress.PROGRESS_S <= 5.0
     assert "after a second and then every five" in PAGE

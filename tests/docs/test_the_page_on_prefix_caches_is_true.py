@@ -8,8 +8,8 @@ from pathlib import Path
 
 from headgate.api import marks
 from headgate.fleet.prefix import hashing, index, tiers
-from headgate.gateway import learning
 from headgate.observe.kv_events import tokens
+from headgate.requests import learning
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "prefix-cache.md").read_text()

@@ -21,8 +21,8 @@ import pytest
 from headgate import api, routing
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
 from headgate.telemetry import Registry
 
 START_S = 480.0
@@ -133,13 +133,13 @@ def _wait_until_healthy(engine, process):
 class Gateway:
     """The data path in front of one engine, and a client of it."""
 
-    def __init__(self, proxy, port):
-        self.proxy = proxy
+    def __init__(self, shell, port):
+        self.shell = shell
         self.client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60)
 
     @property
     def load(self):
-        (pool,) = self.proxy.pools.values()
+        (pool,) = self.shell.plane.pools.values()
         return pool.loads[0]
 
     async def complete(self, prompt, max_tokens=4, model="tiny"):
@@ -165,24 +165,26 @@ async def gateway(vllm):
     settings = GatewaySettings().replace(
         engine_metrics_interval_s=0.1, logging_access_log="off", clients_trusted_networks=("127.0.0.0/8",)
     )
-    proxy = Proxy(settings, Recorder(Registry(), None), loop)
-    server = await loop.create_server(functools.partial(ClientConnection, proxy), "127.0.0.1", 0)
+    shell = Shell(settings, Recorder(Registry(), None), loop)
+    server = await loop.create_server(
+        functools.partial(ClientConnection, shell.services, shell.clients), "127.0.0.1", 0
+    )
     key = api.ObjectRef("ModelServer", "default", "tiny")
     rule = routing.Rule("rule", None, (routing.Target(key, 100),))
     route = routing.Route(key=key, name="default/tiny", model="tiny", adapters=("nonsense",), rules=(rule,))
     endpoint = routing.Endpoint("default/vllm", "127.0.0.1", vllm.port)
-    proxy.use(
+    shell.use(
         routing.Snapshot(
             models={"tiny": (route,)},
             adapters={"nonsense": (route,)},
             pools={key: routing.Pool(key=key, endpoints=(endpoint,), kv_events={endpoint: vllm.events})},
         )
     )
-    proxy.is_ready = True
-    proxy.scraper.start()
-    proxy.kv_events.start()
-    gateway = Gateway(proxy, server.sockets[0].getsockname()[1])
+    shell.plane.is_ready = True
+    shell.scraper.start()
+    shell.kv_events.start()
+    gateway = Gateway(shell, server.sockets[0].getsockname()[1])
     yield gateway
     await gateway.client.aclose()
     server.close()
-    await proxy.close()
+    await shell.close()

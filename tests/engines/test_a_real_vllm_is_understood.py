@@ -53,7 +53,7 @@ async def test_the_gateway_knows_how_it_is(gateway):
     await gateway.until(lambda: gateway.load.reading and gateway.load.reading.running == 0)
     await gateway.until(lambda: gateway.load.reading.ttft_s and gateway.load.reading.tpot_s)
     assert 0 < gateway.load.reading.ttft_s < 60
-    assert gateway.proxy.scraper.looks.pages["failed"] == 0
+    assert gateway.shell.scraper.looks.pages["failed"] == 0
 
 
 async def test_what_was_predicted_is_in_its_cache(gateway, vllm):
@@ -96,7 +96,7 @@ def _unload(vllm):
 
 
 def _models(gateway):
-    gateway.proxy.scraper.list_models_soon(gateway.load)
+    gateway.shell.scraper.list_models_soon(gateway.load)
     return gateway.load.reading.models if gateway.load.reading else None
 
 
@@ -112,7 +112,7 @@ def _expected_share(response):
 
 async def test_what_it_tells_of_its_cache_is_found_by_bytes(gateway):
     """What it publishes agrees with what it says that the tokens of a prompt are: of both APIs."""
-    events = gateway.proxy.kv_events
+    events = gateway.shell.kv_events
     await gateway.until(lambda: events.shown(gateway.load, 0.0)["state"] == "live" and gateway.load.reading)
     chat = {"model": "tiny", "max_tokens": 2, "messages": [{"role": "user", "content": TEXT[3600:5700]}]}
     completion = {"model": "tiny", "max_tokens": 2, "prompt": TEXT[5700:7900]}
@@ -122,10 +122,12 @@ async def test_what_it_tells_of_its_cache_is_found_by_bytes(gateway):
         await gateway.until(lambda before=learned: events.tokens.counts["learned"] == before + 1)
         assert len(prefix) >= 2
         # Neither what was sent nor what is expected counts, but what the engine has told of.
-        gateway.proxy.prefixes.forget(gateway.load)
+        gateway.shell.plane.prefixes.forget(gateway.load)
         events.exact.residency.sweep(1e12)
         await gateway.until(
-            lambda prefix=prefix: gateway.proxy.prefixes.matched(prefix, [gateway.load]) == [len(prefix)]
+            lambda prefix=prefix: (
+                gateway.shell.plane.prefixes.matched(prefix, [gateway.load]) == [len(prefix)]
+            )
         )
     assert events.counts()["invalid"] == 0
     assert events.counts()["missed"] == 0
@@ -134,7 +136,7 @@ async def test_what_it_tells_of_its_cache_is_found_by_bytes(gateway):
 
 async def test_what_an_adapter_has_in_the_cache_is_found_by_bytes(gateway, vllm):
     """The engine names the adapter in its events, besides the tokens."""
-    events = gateway.proxy.kv_events
+    events = gateway.shell.kv_events
     await gateway.until(lambda: events.shown(gateway.load, 0.0)["state"] == "live" and gateway.load.reading)
     assert _load(vllm).status_code == 200
     await gateway.until(lambda: _models(gateway) == {"tiny", "nonsense"})
@@ -142,9 +144,9 @@ async def test_what_an_adapter_has_in_the_cache_is_found_by_bytes(gateway, vllm)
     for text in (TEXT[7900:8100], TEXT[300:2500]):  # the first tells how large blocks are
         prefix = await _ask(gateway, path, {"model": "nonsense", "max_tokens": 2, "prompt": text})
     await gateway.until(lambda: events.tokens.counts["learned"] == learned + 1)
-    gateway.proxy.prefixes.forget(gateway.load)
+    gateway.shell.plane.prefixes.forget(gateway.load)
     events.exact.residency.sweep(1e12)
-    await gateway.until(lambda: gateway.proxy.prefixes.matched(prefix, [gateway.load]) == [len(prefix)])
+    await gateway.until(lambda: gateway.shell.plane.prefixes.matched(prefix, [gateway.load]) == [len(prefix)])
     assert _unload(vllm).status_code == 200
 
 

@@ -22,8 +22,8 @@ import uvloop
 from headgate import api, loop_turns, routing
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
 from headgate.telemetry import LineLog, Registry
 
 PATIENCE_S = 30.0
@@ -292,7 +292,7 @@ class Timers:
 class Gateway:
     """The data path of one gateway, without its informers."""
 
-    proxy: Proxy
+    shell: Shell
     port: int
     registry: Registry
     recorder: Recorder
@@ -325,8 +325,8 @@ class Gateway:
             created="2026-01-01T00:00:00Z",
         )
         pools = {key: routing.Pool(key=key, endpoints=made, **pool)}
-        self.proxy.use(routing.Snapshot(models={"m": (route,)}, adapters={"adapter": (route,)}, pools=pools))
-        self.proxy.is_ready = True
+        self.shell.use(routing.Snapshot(models={"m": (route,)}, adapters={"adapter": (route,)}, pools=pools))
+        self.shell.plane.is_ready = True
 
     async def connect(self, receive_buffer: int | None = None) -> Client:
         sock = socket.socket()
@@ -363,31 +363,31 @@ class Gateway:
     @property
     def timers(self) -> Timers:
         """Those that are set from now on."""
-        if not isinstance(self.proxy.loop, Timers):
-            self.proxy.loop = Timers(self.proxy.loop)
-        return self.proxy.loop
+        if not isinstance(self.shell.services.loop, Timers):
+            self.shell.services.loop = Timers(self.shell.services.loop)
+        return self.shell.services.loop
 
     def move(self, seconds: float) -> None:
         """Moves the clock by which it judges silence, and the age of what it knows."""
         self._ahead_s += seconds
         loop = asyncio.get_running_loop()
-        self.proxy.now = lambda: loop.time() + self._ahead_s
+        self.shell.services.now = lambda: loop.time() + self._ahead_s
 
     async def idle(self) -> None:
         """Waits until no request is in flight, and checks that the books are in order."""
-        await eventually(lambda: not self.proxy.ledger.statistics()["requests"])
-        self.proxy.ledger.validate()
-        assert self.proxy.ledger.statistics()["work_tokens"] == 0
-        self.proxy.token_limits.validate()
-        assert self.proxy.token_limits.statistics()["reserved"] == 0
+        await eventually(lambda: not self.shell.plane.ledger.statistics()["requests"])
+        self.shell.plane.ledger.validate()
+        assert self.shell.plane.ledger.statistics()["work_tokens"] == 0
+        self.shell.plane.token_limits.validate()
+        assert self.shell.plane.token_limits.statistics()["reserved"] == 0
 
     async def end(self) -> None:
         for client in self._clients:
             client.close()
         await self.idle()
-        await eventually(lambda: self.proxy.bodies.held <= 0)
-        assert not self.proxy.bodies.held
-        await self.proxy.close()
+        await eventually(lambda: self.shell.services.bodies.held <= 0)
+        assert not self.shell.services.bodies.held
+        await self.shell.close()
 
 
 class LogFile:
@@ -433,12 +433,15 @@ async def start_gateway(tmp_path) -> AsyncIterator[StartGateway]:
             stack.callback(log.line_log.close)
             registry = Registry()
             recorder = Recorder(registry, log.line_log, chosen.logging.access_log)
-            proxy = Proxy(chosen, recorder, loop, _FirstWins())
+            shell = Shell(chosen, recorder, loop, _FirstWins())
             server = await loop.create_server(
-                functools.partial(ClientConnection, proxy), "127.0.0.1", 0, backlog=2048
+                functools.partial(ClientConnection, shell.services, shell.clients),
+                "127.0.0.1",
+                0,
+                backlog=2048,
             )
             port = server.sockets[0].getsockname()[1]
-            gateway = Gateway(proxy, port, registry, recorder, log)
+            gateway = Gateway(shell, port, registry, recorder, log)
             stack.push_async_callback(gateway.end)
             stack.callback(server.close)
             if endpoints:

@@ -38,7 +38,7 @@ async def following(tmp_path, *names):
         )
         running = tasks.create_task(gateway.run(ready.set))
         await ready.wait()
-        yield gateway.proxy, client
+        yield gateway.shell, client
         running.cancel()
         await gateway.close()
 
@@ -50,26 +50,26 @@ async def test_an_object_that_cannot_be_translated_keeps_out_no_other(
     translate = model_routes.route
 
     def fail(source, *others):
-        if source.metadata.name == "b" and proxy.snapshot.names() == ["a"]:
+        if source.metadata.name == "b" and shell.plane.snapshot.names() == ["a"]:
             raise RuntimeError("a fault of ours")
         return translate(source, *others)
 
     monkeypatch.setattr(model_routes, "route", fail)
-    async with following(tmp_path, "a") as (proxy, client):
+    async with following(tmp_path, "a") as (shell, client):
         await client.create_manifest(route("b"))
-        await eventually(lambda: proxy.recorder.translations_failed.labels().value == 1)
-        assert proxy.snapshot.names() == ["a"]
+        await eventually(lambda: shell.recorder.translations_failed.labels().value == 1)
+        assert shell.plane.snapshot.names() == ["a"]
         assert "ModelRoute default/b cannot be put into effect" in caplog.text
         await client.create_manifest(route("c"))
-        await eventually(lambda: proxy.snapshot.names() == ["a", "c"])
+        await eventually(lambda: shell.plane.snapshot.names() == ["a", "c"])
         await client.create_manifest(route("d"))
-        await eventually(lambda: proxy.snapshot.names() == ["a", "b", "c", "d"])
+        await eventually(lambda: shell.plane.snapshot.names() == ["a", "b", "c", "d"])
 
 
 async def test_a_snapshot_that_cannot_be_taken_up_is_made_up_for(tmp_path, eventually, monkeypatch, caplog):
     """Requests go on by the objects of before; the next change puts all of them into effect."""
-    async with following(tmp_path, "a") as (proxy, client):
-        change = proxy.models.change
+    async with following(tmp_path, "a") as (shell, client):
+        change = shell.services.models.change
         failures = iter([True])
 
         def fail_once(*arguments):
@@ -77,14 +77,14 @@ async def test_a_snapshot_that_cannot_be_taken_up_is_made_up_for(tmp_path, event
                 raise RuntimeError("a fault of ours")
             return change(*arguments)
 
-        monkeypatch.setattr(proxy.models, "change", fail_once)
+        monkeypatch.setattr(shell.services.models, "change", fail_once)
         await client.create_manifest(route("b"))
-        await eventually(lambda: proxy.recorder.translations_failed.labels().value == 1)
-        assert proxy.snapshot.names() == ["a"]
+        await eventually(lambda: shell.recorder.translations_failed.labels().value == 1)
+        assert shell.plane.snapshot.names() == ["a"]
         assert "requests go on by those of before" in caplog.text
         await client.create_manifest(route("c"))
-        await eventually(lambda: proxy.snapshot.names() == ["a", "b", "c"])
-        listed = json.loads(proxy.models.body())["data"]
+        await eventually(lambda: shell.plane.snapshot.names() == ["a", "b", "c"])
+        listed = json.loads(shell.services.models.body())["data"]
         assert [model["id"] for model in listed] == ["a", "b", "c"]
 
 
@@ -93,11 +93,11 @@ async def test_a_flood_of_edits_leaves_most_of_the_core_to_requests(tmp_path, ev
     changed meanwhile."""
     spent = itertools.count()
     monkeypatch.setattr(service.time, "thread_time", lambda: next(spent) * 0.05)
-    async with following(tmp_path, "a") as (proxy, client):
+    async with following(tmp_path, "a") as (shell, client):
         loop = asyncio.get_running_loop()
         await asyncio.sleep(0.5)
-        began, before = loop.time(), proxy.snapshots_taken
+        began, before = loop.time(), shell.snapshots_taken
         for place in range(40):
             await client.create_manifest(route(f"b{place}"))
-        await eventually(lambda: len(proxy.snapshot.names()) == 41)
-        assert proxy.snapshots_taken - before <= 2 + (loop.time() - began) / 0.45
+        await eventually(lambda: len(shell.plane.snapshot.names()) == 41)
+        assert shell.snapshots_taken - before <= 2 + (loop.time() - began) / 0.45

@@ -20,7 +20,7 @@ def engine(*models):
 
 
 def loads(gateway):
-    return next(iter(gateway.proxy.pools.values())).loads
+    return next(iter(gateway.shell.plane.pools.values())).loads
 
 
 def calls(endpoints):
@@ -37,7 +37,7 @@ async def test_the_request_goes_where_the_adapter_is(start_gateway, start_endpoi
     assert set(statuses[1:]) == {200}
     assert all(count <= 1 for place, count in enumerate(calls(endpoints)) if place != 3)
     assert [load.failures for load in loads(gateway)] == [0] * 5
-    assert not any(load.avoided(gateway.proxy.now()) for load in loads(gateway))
+    assert not any(load.avoided(gateway.shell.now()) for load in loads(gateway))
 
 
 async def test_nobody_has_it(start_gateway, start_endpoint):
@@ -54,7 +54,7 @@ async def test_it_is_asked_again_after_a_minute(start_gateway, start_endpoint, e
     """Somebody may have loaded the adapter since."""
     lacking, having = await start_endpoint(behave=engine("m")), await start_endpoint(behave=engine("adapter"))
     gateway = await start_gateway(lacking, having)
-    loads(gateway)[1].suspected(gateway.proxy.now())
+    loads(gateway)[1].suspected(gateway.shell.now())
     assert (await gateway.ask(body())).status == 200
     assert "adapter" in loads(gateway)[0].lacking
     gateway.move(61)

@@ -24,11 +24,11 @@ async def test_every_cut_in_two_is_delivered_intact(gateway, endpoint, answer):
     for at in range(1, len(answer)):
         client.post()
         call = await endpoint.call()
-        exchange = next(iter(gateway.proxy.clients))._exchange
+        exchange = next(iter(gateway.shell.clients.all))._exchange
         # Given to the protocol as its transport would give it, so that the cut is where it should be.
         exchange._upstream.data_received(answer[:at])
         if at < len(answer):
-            gateway.proxy.loop.call_soon(_feed, exchange, answer[at:])
+            gateway.shell.services.loop.call_soon(_feed, exchange, answer[at:])
         response = await (client.head() if answer is CHUNKED else client.response())
         if answer is CHUNKED:
             body = answer.partition(b"\r\n\r\n")[2]
@@ -152,4 +152,4 @@ async def test_client_that_wants_to_close(gateway, endpoint):
     (await endpoint.call()).answer()
     assert (await client.response()).header("connection") == "close"
     assert await client.is_closed()
-    assert next(iter(gateway.proxy.statistics()["connections"].values())) == {"open": 1, "idle": 1}
+    assert next(iter(gateway.shell.statistics()["connections"].values())) == {"open": 1, "idle": 1}

@@ -7,9 +7,10 @@ import pytest
 
 from headgate import fleet, scheduling
 from headgate.fleet.prefix.hashing import BLOCK_BYTES
-from headgate.gateway import gauges, in_flight, learning
+from headgate.gateway import gauges, in_flight
 from headgate.gateway.request import Request
 from headgate.gateway.trust import Networks, Peer
+from headgate.requests import learning
 from headgate.requests.decision import decide
 from headgate.requests.usage import Tail, Usage, tail_of
 
@@ -27,13 +28,13 @@ def answering(**details):
 
 async def cache_aware(start_gateway, *endpoints):
     gateway = await start_gateway(*endpoints)
-    (pool,) = gateway.proxy.pools.values()
-    pool.policy = scheduling.PredictedFirstToken(gateway.proxy.prefixes)
+    (pool,) = gateway.shell.plane.pools.values()
+    pool.policy = scheduling.PredictedFirstToken(gateway.shell.plane.prefixes)
     return gateway, pool
 
 
 def held(gateway, pool):
-    return [gateway.proxy.prefixes.blocks(load) for load in pool.loads]
+    return [gateway.shell.plane.prefixes.blocks(load) for load in pool.loads]
 
 
 @pytest.fixture(name="no_patience")
@@ -50,8 +51,8 @@ async def test_what_was_sent_is_believed_to_be_held(start_gateway, start_endpoin
     got = [len(endpoint.calls) for endpoint in endpoints]
     assert sorted(got) == [0, 1]
     assert held(gateway, pool) == [count * (len(PROMPT) // BLOCK_BYTES) for count in got]
-    longer = decide(gateway.proxy, asking({"model": "m", "prompt": PROMPT[:4000] + "x" * 4000}))
-    matched = gateway.proxy.prefixes.matched(longer.scheduled.prefix, pool.loads)
+    longer = decide(gateway.shell.plane, asking({"model": "m", "prompt": PROMPT[:4000] + "x" * 4000}))
+    matched = gateway.shell.plane.prefixes.matched(longer.scheduled.prefix, pool.loads)
     assert matched == [count * (4000 // BLOCK_BYTES) for count in got]
     assert longer.scheduled.tokens_in(7) == 7 * BLOCK_BYTES * 4000 // len(PROMPT)
 
@@ -65,16 +66,16 @@ async def test_far_fewer_cached_tokens_than_believed_are_a_lesson(start_gateway,
     """What was used before is forgotten; the prompt itself is there again."""
     endpoint = await start_endpoint(behave=answering(prompt_tokens_details={"cached_tokens": 16}))
     gateway, pool = await cache_aware(start_gateway, endpoint)
-    clock = gateway.proxy.now
-    gateway.proxy.now = lambda: clock() - 3600
+    clock = gateway.shell.services.now
+    gateway.shell.services.now = lambda: clock() - 3600
     await gateway.ask({"model": "m", "prompt": "An older prompt. " + PROMPT})
     await gateway.ask({"model": "m", "prompt": PROMPT})
-    gateway.proxy.now = clock
+    gateway.shell.services.now = clock
     before = held(gateway, pool)
     await gateway.ask({"model": "m", "prompt": PROMPT})
     assert before == [2 * (len(PROMPT) // BLOCK_BYTES)]
     assert held(gateway, pool) == [len(PROMPT) // BLOCK_BYTES]
-    assert gateway.proxy.prefixes.statistics()["forgotten"] == len(PROMPT) // BLOCK_BYTES
+    assert gateway.shell.plane.prefixes.statistics()["forgotten"] == len(PROMPT) // BLOCK_BYTES
 
 
 @pytest.mark.parametrize("details", [{}, {"prompt_tokens_details": {"cached_tokens": 3000}}])
@@ -86,7 +87,7 @@ async def test_an_engine_that_agrees_or_does_not_say_teaches_nothing(
     gateway, _ = await cache_aware(start_gateway, endpoint)
     for _ in range(3):
         await gateway.ask({"model": "m", "prompt": PROMPT})
-    assert gateway.proxy.prefixes.statistics()["forgotten"] == 0
+    assert gateway.shell.plane.prefixes.statistics()["forgotten"] == 0
 
 
 async def test_a_burst_of_the_same_prompt_teaches_nothing(start_gateway, start_endpoint):
@@ -95,7 +96,7 @@ async def test_a_burst_of_the_same_prompt_teaches_nothing(start_gateway, start_e
     gateway, _ = await cache_aware(start_gateway, endpoint)
     for _ in range(3):
         await gateway.ask({"model": "m", "prompt": PROMPT})
-    assert gateway.proxy.prefixes.statistics()["forgotten"] == 0
+    assert gateway.shell.plane.prefixes.statistics()["forgotten"] == 0
 
 
 async def test_belief_and_truth_are_counted_side_by_side(start_gateway, start_endpoint):
@@ -120,13 +121,13 @@ async def test_no_more_is_believed_than_the_engine_has_room_for(start_gateway, s
     await gateway.ask({"model": "m", "prompt": PROMPT})
     (load,) = pool.loads
     load.reading = fleet.EngineReading(at=0.0, block_tokens=16, blocks=80)
-    gateway.proxy._sweeper.cancel()
-    gateway.proxy._sweep()
+    gateway.shell._sweeper.cancel()
+    gateway.shell._sweep()
     assert held(gateway, pool) == [80 * 16 * 4 // BLOCK_BYTES]
-    (shown,) = in_flight.endpoints(gateway.proxy)["default/pool"]
+    (shown,) = in_flight.endpoints(gateway.shell)["default/pool"]
     assert (shown["prefix"]["blocks"], shown["prefix"]["limit"]) == (5, 5)
     assert shown["prefix"]["oldest_age_s"] >= 0
-    gauges.add_gauges(gateway.registry, gateway.proxy)
+    gauges.add_gauges(gateway.registry, gateway.shell)
     assert gateway.metric("headgate_gateway_prefix_blocks", endpoint="default/pod-0") == 5
     assert gateway.metric("headgate_gateway_prefix_blocks_dropped_total", reason="evicted") > 0
 
@@ -135,7 +136,7 @@ async def test_bytes_per_token_are_learned(start_gateway, start_endpoint):
     """The engine's counts make the next estimate of the same model better."""
     endpoint = await start_endpoint(behave=answering())
     gateway, _ = await cache_aware(start_gateway, endpoint)
-    sizes = gateway.proxy.prompt_sizes
+    sizes = gateway.shell.plane.prompt_sizes
     assert sizes.bytes_per_token("m") == 4.0
     await gateway.ask({"model": "m", "prompt": PROMPT})
     assert sizes.bytes_per_token("m") == pytest.approx(len(PROMPT) / 4000, rel=0.01)
@@ -157,12 +158,12 @@ async def test_an_endpoint_that_leaves_is_forgotten(start_gateway, start_endpoin
     one, other = await start_endpoint(behave=answering()), await start_endpoint(behave=answering())
     gateway, _ = await cache_aware(start_gateway, one)
     await gateway.ask({"model": "m", "prompt": PROMPT})
-    assert gateway.proxy.prefixes.statistics()["endpoints"] == 1
+    assert gateway.shell.plane.prefixes.statistics()["endpoints"] == 1
     await gateway.idle()
     gateway.serve([other])
-    gateway.proxy.prefixes.validate()
-    assert gateway.proxy.prefixes.statistics()["endpoints"] == 0
-    assert gateway.proxy.prefixes.statistics()["blocks"] == 0
+    gateway.shell.plane.prefixes.validate()
+    assert gateway.shell.plane.prefixes.statistics()["endpoints"] == 0
+    assert gateway.shell.plane.prefixes.statistics()["blocks"] == 0
 
 
 @pytest.mark.parametrize(
@@ -257,6 +258,6 @@ async def test_the_answer_is_held_as_well_where_it_was_generated(start_gateway, 
     answered = [len(endpoint.calls) for endpoint in endpoints]
     for answer, blocks in ((4000, (len(PROMPT) + 4000) // BLOCK_BYTES), (2000, len(PROMPT) // BLOCK_BYTES)):
         body = {"model": "m", "prompt": PROMPT + "a" * answer + " And then?" * 100}
-        turn = decide(gateway.proxy, asking(body)).scheduled.prefix
-        matched = gateway.proxy.prefixes.matched(turn, pool.loads)
+        turn = decide(gateway.shell.plane, asking(body)).scheduled.prefix
+        matched = gateway.shell.plane.prefixes.matched(turn, pool.loads)
         assert matched == [count * blocks for count in answered]

@@ -77,13 +77,13 @@ async def _listening(start_gateway):
 
 async def listening_to(start_gateway, *engines):
     gateway = await start_gateway()
-    gateway.proxy.kv_events.start()
+    gateway.shell.kv_events.start()
     told = {
         routing.Endpoint(f"default/pod-{place}", "127.0.0.1", each.port): each.events
         for place, each in enumerate(engines)
     }
     gateway.serve(engines, kv_events=told)
-    sources = gateway.proxy.kv_events.sources
+    sources = gateway.shell.kv_events.sources
     await until(lambda: {source.state for source in sources.values()} == {"live"})
     return gateway
 
@@ -91,16 +91,16 @@ async def listening_to(start_gateway, *engines):
 def matched(gateway, body):
     """How many of a prompt's blocks each engine is known to hold, and how many there are."""
     fields = inspect(json.dumps(body).encode())
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     prefix = hashing.hashes(prompt.read(fields, "/v1/chat/completions").text, hashing.seed("m"))
-    return gateway.proxy.prefixes.matched(prefix, pool.loads), len(prefix)
+    return gateway.shell.plane.prefixes.matched(prefix, pool.loads), len(prefix)
 
 
 async def test_what_somebody_else_sent_is_known(listening):
     """Once the prompt's tokens are known, it is found on every engine that has it, until it is evicted."""
     gateway = listening
-    engines, tokens = loads(gateway), gateway.proxy.kv_events.tokens.counts
-    residency = gateway.proxy.kv_events.exact.residency
+    engines, tokens = loads(gateway), gateway.shell.kv_events.tokens.counts
+    residency = gateway.shell.kv_events.exact.residency
     for load in engines:
         await ask_directly(load.endpoint.port, chat("Hello! " * 20))
     await until(lambda: all(residency.blocks(load) for load in engines))
@@ -123,7 +123,7 @@ async def test_what_somebody_else_sent_is_known(listening):
 
 
 def loads(gateway):
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     return pool.loads
 
 
@@ -146,12 +146,12 @@ async def test_what_left_the_accelerator_is_known_to_be_in_slower_memory(start_g
     """The host's memory, then a disk: a prompt sinks as others come, and counts for less and less."""
     async with engine(host_kv_blocks=400, disk_kv_blocks=4000) as each:
         gateway = await listening_to(start_gateway, each)
-        residency, (load,) = gateway.proxy.kv_events.exact.residency, loads(gateway)
+        residency, (load,) = gateway.shell.kv_events.exact.residency, loads(gateway)
         await ask_directly(each.port, chat("Hello! " * 20))
         await until(lambda: residency.blocks(load))
         body = chat(text(9000))
         assert (await gateway.ask(body)).status == 200
-        await until(lambda: gateway.proxy.kv_events.tokens.counts["learned"] == 1)
+        await until(lambda: gateway.shell.kv_events.tokens.counts["learned"] == 1)
         found = [matched(gateway, body)[0][0]]
         for _ in range(29):
             before, shared = residency.blocks(load), 1
@@ -163,6 +163,6 @@ async def test_what_left_the_accelerator_is_known_to_be_in_slower_memory(start_g
         assert found == sorted(found, reverse=True)
         assert {found[0], found[-1]} == {blocks, int(tiers.WEIGHTS[tiers.STORAGE] * blocks)}
         assert int(tiers.WEIGHTS[tiers.HOST] * blocks) in found
-        assert gateway.proxy.kv_events.counts()["invalid"] == 0
-        in_tiers = gateway.proxy.kv_events.shown(load, 0.0)["in_tiers"]
+        assert gateway.shell.kv_events.counts()["invalid"] == 0
+        in_tiers = gateway.shell.kv_events.shown(load, 0.0)["in_tiers"]
         assert in_tiers["accelerator"] <= in_tiers["host"] == 400 < in_tiers["storage"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway import GatewaySettings, limits, proxy
+from headgate.gateway import GatewaySettings, limits
 
 pytestmark = pytest.mark.every_loop
 
@@ -39,7 +39,7 @@ async def test_clients_in_total(start_gateway, endpoint, eventually):
         assert (await client.response()).status == 200
     endpoint.behave = lambda call: call.answer()
     clients[1].close()
-    await eventually(lambda: len(gateway.proxy.clients) == 1)
+    await eventually(lambda: len(gateway.shell.clients.all) == 1)
     assert (await gateway.ask()).status == 200
 
 
@@ -52,9 +52,9 @@ async def test_silent_clients_make_room(start_gateway, endpoint, eventually):
     silent = []
     for count in (2, 3):
         silent.append(await gateway.connect())
-        await eventually(lambda count=count: len(gateway.proxy.clients) == count)
-        accepted_at = gateway.proxy.now()
-        await eventually(lambda at=accepted_at: gateway.proxy.now() > at)  # uvloop counts milliseconds
+        await eventually(lambda count=count: len(gateway.shell.clients.all) == count)
+        accepted_at = gateway.shell.now()
+        await eventually(lambda at=accepted_at: gateway.shell.now() > at)  # uvloop counts milliseconds
     endpoint.behave = lambda call: call.answer()
     fresh = await gateway.connect()
     fresh.post()
@@ -65,7 +65,7 @@ async def test_silent_clients_make_room(start_gateway, endpoint, eventually):
     call.answer()
     assert (await busy.response()).status == 200
     assert gateway.metric("headgate_gateway_rejected_total", reason="idle_displaced") == 1
-    assert gateway.proxy.client_count.statistics()["clients"] == 3
+    assert gateway.shell.clients._count.statistics()["clients"] == 3
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ async def test_requests_that_never_end_make_room(start_gateway, endpoint, eventu
     gateway = await start_gateway(endpoint, settings={"clients_max_connections": 1})
     slow = await gateway.connect()
     slow.send(begun)
-    await eventually(lambda: any(client.reading_since for client in gateway.proxy.clients))
+    await eventually(lambda: any(client.reading_since for client in gateway.shell.clients.all))
     assert await _turned_away(await gateway.connect()) == "too_many_clients"
     later = asyncio.get_running_loop().time() + limits.SLOW_S + 1
-    gateway.proxy.now = lambda: later
+    gateway.shell.services.now = lambda: later
     fresh = await gateway.connect()
     fresh.post()
     assert (await fresh.response()).status == 200
@@ -128,13 +128,13 @@ async def test_clients_of_one_address(start_gateway, endpoint, eventually):
     endpoint.behave = lambda call: call.answer()
     gateway = await start_gateway(endpoint, settings={"clients_max_connections_per_address": 2})
     clients = [await gateway.connect() for _ in range(2)]
-    await eventually(lambda: len(gateway.proxy.clients) == 2)
+    await eventually(lambda: len(gateway.shell.clients.all) == 2)
     assert await _turned_away(await gateway.connect()) == "too_many_clients_of_address"
     for client in clients:
         client.close()
-    await eventually(lambda: not gateway.proxy.clients)
+    await eventually(lambda: not gateway.shell.clients.all)
     assert (await gateway.ask()).status == 200
-    await eventually(lambda: gateway.proxy.client_count.statistics() == {"clients": 0, "addresses": 0})
+    await eventually(lambda: gateway.shell.clients._count.statistics() == {"clients": 0, "addresses": 0})
 
 
 async def test_trusted_proxies_are_not_one_client(start_gateway, endpoint, eventually):
@@ -143,8 +143,8 @@ async def test_trusted_proxies_are_not_one_client(start_gateway, endpoint, event
     gateway = await start_gateway(endpoint, settings=limits)
     for _ in range(3):
         await gateway.connect()
-    await eventually(lambda: len(gateway.proxy.clients) == 3)
-    assert gateway.proxy.client_count.statistics() == {"clients": 3, "addresses": 0}
+    await eventually(lambda: len(gateway.shell.clients.all) == 3)
+    assert gateway.shell.clients._count.statistics() == {"clients": 3, "addresses": 0}
 
 
 async def test_client_turned_away_is_not_parsed(start_gateway, endpoint, eventually):
@@ -161,16 +161,16 @@ async def test_client_turned_away_is_not_parsed(start_gateway, endpoint, eventua
 
 async def test_flood_of_clients_turned_away(start_gateway, endpoint, eventually, monkeypatch):
     """Few of them may linger, and not for long: the limit holds, whatever they do."""
-    monkeypatch.setattr(proxy, "MAX_TURNED_AWAY", 3)
+    monkeypatch.setattr("headgate.gateway.clients.MAX_TURNED_AWAY", 3)
     gateway = await start_gateway(endpoint, settings={"clients_max_connections": 0})
     clients = [await gateway.connect() for _ in range(20)]
     for client in clients:
         assert (await client.response()).status == 503
-    assert len(gateway.proxy._turned_away) == 3
+    assert len(gateway.shell.clients._turned_away) == 3
     later = asyncio.get_running_loop().time() + 3
-    gateway.proxy.now = lambda: later
-    gateway.proxy._sweep()
-    await eventually(lambda: not gateway.proxy._turned_away)
+    gateway.shell.services.now = lambda: later
+    gateway.shell._sweep()
+    await eventually(lambda: not gateway.shell.clients._turned_away)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["a", "b", "c"])), max_size=60))

@@ -86,7 +86,7 @@ async def test_body_in_tiny_chunks(gateway, endpoint, eventually):
     chunks = [b"2\r\n%b\r\n" % body[at : at + 2] for at in range(0, len(body) - 1, 2)]
     client = await gateway.connect()
     client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"".join(chunks))
-    connection = next(iter(gateway.proxy.clients))
+    connection = next(iter(gateway.shell.clients.all))
     await eventually(lambda: connection._reader.body_bytes == 2 * len(chunks))
     assert len(connection._reader._body) <= 1025
     client.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body) % 2, body[-1:]) if len(body) % 2 else b"0\r\n\r\n")
@@ -103,9 +103,9 @@ async def test_rejected_client_that_goes_on_sending_can_read_why(start_gateway, 
         client.send(b"x" * 100_000)
         await client.writer.drain()
     assert await _refused(client) == (413, "body_too_large")
-    gateway.proxy.now = lambda: asyncio.get_running_loop().time() + 10
-    connection = next(iter(gateway.proxy.clients))
-    connection.sweep(gateway.proxy.now())
+    gateway.shell.services.now = lambda: asyncio.get_running_loop().time() + 10
+    connection = next(iter(gateway.shell.clients.all))
+    connection.sweep(gateway.shell.now())
     assert connection._transport.is_closing()
 
 
@@ -116,10 +116,10 @@ async def test_slow_request(gateway, sent, eventually):
     """A request that is not complete in time is refused with 408, wherever it stopped."""
     client = await gateway.connect()
     client.send(sent)
-    connection = next(iter(gateway.proxy.clients))
+    connection = next(iter(gateway.shell.clients.all))
     await eventually(lambda: connection._reader.is_amid_request)
-    connection.sweep(gateway.proxy.now() + 29)
-    connection.sweep(gateway.proxy.now() + 31)
+    connection.sweep(gateway.shell.now() + 29)
+    connection.sweep(gateway.shell.now() + 31)
     assert await _refused(client) == (408, "request_timeout")
 
 
@@ -129,7 +129,7 @@ async def test_slow_second_request(gateway, endpoint, request_bytes, eventually)
     client = await gateway.connect()
     client.send(request_bytes() + HEAD)
     await client.response()
-    next(iter(gateway.proxy.clients)).sweep(gateway.proxy.now() + 31)
+    next(iter(gateway.shell.clients.all)).sweep(gateway.shell.now() + 31)
     assert await _refused(client) == (408, "request_timeout")
 
 
@@ -138,11 +138,11 @@ async def test_long_body_earns_its_time(start_gateway, eventually):
     gateway = await start_gateway(settings={"clients_min_body_bytes_per_s": 1000})
     client = await gateway.connect()
     client.send(HEAD + b"content-length: 20000\r\n\r\n" + b"x" * 10_000)
-    connection = next(iter(gateway.proxy.clients))
+    connection = next(iter(gateway.shell.clients.all))
     await eventually(lambda: connection._reader.body_bytes == 10_000)
-    connection.sweep(gateway.proxy.now() + 39)
+    connection.sweep(gateway.shell.now() + 39)
     assert not connection._transport.is_closing()
-    connection.sweep(gateway.proxy.now() + 41)
+    connection.sweep(gateway.shell.now() + 41)
     assert await _refused(client) == (408, "request_timeout")
 
 
@@ -171,9 +171,9 @@ async def test_extensions_of_chunks_earn_no_time(gateway, eventually):
     """Bytes that are no body keep a request alive for no longer, however many they are."""
     client = await gateway.connect()
     client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + (b"1;%b\r\nx\r\n" % (b"a" * 700)) * 20)
-    connection = next(iter(gateway.proxy.clients))
+    connection = next(iter(gateway.shell.clients.all))
     await eventually(lambda: connection._reader.body_bytes == 20)
-    connection.sweep(gateway.proxy.now() + 31)
+    connection.sweep(gateway.shell.now() + 31)
     assert await _refused(client) == (408, "request_timeout")
 
 
@@ -202,7 +202,7 @@ async def test_refusals_name_the_remedy(start_gateway, endpoint, sent, remedy, r
         client.send(request_bytes())
         await endpoint.call()
         client.send(sent)
-        (connection,) = gateway.proxy.clients
+        (connection,) = gateway.shell.clients.all
         await eventually(lambda: len(connection._waiting) == 4)
         endpoint.behave = lambda call: call.answer()
         endpoint.calls[0].answer()
@@ -219,10 +219,10 @@ async def test_refusals_name_the_remedy(start_gateway, endpoint, sent, remedy, r
 async def test_idle_connection_is_closed(gateway, eventually):
     """A connection without requests is closed after a while, without an answer that nobody asked for."""
     client = await gateway.connect()
-    await eventually(lambda: gateway.proxy.clients)
-    connection = next(iter(gateway.proxy.clients))
-    connection.sweep(gateway.proxy.now() + 74)
-    connection.sweep(gateway.proxy.now() + 76)
+    await eventually(lambda: gateway.shell.clients.all)
+    connection = next(iter(gateway.shell.clients.all))
+    connection.sweep(gateway.shell.now() + 74)
+    connection.sweep(gateway.shell.now() + 76)
     assert await client.is_closed()
 
 
@@ -231,7 +231,7 @@ async def test_silent_endpoint_is_given_up(gateway, endpoint):
     client = await gateway.connect()
     client.post()
     await endpoint.call()
-    next(iter(gateway.proxy.clients)).sweep(gateway.proxy.now() + 601)
+    next(iter(gateway.shell.clients.all)).sweep(gateway.shell.now() + 601)
     response = await client.response()
     assert (response.status, response.json["error"]["code"]) == (504, "upstream_timeout")
     await endpoint.connections[0].lost
@@ -243,6 +243,6 @@ async def test_silent_stream_is_given_up(gateway, endpoint):
     client.post()
     (await endpoint.call()).write(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n01234")
     await client.head()
-    next(iter(gateway.proxy.clients)).sweep(gateway.proxy.now() + 601)
+    next(iter(gateway.shell.clients.all)).sweep(gateway.shell.now() + 601)
     assert await client.rest() == b"01234"
     assert gateway.settled == 1

@@ -13,7 +13,7 @@ async def test_idle_clients_that_leave_at_once_are_all_closed(
     endpoint = await start_endpoint(answer=b"served")
     gateway = await start_gateway(endpoint)
     waiting = []
-    add, closings = gateway.proxy.closings.add, gateway.proxy.closings
+    add, closings = gateway.shell.services.closings.add, gateway.shell.services.closings
 
     def added(transport):
         add(transport)
@@ -21,10 +21,10 @@ async def test_idle_clients_that_leave_at_once_are_all_closed(
 
     monkeypatch.setattr(closings, "add", added)
     pairs = [await asyncio.open_connection("127.0.0.1", gateway.port) for _ in range(20)]
-    await eventually(lambda: len(gateway.proxy.clients) == 20)
+    await eventually(lambda: len(gateway.shell.clients.all) == 20)
     for _, writer in pairs:
         writer.close()
-    await eventually(lambda: not gateway.proxy.clients)
+    await eventually(lambda: not gateway.shell.clients.all)
     assert len(waiting) == 20
     assert closings.statistics() == {"waiting": 0}
     for reader, _ in pairs:

@@ -12,7 +12,7 @@ async def pool_of_two(start_gateway, start_endpoint):
     silent = await start_endpoint()
     gateway = await start_gateway(silent, await start_endpoint(b"yes"))
     gateway.move(0.0)
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     for _ in range(50):
         for waits in (*pool.evidence.silences, pool.evidence.first_tokens):
             waits.note(0.1)
@@ -23,7 +23,7 @@ def passes(gateway, seconds):
     """The gateway is not busy meanwhile."""
     gateway.move(seconds)
     for _ in range(2):
-        gateway.proxy.health.begin_sweep(gateway.proxy.now())
+        gateway.shell.plane.health.begin_sweep(gateway.shell.now())
 
 
 async def leave(gateway, silent, eventually, after_s, meanwhile=None):
@@ -99,7 +99,7 @@ async def test_a_head_alone_is_no_answer(pool_of_two, eventually):
 async def test_streams_that_have_no_token_for_long_hang(pool_of_two, eventually):
     """Three of them are enough, though their heads have come."""
     gateway, pool, silent = pool_of_two
-    pool.loads[1].rests(gateway.proxy.now(), 300.0)
+    pool.loads[1].rests(gateway.shell.now(), 300.0)
     clients = [await gateway.connect() for _ in range(3)]
     for client in clients:
         client.post({"model": "m", "stream": True})

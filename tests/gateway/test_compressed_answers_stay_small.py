@@ -39,7 +39,7 @@ async def test_a_client_gets_what_the_endpoint_sent(gateway, endpoint, stream, c
 @pytest.mark.parametrize("headers", [{}, {"content-encoding": "identity"}])
 async def test_nothing_is_made_for_an_answer_that_is_not_compressed(gateway, endpoint, headers):
     """Its counts are read in its bytes."""
-    gateway.proxy.inflating = None
+    gateway.shell.services.inflating = None
     endpoint.behave = lambda call: call.answer(b'{"usage":{"prompt_tokens":3}}', **headers)
     assert (await gateway.ask()).status == 200
     await gateway.idle()
@@ -61,9 +61,9 @@ async def test_pages_of_an_engine_are_not_inflated(start_gateway, start_endpoint
     quick = {"engine_metrics_interval_s": 0.05, "engine_metrics_max_per_s": 1000}
     before = peak_kb()
     gateway = await start_gateway(await start_endpoint(behave=behave), settings=quick)
-    gateway.proxy.scraper.start()
+    gateway.shell.scraper.start()
     await eventually(lambda: asked.count("/metrics") >= 2 and "/v1/models" in asked)
-    (load,) = gateway.proxy.ledger.loads()
+    (load,) = gateway.shell.plane.ledger.loads()
     assert load.reading is None
     assert (await gateway.ask()).body == b"served"
     assert peak_kb() - before < 16 * 1024

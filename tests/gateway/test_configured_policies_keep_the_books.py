@@ -21,7 +21,7 @@ async def test_a_client_that_leaves_is_counted_no_more(gateway, start_endpoint, 
     """B52: gone before the answer, or amid a stream: nothing is in flight any more."""
     endpoints = [await start_endpoint(), await start_endpoint()]
     gateway.serve(endpoints)
-    loads = gateway.proxy.pools[ObjectRef("ModelServer", "default", "pool")].loads
+    loads = gateway.shell.plane.pools[ObjectRef("ModelServer", "default", "pool")].loads
     waiting, streaming = await gateway.connect(), await gateway.connect()
     waiting.post()
     streaming.post({"model": "m", "prompt": "hello", "stream": True})

@@ -11,7 +11,7 @@ async def test_full_endpoint_is_passed_over(start_gateway, start_endpoint):
     """Where all connections to an endpoint are in use, another gets the request, though it has more work."""
     first, second = await start_endpoint(), await start_endpoint()
     gateway = await start_gateway(first, second, settings={"endpoints_max_connections": 1})
-    loads = gateway.proxy.ledger.loads()
+    loads = gateway.shell.plane.ledger.loads()
     loads[1].prefill_tokens += 10_000
     clients = [await gateway.connect() for _ in range(2)]
     for client in clients:
@@ -39,7 +39,7 @@ async def test_all_endpoints_are_full(start_gateway, endpoint, eventually):
     (await endpoint.call()).answer(b"room again")
     assert (await clients[0].response()).body == b"room again"
     calls[1].answer()
-    assert gateway.proxy.ledger.loads()[0].failures == 0
+    assert gateway.shell.plane.ledger.loads()[0].failures == 0
     assert len(endpoint.connections) == 2
 
 
@@ -48,13 +48,13 @@ async def test_idle_connection_ends_before_the_endpoint_ends_it(gateway, endpoin
     endpoint.behave = lambda call: call.answer()
     await gateway.ask()
     for _ in range(3):
-        gateway.proxy._sweep()
+        gateway.shell._sweep()
     await gateway.ask()
     assert len(endpoint.connections) == 1
     for _ in range(3):
-        gateway.proxy._sweep()
+        gateway.shell._sweep()
     assert not endpoint.connections[0].lost.done()
-    gateway.proxy._sweep()
+    gateway.shell._sweep()
     await endpoint.connections[0].lost
     await gateway.ask()
     assert len(endpoint.connections) == 2
@@ -70,7 +70,7 @@ async def test_only_the_oldest_idle_connections_end(gateway, endpoint):
         calls[place].answer()
         await clients[place].response()
         for _ in range(2):
-            gateway.proxy._sweep()
+            gateway.shell._sweep()
     (first,) = [each for each in endpoint.connections if each.transport is calls[0].transport]
     await first.lost
     assert [each.lost.done() for each in endpoint.connections].count(True) == 1
@@ -88,10 +88,10 @@ async def test_shortage_of_the_gateway_is_no_failure_of_the_endpoint(gateway, en
 
     client = await gateway.connect()
     with monkeypatch.context() as patch:
-        patch.setattr(gateway.proxy.loop, "create_connection", fail)
+        patch.setattr(gateway.shell.services.loop, "create_connection", fail)
         client.post()
         response = await client.response()
     assert (response.status, response.json["error"]["code"]) == (503, "gateway_exhausted")
-    assert gateway.proxy.ledger.loads()[0].failures == 0
+    assert gateway.shell.plane.ledger.loads()[0].failures == 0
     client.post()
     assert (await client.response()).status == 200

@@ -26,17 +26,17 @@ async def test_a_turn_is_held_up_to_the_end_of_the_answer_before(start_gateway, 
     async with running(ServerSettings(engine=engine, models=("m",), drain_s=0), sock):
         gateway = await start_gateway()
         gateway.serve([types.SimpleNamespace(port=sock.getsockname()[1])])
-        (pool,) = gateway.proxy.pools.values()
-        pool.policy = scheduling.PredictedFirstToken(gateway.proxy.prefixes)
+        (pool,) = gateway.shell.plane.pools.values()
+        pool.policy = scheduling.PredictedFirstToken(gateway.shell.plane.prefixes)
         told = []
-        monkeypatch.setattr(gateway.proxy.recorder, "cached", lambda _, *counts: told.append(counts))
+        monkeypatch.setattr(gateway.shell.recorder, "cached", lambda _, *counts: told.append(counts))
         messages = [message("system", rng, 400)]
         for _ in range(6):
             messages.append(message("user", rng, 80))
             body = {"model": "m", "messages": messages, "max_tokens": ANSWER_TOKENS, "ignore_eos": True}
             answer = (await gateway.ask(body)).json
             messages.append(answer["choices"][0]["message"])
-        block_tokens = hashing.BLOCK_BYTES / gateway.proxy.prompt_sizes.bytes_per_token("m")
+        block_tokens = hashing.BLOCK_BYTES / gateway.shell.plane.prompt_sizes.bytes_per_token("m")
     assert told[0][1:] == (0, 0)
     assert len(told) == 6
     for _, believed, cached in told[1:]:

@@ -12,7 +12,7 @@ async def test_idle_connections_close_and_running_requests_end(gateway, endpoint
     idle, running = await gateway.connect(), await gateway.connect()
     running.post()
     call = await endpoint.call()
-    draining = asyncio.create_task(gateway.proxy.drain(60))
+    draining = asyncio.create_task(gateway.shell.drain(60))
     assert await idle.is_closed()
     assert not draining.done()
     call.answer(b"to the end")
@@ -25,9 +25,9 @@ async def test_request_that_is_still_coming_is_served(gateway, endpoint, eventua
     """A client that has begun to send its request gets its answer."""
     client = await gateway.connect()
     client.send(b'POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"mod')
-    connection = next(iter(gateway.proxy.clients))
+    connection = next(iter(gateway.shell.clients.all))
     await eventually(lambda: connection._reader.body_bytes)
-    draining = asyncio.create_task(gateway.proxy.drain(60))
+    draining = asyncio.create_task(gateway.shell.drain(60))
     await asyncio.sleep(0.01)
     client.send(b'el":"m"}')
     (await endpoint.call()).answer(b"still served")
@@ -40,7 +40,7 @@ async def test_requests_behind_a_running_one_are_not_begun(gateway, endpoint, re
     client = await gateway.connect()
     client.send(request_bytes() * 3)
     call = await endpoint.call()
-    draining = asyncio.create_task(gateway.proxy.drain(60))
+    draining = asyncio.create_task(gateway.shell.drain(60))
     await asyncio.sleep(0)
     call.answer()
     assert (await client.response()).status == 200
@@ -51,10 +51,10 @@ async def test_requests_behind_a_running_one_are_not_begun(gateway, endpoint, re
 
 async def test_connection_that_came_late_is_closed_by_the_sweep(gateway, eventually):
     """One that was accepted after the drain began, and asks for nothing, does not hold it up."""
-    gateway.proxy.draining = True
+    gateway.shell.services.draining = True
     client = await gateway.connect()
-    await eventually(lambda: gateway.proxy.clients)
-    next(iter(gateway.proxy.clients)).sweep(gateway.proxy.now())
+    await eventually(lambda: gateway.shell.clients.all)
+    next(iter(gateway.shell.clients.all)).sweep(gateway.shell.now())
     assert await client.is_closed()
 
 
@@ -63,4 +63,4 @@ async def test_what_does_not_end_is_counted(gateway, endpoint):
     client = await gateway.connect()
     client.post()
     await endpoint.call()
-    assert await gateway.proxy.drain(0.01) == 1
+    assert await gateway.shell.drain(0.01) == 1

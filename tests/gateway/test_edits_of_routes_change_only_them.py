@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import api, routing
-from headgate.gateway import GatewaySettings, local
-from headgate.gateway.proxy import Proxy
+from headgate.gateway import GatewaySettings, model_list
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
 from headgate.requests.destinations import destinations
 from headgate.telemetry import Registry
 
@@ -47,41 +47,41 @@ def a_server(name):
     return msgspec.convert({"metadata": metadata, "spec": spec}, api.ModelServer)
 
 
-def listed(proxy):
-    models = json.loads(proxy.models.body())["data"]
+def listed(shell):
+    models = json.loads(shell.services.models.body())["data"]
     return [(model["id"], model["created"]) for model in models]
 
 
-def limits(proxy):
+def limits(shell):
     return {
         ref: (limit.uid, limit.written, [account.budget.limit for account in limit.accounts()])
-        for ref, limit in proxy.token_limits.by_route.items()
+        for ref, limit in shell.plane.token_limits.by_route.items()
     }
 
 
 async def check(rng, edits):
     loop = asyncio.get_running_loop()
     recorder = Recorder(Registry(), None)
-    proxy, translator = Proxy(GatewaySettings(), recorder, loop), routing.Translator()
+    shell, translator = Shell(GatewaySettings(), recorder, loop), routing.Translator()
     for made in range(edits):
         name = rng.choice(NAMES)
         kind = rng.choice(["ModelRoute", "ModelRoute", "ModelServer"])
         obj = a_route(rng, name, made) if kind == "ModelRoute" else a_server(name)
         translator.put(api.ObjectRef(kind, "default", name), obj if rng.random() < 0.7 else None)
         if rng.random() < 0.6:
-            proxy.use(translator.snapshot(), translator.step if rng.random() < 0.7 else None)
-    proxy.use(snapshot := translator.snapshot(), translator.step)
-    fresh = Proxy(GatewaySettings(), Recorder(Registry(), None), loop)
+            shell.use(translator.snapshot(), translator.step if rng.random() < 0.7 else None)
+    shell.use(snapshot := translator.snapshot(), translator.step)
+    fresh = Shell(GatewaySettings(), Recorder(Registry(), None), loop)
     fresh.use(snapshot)
-    assert proxy.destinations == destinations(snapshot, proxy.pools)
-    assert listed(proxy) == listed(fresh)
-    assert limits(proxy) == limits(fresh)
-    assert proxy.pools.keys() == fresh.pools.keys()
-    assert all(proxy.pools[key].pool is pool for key, pool in snapshot.pools.items())
-    assert all(proxy.pools[key].queue is not None for key in snapshot.pools)
+    assert shell.plane.destinations == destinations(snapshot, shell.plane.pools)
+    assert listed(shell) == listed(fresh)
+    assert limits(shell) == limits(fresh)
+    assert shell.plane.pools.keys() == fresh.plane.pools.keys()
+    assert all(shell.plane.pools[key].pool is pool for key, pool in snapshot.pools.items())
+    assert all(shell.plane.pools[key].queue is not None for key in snapshot.pools)
     names = recorder._live, fresh.recorder._live
     assert vars(names[0]) == vars(names[1])
-    await proxy.close()
+    await shell.close()
     await fresh.close()
 
 
@@ -92,14 +92,14 @@ def test_any_edits_end_where_a_new_gateway_begins(rng, edits):
 
 
 @pytest.fixture
-def proxy_of_many(gateway, monkeypatch):
+def gateway_of_many(gateway, monkeypatch):
     """A gateway with 1,000 models, and how many entries of its list of models were written since."""
     translator, count = routing.Translator(), []
-    entry = local._entry
-    monkeypatch.setattr(local, "_entry", lambda *given: count.append(1) or entry(*given))
+    entry = model_list._entry
+    monkeypatch.setattr(model_list, "_entry", lambda *given: count.append(1) or entry(*given))
     for place in range(1000):
         put(translator, place, f"m{place}")
-    gateway.proxy.use(translator.snapshot())
+    gateway.shell.use(translator.snapshot())
     count.clear()
     return gateway, translator, count
 
@@ -116,26 +116,26 @@ async def get(gateway, path):
     return await client.response()
 
 
-async def test_a_model_is_looked_up_without_the_list(proxy_of_many):
+async def test_a_model_is_looked_up_without_the_list(gateway_of_many):
     """GET of one model, and of all, writes no entry again; an edit writes that of the edited route."""
-    gateway, translator, count = proxy_of_many
+    gateway, translator, count = gateway_of_many
     assert (await get(gateway, "/v1/models/m7")).json["id"] == "m7"
     first, second = [await get(gateway, "/v1/models") for _ in range(2)]
     assert len(first.json["data"]) == 1000
     assert not count
-    assert gateway.proxy.models.body() is gateway.proxy.models.body()
+    assert gateway.shell.services.models.body() is gateway.shell.services.models.body()
     put(translator, 7, "other")
-    gateway.proxy.use(translator.snapshot())
+    gateway.shell.use(translator.snapshot())
     assert len(count) == 1
     assert (await get(gateway, "/v1/models/m7")).status == 404
     assert (await get(gateway, "/v1/models/other")).json["id"] == "other"
     assert first.body == second.body != (await get(gateway, "/v1/models")).body
 
 
-async def test_an_edit_of_a_route_leaves_pools_alone(proxy_of_many, gateway, monkeypatch):
+async def test_an_edit_of_a_route_leaves_pools_alone(gateway_of_many, gateway, monkeypatch):
     """Endpoints, their connections and queues are not gone through, as no pool differs."""
-    _, translator, _ = proxy_of_many
-    monkeypatch.setattr(gateway.proxy, "_use_pools", None)
+    _, translator, _ = gateway_of_many
+    monkeypatch.setattr(gateway.shell, "queues", None)
     put(translator, 7, "other")
-    gateway.proxy.use(translator.snapshot())
-    assert gateway.proxy.snapshot.names()[-1] == "other"
+    gateway.shell.use(translator.snapshot())
+    assert gateway.shell.plane.snapshot.names()[-1] == "other"

@@ -94,7 +94,7 @@ async def test_operators_see_the_client_behind_a_trusted_proxy(start_gateway, en
     client = await gateway.connect()
     client.post(X_Forwarded_For="198.51.100.1, 203.0.113.7, 10.0.0.1")
     call = await endpoint.call()
-    (exchange,) = [client.exchange for client in gateway.proxy.clients]
+    (exchange,) = [client.exchange for client in gateway.shell.clients.all]
     assert exchange.request.client_address == "203.0.113.7"
     call.answer()
     await client.response()

@@ -18,7 +18,7 @@ def serving(call):
 
 
 def loads(gateway):
-    return next(iter(gateway.proxy.pools.values())).loads
+    return next(iter(gateway.shell.plane.pools.values())).loads
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -31,7 +31,7 @@ async def test_it_gets_no_requests_for_that_time(start_gateway, start_endpoint, 
             assert (await gateway.ask()).body == b"yes"
             gateway.move(1)
     assert len(busy.calls) == 1
-    (line,) = [record.message for record in caplog.records if record.name == "headgate.gateway.health"]
+    (line,) = [record.message for record in caplog.records if record.name == "headgate.gateway.recorder"]
     assert line.endswith("of default/pool gets no requests for 20 s, as it asked (Retry-After)")
     assert loads(gateway)[0].failures == 0
     assert gateway.metric("headgate_gateway_ejections_total", reason="retry_after") == 1
@@ -96,7 +96,7 @@ async def test_a_rest_is_bounded(start_gateway, start_endpoint):
         await start_endpoint(behave=resting(503, "9" * 30)), await start_endpoint(behave=serving)
     )
     await gateway.ask()
-    assert loads(gateway)[0].resting_until - gateway.proxy.now() <= 300
+    assert loads(gateway)[0].resting_until - gateway.shell.now() <= 300
 
 
 async def test_all_rest(start_gateway, start_endpoint):
@@ -119,7 +119,7 @@ async def test_who_serves_while_all_rest_is_back(start_gateway, start_endpoint):
     for endpoint in endpoints:
         endpoint.behave = serving
     assert (await gateway.ask()).body == b"yes"
-    assert sorted(load.resting_until > gateway.proxy.now() for load in loads(gateway)) == [False, True]
+    assert sorted(load.resting_until > gateway.shell.now() for load in loads(gateway)) == [False, True]
 
 
 async def test_a_limit_of_one_client_is_not_everybodys(start_gateway, start_endpoint):
@@ -127,7 +127,7 @@ async def test_a_limit_of_one_client_is_not_everybodys(start_gateway, start_endp
     endpoints = [await start_endpoint(behave=resting(429, 50)) for _ in range(2)]
     gateway = await start_gateway(*endpoints)
     assert (await gateway.ask()).status == 429
-    assert not any(load.resting_until > gateway.proxy.now() for load in loads(gateway))
+    assert not any(load.resting_until > gateway.shell.now() for load in loads(gateway))
 
 
 async def test_an_answer_to_an_earlier_request_ends_no_rest(start_gateway, start_endpoint):
@@ -140,13 +140,13 @@ async def test_an_answer_to_an_earlier_request_ends_no_rest(start_gateway, start
     gateway.move(0.01)
     busy.behave = resting(503, 20)
     other = await gateway.connect()
-    loads(gateway)[1].suspected(gateway.proxy.now())
+    loads(gateway)[1].suspected(gateway.shell.now())
     other.post()
     assert (await other.response()).body == b"yes"
-    assert loads(gateway)[0].resting_until > gateway.proxy.now()
+    assert loads(gateway)[0].resting_until > gateway.shell.now()
     earlier.answer(b"late")
     assert (await client.response()).body == b"late"
-    assert loads(gateway)[0].resting_until > gateway.proxy.now()
+    assert loads(gateway)[0].resting_until > gateway.shell.now()
 
 
 @pytest.mark.parametrize(

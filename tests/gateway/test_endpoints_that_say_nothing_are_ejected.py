@@ -91,7 +91,7 @@ async def test_other_responses_are_no_failure(start_gateway, start_endpoint, kin
     other = await start_endpoint(behave=lambda call: call.write(GOOD[stream]))
     gateway = await start_gateway(fine, other, settings={"scheduling_policy": "round-robin"})
     await ask(gateway, stream, 40)
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     assert [load.failures for load in pool.loads] == [0, 0]
     assert len(fine.calls) == 20
 
@@ -101,9 +101,9 @@ async def test_what_all_endpoints_say_ejects_nobody(start_gateway, start_endpoin
     endpoints = [await start_endpoint(behave=lambda call: call.write(whole(DEAD))) for _ in range(3)]
     gateway = await start_gateway(*endpoints, settings={"scheduling_policy": "round-robin"})
     await ask(gateway, False, 60)
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     assert [load.ejections for load in pool.loads] == [0, 0, 0]
-    assert [load.avoided(gateway.proxy.now()) for load in pool.loads] == [False, False, False]
+    assert [load.avoided(gateway.shell.now()) for load in pool.loads] == [False, False, False]
 
 
 async def test_one_that_is_no_better_goes_again(start_gateway, start_endpoint):
@@ -112,9 +112,9 @@ async def test_one_that_is_no_better_goes_again(start_gateway, start_endpoint):
     other = await start_endpoint(behave=lambda call: call.write(GOOD[False]))
     gateway = await start_gateway(hollow, other, settings={"scheduling_policy": "round-robin"})
     await ask(gateway, False, 30)
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     before = len(hollow.calls)
-    gateway.proxy.rng = random.Random(1)  # it takes part in its share of the choices
+    gateway.shell.plane.rng = random.Random(1)  # it takes part in its share of the choices
     gateway.move(5.01)
     for _ in range(50):
         gateway.move(0.1)

@@ -145,7 +145,7 @@ async def test_a_long_prompt_arrives_whole(start_gateway, start_endpoint, tmp_pa
     """It is encrypted piece by piece, at the pace of the endpoint."""
     endpoint = await start_endpoint(b"served", tls=OURS.context(tmp_path, ADDRESS))
     gateway = await start_gateway()
-    gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+    gateway.shell.use(snapshot(endpoint, CA, OUR_SECRET))
     body = {"model": "m", "prompt": "0123456789" * 500_000}
     response = await gateway.ask(body)
     assert (response.status, response.body) == (200, b"served")
@@ -157,7 +157,7 @@ async def test_verification(start_gateway, start_endpoint, tmp_path, annotations
     """A request is sent only to an endpoint whose certificate is as its ModelServer asks; else it is told."""
     endpoint = await start_endpoint(b"served", tls=authority.context(tmp_path, *names))
     gateway = await start_gateway()
-    gateway.proxy.use(snapshot(endpoint, annotations, OUR_SECRET))
+    gateway.shell.use(snapshot(endpoint, annotations, OUR_SECRET))
     response = await gateway.ask()
     if told is None:
         assert (response.status, response.body) == (200, b"served")
@@ -177,9 +177,9 @@ async def test_metrics_are_read_of_verified_engines_only(
         b"vllm:num_requests_waiting 0\n", tls=authority.context(tmp_path, ADDRESS)
     )
     gateway = await start_gateway(settings={"engine_metrics_interval_s": 0.05})
-    scraper = gateway.proxy.scraper
+    scraper = gateway.shell.scraper
     scraper.start()
-    gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+    gateway.shell.use(snapshot(endpoint, CA, OUR_SECRET))
     await eventually(lambda: scraper.looks.pages["read" if authority is OURS else "failed"])
     (watch,) = scraper.watches()
     assert (watch.load.reading is not None) == (authority is OURS)
@@ -190,9 +190,9 @@ async def test_an_expired_certificate(start_gateway, start_endpoint, tmp_path):
     """It is not trusted, and insecure takes it all the same."""
     endpoint = await start_endpoint(b"served", tls=OURS.context(tmp_path, ADDRESS, until=NOW - DAY))
     gateway = await start_gateway()
-    gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+    gateway.shell.use(snapshot(endpoint, CA, OUR_SECRET))
     assert (await gateway.ask()).json["error"]["code"] == "endpoint_unreachable"
-    gateway.proxy.use(snapshot(endpoint, INSECURE))
+    gateway.shell.use(snapshot(endpoint, INSECURE))
     assert (await gateway.ask()).body == b"served"
     assert "certificate has expired" in gateway.log_lines()[0]
 
@@ -201,7 +201,7 @@ async def test_an_endpoint_that_speaks_no_tls(start_gateway, start_endpoint):
     """It is told as such, and gets nothing in clear."""
     endpoint = await start_endpoint(b"served")
     gateway = await start_gateway(settings={"endpoints_connect_timeout_s": 0.2})
-    gateway.proxy.use(snapshot(endpoint, INSECURE))
+    gateway.shell.use(snapshot(endpoint, INSECURE))
     response = await gateway.ask()
     assert response.status == 503
     assert not endpoint.calls
@@ -214,7 +214,7 @@ async def test_the_name_is_asked_for(start_gateway, start_endpoint, tmp_path):
     context.sni_callback = lambda connection, name, context: asked.append(name)
     endpoint = await start_endpoint(b"served", tls=context)
     gateway = await start_gateway()
-    gateway.proxy.use(snapshot(endpoint, NAMED, OUR_SECRET))
+    gateway.shell.use(snapshot(endpoint, NAMED, OUR_SECRET))
     assert (await gateway.ask()).status == 200
     assert asked == ["engine.pool.example"]
 
@@ -224,14 +224,14 @@ async def test_another_secret_is_in_effect_at_once(start_gateway, start_endpoint
     endpoint = await start_endpoint(b"served", tls=OURS.context(tmp_path, ADDRESS))
     gateway = await start_gateway()
     for _ in range(2):
-        gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+        gateway.shell.use(snapshot(endpoint, CA, OUR_SECRET))
         assert (await gateway.ask()).status == 200
     assert len(endpoint.connections) == 1
-    gateway.proxy.use(snapshot(endpoint, CA, secret({"ca.crt": OTHER.pem})))
+    gateway.shell.use(snapshot(endpoint, CA, secret({"ca.crt": OTHER.pem})))
     assert (await gateway.ask()).status == 503
-    gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+    gateway.shell.use(snapshot(endpoint, CA, OUR_SECRET))
     assert (await gateway.ask()).status == 200
-    assert gateway.proxy._connections._contexts.statistics() == {"contexts": 1}
+    assert gateway.shell.services.connections._contexts.statistics() == {"contexts": 1}
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
@@ -254,7 +254,7 @@ async def test_long_answers_come_whole_at_the_clients_pace(start_gateway, start_
 
     endpoint = await start_endpoint(behave=behave, tls=OURS.context(tmp_path, ADDRESS))
     gateway = await start_gateway()
-    gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+    gateway.shell.use(snapshot(endpoint, CA, OUR_SECRET))
     client = await gateway.connect(receive_buffer=4096)
     client.post()
     assert (await client.response()).body == body
@@ -294,7 +294,7 @@ async def test_what_cannot_be_verified_is_not_used(
     assert (problem.reason, told in problem.message) == (reason, True)
     assert problem.field.startswith("metadata.annotations[headgate.dev/tls-")
     gateway = await start_gateway()
-    gateway.proxy.use(made)
+    gateway.shell.use(made)
     response = await gateway.ask()
     assert (response.status, response.json["error"]["code"]) == (503, "no_ready_endpoint")
     assert told not in response.body.decode()
@@ -323,7 +323,7 @@ async def test_inference_pools_ask_the_same(
     endpoint = await start_endpoint(b"served", tls=OURS.context(tmp_path, ADDRESS))
     gateway = await start_gateway()
     made = snapshot_of_pool(kind, endpoint, annotations, OUR_SECRET)
-    gateway.proxy.use(made)
+    gateway.shell.use(made)
     response = await gateway.ask()
     assert (response.status, len(endpoint.calls)) == (status, 1 if status == 200 else 0)
     if told:

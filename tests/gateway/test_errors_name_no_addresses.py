@@ -23,7 +23,7 @@ def cut_off_events(call):
 
 def inside(gateway) -> list[str]:
     """Of the endpoints: addresses, ports and names."""
-    endpoints = [load.endpoint for load in gateway.proxy.ledger.loads()]
+    endpoints = [load.endpoint for load in gateway.shell.plane.ledger.loads()]
     return [text for each in endpoints for text in (each.address, each.host, str(each.port), each.name)]
 
 

@@ -71,7 +71,7 @@ async def test_whatever_happens(start_gateway, start_endpoint, seed, eventually)
                 if response.header("connection") == "close":
                     break
             client.close()
-            gateway.proxy.ledger.validate()
+            gateway.shell.plane.ledger.validate()
 
     async def change():
         while True:
@@ -83,7 +83,7 @@ async def test_whatever_happens(start_gateway, start_endpoint, seed, eventually)
     changing = asyncio.create_task(change())
     await asyncio.gather(*(use() for _ in range(12)))
     changing.cancel()
-    await eventually(lambda: not gateway.proxy.clients)
+    await eventually(lambda: not gateway.shell.clients.all)
     await gateway.idle()
     lines = [json.loads(line) for line in gateway.log_lines()]
     assert gateway.settled == len(lines)
@@ -96,7 +96,7 @@ async def test_whatever_happens(start_gateway, start_endpoint, seed, eventually)
         assert min(durations) >= 0
     assert 0 < answered <= gateway.settled <= sent
     gateway.serve(endpoints)
-    assert all(load.requests == load.work_tokens == 0 for load in gateway.proxy.ledger.loads())
+    assert all(load.requests == load.work_tokens == 0 for load in gateway.shell.plane.ledger.loads())
 
 
 async def test_requests_that_are_cut_by_the_end_of_the_gateway(start_gateway, start_endpoint, eventually):
@@ -108,9 +108,9 @@ async def test_requests_that_are_cut_by_the_end_of_the_gateway(start_gateway, st
     clients = [await gateway.connect() for _ in range(3)]
     for client in clients:
         client.post({"model": "m", "do": "silent"})
-    await eventually(lambda: gateway.proxy.ledger.statistics()["requests"] == 1)
-    assert await gateway.proxy.drain(0.01) == 3
-    await gateway.proxy.close()
+    await eventually(lambda: gateway.shell.plane.ledger.statistics()["requests"] == 1)
+    assert await gateway.shell.drain(0.01) == 3
+    await gateway.shell.close()
     await gateway.idle()
     assert gateway.settled == 3
     for client in clients:

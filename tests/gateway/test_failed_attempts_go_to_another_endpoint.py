@@ -68,7 +68,7 @@ async def test_connection_closed_as_soon_as_it_is_accepted(start_gateway, start_
     server = await asyncio.start_server(hang_up, "127.0.0.1", fickle.port)
     gateway = await start_gateway(fickle, await start_endpoint(b"alive"))
     for _ in range(20):
-        gateway.proxy.ledger.loads()[0].suspect_until = 0
+        gateway.shell.plane.ledger.loads()[0].suspect_until = 0
         assert (await gateway.ask()).body == b"alive"
     server.close()
 
@@ -145,7 +145,7 @@ async def test_pool_that_is_gone_meanwhile(start_gateway, start_endpoint, eventu
     client = await gateway.connect()
     client.post()
     await eventually(lambda: timers.running(60))
-    gateway.proxy.use(msgspec.structs.replace(gateway.proxy.snapshot, pools={}))
+    gateway.shell.use(msgspec.structs.replace(gateway.shell.plane.snapshot, pools={}))
     timers.end(60)
     response = await client.response()
     assert (response.status, response.json["error"]["code"]) == (503, "no_ready_endpoint")
@@ -166,7 +166,7 @@ async def test_nobody_can_be_reached(start_gateway, start_endpoint):
 async def test_address_that_cannot_be_looked_up(start_gateway, start_endpoint):
     """A host that is no host fails like one that refuses, instead of leaving the client waiting."""
     gateway = await start_gateway(await start_endpoint())
-    load = next(iter(gateway.proxy.pools.values())).loads[0]
+    load = next(iter(gateway.shell.plane.pools.values())).loads[0]
     load.endpoint = type(load.endpoint)("default/bad", "x" * 64 + ".invalid", 1)
     assert (await gateway.ask()).status == 503
 
@@ -281,7 +281,7 @@ async def test_idle_connection_that_the_endpoint_closed(start_gateway, start_end
         await client.response()
     assert other.calls == []
     assert gateway.metric("headgate_gateway_attempts_failed_total") == 0
-    assert gateway.proxy.ledger.loads()[0].failures == 0
+    assert gateway.shell.plane.ledger.loads()[0].failures == 0
 
 
 async def test_connections_are_reused(gateway, endpoint):

@@ -9,7 +9,7 @@ import pytest
 def _later(gateway, seconds):
     """Moves the gateway's clock."""
     loop = asyncio.get_running_loop()
-    gateway.proxy.now = lambda: loop.time() + seconds
+    gateway.shell.services.now = lambda: loop.time() + seconds
 
 
 def _broken(call):
@@ -31,7 +31,7 @@ async def test_failures_in_a_row(start_gateway, start_endpoint, behave, reason, 
             assert (await gateway.ask()).body == b"alive"
     assert len(failing.calls) == 5
     assert gateway.metric("headgate_gateway_ejections_total", pool="default/pool", reason=reason) == 1
-    (line,) = [record.message for record in caplog.records if record.name == "headgate.gateway.health"]
+    (line,) = [record.message for record in caplog.records if record.name == "headgate.gateway.recorder"]
     assert line == (
         f"default/pod-0 (127.0.0.1:{failing.port}) of default/pool is ejected for 5 s"
         f" after 5 failures in a row, the last: {reason} (5)"
@@ -39,7 +39,7 @@ async def test_failures_in_a_row(start_gateway, start_endpoint, behave, reason, 
     failing.behave = lambda call: call.answer(b"well again")
     _later(gateway, 60)
     assert (await gateway.ask()).body == b"well again"
-    assert gateway.proxy.ledger.loads()[0].failures_in_row == 0
+    assert gateway.shell.plane.ledger.loads()[0].failures_in_row == 0
 
 
 async def test_the_log_names_the_failures_of_the_row_alone(start_gateway, start_endpoint, caplog):
@@ -100,7 +100,7 @@ async def test_answers_to_bad_requests_are_answers(start_gateway, start_endpoint
             settings={"endpoints_ejection_failures": 1},
         )
         await gateway.ask()
-        assert gateway.proxy.ledger.loads()[0].failures == 0
+        assert gateway.shell.plane.ledger.loads()[0].failures == 0
 
 
 async def test_answers_that_are_no_http_count(start_gateway, start_endpoint):

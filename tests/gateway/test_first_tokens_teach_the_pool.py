@@ -7,7 +7,7 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "x" * 8000}]}
 
 
 def rates(gateway):
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     return pool.rates
 
 
@@ -33,8 +33,8 @@ async def test_an_error_teaches_nothing(start_gateway, start_endpoint, status):
     streamed = BODY | {"stream": True}
     gateway = await asked(start_gateway, start_endpoint, streamed, status=status, body=b'{"error":{}}')
     assert rates(gateway).observations == 0
-    (load,) = gateway.proxy.ledger.loads()
-    assert load.estimator.queue_s(gateway.proxy.now() + 5.0) == 0.0
+    (load,) = gateway.shell.plane.ledger.loads()
+    assert load.estimator.queue_s(gateway.shell.now() + 5.0) == 0.0
     assert load.work_tokens == 0
 
 

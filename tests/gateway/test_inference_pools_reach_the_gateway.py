@@ -31,14 +31,14 @@ async def test_the_example_is_routed_without_kthenas_kinds(tmp_path, eventually)
         )
         following = tasks.create_task(service.run(ready.set))
         await ready.wait()
-        proxy = service.proxy
-        assert proxy.snapshot.names() == []
+        shell = service.shell
+        assert shell.plane.snapshot.names() == []
         for manifest in load([str(EXAMPLE)]):
             if manifest.kind != "Deployment":
                 await client.create_manifest(manifest.content)
-        await eventually(lambda: proxy.snapshot.names() == ["sim-base", "summarize"])
-        assert proxy.snapshot.models["summarize"][0].priority == 1
-        await eventually(lambda: proxy.snapshot.pools[POOL].objectives == {"batch": -10})
+        await eventually(lambda: shell.plane.snapshot.names() == ["sim-base", "summarize"])
+        assert shell.plane.snapshot.models["summarize"][0].priority == 1
+        await eventually(lambda: shell.plane.snapshot.pools[POOL].objectives == {"batch": -10})
 
         status = {"podIP": "127.0.0.2", "conditions": [{"type": "Ready", "status": "True"}]}
         metadata = {"name": "p", "namespace": "default", "labels": {"app": "sim-base"}}
@@ -46,13 +46,13 @@ async def test_the_example_is_routed_without_kthenas_kinds(tmp_path, eventually)
         pod = {"metadata": metadata, "spec": spec}
         await client.create(msgspec.convert(pod, api.Pod))
         await client.patch_status(api.Pod, "p", "default", status)
-        await eventually(lambda: len(proxy.pools[POOL].loads) == 1)
+        await eventually(lambda: len(shell.plane.pools[POOL].loads) == 1)
 
-        taken = proxy.snapshots_taken
+        taken = shell.snapshots_taken
         parent = {"parentRef": {"name": "gw"}, "controllerName": "example.com/c"}
         await client.patch_status(gie_v1.InferencePool, "sim-base", "default", {"parents": [parent]})
         await client.delete(api.InferenceModel, "summarize", "default")
-        await eventually(lambda: proxy.snapshot.names() == ["sim-base"])
-        assert proxy.snapshots_taken == taken + 1  # the status of an object is no change of what it says
+        await eventually(lambda: shell.plane.snapshot.names() == ["sim-base"])
+        assert shell.snapshots_taken == taken + 1  # the status of an object is no change of what it says
         following.cancel()
         await service.close()

@@ -48,14 +48,14 @@ class _Reader:
         self.made: list[object] = []
         self.refused: list[object] = []
         clock = itertools.count(1)
-        proxy = SimpleNamespace(
+        shell = SimpleNamespace(
             settings=SETTINGS,
             policy=POLICY,
             bodies=BodyMemory(SETTINGS.clients.max_bodies_bytes, SETTINGS.clients.max_body_bytes),
             now=lambda: float(next(clock)),
             leaving=False,
         )
-        self._reader = RequestReader(proxy, self, Peer("127.0.0.1", POLICY.trusted))  # type: ignore[arg-type]
+        self._reader = RequestReader(shell, self, Peer("127.0.0.1", POLICY.trusted))  # type: ignore[arg-type]
         if memory is not None:
             self._reader._heads = memory
 

@@ -128,9 +128,9 @@ def _listening(start_gateway, start_endpoint, publisher):
         told = routing.Endpoint("default/pod-0", "127.0.0.1", endpoints[0].port)
         events = routing.KvEvents(port=publisher.port, replay_port=publisher.replay_port if replay else None)
         gateway.serve(endpoints, kv_events={told: events})
-        gateway.proxy.kv_events.start()
-        (pool,) = gateway.proxy.pools.values()
-        pool.policy = scheduling.PredictedFirstToken(gateway.proxy.prefixes)
+        gateway.shell.kv_events.start()
+        (pool,) = gateway.shell.plane.pools.values()
+        pool.policy = scheduling.PredictedFirstToken(gateway.shell.plane.prefixes)
         await publisher.subscribed()
         return gateway, pool
 
@@ -144,17 +144,17 @@ async def until(condition):
 
 
 def source_of(gateway):
-    (source,) = gateway.proxy.kv_events.sources.values()
+    (source,) = gateway.shell.kv_events.sources.values()
     return source
 
 
 def blocks(gateway):
     source = source_of(gateway)
-    return gateway.proxy.kv_events.exact.residency.blocks(source.load)
+    return gateway.shell.kv_events.exact.residency.blocks(source.load)
 
 
 def shown(gateway):
-    return in_flight.endpoints(gateway.proxy)["default/pool"][0]["prefix"]
+    return in_flight.endpoints(gateway.shell)["default/pool"][0]["prefix"]
 
 
 TOKENS = tokens_of(PROMPT)
@@ -182,22 +182,22 @@ async def test_tokens_are_learned_from_the_engine(listening, publisher):
     """A prompt that was evicted is not believed any more, and one that another gateway sent is found."""
     gateway, pool = await listening()
     telling, other = pool.loads
-    other.failed(gateway.proxy.now())  # so that the first goes to the one that tells
+    other.failed(gateway.shell.now())  # so that the first goes to the one that tells
     await publisher.publish(stored(tokens_of("x" * 4 * BLOCK)))
     await until(lambda: blocks(gateway) == 1)
     await until(lambda: shown(gateway)["events"]["is_complete"])  # until then, what is believed counts
     await gateway.ask({"model": "m", "prompt": PROMPT})
-    counts = gateway.proxy.kv_events.tokens.counts
+    counts = gateway.shell.kv_events.tokens.counts
     await until(lambda: counts["learned"] == 1)
     prefix = prefix_of_prompt()
-    gateway.proxy.kv_events.exact.residency.sweep(1e12)
-    assert gateway.proxy.prefixes.matched(prefix, [telling, other]) == [0, 0]
+    gateway.shell.kv_events.exact.residency.sweep(1e12)
+    assert gateway.shell.plane.prefixes.matched(prefix, [telling, other]) == [0, 0]
     await publisher.publish(stored(TOKENS))
     await until(lambda: blocks(gateway) > 1)
-    assert gateway.proxy.prefixes.matched(prefix, [telling, other]) == [len(prefix), 0]
+    assert gateway.shell.plane.prefixes.matched(prefix, [telling, other]) == [len(prefix), 0]
     await publisher.publish(removed(TOKENS, COUNT // 2))
     await until(lambda: blocks(gateway) == COUNT // 2 + 1)
-    (matched, _) = gateway.proxy.prefixes.matched(prefix, [telling, other])
+    (matched, _) = gateway.shell.plane.prefixes.matched(prefix, [telling, other])
     assert 0.35 * len(prefix) < matched <= len(prefix) // 2
     await gateway.ask({"model": "m", "prompt": PROMPT})
     assert counts["learned"] == 1
@@ -215,13 +215,13 @@ async def test_a_flood_of_messages_leaves_others_their_turns(publisher, start_ga
     gateway = await start_gateway(endpoint)
     told = routing.Endpoint("default/pod-0", "127.0.0.1", endpoint.port)
     events = routing.KvEvents(port=publisher.port, replay_port=publisher.replay_port)
-    gateway.proxy.kv_events.start()
+    gateway.shell.kv_events.start()
     gateway.serve([endpoint], kv_events={told: events})
     read, most = 0, 0
     async with asyncio.timeout(60):
         while read < 500:
             await asyncio.sleep(0)
-            counts = gateway.proxy.kv_events.counts()
+            counts = gateway.shell.kv_events.counts()
             before, read = read, counts["read"] + counts["repeated"]
             most = max(most, read - before)
     assert most <= 5
@@ -235,10 +235,10 @@ async def test_what_was_missed_is_asked_for(listening, publisher):
     await publisher.publish(removed(TOKENS, 10), is_lost=True)
     await publisher.publish(removed(TOKENS, 12), is_lost=True)
     await publisher.publish(["SomethingNew"])
-    await until(lambda: gateway.proxy.kv_events.counts()["repeated"] >= 2)
+    await until(lambda: gateway.shell.kv_events.counts()["repeated"] >= 2)
     assert blocks(gateway) == 10
     assert publisher.asked[-1] == 1
-    assert gateway.proxy.kv_events.counts()["missed"] == 0
+    assert gateway.shell.kv_events.counts()["missed"] == 0
     await until(lambda: shown(gateway)["events"]["is_complete"])
 
 
@@ -263,11 +263,11 @@ async def test_a_gateway_that_comes_later_asks_for_all(publisher, start_gateway,
     endpoint = await start_endpoint(behave=engine)
     gateway = await start_gateway(endpoint)
     events = routing.KvEvents(port=publisher.port, replay_port=publisher.replay_port)
-    gateway.proxy.kv_events.start()
+    gateway.shell.kv_events.start()
     gateway.serve(
         [endpoint], kv_events={routing.Endpoint("default/pod-0", "127.0.0.1", endpoint.port): events}
     )
-    await until(lambda: gateway.proxy.kv_events.sources and blocks(gateway) == COUNT)
+    await until(lambda: gateway.shell.kv_events.sources and blocks(gateway) == COUNT)
     await until(lambda: shown(gateway)["events"]["is_complete"])
 
 
@@ -277,7 +277,7 @@ async def test_a_publisher_that_begins_anew_has_an_empty_cache(listening, publis
     await publisher.publish(stored(TOKENS))
     await until(lambda: blocks(gateway) == COUNT)
     await publisher.publish(["SomethingNew"])
-    await until(lambda: gateway.proxy.kv_events.counts()["read"])
+    await until(lambda: gateway.shell.kv_events.counts()["read"])
     publisher.sent.clear()
     await publisher.publish(stored(TOKENS[:48]))
     await until(lambda: blocks(gateway) == 3)
@@ -287,13 +287,13 @@ async def test_a_publisher_that_begins_anew_has_an_empty_cache(listening, publis
 async def test_a_publisher_that_dies_leaves_belief(listening, publisher):
     """The page, a metric and the log say so; when it is back, it is listened to again."""
     gateway, _ = await listening()
-    gauges.add_gauges(gateway.registry, gateway.proxy)
+    gauges.add_gauges(gateway.registry, gateway.shell)
     await publisher.publish(stored(TOKENS))
     await until(lambda: blocks(gateway) == COUNT)
     assert gateway.metric("headgate_gateway_kv_event_sources", state="live") == 1
     publisher.stop_publishing()
     await until(lambda: source_of(gateway).state == "lost")
-    assert source_of(gateway).load not in gateway.proxy.kv_events.exact.residency
+    assert source_of(gateway).load not in gateway.shell.kv_events.exact.residency
     assert shown(gateway)["source"] == "approximate"
     assert gateway.metric("headgate_gateway_kv_event_sources", state="lost") == 1
 
@@ -302,12 +302,12 @@ async def test_a_publisher_that_is_silent_leaves_belief(listening, publisher, mo
     """It was sent a prompt that it must have stored, and told nothing."""
     monkeypatch.setattr(sources, "SILENT_S", -1.0)
     gateway, pool = await listening()
-    pool.loads[1].failed(gateway.proxy.now())
+    pool.loads[1].failed(gateway.shell.now())
     await gateway.ask({"model": "m", "prompt": PROMPT})
-    gateway.proxy.kv_events.sweep(gateway.proxy.now())
+    gateway.shell.kv_events.sweep(gateway.shell.now())
     assert shown(gateway)["source"] == "approximate"
     assert shown(gateway)["events"]["state"] == "silent"
-    assert gateway.proxy.kv_events.silences == 1
+    assert gateway.shell.kv_events.silences == 1
     await until(lambda: source_of(gateway).ranks[0].state == "live")
     await publisher.publish(stored(TOKENS))
     await publisher.publish(stored(TOKENS))
@@ -317,17 +317,17 @@ async def test_a_publisher_that_is_silent_leaves_belief(listening, publisher, mo
 async def test_counts_are_there_before_anything_has_happened(start_gateway, start_endpoint):
     """A series that begins with its first fault has no rate of faults."""
     gateway = await start_gateway(await start_endpoint())
-    counted = dict(gateway.proxy.kv_events.counts())
+    counted = dict(gateway.shell.kv_events.counts())
     assert counted == {"read": 0, "repeated": 0, "invalid": 0, "missed": 0}
 
 
 async def test_prompts_without_a_turn_are_not_looked_at(listening, publisher, monkeypatch):
     """More of them than are tokenised cost next to nothing."""
     gateway, pool = await listening()
-    pool.loads[1].failed(gateway.proxy.now())
+    pool.loads[1].failed(gateway.shell.now())
     await publisher.publish(stored(TOKENS))
     await until(lambda: blocks(gateway) == COUNT)
-    tokens = gateway.proxy.kv_events.tokens
+    tokens = gateway.shell.kv_events.tokens
     monkeypatch.setattr(tokens_module, "PER_S", 0.0)
     tokens._saved = 0.0
     monkeypatch.setattr(tokens_module, "_asked", None)
@@ -343,7 +343,7 @@ async def test_messages_that_are_none_break_nothing(listening, publisher):
     await publisher._pub.send_multipart([b"topic", b"short", b"x"])
     await publisher.publish(stored(TOKENS))
     await until(lambda: blocks(gateway) == COUNT)
-    await until(lambda: gateway.proxy.kv_events.counts()["invalid"] == 3)
+    await until(lambda: gateway.shell.kv_events.counts()["invalid"] == 3)
     assert not shown(gateway)["events"]["is_complete"]
 
 
@@ -362,10 +362,10 @@ async def test_an_engine_that_does_not_tokenise_is_left_alone(listening, publish
             call.answer(b"{}")
 
     gateway, pool = await listening(behave=behave)
-    pool.loads[1].failed(gateway.proxy.now())
+    pool.loads[1].failed(gateway.shell.now())
     await publisher.publish(stored(TOKENS))
     await until(lambda: blocks(gateway) == COUNT)
-    counts = gateway.proxy.kv_events.tokens.counts
+    counts = gateway.shell.kv_events.tokens.counts
     await gateway.ask({"model": "m", "prompt": PROMPT})
     await until(lambda: counts["failed"] == 1)
     await gateway.ask({"model": "m", "prompt": PROMPT + PROMPT})

@@ -71,13 +71,13 @@ async def test_a_client_that_leaves_while_its_body_is_read(start_gateway, start_
     endpoint = await start_endpoint(b"{}")
     gateway = await start_gateway(endpoint)
     begun = []
-    begin = gateway.proxy.large_bodies.begin
+    begin = gateway.shell.services.large_bodies.begin
 
     def begin_later(*args):
         begun.append(begin(*args))
         return begun[-1]
 
-    gateway.proxy.large_bodies.begin = begin_later
+    gateway.shell.services.large_bodies.begin = begin_later
     client = await gateway.connect()
     client.post(b'{"model":"m","x":[' + b"1," * 10_000_000 + b"1]}")
     await eventually(lambda: begun)

@@ -19,8 +19,8 @@ from headgate import api, routing
 from headgate.allocator import return_large_blocks
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
 from headgate.telemetry import LineLog, Registry
 
 SIZE = 30_000_000
@@ -133,10 +133,12 @@ async def _gateway(pipe) -> None:
     settings = GatewaySettings().replace(queue_no_endpoint_wait_s=0.0)
     log = os.open(os.devnull, os.O_WRONLY)
     recorder = Recorder(Registry(), LineLog(log), settings.logging.access_log)
-    proxy = Proxy(settings, recorder, loop, random.Random(1))
-    proxy.use(routing.Snapshot(models={"m": (route,)}, adapters={}, pools={key: pool}))
-    proxy.is_ready = True
-    server = await loop.create_server(functools.partial(ClientConnection, proxy), "127.0.0.1", 0)
+    shell = Shell(settings, recorder, loop, random.Random(1))
+    shell.use(routing.Snapshot(models={"m": (route,)}, adapters={}, pools={key: pool}))
+    shell.plane.is_ready = True
+    server = await loop.create_server(
+        functools.partial(ClientConnection, shell.services, shell.clients), "127.0.0.1", 0
+    )
     most = 0.0
     looked = time.thread_time(), time.perf_counter()
 
@@ -152,7 +154,7 @@ async def _gateway(pipe) -> None:
     while await loop.run_in_executor(None, pipe.recv):
         pipe.send(most)
         most = 0.0
-    await proxy.close()
+    await shell.close()
 
 
 @pytest.fixture(scope="module")

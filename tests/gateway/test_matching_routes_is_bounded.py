@@ -27,7 +27,7 @@ def rule(conditions, expression):
 def serve(gateway, endpoint, routes):
     gateway.serve([endpoint])
     models = routing.translate(routes, [], []).models
-    gateway.proxy.use(msgspec.structs.replace(gateway.proxy.snapshot, models=models, adapters={}))
+    gateway.shell.use(msgspec.structs.replace(gateway.shell.plane.snapshot, models=models, adapters={}))
 
 
 async def ask(gateway, value):

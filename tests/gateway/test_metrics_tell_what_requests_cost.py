@@ -28,7 +28,7 @@ async def stream(gateway, endpoint, at, *, per_token_s):
 async def test_pace_of_tokens(gateway, endpoint):
     """The time from the first token to the end, over the tokens after the first."""
     at = [100.0]
-    gateway.proxy.now = lambda: at[0]
+    gateway.shell.services.now = lambda: at[0]
     await stream(gateway, endpoint, at, per_token_s=0.2)
     name = f"{PREFIX}time_per_output_token_seconds"
     assert gateway.metric(f"{name}_count", model="m", pool="default/pool") == 1
@@ -59,7 +59,7 @@ async def test_bytes_and_connections(gateway, endpoint):
 async def test_requests_and_streams_in_flight(gateway, endpoint):
     """They are counted when somebody looks, by pool."""
     registry = Registry()
-    gauges.add_gauges(registry, gateway.proxy)
+    gauges.add_gauges(registry, gateway.shell)
     gateway.registry = registry
     clients = [await gateway.connect() for _ in range(3)]
     for client, is_stream in zip(clients, (True, True, False), strict=True):
@@ -105,7 +105,7 @@ async def test_series_end_with_their_objects(start_gateway):
     """Those of a deleted route, model or pool are gone from the page; the others go on."""
     gateway = await start_gateway()
     for snapshot in (objects("ab"), objects("bc"), objects("bc", pool="other")):
-        gateway.proxy.use(snapshot)
+        gateway.shell.use(snapshot)
         for model in snapshot.models:
             assert (await gateway.ask({"model": model})).status == 503
     await gateway.ask({"model": "nobody"})
@@ -114,7 +114,7 @@ async def test_series_end_with_their_objects(start_gateway):
     assert 'pool="default/pool"' not in page
     requests = f"{PREFIX}requests_total"
     assert gateway.metric(requests, route="default/b", pool="default/other") == 1
-    gateway.proxy.use(objects("b", pool="other"))
+    gateway.shell.use(objects("b", pool="other"))
     assert gateway.metric(requests, route="default/b") == 1
     assert gateway.metric(requests, route="default/c") == 0
     assert gateway.metric(requests, model="unknown") == 1
@@ -127,13 +127,13 @@ async def test_models_beyond_the_most_are_counted_together(start_gateway, monkey
     monkeypatch.setattr(recorder, "MAX_MODELS", 3)
     gateway = await start_gateway()
     names = [f"model-{place}" for place in range(5)]
-    gateway.proxy.use(objects(names))
+    gateway.shell.use(objects(names))
     for name in names:
         await gateway.ask({"model": name})
     requests = f"{PREFIX}requests_total"
     assert gateway.metric(requests, model="other", pool="default/pool", code="503") == 2
     assert gateway.metric(requests, model="other", route="default/model-4") == 1
-    gateway.proxy.use(objects(names[2:]))
+    gateway.shell.use(objects(names[2:]))
     await gateway.ask({"model": names[4]})
     assert gateway.metric(requests, model="model-4") == 1
 
@@ -160,7 +160,7 @@ async def test_time_before_an_endpoint_has_the_request(start_gateway, start_endp
 
     endpoints = [await start_endpoint(behave=fail_late) for _ in range(2)]
     gateway = await start_gateway(*endpoints, attempts=1, retry_interval_s=0.0)
-    gateway.proxy.now = lambda: at[0]
+    gateway.shell.services.now = lambda: at[0]
     await gateway.ask()
     name = f"{PREFIX}queue_seconds"
     assert gateway.metric(f"{name}_count", model="m", pool="default/pool") == 1

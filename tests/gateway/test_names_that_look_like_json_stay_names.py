@@ -40,8 +40,8 @@ def serve(gateway, endpoint, name, served):
     )
     made = routing.Endpoint("default/pod", "127.0.0.1", endpoint.port)
     pools = {key: routing.Pool(key=key, endpoints=(made,), model=served)}
-    gateway.proxy.use(routing.Snapshot(models={name: (route,)}, pools=pools))
-    gateway.proxy.is_ready = True
+    gateway.shell.use(routing.Snapshot(models={name: (route,)}, pools=pools))
+    gateway.shell.plane.is_ready = True
 
 
 def exposed(gateway):

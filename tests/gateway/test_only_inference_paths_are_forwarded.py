@@ -129,7 +129,7 @@ async def test_a_setting_adds_paths(start_gateway, start_endpoint):
         return found
 
     assert await statuses() == [404] * 5
-    gateway.proxy.change(gateway.proxy.settings.replace(clients_forwarded_paths=("/v1/custom", "/team-a/*")))
+    gateway.shell.change(gateway.shell.settings.replace(clients_forwarded_paths=("/v1/custom", "/team-a/*")))
     assert await statuses() == [200, 404, 200, 404, 404]
 
 

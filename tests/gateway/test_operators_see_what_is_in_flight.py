@@ -9,7 +9,7 @@ from headgate.gateway import pages
 
 
 async def _page(gateway, path, status=200):
-    transport = httpx2.ASGITransport(app=pages.admin_page(gateway.proxy))
+    transport = httpx2.ASGITransport(app=pages.admin_page(gateway.shell))
     async with httpx2.AsyncClient(transport=transport, base_url="http://admin") as client:
         response = await client.get(path)
     assert response.status_code == status
@@ -29,7 +29,7 @@ async def test_request_from_its_beginning_to_its_end(gateway, endpoint, eventual
     assert await _page(gateway, "/debug/requests") == {"total": 0, "sent_ahead": 0, "requests": []}
     client = await gateway.connect()
     client.send(b"POST /v1/completions HTTP/1.1\r\nhost: g\r\nx-request-id: mine\r\n")
-    connection = next(iter(gateway.proxy.clients))
+    connection = next(iter(gateway.shell.clients.all))
     await eventually(lambda: connection.reading_since is not None)
     (shown,) = await _requests(gateway)
     assert (shown["client"], shown["phase"]) == ("127.0.0.1", "reading")
@@ -62,7 +62,7 @@ async def test_request_from_its_beginning_to_its_end(gateway, endpoint, eventual
     call.write(b"56789")
     assert await client.reader.readexactly(5) == b"56789"
     now = asyncio.get_running_loop().time() + 100
-    gateway.proxy.now = lambda: now
+    gateway.shell.services.now = lambda: now
     (shown,) = await _requests(gateway)
     assert (shown["phase"], shown["status"], shown["bytes"]) == ("answering", 200, 10)
     assert 100 <= shown["age_s"] < 110
@@ -88,7 +88,7 @@ async def test_request_between_attempts(start_gateway, start_endpoint, eventuall
     sent = await _until_shown(gateway, "sent")
     assert (sent["endpoint"], sent["attempts"]) == ("default/pod-1", 2)
     client.close()
-    await eventually(lambda: not gateway.proxy.clients)
+    await eventually(lambda: not gateway.shell.clients.all)
 
 
 async def _until_shown(gateway, phase):
@@ -104,9 +104,9 @@ async def test_oldest_requests_come_first(gateway, endpoint):
     """However many there are, the list is short unless asked otherwise, and says how many there are."""
     clients = [await gateway.connect() for _ in range(5)]
     calls = []
-    base = gateway.proxy.now()
+    base = gateway.shell.now()
     for place, client in enumerate(clients):
-        gateway.proxy.now = lambda place=place: base + place
+        gateway.shell.services.now = lambda place=place: base + place
         client.post(X_Request_Id=f"request-{place}")
         calls.append(await endpoint.call())
     clients[4].post()
@@ -140,7 +140,7 @@ async def test_health_of_endpoints(start_gateway, start_endpoint):
         failing, await start_endpoint(b"alive"), settings={"endpoints_ejection_failures": 2}
     )
     loop, ahead = asyncio.get_running_loop(), 0.0
-    gateway.proxy.now = lambda: loop.time() + ahead
+    gateway.shell.services.now = lambda: loop.time() + ahead
     assert (await _endpoint(gateway))["state"] == "healthy"
     await gateway.ask()
     shown = await _endpoint(gateway)

@@ -21,7 +21,7 @@ def engine(*paths):
 
 
 def loads(gateway):
-    return next(iter(gateway.proxy.pools.values())).loads
+    return next(iter(gateway.shell.plane.pools.values())).loads
 
 
 async def test_an_endpoint_without_a_path_keeps_its_other_requests(start_gateway, start_endpoint):
@@ -36,7 +36,7 @@ async def test_an_endpoint_without_a_path_keeps_its_other_requests(start_gateway
     assert asked.count(OTHER) == 1
     assert asked.count(CHAT) >= 5
     assert loads(gateway)[0].failures == 0
-    assert not loads(gateway)[0].avoided(gateway.proxy.now())
+    assert not loads(gateway)[0].avoided(gateway.shell.now())
 
 
 async def test_it_is_asked_again_after_a_minute(start_gateway, start_endpoint):
@@ -92,7 +92,7 @@ async def test_explanations_tell_why_it_is_passed_over(start_gateway, start_endp
         await gateway.ask(path=CHAT)
         await gateway.ask(path=OTHER)
         gateway.move(1.01)
-    transport = httpx2.ASGITransport(app=pages.admin_page(gateway.proxy))
+    transport = httpx2.ASGITransport(app=pages.admin_page(gateway.shell))
     async with httpx2.AsyncClient(transport=transport, base_url="http://admin") as client:
         told = (await client.post(f"/debug/explain{OTHER}", content=b'{"model": "m"}')).json()
         shown = (await client.get("/debug/endpoints")).json()

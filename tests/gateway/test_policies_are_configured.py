@@ -36,9 +36,9 @@ def configured(text: str, **others: object) -> dict[str, object]:
 
 def busy(gateway, *waiting: int) -> None:
     """Engines that say how many requests wait."""
-    loads = gateway.proxy.pools[POOL].loads
+    loads = gateway.shell.plane.pools[POOL].loads
     for load, count in zip(loads, waiting, strict=True):
-        load.read(EngineReading(at=gateway.proxy.now(), waiting=count, kv_usage=0.5))
+        load.read(EngineReading(at=gateway.shell.now(), waiting=count, kv_usage=0.5))
 
 
 async def test_scores_of_the_configuration_decide(start_gateway, start_endpoint):
@@ -106,16 +106,16 @@ async def test_a_new_configuration_is_taken_up(start_gateway, start_endpoint):
     """Pools get new policies; while it is the same, they keep theirs, whatever else changes."""
     endpoints = [await start_endpoint(b"a"), await start_endpoint(b"b")]
     gateway = await start_gateway(*endpoints, settings={"scheduling_policy": "round-robin"})
-    first = gateway.proxy.pools[POOL].policy
+    first = gateway.shell.plane.pools[POOL].policy
     assert [(await gateway.ask()).body for _ in range(4)] == [b"a", b"b", b"a", b"b"]
-    before = gateway.proxy.settings
+    before = gateway.shell.settings
     gateway.serve(endpoints)
-    gateway.proxy.change(type(before)().replace(scheduling_policy="round-robin", endpoints_retries=7))
-    assert gateway.proxy.pools[POOL].policy is first
-    gateway.proxy.change(type(before)().replace(**configured("plugins: [{type: queue-scorer}]\n")))
+    gateway.shell.change(type(before)().replace(scheduling_policy="round-robin", endpoints_retries=7))
+    assert gateway.shell.plane.pools[POOL].policy is first
+    gateway.shell.change(type(before)().replace(**configured("plugins: [{type: queue-scorer}]\n")))
     busy(gateway, 5, 3)
     assert (await gateway.ask()).body == b"b"
-    shown = pages.describe(gateway.proxy)["scheduling"]
+    shown = pages.describe(gateway.shell)["scheduling"]
     assert shown["default"] == "configuration"
     assert shown["pools"] == {"default/pool": {"policy": "default"}}
     assert shown["configuration"]["profiles"][0]["scorers"] == [{"name": "queue-scorer", "weight": 1.0}]
@@ -132,12 +132,12 @@ schedulingProfiles:
 async def test_a_new_configuration_is_for_decoding_too(start_gateway, start_endpoint):
     """Who answers where others prefill is picked by the new policy, if that judges it, and never the old."""
     gateway = await start_gateway(await start_endpoint(), settings={"scheduling_policy": "round-robin"})
-    pool = gateway.proxy.pools[POOL]
+    pool = gateway.shell.plane.pools[POOL]
     assert pool.decoding is pool.policy
-    before = gateway.proxy.settings
-    gateway.proxy.change(type(before)().replace(**configured("plugins: [{type: queue-scorer}]\n")))
+    before = gateway.shell.settings
+    gateway.shell.change(type(before)().replace(**configured("plugins: [{type: queue-scorer}]\n")))
     assert pool.decoding is pool.policy
-    gateway.proxy.change(type(before)().replace(scheduling_policy="predicted"))
+    gateway.shell.change(type(before)().replace(scheduling_policy="predicted"))
     assert pool.decoding.name == "least-decoding"
 
 
@@ -148,7 +148,7 @@ async def test_a_pool_may_name_its_profile_or_policy(start_gateway, start_endpoi
 
     def policy(name: str) -> str:
         gateway.serve(endpoints, scheduling_profile=name)
-        return gateway.proxy.pools[POOL].policy.name
+        return gateway.shell.plane.pools[POOL].policy.name
 
     assert [policy(name) for name in ("", "other", "round-robin", "")] == [
         "decode",
@@ -159,7 +159,7 @@ async def test_a_pool_may_name_its_profile_or_policy(start_gateway, start_endpoi
     with caplog.at_level(logging.WARNING):
         assert policy("nonsense") == "decode"
     assert "headgate.dev/scheduling-profile has no effect: nonsense is no policy" in caplog.text
-    shown = pages.describe(gateway.proxy)["scheduling"]
+    shown = pages.describe(gateway.shell)["scheduling"]
     assert shown["pools"] == {"default/pool": {"policy": "decode", "unknown": "nonsense"}}
 
 
@@ -167,7 +167,7 @@ async def test_a_prompt_goes_where_its_beginning_is_cached(start_gateway, start_
     """The prefix scorer alone: each conversation stays where it began, and new ones go anywhere."""
     endpoints = [await start_endpoint(name) for name in (b"a", b"b", b"c")]
     gateway = await start_gateway(*endpoints, settings=configured("plugins: [{type: prefix-cache-scorer}]\n"))
-    gateway.proxy.rng = random.Random(5)
+    gateway.shell.plane.rng = random.Random(5)
     served = {}
     for turn in range(3):
         for talk in range(8):
@@ -197,15 +197,15 @@ async def test_a_policy_that_raises_fails_the_request_alone(start_gateway, start
     endpoints = [await start_endpoint(b"a"), await start_endpoint(b"b")]
     gateway = await start_gateway(*endpoints)
     await endpoints[0].stop()
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     pool.policy = Raising(works)
     client = await gateway.connect()
     client.post()
     failed = await client.response()
     assert (failed.status, failed.json["error"]["code"]) == (500, "internal_error")
     assert "RuntimeError: no idea" in caplog.text
-    gateway.proxy.ledger.validate()
-    assert gateway.proxy.ledger.statistics()["requests"] == 0
+    gateway.shell.plane.ledger.validate()
+    assert gateway.shell.plane.ledger.statistics()["requests"] == 0
     pool.policy = Raising(9)
     client.post()
     assert (await client.response()).body == b"b"
@@ -224,7 +224,7 @@ async def test_scorers_of_ones_own_are_counted_when_they_fail(
     monkeypatch.syspath_prepend(str(tmp_path))
     endpoints = [await start_endpoint(b"a"), await start_endpoint(b"b")]
     gateway = await start_gateway(*endpoints, settings=configured("plugins: [{type: failing, name: mine}]\n"))
-    gauges.add_gauges(gateway.registry, gateway.proxy)
+    gauges.add_gauges(gateway.registry, gateway.shell)
     for _ in range(3):
         assert (await gateway.ask()).status == 200
     assert gateway.metric("headgate_gateway_scorer_failures_total", scorer="mine") == 3
@@ -248,7 +248,9 @@ schedulingProfiles:
     gateway = await start_gateway(*endpoints, settings=configured(text))
     busy(gateway, 4, 0, 10)
     body = b'{"model": "m", "prompt": "hello"}'
-    found = explaining.explain(explaining.View.of_proxy(gateway.proxy), "/v1/completions", [], body)
+    found = explaining.explain(
+        explaining.View.of_plane(gateway.shell.plane, gateway.shell.now()), "/v1/completions", [], body
+    )
     (target,) = found.targets
     assert [(each.picked, each.why) for each in target.endpoints] == [
         (False, "0.5 = queue-scorer 0 x 2 + kv-cache-utilization-scorer 0.5 x 1"),

@@ -106,8 +106,8 @@ class World:
             models=of(api.InferenceModel),
             objectives=of(api.InferenceObjective),
         )
-        self.gateway.proxy.use(routing.translate(of(api.ModelRoute), [], pods, (), inference))
-        self.gateway.proxy.is_ready = True
+        self.gateway.shell.use(routing.translate(of(api.ModelRoute), [], pods, (), inference))
+        self.gateway.shell.plane.is_ready = True
 
     def _pod(self, place, is_ready, is_deleted):
         notes = {"headgate.dev/address": f"127.0.0.1:{self.endpoints[place].port}"}
@@ -116,10 +116,10 @@ class World:
 
     def see(self, *readings, ref=POOL):
         """What the engines say of themselves, and go on to: waiting requests, KV usage, adapters in use."""
-        pool = self.gateway.proxy.pools[ref]
+        pool = self.gateway.shell.plane.pools[ref]
         for load, (waiting, kv_usage, *adapters) in zip(pool.loads, readings, strict=True):
             reading = fleet.EngineReading(
-                at=self.gateway.proxy.now() + 3600,
+                at=self.gateway.shell.now() + 3600,
                 waiting=waiting,
                 running=0,
                 kv_usage=kv_usage,
@@ -131,7 +131,7 @@ class World:
 
     def note(self, ref=POOL):
         """Notes what the policy of the pool is asked."""
-        pool = self.gateway.proxy.pools[ref]
+        pool = self.gateway.shell.plane.pools[ref]
         pool.policy = Noting(pool.policy)
         return pool.policy.seen
 
@@ -401,7 +401,7 @@ async def test_b53_each_port_of_a_pod_serves_unless_it_says_otherwise(world, act
     ranks = msgspec.convert({"metadata": metadata("ranks"), "spec": spec}, gie_v1.InferencePool)
     model_of_it = model("m", pool="ranks", group=gie_v1.GROUP)
     world.apply(ranks, model_of_it, pod("p", notes, "ranks"), ready=0)
-    world.gateway.proxy.rng = random.Random(5)
+    world.gateway.shell.plane.rng = random.Random(5)
     for _ in range(12):
         assert (await world.ask("m")).status == 200
     assert {place for place, _ in world.served()} == served
@@ -417,7 +417,7 @@ async def test_b45_and_b46_a_session_stays_on_its_pod_while_that_is_there(start_
     }
     settings = {"scheduling_content": config, "scheduling_allow_experimental_plugins": True}
     world = World(await start_gateway(settings=settings), endpoints)
-    world.gateway.proxy.rng = random.Random(3)
+    world.gateway.shell.plane.rng = random.Random(3)
     world.apply(*REFERENCE)
     token = (await world.ask("my-model")).header("x-session-token")
     for _ in range(6):
@@ -436,10 +436,10 @@ async def test_b52_a_request_that_is_cancelled_leaves_nothing_in_flight(world, e
     client = await world.gateway.connect()
     client.post({"model": "my-model", "prompt": "held", "stream": True})
     await world.endpoints[0].call()
-    assert [load.requests for load in world.gateway.proxy.ledger.loads()] == [1, 0, 0]
+    assert [load.requests for load in world.gateway.shell.plane.ledger.loads()] == [1, 0, 0]
     client.close()
     await eventually(lambda: world.gateway.settled == 1)
-    assert [load.requests for load in world.gateway.proxy.ledger.loads()] == [0, 0, 0]
+    assert [load.requests for load in world.gateway.shell.plane.ledger.loads()] == [0, 0, 0]
 
 
 LOADED = "sql-lora-1fdg3"

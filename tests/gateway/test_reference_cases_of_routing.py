@@ -58,8 +58,8 @@ class World:
                 )
             )
             pods.append(await self._pod(name, ready=name not in empty))
-        self.gateway.proxy.use(routing.translate(routes, made, pods))
-        self.gateway.proxy.is_ready = True
+        self.gateway.shell.use(routing.translate(routes, made, pods))
+        self.gateway.shell.plane.is_ready = True
 
     async def _pod(self, server, *, ready):
         if server not in self.endpoints:

@@ -72,12 +72,12 @@ async def test_a_model_whose_rules_do_not_match(gateway, start_endpoint):
     """404 `model_not_found`: it is served, but not like this; what the rules ask for is not told."""
     endpoint = await start_endpoint(b"{}")
     gateway.serve([endpoint])
-    snapshot = gateway.proxy.snapshot
+    snapshot = gateway.shell.plane.snapshot
     (found,) = snapshot.models["m"]
     gold = compile_string(api.StringMatch(exact="gold-secret"))
     pattern = RequestPattern(headers=((b"x-tier", gold),))
     strict = msgspec.structs.replace(found, rules=(msgspec.structs.replace(found.rules[0], pattern=pattern),))
-    gateway.proxy.use(
+    gateway.shell.use(
         msgspec.structs.replace(snapshot, models={"m": (strict,)}, adapters={"adapter": (strict,)})
     )
     for model in ("m", "adapter"):
@@ -101,8 +101,8 @@ async def test_pool_without_endpoints(gateway):
 
 async def test_missing_model_server(gateway):
     """A route to a ModelServer that does not exist is a 404 that names both (R20)."""
-    snapshot = gateway.proxy.snapshot
-    gateway.proxy.use(routing.Snapshot(models=snapshot.models))
+    snapshot = gateway.shell.plane.snapshot
+    gateway.shell.use(routing.Snapshot(models=snapshot.models))
     response = await gateway.ask()
     assert response.status == 404
     assert "default/route" in response.json["error"]["message"]
@@ -114,7 +114,7 @@ async def test_no_target_with_a_weight(gateway):
     key = api.ObjectRef("ModelRoute", "default", "r")
     rule = routing.Rule("dark", None, (routing.Target(api.ObjectRef("ModelServer", "default", "pool"), 0),))
     route = routing.Route(key=key, name="default/r", model="m", adapters=(), rules=(rule,))
-    gateway.proxy.use(routing.Snapshot(models={"m": (route,)}))
+    gateway.shell.use(routing.Snapshot(models={"m": (route,)}))
     response = await gateway.ask()
     assert (response.status, response.json["error"]["code"]) == (503, "no_target")
 

@@ -27,7 +27,7 @@ def demanding(key):
 
 
 def loads(gateway):
-    return next(iter(gateway.proxy.pools.values())).loads
+    return next(iter(gateway.shell.plane.pools.values())).loads
 
 
 async def ask(gateway, times, **headers):

@@ -24,7 +24,7 @@ def later(gateway, seconds):
 
 
 def load_of(gateway, place):
-    return next(iter(gateway.proxy.pools.values())).loads[place]
+    return next(iter(gateway.shell.plane.pools.values())).loads[place]
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -53,7 +53,7 @@ async def test_nobody_is_blamed_for_what_all_endpoints_say(start_gateway, start_
     assert [len(endpoint.calls) for endpoint in endpoints] == [1, 1]
     for place in range(2):
         load = load_of(gateway, place)
-        assert (load.failures, load.avoided(gateway.proxy.now())) == (0, False)
+        assert (load.failures, load.avoided(gateway.shell.now())) == (0, False)
 
 
 async def test_a_third_endpoint_is_asked_only_for_capacity(start_gateway, start_endpoint):
@@ -114,8 +114,8 @@ async def test_mistakes_of_clients_leave_retries_for_failures(start_gateway, sta
     """However many keys are tried, half of the retry budget stays for endpoints that fail."""
     endpoints = [await start_endpoint(behave=rejecting(401)) for _ in range(2)]
     gateway = await start_gateway(*endpoints)
-    now = gateway.proxy.now()
-    gateway.proxy.now = lambda: now
+    now = gateway.shell.now()
+    gateway.shell.services.now = lambda: now
     client = await gateway.connect()
     for key in range(120):
         client.post(None, PATH, authorization=f"Bearer {key}")
@@ -147,7 +147,7 @@ async def test_a_long_answer_elsewhere_is_not_waited_for(start_gateway, start_en
     asking = asyncio.create_task(gateway.ask())
     call = await slow.call()
     assert load_of(gateway, 0).failures == 0
-    assert load_of(gateway, 0).avoided(gateway.proxy.now())
+    assert load_of(gateway, 0).avoided(gateway.shell.now())
     later(gateway, suspects.ACCEPTED_AFTER_S + 0.1)
     await eventually(lambda: load_of(gateway, 0).failures == 1)
     call.answer(b"yes")
@@ -176,7 +176,7 @@ async def test_a_client_that_leaves_before_it_is_known(start_gateway, start_endp
     client.close()
     await eventually(lambda: gateway.settled)
     load = load_of(gateway, 0)
-    assert (load.failures, load.avoided(gateway.proxy.now())) == (0, False)
+    assert (load.failures, load.avoided(gateway.shell.now())) == (0, False)
 
 
 async def test_an_endpoint_that_fails_every_other_request_is_ejected(start_gateway, start_endpoint, caplog):

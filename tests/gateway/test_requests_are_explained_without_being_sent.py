@@ -29,7 +29,7 @@ from headgate.routing.patterns import RequestPattern, StringPattern
 
 async def asked(gateway, body, path="/v1/chat/completions", **headers):
     """The explanation that the admin port gives."""
-    transport = httpx2.ASGITransport(app=pages.admin_page(gateway.proxy))
+    transport = httpx2.ASGITransport(app=pages.admin_page(gateway.shell))
     async with httpx2.AsyncClient(transport=transport, base_url="http://admin") as client:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         response = await client.post(f"/debug/explain{path}", content=content, headers=headers)
@@ -37,10 +37,12 @@ async def asked(gateway, body, path="/v1/chat/completions", **headers):
     return msgspec.json.decode(response.content, type=Explanation)
 
 
-def books(proxy):
+def books(shell):
     """Everything that a request changes."""
-    loads = [(load.requests, load.work_tokens, load.started, load.failures) for load in proxy.ledger.loads()]
-    return loads, copy.deepcopy({key: split._credits for key, split in proxy.splits._splits.items()})
+    loads = [
+        (load.requests, load.work_tokens, load.started, load.failures) for load in shell.plane.ledger.loads()
+    ]
+    return loads, copy.deepcopy({key: split._credits for key, split in shell.plane.splits._splits.items()})
 
 
 async def test_request_that_would_be_served(start_gateway, start_endpoint):
@@ -48,9 +50,9 @@ async def test_request_that_would_be_served(start_gateway, start_endpoint):
     endpoint = await start_endpoint(b"{}")
     gateway = await start_gateway(endpoint, model="served-name")
     body = {"model": "m", "stream": True, "messages": []}
-    before = books(gateway.proxy)
+    before = books(gateway.shell)
     found = await asked(gateway, body)
-    assert books(gateway.proxy) == before
+    assert books(gateway.shell) == before
     assert endpoint.calls == []
     assert (found.model, found.path, found.stream) == ("m", "/v1/chat/completions", True)
     assert found.is_live
@@ -97,9 +99,9 @@ async def test_reasons_of_rules_and_targets(start_gateway):
     route = routing.Route(
         key=api.ObjectRef("ModelRoute", "d", "r"), name="d/r", model="m", adapters=(), rules=rules
     )
-    snapshot = gateway.proxy.snapshot
+    snapshot = gateway.shell.plane.snapshot
     pool = snapshot.pools[pools[0]]
-    gateway.proxy.use(
+    gateway.shell.use(
         routing.Snapshot(
             models={"m": (route,)},
             pools={key: msgspec.structs.replace(pool, key=key) for key in pools},
@@ -125,8 +127,8 @@ async def test_reasons_of_endpoints(start_gateway, start_endpoint):
     endpoints = [await start_endpoint(behave=lambda call: call.answer(b"x")) for _ in range(5)]
     gateway = await start_gateway(*endpoints, settings={"endpoints_max_connections": 3})
     now = 1000.0
-    gateway.proxy.now = lambda: now
-    ejected, full, avoided, busy, idle = gateway.proxy.ledger.loads()
+    gateway.shell.services.now = lambda: now
+    ejected, full, avoided, busy, idle = gateway.shell.plane.ledger.loads()
     for reason in ["status_401"] * 4 + ["reset"]:
         ejected.failed(now, reason)
     bookings = [full.book(0, 0, now) for _ in range(3)]
@@ -153,9 +155,9 @@ async def test_reasons_of_endpoints(start_gateway, start_endpoint):
 
 async def test_explanations_are_bounded_and_posted(gateway, endpoint):
     """A body beyond the limit of requests is refused here too; a GET is no request to explain."""
-    settings = gateway.proxy.settings.replace(clients_max_body_bytes=1000)
-    gateway.proxy.settings = settings
-    transport = httpx2.ASGITransport(app=pages.admin_page(gateway.proxy))
+    settings = gateway.shell.settings.replace(clients_max_body_bytes=1000)
+    gateway.shell.services.settings = settings
+    transport = httpx2.ASGITransport(app=pages.admin_page(gateway.shell))
     async with httpx2.AsyncClient(transport=transport, base_url="http://admin") as client:
         assert (await client.post("/debug/explain", content=b"x" * 2000)).status_code == 413
         assert (await client.get("/debug/explain")).status_code == 405
@@ -170,8 +172,8 @@ async def test_worker_that_is_asked_by_its_supervisor(gateway):
     route = routing.Route(
         key=api.ObjectRef("ModelRoute", "d", "r"), name="d/r", model="m", adapters=(), rules=(rule,)
     )
-    gateway.proxy.use(routing.Snapshot(models={"m": (route,)}))
-    answered = await worker.answer(pages.admin_page(gateway.proxy), ask)
+    gateway.shell.use(routing.Snapshot(models={"m": (route,)}))
+    answered = await worker.answer(pages.admin_page(gateway.shell), ask)
     found = msgspec.json.decode(answered.body, type=Explanation)
     assert (answered.status, found.path, found.model) == (200, "/v1/completions", "m")
     assert found.routes[0].rules[0].serves
@@ -180,7 +182,7 @@ async def test_worker_that_is_asked_by_its_supervisor(gateway):
 async def test_command_that_asks_a_gateway(gateway, endpoint):
     """The request's headers reach the gateway, and none besides; the endpoint that is picked is told."""
     listener = serving.listening_socket("127.0.0.1", 0)
-    server = serving.EmbeddedServer(serving.configuration(pages.admin_page(gateway.proxy)))
+    server = serving.EmbeddedServer(serving.configuration(pages.admin_page(gateway.shell)))
     async with contextlib.aclosing(server), asyncio.TaskGroup() as tasks:
         tasks.create_task(server.serve([listener]))
         await server.accepting.wait()
@@ -281,8 +283,8 @@ async def test_reasons_of_endpoints_by_what_they_answered(start_gateway, start_e
     endpoints = [await start_endpoint(b"x") for _ in range(5)]
     gateway = await start_gateway(*endpoints)
     now = 1000.0
-    gateway.proxy.now = lambda: now
-    resting, suspected, failing, lacking, _ = gateway.proxy.ledger.loads()
+    gateway.shell.services.now = lambda: now
+    resting, suspected, failing, lacking, _ = gateway.shell.plane.ledger.loads()
     resting.rests(now, 20)
     suspected.suspected(now)
     failing.failed(now, "status_500")

@@ -73,7 +73,7 @@ async def test_client_that_leaves_with_requests_waiting(gateway, endpoint, reque
     client.send(request_bytes() * 4)
     await endpoint.call()
     client.close()
-    await eventually(lambda: not gateway.proxy.clients)
+    await eventually(lambda: not gateway.shell.clients.all)
     await asyncio.sleep(0.01)
     assert len(endpoint.calls) == 1
     assert gateway.settled == 1
@@ -86,8 +86,8 @@ async def test_client_that_does_not_read_is_not_answered_without_end(start_gatew
     client = await gateway.connect(receive_buffer=4096)
     one = asked + b" HTTP/1.1\r\nhost: g\r\ncontent-length: 20\r\n\r\n" + b'{"model": "nobody" }'
     total = 4000
-    await eventually(lambda: gateway.proxy.clients)
-    (connection,) = gateway.proxy.clients
+    await eventually(lambda: gateway.shell.clients.all)
+    (connection,) = gateway.shell.clients.all
     sock = connection._transport.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # or the kernel would take it all
     sender = asyncio.create_task(_send_all(client, one * total))

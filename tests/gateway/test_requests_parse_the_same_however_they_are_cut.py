@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
 from headgate.telemetry import Registry
 
 pytestmark = [pytest.mark.every_loop, pytest.mark.usefixtures("endless_turns")]
@@ -43,7 +43,7 @@ async def test_every_cut_in_two_gives_the_same_request(gateway, endpoint, sent):
 
     endpoint.behave = note
     client = await gateway.connect()
-    protocol = next(iter(gateway.proxy.clients))
+    protocol = next(iter(gateway.shell.clients.all))
     for at in range(1, len(sent)):
         # Given to the protocol as its transport would give it, so that the cut is where it should be.
         protocol.data_received(sent[:at])
@@ -51,7 +51,7 @@ async def test_every_cut_in_two_gives_the_same_request(gateway, endpoint, sent):
         response = await client.response()
         assert response.json == ["POST", "/v1/chat/completions?x=1", BODY.decode()]
     assert all(head == heads[0] for head in heads)
-    assert len(gateway.proxy.clients) == 1
+    assert len(gateway.shell.clients.all) == 1
 
 
 async def test_byte_for_byte_over_a_socket(gateway, endpoint):
@@ -103,15 +103,15 @@ def _answers(parts: list[bytes]) -> bytes:
     """What the gateway writes when it is given these parts and knows no model."""
 
     async def run():
-        proxy = Proxy(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
-        proxy.new_request_id = lambda: b"id"
-        proxy.is_ready = True
-        transport, connection = _Transport(), ClientConnection(proxy)
+        shell = Shell(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
+        shell.services.new_request_id = lambda: b"id"
+        shell.plane.is_ready = True
+        transport, connection = _Transport(), ClientConnection(shell.services, shell.clients)
         connection.connection_made(transport)
         for part in parts:
             connection.data_received(part)
         connection.connection_lost(None)
-        await proxy.close()
+        await shell.close()
         return transport.written
 
     return asyncio.run(run())

@@ -23,7 +23,7 @@ def serve(gateway, endpoint, condition, place="headers"):
     )
     gateway.serve([endpoint])
     made = routing.translate([source], [], []).models
-    gateway.proxy.use(msgspec.structs.replace(gateway.proxy.snapshot, models=made, adapters={}))
+    gateway.shell.use(msgspec.structs.replace(gateway.shell.plane.snapshot, models=made, adapters={}))
 
 
 async def status(gateway, value: bytes, path: bytes = b"/v1/completions"):

@@ -17,26 +17,26 @@ import uvloop
 from headgate import api, routing
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.proxy import Proxy
+from headgate.gateway.shell import Shell
 from headgate.gateway.recorder import Recorder
 from headgate.telemetry import Registry
 
 async def main(descriptors, endpoint_port):
     loop = asyncio.get_running_loop()
-    proxy = Proxy(GatewaySettings(), Recorder(Registry(), None), loop)
+    shell = Shell(GatewaySettings(), Recorder(Registry(), None), loop)
     key = api.ObjectRef("ModelServer", "default", "pool")
     route = routing.Route(key=key, name="default/route", model="m", adapters=(), rules=(
         routing.Rule("rule", None, (routing.Target(key, 1),)),))
     endpoint = routing.Endpoint("default/pod", "127.0.0.1", endpoint_port)
     pool = routing.Pool(key=key, endpoints=(endpoint,))
-    proxy.use(routing.Snapshot(models={"m": (route,)}, pools={key: pool}))
+    shell.use(routing.Snapshot(models={"m": (route,)}, pools={key: pool}))
     server = await loop.create_server(
-        functools.partial(ClientConnection, proxy), "127.0.0.1", 0, backlog=256)
+        functools.partial(ClientConnection, shell.services, shell.clients), "127.0.0.1", 0, backlog=256)
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
-    print(proxy.ledger.loads()[0].failures, flush=True)
-    await proxy.close()
+    print(shell.plane.ledger.loads()[0].failures, flush=True)
+    await shell.close()
 
 uvloop.run(main(int(sys.argv[1]), int(sys.argv[2])))
 """

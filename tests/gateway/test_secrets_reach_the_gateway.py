@@ -47,8 +47,8 @@ async def test_a_secret_that_comes_later_opens_its_pool(tmp_path, eventually):
         )
         following = tasks.create_task(service.run(ready.set))
         await ready.wait()
-        proxy = service.proxy
-        assert "there is no Secret default/ours" in proxy.snapshot.pools[POOL].fault
+        shell = service.shell
+        assert "there is no Secret default/ours" in shell.plane.snapshot.pools[POOL].fault
         authority = (tmp_path / "pki" / "ca.crt").read_text()
         secret = {
             "apiVersion": "v1",
@@ -57,13 +57,13 @@ async def test_a_secret_that_comes_later_opens_its_pool(tmp_path, eventually):
             "stringData": {"ca.crt": authority},
         }
         await client.create_manifest(secret)
-        await eventually(lambda: not proxy.snapshot.pools[POOL].fault)
-        assert proxy.snapshot.pools[POOL].tls.authorities == authority
-        assert "there is no Secret default/also-ours" in proxy.snapshot.pools[INFERENCE_POOL].fault
+        await eventually(lambda: not shell.plane.snapshot.pools[POOL].fault)
+        assert shell.plane.snapshot.pools[POOL].tls.authorities == authority
+        assert "there is no Secret default/also-ours" in shell.plane.snapshot.pools[INFERENCE_POOL].fault
         secret["metadata"]["name"] = "also-ours"
         await client.create_manifest(secret)
-        await eventually(lambda: not proxy.snapshot.pools[INFERENCE_POOL].fault)
+        await eventually(lambda: not shell.plane.snapshot.pools[INFERENCE_POOL].fault)
         await client.delete(api.Secret, "ours", "default")
-        await eventually(lambda: proxy.snapshot.pools[POOL].fault)
+        await eventually(lambda: shell.plane.snapshot.pools[POOL].fault)
         following.cancel()
         await service.close()

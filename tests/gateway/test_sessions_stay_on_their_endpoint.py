@@ -32,7 +32,7 @@ def start(start_gateway):
 
     async def started(*args, **kwargs):
         gateway = await start_gateway(*args, **kwargs)
-        gateway.proxy.rng = random.Random(7)
+        gateway.shell.plane.rng = random.Random(7)
         return gateway
 
     return started
@@ -93,22 +93,22 @@ async def test_an_endpoint_that_fails_loses_its_sessions(start, endpoints):
 async def test_sessions_with_ids_stay_until_they_were_unused_for_long(start, endpoints):
     """No token is sent; what is unused for longer than the TTL is forgotten, and its memory freed."""
     gateway = await start(*endpoints, settings=by_id(evictionTtlSeconds=300))
-    start = gateway.proxy.now()
+    start = gateway.shell.now()
     bound = {}
     for session in map(str, range(12)):
         answer = await gateway.ask(x_session_id=session)
         assert answer.header("x-session-token") is None
         bound[session] = answer.body
     assert len(set(bound.values())) > 1
-    gateway.proxy.now = lambda: start + 299
+    gateway.shell.services.now = lambda: start + 299
     for session, body in bound.items():
         assert (await gateway.ask(x_session_id=session)).body == body
-    (plugin,) = gateway.proxy.pools.popitem()[1].policy.policy.profile.filters
+    (plugin,) = gateway.shell.plane.pools.popitem()[1].policy.policy.profile.filters
     assert len(plugin.strategy) == 12
     gateway.serve(endpoints)
-    gateway.proxy.now = lambda: start + 700
+    gateway.shell.services.now = lambda: start + 700
     await gateway.ask(x_session_id="13")
-    (plugin,) = gateway.proxy.pools.popitem()[1].policy.policy.profile.filters
+    (plugin,) = gateway.shell.plane.pools.popitem()[1].policy.policy.profile.filters
     assert len(plugin.strategy) == 1
     gateway.serve(endpoints)
 
@@ -130,7 +130,7 @@ async def test_a_label_of_the_endpoint_may_be_in_the_answer(start_gateway, start
     scorer = "{type: header-label-affinity-scorer, parameters: {headerName: X-Slice, labelKey: slice}}"
     gateway = await start_gateway(settings=settings(f"[{scorer}]"))
     gateway.serve(made)
-    loads = next(iter(gateway.proxy.pools.values())).loads
+    loads = next(iter(gateway.shell.plane.pools.values())).loads
     for load, name in zip(loads, ("s0", "s1"), strict=True):
         load.labels = {"slice": name}
     for name, body in (("s0", b"a"), ("s1", b"b")):

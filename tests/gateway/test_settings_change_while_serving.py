@@ -4,7 +4,7 @@ import asyncio
 
 
 def change(gateway, **settings) -> None:
-    gateway.proxy.change(gateway.proxy.settings.replace(**settings))
+    gateway.shell.change(gateway.shell.settings.replace(**settings))
 
 
 async def test_an_open_connection_goes_on_by_the_new_limits(gateway, endpoint):
@@ -22,17 +22,17 @@ async def test_an_open_connection_goes_on_by_the_new_limits(gateway, endpoint):
 async def test_who_is_in_stays_when_fewer_clients_are_wanted(gateway, eventually):
     """Only those who come later are turned away, even while all others are idle."""
     first, second = await gateway.connect(), await gateway.connect()
-    await eventually(lambda: len(gateway.proxy.clients) == 2)
+    await eventually(lambda: len(gateway.shell.clients.all) == 2)
     change(gateway, clients_max_connections=1)
     third = await gateway.connect()
     assert (await third.response()).json["error"]["code"] == "too_many_clients"
     change(gateway, clients_max_connections=3)
     fourth = await gateway.connect()
-    await eventually(lambda: len(gateway.proxy.clients) == 3)
+    await eventually(lambda: len(gateway.shell.clients.all) == 3)
     for client in (first, second, fourth):
         client.close()
-    await eventually(lambda: not gateway.proxy.clients)
-    assert gateway.proxy.client_count.statistics() == {"clients": 0, "addresses": 0}
+    await eventually(lambda: not gateway.shell.clients.all)
+    assert gateway.shell.clients._count.statistics() == {"clients": 0, "addresses": 0}
 
 
 async def test_failures_are_judged_by_the_new_policy(start_gateway, start_endpoint):
@@ -44,7 +44,7 @@ async def test_failures_are_judged_by_the_new_policy(start_gateway, start_endpoi
     )
     await gateway.ask()
     change(gateway, endpoints_ejection_failures=1)
-    for load in gateway.proxy.ledger.loads():
+    for load in gateway.shell.plane.ledger.loads():
         assert load.policy.failures == 1
 
 
@@ -55,7 +55,7 @@ async def test_a_gateway_that_leaves_ends_connections_with_their_next_answer(gat
     (await endpoint.call()).answer(b"before")
     first = await client.response()
     assert first.header("connection") is None
-    retiring = asyncio.create_task(gateway.proxy.retire(60))
+    retiring = asyncio.create_task(gateway.shell.retire(60))
     await asyncio.sleep(0)
     client.post()
     (await endpoint.call()).answer(b"after")
@@ -73,7 +73,7 @@ async def test_an_answer_that_promised_more_is_followed_by_more(gateway, endpoin
     call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab")
     head = await client.head()
     assert head.header("connection") is None
-    gateway.proxy.leave()
+    gateway.shell.leave()
     call.write(b"cd")
     assert (await client.read_body(head)).body == b"abcd"
     client.post()

@@ -12,7 +12,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
     """Looks for silence a hundred times a second."""
-    monkeypatch.setattr("headgate.gateway.proxy.SWEEP_INTERVAL_S", 0.01)
+    monkeypatch.setattr("headgate.gateway.shell.SWEEP_INTERVAL_S", 0.01)
 
 
 async def test_endpoint_that_accepts_and_hangs(start_gateway, start_endpoint):
@@ -67,7 +67,7 @@ async def test_several_requests_that_hang_on_one_endpoint(start_gateway, start_e
         call.answer(b"at last")
     assert [(await client.response()).body for client in clients] == [b"at last"] * 3
     assert gateway.metric("headgate_gateway_attempts_failed_total") == 0
-    assert gateway.proxy.ledger.loads()[0].ejected_until <= gateway.proxy.now()
+    assert gateway.shell.plane.ledger.loads()[0].ejected_until <= gateway.shell.now()
 
 
 async def test_client_that_reads_nothing_more(start_gateway, start_endpoint, eventually):
@@ -78,7 +78,7 @@ async def test_client_that_reads_nothing_more(start_gateway, start_endpoint, eve
     client.post()
     call = await endpoint.call()
     call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 50000000\r\n\r\n" + b"x" * 50_000_000)
-    (connection,) = gateway.proxy.clients
+    (connection,) = gateway.shell.clients.all
     await eventually(lambda: connection.is_paused)
     await eventually(lambda: gateway.settled or gateway.move(1))
     assert "outcome=client_stalled" in gateway.log_lines()[0]

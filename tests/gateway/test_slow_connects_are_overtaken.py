@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headgate.gateway.attempts import Attempts
+from headgate.gateway.exchange import Exchange
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def unreachable():
 
 
 def know_connects(gateway, seconds=0.001):
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     for _ in range(50):
         pool.evidence.connects.note(seconds)
     return pool
@@ -40,7 +40,7 @@ async def test_the_request_goes_elsewhere(start_gateway, start_endpoint, unreach
     pool = know_connects(gateway)
     assert (await gateway.ask()).body == b"yes"
     assert gateway.metric("headgate_gateway_attempts_failed_total", reason="slow_connect") == 1
-    assert (pool.loads[0].failures, pool.loads[0].avoided(gateway.proxy.now())) == (0, True)
+    assert (pool.loads[0].failures, pool.loads[0].avoided(gateway.shell.now())) == (0, True)
 
 
 async def test_the_connection_counts_once_it_has_failed(
@@ -62,7 +62,7 @@ async def test_a_gateway_that_was_busy_looks_again(start_gateway, start_endpoint
     )
     know_connects(gateway)
     looks = []
-    look = Attempts._connects_slowly
+    look = Exchange._connects_slowly
 
     def after_other_work(self, connecting, due_at):
         looks.append(due_at)
@@ -70,7 +70,7 @@ async def test_a_gateway_that_was_busy_looks_again(start_gateway, start_endpoint
             time.sleep(0.2)
         look(self, connecting, due_at)
 
-    monkeypatch.setattr(Attempts, "_connects_slowly", after_other_work)
+    monkeypatch.setattr(Exchange, "_connects_slowly", after_other_work)
     assert (await gateway.ask()).body == b"yes"
     assert len(looks) >= 2
     assert gateway.metric("headgate_gateway_attempts_failed_total", reason="slow_connect") == 1
@@ -81,7 +81,7 @@ async def test_a_connection_that_comes_late_is_kept(start_gateway, start_endpoin
     slow, other = await start_endpoint(b"slow"), await start_endpoint(b"yes")
     gateway = await start_gateway(slow, other)
     pool = know_connects(gateway)
-    connections = gateway.proxy.connections(pool, pool.loads[0])
+    connections = gateway.shell.services.connections_to(pool, pool.loads[0])
     connect = type(connections).connect
 
     async def slowly(self):
@@ -124,7 +124,7 @@ async def test_a_busy_gateway_blames_nobody(start_gateway, start_endpoint, monke
     first = await start_endpoint(b"first")
     gateway = await start_gateway(first, await start_endpoint(b"other"))
     pool = know_connects(gateway)
-    connections = gateway.proxy.connections(pool, pool.loads[0])
+    connections = gateway.shell.services.connections_to(pool, pool.loads[0])
     connect = type(connections).connect
 
     def busily(self):

@@ -88,7 +88,7 @@ async def test_times_of_a_stream(logging, endpoint):
     """The total is the time until it was sent, until the answer began, and until its end."""
     gateway = await logging(endpoint)
     at = [100.0]
-    gateway.proxy.now = lambda: at[0]
+    gateway.shell.services.now = lambda: at[0]
     client = await gateway.connect()
     client.post({"model": "m", "stream": True})
     call = await endpoint.call()

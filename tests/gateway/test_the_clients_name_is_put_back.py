@@ -190,9 +190,9 @@ LATE = b'{"object":"list","data":[%b0],"model":"org/served"}' % (b"0.123456789,"
 async def renamed(start_gateway, endpoint):
     """A gateway to an endpoint that knows the model "m" as "org/served"."""
     gateway = await start_gateway(endpoint, model="org/served")
-    route = gateway.proxy.snapshot.models["m"]
-    gateway.proxy.snapshot = type(gateway.proxy.snapshot)(
-        models={NAME: route, "org/served": route}, pools=gateway.proxy.snapshot.pools
+    route = gateway.shell.plane.snapshot.models["m"]
+    gateway.shell.plane.snapshot = type(gateway.shell.plane.snapshot)(
+        models={NAME: route, "org/served": route}, pools=gateway.shell.plane.snapshot.pools
     )
     return gateway
 

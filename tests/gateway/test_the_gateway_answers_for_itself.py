@@ -27,9 +27,9 @@ async def test_list_of_models(gateway):
 @pytest.mark.parametrize("path", ["/v1/models/org/name", "/v1/models/org%2Fname", "/models/org/name"])
 async def test_one_model(gateway, path):
     """A model is found by its name, slashes escaped or not."""
-    (route,) = gateway.proxy.snapshot.models["m"]
+    (route,) = gateway.shell.plane.snapshot.models["m"]
     route = msgspec.structs.replace(route, model="org/name")
-    gateway.proxy.use(msgspec.structs.replace(gateway.proxy.snapshot, models={"org/name": (route,)}))
+    gateway.shell.use(msgspec.structs.replace(gateway.shell.plane.snapshot, models={"org/name": (route,)}))
     assert (await _get(gateway, path)).json["id"] == "org/name"
 
 
@@ -103,7 +103,7 @@ async def test_readiness(start_gateway, endpoint, path):
     assert (await _get(gateway, "/healthz")).status == 200
     gateway.serve([endpoint])
     assert (await _get(gateway, path)).status == 200
-    gateway.proxy.stopping = True
+    gateway.shell.services.stopping = True
     assert (await _get(gateway, path)).status == 503
 
 

@@ -82,14 +82,14 @@ async def test_nobody_else_learns_it(start_gateway, start_endpoint, settings, he
 async def test_names_cannot_break_the_line(start_gateway, start_endpoint):
     """Whatever an object is called: one line of printable ASCII, of bounded length."""
     gateway = await start_gateway(await start_endpoint(b"x"), settings=TRUSTED)
-    snapshot = gateway.proxy.snapshot
+    snapshot = gateway.shell.plane.snapshot
     (route,) = snapshot.models["m"]
     hostile = "a\r\nset-cookie: x; b=c\x00é" * 200
     rules = tuple(msgspec.structs.replace(rule, name=hostile) for rule in route.rules)
     key = api.ObjectRef("ModelServer", "default", "pool")
     pool = msgspec.structs.replace(snapshot.pools[key], model=hostile)
     made = msgspec.structs.replace(route, rules=rules)
-    gateway.proxy.use(routing.Snapshot(models={"m": (made,)}, pools={key: pool}))
+    gateway.shell.use(routing.Snapshot(models={"m": (made,)}, pools={key: pool}))
     response = await gateway.ask(**ASKS)
     value = response.header("x-headgate-decision")
     assert value.isascii()

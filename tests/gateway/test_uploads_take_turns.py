@@ -172,5 +172,5 @@ async def test_a_client_that_leaves_while_it_waits_is_forgotten(gateway, endpoin
     client.post()
     assert (await client.response()).status == 200
     async with asyncio.timeout(30):
-        while gateway.proxy.bodies.held or gateway.proxy.uploads.statistics()["waiting"]:
+        while gateway.shell.services.bodies.held or gateway.shell.services.uploads.statistics()["waiting"]:
             await asyncio.sleep(0.01)

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 from headgate.gateway import log_text, refusals, trace
 from headgate.gateway.access_fields import FIELDS
 from headgate.gateway.log_field_cache import LogFieldCache, origin
+from headgate.requests.life import tried_by
 from headgate.telemetry import LineLog, LogClock
 
 if TYPE_CHECKING:
     from headgate.flow.limits import Reservation
-    from headgate.gateway.exchange import Exchange
-    from headgate.gateway.handover import Handover
-    from headgate.gateway.queueing.wait import Wait
+    from headgate.gateway.ended import Ended
+    from headgate.requests.account import Account
+    from headgate.requests.life import Life
+    from headgate.requests.pairing import Pairing
     from headgate.requests.refusal import Refusal
+    from headgate.requests.wait import Wait
 
 Tokens = tuple[int, int]
 """Of the prompt, and of the answer."""
@@ -88,109 +91,111 @@ class AccessLog:
                 self._escaped_texts[text] = found
         return found
 
-    def _text_line(self, exchange: Exchange, words: LogFieldCache, tokens: Tokens | None, now: float) -> str:
-        request, load, choice = exchange.request, exchange.load, exchange.choice
-        arrived, first = request.arrived_at, exchange.first_byte_at
+    def _text_line(self, ended: Ended, words: LogFieldCache, tokens: Tokens | None, now: float) -> str:
+        request, life, account = ended.request, ended.life, ended.life.account
+        load, choice = life.load, life.choice
+        arrived, first = request.arrived_at, account.first_byte_at
         total = int((now - arrived) * 1e3 + 0.5)
-        before = int((exchange.sent_at - arrived) * 1e3 + 0.5) if exchange.sent_at else total
-        to_head = int((exchange.head_at - arrived) * 1e3 + 0.5) if exchange.head_at else total
-        ttft = f" ttft={int((first - arrived) * 1e3 + 0.5)}ms" if first and exchange.decision.stream else ""
+        before = int((account.sent_at - arrived) * 1e3 + 0.5) if account.sent_at else total
+        to_head = int((account.head_at - arrived) * 1e3 + 0.5) if account.head_at else total
+        ttft = f" ttft={int((first - arrived) * 1e3 + 0.5)}ms" if first and life.decision.stream else ""
         endpoint = "-" if load is None else self._escape(load.endpoint.name)
         expected = ""
         if choice is not None:
             first_s = choice.first_token_s
             predicted = "" if first_s is None else f" expected={int(first_s * 1e3 + 0.5)}ms"
-            prompt_tokens = exchange.decision.scheduled.prompt_tokens
+            prompt_tokens = life.decision.scheduled.prompt_tokens
             expected = f" prompt={prompt_tokens} cached={choice.cached_tokens}{predicted}"
         counted = "-/-" if tokens is None else f"{tokens[0]}/{tokens[1]}"
-        limit = " limit={}/{}".format(*_limited(held, "-")) if (held := exchange.reservation) else ""
-        sent_bytes, waited = exchange.bytes_out + exchange.refusal_bytes, ""
-        if exchange.wait is not None:
-            sent_bytes, waited = _sent_bytes(exchange), _waited(exchange.wait, now)
+        limit = " limit={}/{}".format(*_limited(held, "-")) if (held := life.reservation) else ""
+        sent_bytes, waited = account.bytes_out + account.refusal_bytes, ""
+        if life.wait is not None:
+            sent_bytes, waited = _sent_bytes(life), _waited(life.wait, now)
         trace_id = f" trace={trace.trace_id(request.traceparent) or '-'}" if request.traceparent else ""
-        prefill = _prefill(exchange.handover) if exchange.handover is not None else ""
-        troubles = "" if words.is_plain and exchange.attempts == 1 else self._troubles(exchange, now)
+        prefill = _prefill(life.pairing) if life.pairing is not None else ""
+        troubles = "" if words.is_plain and account.attempts == 1 else self._troubles(life, now)
         return (
             f'{self._clock.at(now)} {request.client_address or "-"} "{request.line}" {words.text}'
-            f" endpoint={endpoint} attempts={exchange.attempts}{expected} tokens={counted}{limit}"
-            f" request_bytes={exchange.bytes_in} response_bytes={sent_bytes}{ttft}"
+            f" endpoint={endpoint} attempts={account.attempts}{expected} tokens={counted}{limit}"
+            f" request_bytes={account.bytes_in} response_bytes={sent_bytes}{ttft}"
             f" total={total}ms({before}+{to_head - before}+{total - to_head})"
-            f"{waited} id={exchange.request_id.decode()}{trace_id}{prefill}{troubles}\n"
+            f"{waited} id={ended.request_id.decode()}{trace_id}{prefill}{troubles}\n"
         )
 
-    def _troubles(self, exchange: Exchange, now: float) -> str:
+    def _troubles(self, life: Life, now: float) -> str:
         """What the text form tells only of requests that did not go well at once."""
-        parts = []
-        if source := origin(exchange.status, exchange.outcome):
+        account, parts = life.account, []
+        if source := origin(account.status, account.outcome):
             parts.append(f" origin={source}")
-        if exchange.upstream_status:
-            parts.append(f" upstream_status={exchange.upstream_status}")
-        if exchange.failed_attempts:
-            tried = ",".join(f"{name}:{why}:{ms}ms" for name, why, ms in exchange.tried(now))
+        if account.upstream_status:
+            parts.append(f" upstream_status={account.upstream_status}")
+        if account.failed_attempts:
+            tried = ",".join(f"{name}:{why}:{ms}ms" for name, why, ms in tried_by(life, now))
             parts.append(f" tried={log_text.word(tried)}")
-        if exchange.error_message:
-            parts.append(f" error={log_text.quoted(exchange.error_message)}")
+        if account.error_message:
+            parts.append(f" error={log_text.quoted(account.error_message)}")
         return "".join(parts)
 
-    def _json_line(self, exchange: Exchange, words: LogFieldCache, tokens: Tokens | None, now: float) -> str:
-        request, load = exchange.request, exchange.load
-        arrived, first = request.arrived_at, exchange.first_byte_at
+    def _json_line(self, ended: Ended, words: LogFieldCache, tokens: Tokens | None, now: float) -> str:
+        request, life, account = ended.request, ended.life, ended.life.account
+        attempt, load = life.attempt, life.load
+        arrived, first = request.arrived_at, account.first_byte_at
         total = int((now - arrived) * 1e3 + 0.5)
-        before = int((exchange.sent_at - arrived) * 1e3 + 0.5) if exchange.sent_at else total
-        to_head = int((exchange.head_at - arrived) * 1e3 + 0.5) if exchange.head_at else total
-        ttft = int((first - arrived) * 1e3 + 0.5) if first and exchange.decision.stream else "null"
+        before = int((account.sent_at - arrived) * 1e3 + 0.5) if account.sent_at else total
+        to_head = int((account.head_at - arrived) * 1e3 + 0.5) if account.head_at else total
+        ttft = int((first - arrived) * 1e3 + 0.5) if first and life.decision.stream else "null"
         pod = f'"{self._escape(load.endpoint.name)}"' if load is not None else "null"
-        if exchange.failed_attempts is None and load is not None:
-            ms = int((now - exchange.attempt_at) * 1e3 + 0.5)
-            attempts = f'{{"endpoint":{pod},"outcome":"{exchange.outcome}","ms":{ms}}}'
+        if account.failed_attempts is None and load is not None and attempt is not None:
+            ms = int((now - attempt.began_at) * 1e3 + 0.5)
+            attempts = f'{{"endpoint":{pod},"outcome":"{account.outcome}","ms":{ms}}}'
         else:
-            attempts = self._attempts_in_json(exchange, now)
-        prefill = log_text.to_json(exchange.handover.told()) if exchange.handover is not None else "null"
-        error = self._error_in_json(exchange) if exchange.error_message else "null"
-        choice = exchange.choice
+            attempts = self._attempts_in_json(life, now)
+        prefill = log_text.to_json(life.pairing.told()) if life.pairing is not None else "null"
+        error = self._error_in_json(account) if account.error_message else "null"
+        choice = life.choice
         prompt, cached, expected_ms = "null", "null", "null"
         if choice is not None:
-            prompt, cached = str(exchange.decision.scheduled.prompt_tokens), str(choice.cached_tokens)
+            prompt, cached = str(life.decision.scheduled.prompt_tokens), str(choice.cached_tokens)
             if choice.first_token_s is not None:
                 expected_ms = str(int(choice.first_token_s * 1e3 + 0.5))
-        held = exchange.reservation
+        held = life.reservation
         limit_in, limit_out = _limited(held, "null") if held is not None else ("null", "null")
-        waited = _NOT_WAITED if exchange.wait is None else _waited_in_json(exchange.wait, now)
+        waited = _NOT_WAITED if life.wait is None else _waited_in_json(life.wait, now)
         tokens_in, tokens_out = tokens if tokens is not None else ("null", "null")
         return (
             f'{{"timestamp":"{self._clock.at(now)}","client_address":"{request.client_address}",'
             f'"method":"{request.method.decode()}","path":"{self._escape(request.path)}",'
             f'"protocol":"HTTP/1.{"0" if request.is_http_1_0 else "1"}",{words.json_end},"error":{error},'
             f'{words.json_decision},"selected_pod":{pod},'
-            f'"upstream_status_code":{exchange.upstream_status or "null"},'
-            f'"upstream_attempts":{exchange.attempts},"attempts":[{attempts}],"prefill":{prefill},'
+            f'"upstream_status_code":{account.upstream_status or "null"},'
+            f'"upstream_attempts":{account.attempts},"attempts":[{attempts}],"prefill":{prefill},'
             f'"expected_prompt_tokens":{prompt},"expected_cached_tokens":{cached},'
             f'"expected_time_to_first_token":{expected_ms},"input_tokens":{tokens_in},'
             f'"output_tokens":{tokens_out},"limit_input_tokens":{limit_in},"limit_output_tokens":{limit_out},'
-            f'"request_bytes":{exchange.bytes_in},'
-            f'"response_bytes":{_sent_bytes(exchange)},"duration_time_to_first_token":{ttft},'
+            f'"request_bytes":{account.bytes_in},'
+            f'"response_bytes":{_sent_bytes(life)},"duration_time_to_first_token":{ttft},'
             f'"duration_total":{total},"duration_request_processing":{before},'
             f'"duration_upstream_processing":{to_head - before},'
             f'"duration_response_processing":{total - to_head},{waited[0]},'
-            f'"priority":{exchange.decision.scheduled.priority},{waited[1]},'
-            f'"request_id":{encode_basestring_ascii(exchange.request_id.decode("latin-1"))},'
+            f'"priority":{life.decision.scheduled.priority},{waited[1]},'
+            f'"request_id":{encode_basestring_ascii(ended.request_id.decode("latin-1"))},'
             f'"trace_id":{_trace_in_json(request.traceparent) if request.traceparent else "null"}}}\n'
         )
 
-    def _attempts_in_json(self, exchange: Exchange, now: float) -> str:
+    def _attempts_in_json(self, life: Life, now: float) -> str:
         return ",".join(
             f'{{"endpoint":"{self._escape(name)}","outcome":"{why}","ms":{ms}}}'
-            for name, why, ms in exchange.tried(now)
+            for name, why, ms in tried_by(life, now)
         )
 
-    def _error_in_json(self, exchange: Exchange) -> str:
-        return f'{{"type":"{exchange.outcome}","message":{log_text.quoted(exchange.error_message)}}}'
+    def _error_in_json(self, account: Account) -> str:
+        return f'{{"type":"{account.outcome}","message":{log_text.quoted(account.error_message)}}}'
 
 
-def _sent_bytes(exchange: Exchange) -> int:
+def _sent_bytes(life: Life) -> int:
     """Of the body that the client has: the answer's, and what it heard while it waited."""
-    sent = exchange.bytes_out + exchange.refusal_bytes
-    return sent if exchange.wait is None else sent + exchange.wait.told_bytes
+    sent = life.account.bytes_out + life.account.refusal_bytes
+    return sent if life.wait is None else sent + life.wait.told_bytes
 
 
 def _limited(held: Reservation, none: str) -> tuple[int | str, int | str]:
@@ -201,9 +206,9 @@ def _limited(held: Reservation, none: str) -> tuple[int | str, int | str]:
     )
 
 
-def _prefill(handover: Handover) -> str:
+def _prefill(pairing: Pairing) -> str:
     """Where the prompt was prefilled, of the text form."""
-    told = handover.told()
+    told = pairing.told()
     parts = [told["decision"], told["endpoint"], f"{told['ms']}ms" if told["ms"] is not None else None]
     return f" prefill={log_text.word(':'.join(str(part) for part in parts if part is not None))}"
 

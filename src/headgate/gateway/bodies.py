@@ -23,7 +23,7 @@ class Holder(Protocol):
 
 
 class BodyMemory:
-    """Counts the bytes of the bodies that a worker holds; owned by its Proxy.
+    """Counts the bytes of the bodies that a worker holds; owned by its Services.
 
     Whoever adds to `held` checks `is_exceeded_by` and gives back later exactly what it added.
     """
@@ -61,6 +61,11 @@ class BodyMemory:
         """From now on, this much is held for the request."""
         self.held += size - request.held_bytes
         request.held_bytes = size
+
+    def refuse_two(self, request: Holder, size: int) -> Refusal | None:
+        """Counts two bodies of this size besides the client's own; returns why that is too much, if it is."""
+        self.recount(request, 3 * size)
+        return self.refusal() if self.is_exceeded_by(size) else None
 
     def release(self, request: Holder) -> None:
         """The body of the request is held no longer. May be called again, which does nothing."""

@@ -10,7 +10,7 @@ import urllib.parse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.gateway.answering import Answering
+    from headgate.gateway.ended import Ended
     from headgate.scheduling import Choice
 
 NAME = b"x-headgate-decision"
@@ -20,37 +20,38 @@ _SAFE = "/:.,-_[]()*+@!~"
 """What stands for itself besides letters and digits; all else is percent-encoded."""
 
 
-def line(exchange: Answering, limits: list[tuple[str, str]], refused: str = "") -> bytes:
+def line(exchange: Ended, limits: list[tuple[str, str]], refused: str = "") -> bytes:
     """The header line: `key=value` pairs with semicolons between them, ASCII, of bounded length.
 
     `limits` are the pairs about the route's limit, `refused` is the code of the refusal, if it is one.
     """
-    decision, load = exchange.decision, exchange.load
+    life = exchange.life
+    decision, load, account = life.decision, life.load, life.account
     pairs: list[tuple[str, str]] = []
     if decision.match is not None:
         pairs += (("route", decision.match.route.name), ("rule", decision.match.rule.name))
     pairs += limits
-    if exchange.pool is not None:
-        pairs += (("target", exchange.pool.name), ("model", decision.upstream_model))
+    if life.pool is not None:
+        pairs += (("target", life.pool.name), ("model", decision.upstream_model))
     if priority := decision.scheduled.priority:
         pairs.append(("priority", str(priority)))
     if load is not None:
         pairs += (("endpoint", load.endpoint.name), ("address", load.endpoint.address))
-    if exchange.choice is not None:
-        pairs += _expected(exchange.choice, decision.scheduled.prompt_tokens)
-    if exchange.handover is not None:
-        pairs += [(f"prefill-{key}", str(value)) for key, value in exchange.handover.told().items() if value]
-    if exchange.wait is not None:
-        place = exchange.wait.place
-        pairs.append(("queued", f"{exchange.wait.seconds(0.0) * 1e3:.0f}ms"))
+    if life.choice is not None:
+        pairs += _expected(life.choice, decision.scheduled.prompt_tokens)
+    if life.pairing is not None:
+        pairs += [(f"prefill-{key}", str(value)) for key, value in life.pairing.told().items() if value]
+    if life.wait is not None:
+        place = life.wait.place
+        pairs.append(("queued", f"{life.wait.seconds(0.0) * 1e3:.0f}ms"))
         pairs += [("flow", place.flow), ("priority", str(place.priority))]
-    pairs.append(("attempts", str(exchange.attempts)))
-    for name, why, _ in (exchange.failed_attempts or ())[-MAX_TRIED:]:
+    pairs.append(("attempts", str(account.attempts)))
+    for name, why, _ in (account.failed_attempts or ())[-MAX_TRIED:]:
         pairs.append(("tried", f"{name}:{why}"))
     if refused:
         pairs.append(("refused", refused))
-        if exchange.wait is not None and exchange.wait.dropped_reason:
-            pairs.append(("dropped", exchange.wait.dropped_reason))
+        if life.wait is not None and life.wait.dropped_reason:
+            pairs.append(("dropped", life.wait.dropped_reason))
     return b"%b: %b\r\n" % (NAME, "; ".join(f"{key}={_safe(value)}" for key, value in pairs).encode())
 
 

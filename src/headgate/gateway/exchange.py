@@ -1,158 +1,530 @@
-"""One request from arrival to settlement: its delivery, the answer on its way back, and one account of it.
+"""One request over HTTP: its client, its connection to an endpoint, and the answer that flows between them.
 
-States follow one another: those of a delivery, sent, forwarding, settled. Whatever ends it (the answer's end,
-the client gone, an endpoint lost), `_settle` runs exactly once.
+What is to be done says its `Life`: whatever happens here is reported there, and what it wants is performed.
+Nothing is decided here.
 """
 
 from __future__ import annotations
 
-import math
-from http import HTTPStatus
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
-from headgate.fleet import ACCEPTED_AFTER_S
-from headgate.fleet.ejection import HANG
-from headgate.gateway import decision_header, hollow, large_reader, learning, limiting, refusals
-from headgate.gateway.answering import Answering
-from headgate.gateway.limiting import showing
+import httptools
+
+from headgate.gateway import decision_header, large_reader, limits_shown, progress, refusals, retry_after
+from headgate.gateway.answer import Answer
+from headgate.gateway.bodies import LONG_BYTES
+from headgate.gateway.connections import ShortageError, why_unreachable
+from headgate.gateway.continuation import Continuation
+from headgate.gateway.prefill import PrefillCall
 from headgate.gateway.refusals import error_event
-from headgate.requests.refusal import Refusal
-from headgate.requests.usage import tail_of
+from headgate.requests import effects, prefill_way, states, way
+from headgate.requests.life import Life
+from headgate.requests.limits import headers as limit_headers
+from headgate.requests.limits import reserving
+from headgate.requests.pairs import marks
+from headgate.requests.received import ReceivedBody
 
 if TYPE_CHECKING:
-    from headgate.gateway.queueing.wait import Wait
-    from headgate.gateway.settings import GatewaySettings
-    from headgate.requests.usage import Usage
+    from headgate.engines.transfer import PrefillAnswer
+    from headgate.fleet import EndpointState
+    from headgate.gateway.connections import EndpointConnections
+    from headgate.gateway.request import Request
+    from headgate.gateway.services import Services
+    from headgate.gateway.upstream import FastPath, UpstreamConnection
+    from headgate.quota.waiter import Waiter
+    from headgate.requests.bodies import large
+    from headgate.requests.bodies.pieces import Pieces
+    from headgate.requests.client import Header
+    from headgate.requests.life import Attempt
+    from headgate.requests.pool_state import PoolState
+    from headgate.requests.refusal import Refusal
+    from headgate.requests.usage import Tail
 
-_BROKE_OFF = {
-    "gateway_exhausted": "the gateway can open no further connection",
-    "idle_timeout": "the endpoint sent nothing for too long",
-    "prefill_failed": "the endpoint that prefilled the prompt failed",
-    "upstream_invalid": "the endpoint sent what is not valid HTTP",
-    "upstream_lost": "the endpoint closed the connection",
-}
-"""What clients are told, by the outcome; only the log has the words of systems, which may name addresses."""
-CLIENT_GONE = 499
-"""Logged as the status of a request whose client left before the end of the answer (nginx's number)."""
+log = logging.getLogger(__name__)
+
+LATE_S = 0.05
+_LAST_STATUS = 599
+_REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+"""What a client may call its request: it is printed in logs and sent back."""
 
 
-class Exchange(Answering):
-    """What happens to one request. Read after the end by whoever records it."""
-
-    __slots__ = ()
+class Client(Protocol):
+    """The connection that the request came on."""
 
     @property
-    def phase(self) -> str:
-        """What it waits for, in a word or two."""
-        if self.wait is not None and not self.wait.is_over:
-            return "queued"
-        if self.handover is not None and self.handover.is_prefilling and self._upstream is None:
-            return "prefilling"
-        if self._connecting is not None:
-            return "connecting"
-        if isinstance(self._timer, large_reader.Reading):
-            return "reading"
-        if self._upstream is None:
-            return "waiting to retry" if self.attempts else "waiting for tokens"
-        return "answering" if self.status else "sent"
+    def is_paused(self) -> bool:
+        """Whether the client is slow to read."""
+        ...
+
+    def write(self, data: bytes) -> None: ...
+    def writer(self) -> Callable[[bytes], None] | None:
+        """Writes to the client for as long as an exchange runs, without asking whether it is still there."""
+        ...
+
+    def refuse(self, refusal: Refusal, request: Request, request_id: bytes) -> None: ...
+    def abort(self) -> None: ...
+    def exchange_done(self, keep_alive: bool, now: float) -> None:
+        """The answer is written."""
+
+
+class Exchange:
+    """Owned by a client's connection until the last effect of its `life`."""
+
+    __slots__ = (
+        "_answer",
+        "_body",
+        "_client",
+        "_connecting",
+        "_head",
+        "_long_body",
+        "_payload",
+        "_prefill",
+        "_received",
+        "_services",
+        "_timer",
+        "_upstream",
+        "life",
+        "now",
+        "request",
+        "request_id",
+        "tail",
+    )
+
+    def __init__(self, services: Services, client: Client, request: Request) -> None:
+        self._services = services
+        self._client = client
+        self.now = services.now
+        self.request = request
+        given_id = request.given_id
+        is_plain = given_id and _REQUEST_ID.fullmatch(given_id)
+        self.request_id = given_id if is_plain else services.new_request_id()
+        self._received = received = ReceivedBody(request.path)
+        self.tail: Tail = received.tail
+        """Gets the end of a body that goes past `forward`."""
+        self.life = Life(services.plane, request, received)
+        self._body: bytes | Pieces | None = None
+        """What the payload was made of."""
+        self._payload = b""
+        self._long_body: bytes | Pieces = b""
+        """Sent after the payload; empty where the payload includes the body. Joining them would copy it."""
+        self._upstream: UpstreamConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._prefill: PrefillCall | None = None
+        self._timer: asyncio.TimerHandle | Waiter | large_reader.Reading | None = None
+        self._head: tuple[int, list[Header]] = (0, [])
+        """Status and headers of the answer that was reported last."""
+        self._answer: Answer | Continuation | None = None
+
+    def start(self, now: float) -> None:
+        """Begins, at `now`: the time of one event is read once, and handed on to all that comes of it."""
+        way.begin(self.life, now)
+        self._perform(now)
 
     @property
     def bytes_so_far(self) -> int:
         """Of the answer's body, as they came from the endpoint."""
         passed = self._upstream.passed_bytes if self._upstream is not None else 0
-        return self.bytes_out + passed
+        return self._received.size + passed
 
-    @property
-    def taken_bytes(self) -> int:
-        """By how much the answer became shorter on its way here."""
-        return self._answer.taken_bytes if self._answer is not None else 0
+    # -- what its life wants
 
-    @property
-    def is_encoded(self) -> bool:
-        """Whether the bytes of its answer are compressed, so that they tell neither events nor counts."""
-        return self._answer is not None and self._answer.is_encoded
+    def _perform(self, now: float) -> None:
+        """A fault ends the request, and not the connection of the client. Often nobody is there to see what
+        is raised: many events come from timers and tasks."""
+        life, todo = self.life, self.life.todo
+        try:
+            while todo:
+                effect = todo.pop(0)
+                _DO[type(effect)](self, effect, now)
+        except httptools.HttpParserError:
+            raise  # it is the endpoint's, and told to whoever read it
+        except Exception:
+            if life.is_over:
+                raise
+            todo.clear()
+            self._drop(effects.DROP, now)
+            way.broke(life, now)
+            self._perform(now)
 
-    @property
-    def plain_bytes(self) -> int:
-        """How long its answer is before it was compressed; 0 if it was and could not be inflated."""
-        return self.tail.plain_bytes if self.is_encoded else self.bytes_out + self.taken_bytes
+    def _read_body(self, effect: effects.ReadBody, now: float) -> None:
+        request = self.request
+        read = self._services.large_bodies.begin
+        self._timer = read(request.headers, request.body, request.path, self._body_read)
 
-    def tried(self, now: float) -> list[tuple[str, str, int]]:
-        """All attempts, once it is over: the endpoint's name, what happened, milliseconds."""
-        tried = [*self.failed_attempts] if self.failed_attempts is not None else []
-        if self.load is not None:
-            tried.append((self.load.endpoint.name, self.outcome, int((now - self.attempt_at) * 1e3 + 0.5)))
-        return tried
+    def _body_read(self, body: large.Body | None) -> None:
+        self._timer = None
+        now = self.now()
+        self._report(lambda: way.body_read(self.life, body, now), now)
 
-    # -- time
+    def _report(self, event: Callable[[], None], now: float) -> None:
+        """For what nobody else sees fail: the client must not wait for ever."""
+        try:
+            event()
+        except Exception:
+            way.broke(self.life, now)
+        self._perform(now)
 
-    def sweep(self, now: float) -> None:
-        """Gives up what was silent for too long; called about once a second, which costs requests nothing."""
-        if self.handover is not None:
-            self._sweep_prefill(self.handover, now)
-        upstream = self._upstream
-        if upstream is None:
-            if self.wait is not None and not self.wait.is_over and not self._client.is_paused:
-                self._tell_progress(self.wait, now)
-            return  # waiting, connecting and waiting to retry have times of their own
-        assert self.load is not None
-        if upstream.passed_bytes != self._heard_bytes:
-            self._heard_bytes = upstream.passed_bytes
-            self.heard_at = self.load.heard_at = now
-        silent_s = now - self.heard_at
-        settings = self._proxy.settings
-        if self._client.is_paused:
-            if silent_s > settings.endpoints.stream_idle_timeout_s:
-                self._client_stalled()
-        elif self.status:
-            if silent_s > settings.endpoints.stream_idle_timeout_s:
-                self._upstream_idle()
-            elif not self.first_byte_at and silent_s > self.load.policy.hang_s:
-                self.load.hanging += 1
-        elif silent_s > self._head_timeout_s(settings):
-            self._no_head_in_time()
+    def _fetch_tokens(self, effect: effects.FetchTokens, now: float) -> None:
+        sources = self._services.limit_sources
+        waiter = sources.wait(effect.limit, effect.input_tokens, effect.output_tokens, self._tokens_fetched)
+        if waiter is None:
+            way.tokens_out(self.life, now)
         else:
-            self._waits_for_head(silent_s, now)
+            self._timer = waiter
 
-    def _waits_for_head(self, silent_s: float, now: float) -> None:
-        """Judges endpoints by how long nothing has come."""
-        pool, load = self.pool, self.load
+    def _tokens_fetched(self) -> None:
+        self._timer = None
+        now = self.now()
+        self._report(lambda: way.tokens_fetched(self.life, now), now)
+
+    def _hold(self, effect: effects.Hold, now: float) -> None:
+        pool = self.life.pool
         assert pool is not None
-        assert load is not None
-        if self.suspects is not None and silent_s > ACCEPTED_AFTER_S:
-            self._blame(self.suspects.served())
-        hang_s = load.policy.hang_s
-        if silent_s > hang_s:
-            load.hanging += 1
-        long_s = pool.evidence.long_silence_s(self.decision.stream, hang_s, now)
-        if silent_s > long_s and self._proxy.health.is_stopped(pool, load, long_s, now):
-            self._stopped(now)
+        assert pool.queue is not None
+        pool.queue.hold(self, now)
 
-    def _head_timeout_s(self, settings: GatewaySettings) -> float:
-        """How long the endpoint may take for the head of its answer, where the pool does not say: then a
-        timer runs."""
-        assert self.pool is not None
-        if self.pool.pool.timeout_s is not None:
-            return math.inf
-        return (
-            settings.endpoints.stream_response_timeout_s
-            if self.decision.stream
-            else settings.endpoints.response_timeout_s
+    def admitted(self, pool: PoolState, now: float) -> None:
+        """It need not wait for its turn any longer."""
+        way.admitted(self.life, pool, now)
+        self._perform(now)
+
+    def turn_away(self, refusal: Refusal, now: float) -> None:
+        """Its turn does not come, or others need its place more."""
+        way.turned_away(self.life, refusal, now)
+        self._perform(now)
+
+    def _start_timer(self, effect: effects.StartTimer, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._services.loop.call_later(effect.seconds, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        now = self.now()
+        way.timer(self.life, now, has_begun=self._has_begun)
+        self._perform(now)
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether a part of a response head has come."""
+        return self._upstream is not None and self._upstream.has_begun
+
+    def _stop_timer(self, effect: effects.StopTimer, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _drop(self, effect: effects.Effect, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._upstream is not None:
+            self._upstream.abort()
+            self._upstream = None
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+
+    # -- to an endpoint
+
+    def _ask(self, effect: effects.Ask, now: float) -> None:
+        services = self._services
+        if effect.body is not self._body:
+            if self._body is None and services.settings.tracing.sample_ratio:
+                services.begin_trace(self.request)
+            self._body = effect.body
+            self._payload, self._long_body = self.request.parts(effect.body, self.request_id)
+        pool, load = effect.pool, effect.load
+        connections = pool.connections.get(load) or services.connections_to(pool, load)
+        connection = None if effect.is_afresh else connections.take()
+        if connection is not None:
+            self._send_on(connection, now)
+        else:
+            self._connecting = services.spawn(self._connect(connections, pool, load))
+
+    def _send_on(self, connection: UpstreamConnection, now: float) -> None:
+        self._upstream = connection
+        way.sent(self.life, now)
+        connection.send(self, self._payload, self._long_body)
+        if self._client.is_paused:
+            connection.pause_reading()
+
+    async def _connect(self, connections: EndpointConnections, pool: PoolState, load: EndpointState) -> None:
+        """If this takes long, the request goes to another endpoint meanwhile, and what comes of the
+        connection tells only of the endpoint."""
+        plane, attempt = self._services.plane, self.life.attempt
+        started_at = self.now()
+        long_s = pool.evidence.connects.long_s(started_at)
+        timer = None
+        if long_s is not None:
+            due_at = started_at + long_s
+            timer = self._services.loop.call_later(long_s, self._connects_slowly, attempt, due_at)
+        try:
+            connection = await connections.connect()
+        except Exception as error:
+            self._connect_failed(error, connections, pool, load, is_overtaken=not self._is_at(attempt))
+            return
+        finally:
+            if timer is not None:
+                timer.cancel()
+        now = self.now()
+        plane.connected(pool, now - started_at)
+        if not self._is_at(attempt):
+            connections.keep(connection)
+            return
+        self._connecting = None
+        self._send_on(connection, now)
+
+    def _connect_failed(
+        self,
+        error: Exception,
+        connections: EndpointConnections,
+        pool: PoolState,
+        load: EndpointState,
+        *,
+        is_overtaken: bool,
+    ) -> None:
+        """A host that cannot even be encoded is a ValueError. Anything else is a fault of ours, and the
+        client must not wait for ever for it."""
+        plane, now = self._services.plane, self.now()
+        is_shortage = isinstance(error, ShortageError)
+        if not isinstance(error, OSError | ValueError | ShortageError):
+            log.exception("connecting to %s", connections.endpoint.address)
+        if isinstance(error, ConnectionRefusedError):
+            plane.engine_restarted(load)  # its process has ended, and its cache with it
+        if is_overtaken:
+            if not is_shortage:
+                plane.health.failed(pool, load, "connect", now)
+            return
+        self._connecting = None
+        if is_shortage:
+            way.connections_exhausted(self.life, str(error), now)
+        else:
+            way.connect_failed(self.life, why_unreachable(error), now)
+        self._perform(now)
+
+    def _is_at(self, attempt: Attempt | None) -> bool:
+        """Whether the request still waits for what came of this attempt."""
+        return attempt is self.life.attempt and self.life.load is not None
+
+    def _connects_slowly(self, attempt: Attempt | None, due_at: float) -> None:
+        """If this call is late, the gateway itself was busy, and the connection may have been made meanwhile:
+        look again."""
+        if self._connecting is None or not self._is_at(attempt):
+            return
+        now = self.now()
+        if now - due_at > LATE_S:
+            self._services.loop.call_later(LATE_S, self._connects_slowly, attempt, now + LATE_S)
+        else:
+            way.connects_slowly(self.life, now)
+            self._perform(now)
+
+    def _overtake(self, effect: effects.Overtake, now: float) -> None:
+        self._connecting = None
+
+    # -- to an endpoint that prefills
+
+    def _begin_prefill(self, effect: effects.Prefill, now: float) -> None:
+        payload = self.request.parts(effect.body, self.request_id)
+        self._prefill = PrefillCall(self._services, self, effect, payload)
+        self._prefill.start()
+
+    def _drop_prefill(self, effect: effects.DropPrefill, now: float) -> None:
+        prefill, self._prefill = self._prefill, None
+        if prefill is not None:
+            prefill.drop()
+
+    def _leave_prefill(self, effect: effects.LeavePrefill, now: float) -> None:
+        prefill, self._prefill = self._prefill, None
+        if prefill is not None:
+            prefill.leave()
+
+    def prefill_sent(self, now: float) -> None:
+        prefill_way.prefill_sent(self.life, now)
+
+    def prefill_head(self, status: int, rest_s: float | None, now: float) -> None:
+        prefill_way.prefill_head(self.life, status, rest_s, now)
+        self._perform(now)
+
+    def prefilled(self, answer: PrefillAnswer, now: float) -> None:
+        self._prefill = None
+        prefill_way.prefilled(self.life, answer, now)
+        self._perform(now)
+
+    def prefill_refused(self, status: int, headers: list[Header], body: bytes, now: float) -> None:
+        self._prefill = None
+        self._count_passed()
+        prefill_way.prefill_refused(self.life, status, headers, body, now)
+        self._perform(now)
+
+    def prefill_failed(self, reason: str, message: str, now: float) -> None:
+        self._prefill = None
+        self._count_passed()
+        prefill_way.prefill_failed(self.life, reason, message, now)
+        self._perform(now)
+
+    def prefill_impossible(self, message: str, now: float) -> None:
+        self._prefill = None
+        self._count_passed()
+        prefill_way.prefill_impossible(self.life, message, now)
+        self._perform(now)
+
+    # -- the answer, as the connection to the endpoint reports it
+
+    def response_head(
+        self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
+    ) -> None:
+        """Raises HttpParserError for a status that HTTP has not (RFC 9110, 15), and as `Answer` does."""
+        if status > _LAST_STATUS:
+            raise httptools.HttpParserError(f"no status of HTTP: {status}")
+        self._head = status, headers
+        rest_s = retry_after.seconds(headers) if status in retry_after.STATUSES else None
+        way.head(self.life, status, rest_s, now)
+        self._perform(now)
+
+    def _begin_answer(self, effect: effects.Answer, now: float) -> None:
+        life, request, upstream, received = self.life, self.request, self._upstream, self._received
+        assert upstream is not None
+        status, headers = self._head
+        self._head = 0, []
+        if effect.retry_after_s is not None:
+            headers = retry_after.replaced(headers, effect.retry_after_s)
+        answer = self._answer_of(status, headers, now)
+        if answer.is_encoded and status < 400:
+            # The endpoint compresses although it was asked not to: counts are read in a copy.
+            is_chunked = isinstance(answer, Answer) and answer.is_chunked
+            inflated = self._services.inflating.tail(received.tail, headers, is_chunked=is_chunked)
+            self.tail = received.tail = inflated
+        received.is_encoded = answer.is_encoded
+        if request.wants_decision:
+            answer.add(decision_header.line(self, self._limits_told(now)))
+        pool, choice = life.pool, life.choice
+        if pool is not None and pool.policy.marks_answers and choice is not None:
+            for name, value in marks(life, pool, choice):
+                answer.add(b"%b: %b\r\n" % (name, value))
+        if answer.ends_with_connection:
+            upstream.ends_with_connection()
+        self._answer = answer
+        self._body, self._payload, self._long_body = None, b"", b""
+        if life.pairing is None and (request.held_bytes <= LONG_BYTES or not upstream.is_sending):
+            self._services.bodies.release(request)
+
+    def _answer_of(self, status: int, headers: list[Header], now: float) -> Answer | Continuation:
+        life, request, decision = self.life, self.request, self.life.decision
+        may_keep_alive = request.keep_alive and not self._services.leaving
+        if life.wait is not None and life.wait.has_head:
+            return Continuation(
+                request.target,
+                status,
+                headers,
+                may_keep_alive,
+                takes_usage=decision.usage_unasked,
+                name=decision.client_name,
+            )
+        limit = b""
+        if (held := life.reservation) is not None:
+            limit = limit_headers.lines(held.limit, held.input_tokens, held.output_tokens, now)
+        return Answer(
+            request,
+            self.request_id,
+            status,
+            headers,
+            may_keep_alive,
+            decision.stream,
+            decision.usage_unasked,
+            decision.client_name,
+            limit,
         )
 
-    def _upstream_idle(self) -> None:
-        """The endpoint fell silent amid its answer."""
-        self._drop_upstream()
-        self._break_off("idle_timeout", "the endpoint sent nothing for too long")
+    def forward(self, data: bytes, now: float) -> None:
+        """Passes body bytes on as they came; the first time together with the head."""
+        answer, life, received = self._answer, self.life, self._received
+        assert answer is not None
+        if answer.unchunker is not None:
+            data, _ = answer.unchunker.feed(data)
+        if data:
+            way.heard(life, now)  # a head alone is sent by engines whose workers hang
+            if not life.account.first_byte_at:
+                way.first_byte(life, now)
+            self.tail.add(data)
+            received.size += len(data)
+        else:
+            life.account.heard_at = now
+            if life.pairing is not None and not answer.has_begun:
+                return  # a head alone may still be taken back
+        passed = answer.pass_on(data)
+        received.has_passed = answer.has_begun
+        if passed:
+            if life.pairing is not None:
+                life.pairing.forget()
+                self._services.bodies.release(self.request)
+                passed = life.pairing.counted(passed)
+            self._client.write(passed)
 
-    def _client_stalled(self) -> None:
-        """The client reads nothing any more: its endpoint is not kept waiting for ever."""
-        self._drop_upstream()
-        self.status = CLIENT_GONE
-        self._settle("client_stalled", self.now())
-        self._client.abort()
+    def fast_path(self) -> FastPath | None:
+        """How further bytes of the answer come to the client; None if they must pass through `forward`."""
+        answer, write, life = self._answer, self._client.writer(), self.life
+        if answer is None or write is None or not life.account.first_byte_at:
+            return None
+        if not answer.is_straight or answer.is_encoded:
+            return None  # of a compressed answer, all bytes are needed to read its end
+        if life.pairing is None:
+            return answer.change, write
+        return answer.change, _counting(life.pairing.counted, write)
 
-    # -- what the client connection reports
+    def _count_passed(self) -> bool:
+        """Counts what went past `forward`; says whether anything did since this was last called."""
+        answer, received, upstream = self._answer, self._received, self._upstream
+        if answer is not None and not answer.is_plain:
+            received.taken_bytes = answer.taken_bytes
+        if upstream is None or not upstream.passed_bytes:
+            return False
+        received.size += upstream.passed_bytes
+        upstream.passed_bytes = 0
+        return True
+
+    def finished(self, now: float) -> None:
+        """The answer is complete."""
+        self._count_passed()
+        self._upstream = None
+        answer, life, received = self._answer, self.life, self._received
+        assert answer is not None
+        if life.pairing is not None and not answer.has_begun:
+            self._client.write(answer.pass_on(b""))
+        if not answer.is_plain:
+            held = answer.flush()
+            received.taken_bytes = answer.taken_bytes
+            if held:
+                self._client.write(held if life.pairing is None else life.pairing.counted(held))
+        way.finished(life, now)
+        self._perform(now)
+
+    def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
+        """The connection ended before the answer did."""
+        self._count_passed()
+        self._upstream = None
+        now, has_begun = self.now(), connection.has_begun
+        is_crossed = connection.reused and not has_begun
+        way.endpoint_lost(self.life, message, now, is_crossed=is_crossed, has_begun=has_begun)
+        self._perform(now)
+
+    def upstream_broke(self, message: str) -> None:
+        """The endpoint's answer is not HTTP."""
+        self._count_passed()
+        self._upstream = None
+        now = self.now()
+        way.endpoint_broke(self.life, message, now, is_head=self._answer is None)
+        self._perform(now)
+
+    def _take_back(self, effect: effects.TakeBack, now: float) -> None:
+        self._answer = None
+        self.tail = self._received.tail
+
+    # -- what the client's connection reports
 
     def pause(self) -> None:
         if self._upstream is not None:
@@ -164,155 +536,111 @@ class Exchange(Answering):
 
     def client_gone(self) -> None:
         """Nobody waits for the answer any more: the endpoint stops at once."""
-        self._judge_silence(self.now())
-        self._drop_upstream()
-        self.status = CLIENT_GONE
-        self._settle("client_gone", self.now())
+        self._count_passed()
+        now = self.now()
+        way.client_gone(self.life, now)
+        self._perform(now)
 
-    def _judge_silence(self, now: float) -> None:
-        """The client may have left because nothing came. Clients that wait for less than a hang takes to be
-        told would hide it for ever."""
-        pool, load = self.pool, self.load
-        if self._upstream is None or self.first_byte_at:
-            return
-        assert pool is not None
-        assert load is not None
-        hang_s = load.policy.hang_s
-        if self.status:
-            long_s = pool.evidence.long_first_token_s(hang_s, now)
-        else:
-            long_s = pool.evidence.long_silence_s(self.decision.stream, hang_s, now)
-        is_long = now - self.sent_at > long_s
-        if is_long and self._proxy.health.is_silent(pool, load, self.sent_at):
-            self._endpoint_failed(HANG)
+    def sweep(self, now: float) -> None:
+        """Called about once a second, which costs requests nothing."""
+        life, upstream = self.life, self._upstream
+        if self._count_passed():
+            way.heard(life, now)
+        is_paused = self._client.is_paused
+        if life.state == states.QUEUED and not is_paused:
+            told = progress.tell(self, now)
+            if told:
+                self._client.write(told)
+        has_begun = upstream is not None and upstream.has_begun
+        way.sweep(life, now, is_stalled=is_paused, has_begun=has_begun)
+        self._perform(now)
 
     # -- ends
 
-    def _refuse(self, refusal: Refusal) -> None:
-        self._drop_upstream()
-        if self.wait is not None and self.wait.has_head:
-            self._refuse_stream(self.wait, refusal)
-            return
-        now = self.now()
-        self.status = refusal.status
-        self.error_message = refusal.log_message
-        self.refusal_bytes = len(refusals.body(refusal, self.request.target))
-        self._settle(refusal.code, now)
-        if self.request.wants_decision:
-            self.request.answer_lines += decision_header.line(self, self._limits_told(), refusal.code)
-        self._client.refuse(refusal, self.request, self.request_id)
-        self._client.exchange_done(self.request.keep_alive, now)
+    def _finish(self, effect: effects.Finish, now: float) -> None:
+        answer = self._answer
+        self._end(now)
+        self._client.exchange_done(answer is None or answer.keep_alive, now)
 
-    def _limits_told(self) -> list[tuple[str, str]]:
-        """What is left of the route's limit, for the decision in an answer's head."""
-        match = self.decision.match
-        limit = self._proxy.token_limits.by_route.get(match.route.key) if match is not None else None
-        return showing.pairs(limit, self._proxy.now())
+    def _refuse(self, effect: effects.Refuse, now: float) -> None:
+        life, request, refusal = self.life, self.request, effect.refusal
+        if life.wait is not None and life.wait.has_head:
+            # Its client has the head of a stream: the stream ends with the event that says why.
+            last = progress.refused(life.wait, refusal, request.target)
+            self._end(now)
+            self._client.write(last)
+        else:
+            life.account.refusal_bytes = len(refusals.body(refusal, request.target))
+            self._end(now)
+            if request.wants_decision:
+                request.answer_lines += decision_header.line(self, self._limits_told(now), refusal.code)
+            self._client.refuse(refusal, request, self.request_id)
+        self._client.exchange_done(request.keep_alive, now)
 
-    def _tell_progress(self, wait: Wait, now: float) -> None:
-        """Tells a client that asked for it how far the queue has come."""
-        told = wait.tell(self, now)
-        if told:
-            self._client.write(told)
-
-    def _refuse_stream(self, wait: Wait, refusal: Refusal) -> None:
-        """Its client has the head of a stream: the stream ends with the event that says why."""
-        now = self.now()
-        self.status = HTTPStatus.OK
-        self.error_message = refusal.log_message
-        last = wait.refused(refusal, self.request.target)
-        self._settle(refusal.code, now)
-        self._client.write(last)
-        self._client.exchange_done(self.request.keep_alive, now)
-
-    @property
-    def can_be_evicted(self) -> bool:
-        """Whether it can still be taken back from its endpoint with a clean refusal."""
-        return not self.settled and not self.status and self.load is not None
-
-    def _break_off(self, outcome: str, message: str) -> None:
-        """The client has part of an answer. Events end with one that says why; of anything else, ending the
-        connection is the only honest sign left. An answer of which nothing was passed on is refused."""
-        self._endpoint_failed(outcome)
-        if self.handover is None or not self._take_back_answer() or not self._begins_again(outcome):
-            self._cut_off(outcome, message)
-
-    def _cut_off(self, outcome: str, message: str) -> None:
-        refusal = Refusal.upstream(
-            f"the answer broke off: {_BROKE_OFF.get(outcome, 'the endpoint failed')}",
-            code=outcome,
-            logged=f"the answer broke off: {message}",
-        )
-        if self._answer is None or not self._answer.has_begun:
-            self._answer = None
-            self.bytes_out = 0
-            self._refuse(refusal)
-            return
-        now = self.now()
-        self.error_message = refusal.log_message
-        self._settle(outcome, now)
-        last = self._answer.cut_off(lambda: error_event(refusal, self.request.target))
+    def _cut_off(self, effect: effects.CutOff, now: float) -> None:
+        answer, refusal = self._answer, effect.refusal
+        assert answer is not None
+        self._end(now)
+        last = answer.cut_off(lambda: error_event(refusal, self.request.target))
         if last is None:
             self._client.abort()
             return
         self._client.write(last)
         self._client.exchange_done(False, now)
 
-    def _take_back_answer(self) -> bool:
-        if self._answer is None:
-            return True
-        if self._answer.has_begun:
-            return False
-        self._answer = None
-        self.bytes_out = self.status = self.upstream_status = 0
-        self.head_at = self.first_byte_at = 0.0
-        self.tail = tail_of(self.request.path)
-        return True
+    def _pass_whole(self, effect: effects.PassWhole, now: float) -> None:
+        kept = [each for each in effect.headers if each[0] == b"content-type"]
+        framed = [*kept, (b"content-length", b"%d" % len(effect.body))]
+        answer = self._answer_of(effect.status, framed, now)
+        whole = answer.pass_on(effect.body) + answer.flush()
+        self._end(now)
+        self._client.write(whole)
+        self._client.exchange_done(answer.keep_alive, now)
 
-    def _counted(self) -> Usage | None:
-        """What the endpoint says that it counted, as far as that can be."""
-        usage = self.tail.usage()
-        if usage is None:
-            return None
-        answer_bytes = self.tail.plain_bytes or self.bytes_out + self.taken_bytes
-        return usage if usage.is_possible(self.bytes_in, answer_bytes) else None
+    def _hang_up(self, effect: effects.HangUp, now: float) -> None:
+        self._end(now)
+        self._client.abort()
 
-    def _judge_content(self, now: float) -> None:
-        if self.usage is not None and self.usage.completion:
-            return
-        if self.pool is not None and self.load is not None and hollow.is_hollow(self, self.usage):
-            self._proxy.health.disappointed(self.pool, self.load, hollow.REASON, now)
-
-    def _settle(self, outcome: str, now: float) -> None:
-        assert not self.settled, f"settled twice: {self.outcome}, then {outcome}"
-        self.settled = True
-        self.outcome = outcome
-        if self._timer is not None:
-            self._cancel_timer()
-        if self.suspects is not None and self.pool is not None:
-            is_served = outcome == "served" and self.upstream_status < 400
-            self._blame(self.suspects.served() if is_served else self.suspects.compare(0))
-        if self.handover is not None:
-            self.handover.settled(is_served=outcome == "served")
-        if self._answer is not None and not self._answer.is_plain:
-            self.bytes_out -= self._answer.taken_bytes
-        booking, usage = self.booking, None
-        if self.bytes_out:
-            self.usage = self._counted()
-            usage = self.usage if outcome == "served" else None
-        if outcome == "served" and self.upstream_status == HTTPStatus.OK:
-            self._judge_content(now)
-        self._end_booking(now, usage.completion if usage is not None else None)
-        if usage is not None:
-            learning.learn(self._proxy, self, usage, booking, now)
-        if self.reservation is not None:
-            limiting.settle(self, self.reservation, now)
-        queue = self.pool.queue if self.pool is not None else None
-        if queue is not None and (self.wait is not None or queue.counts_all):
-            queue.settled(self, now)
-        self._proxy.recorder.settled(self, now)
+    def _end(self, now: float) -> None:
+        """Lets go of everything, and has the request recorded."""
+        self._drop(effects.DROP, now)
+        self._body, self._payload, self._long_body = None, b"", b""
+        self._services.recorder.settled(self, now)
         if self.request.held_bytes:
-            self._drop_body()
-            self._proxy.bodies.release(self.request)
-        if self.wait is not None:
-            self.wait.let_go()
+            self._services.bodies.release(self.request)
+
+    def _limits_told(self, now: float) -> list[tuple[str, str]]:
+        """What is left of the route's limit, for the decision in an answer's head."""
+        return limits_shown.pairs(reserving.limit_of(self.life), now)
+
+
+def _counting(count: Callable[[bytes], bytes], write: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """Writes with the count of cached tokens that is told of the prefill."""
+
+    def write_counted(data: bytes) -> None:
+        write(count(data))
+
+    return write_counted
+
+
+_DO: dict[type[effects.Effect], Callable[[Exchange, Any, float], None]] = {
+    effects.ReadBody: Exchange._read_body,
+    effects.FetchTokens: Exchange._fetch_tokens,
+    effects.Hold: Exchange._hold,
+    effects.Ask: Exchange._ask,
+    effects.StartTimer: Exchange._start_timer,
+    effects.StopTimer: Exchange._stop_timer,
+    effects.Drop: Exchange._drop,
+    effects.Overtake: Exchange._overtake,
+    effects.Prefill: Exchange._begin_prefill,
+    effects.DropPrefill: Exchange._drop_prefill,
+    effects.LeavePrefill: Exchange._leave_prefill,
+    effects.Answer: Exchange._begin_answer,
+    effects.TakeBack: Exchange._take_back,
+    effects.Finish: Exchange._finish,
+    effects.Refuse: Exchange._refuse,
+    effects.CutOff: Exchange._cut_off,
+    effects.PassWhole: Exchange._pass_whole,
+    effects.HangUp: Exchange._hang_up,
+}
+"""What each effect means over HTTP."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectRef
 from headgate.fleet.ejection import AVOID_AFTER_FAILURE_S
-from headgate.gateway import health, in_flight, refusals, trust
+from headgate.gateway import in_flight, limits_shown, refusals, trust
 from headgate.gateway.explaining_pick import Picked, asked_of, pick
 from headgate.gateway.explaining_view import Supposing, View
 from headgate.gateway.explanation import (
@@ -26,8 +26,8 @@ from headgate.gateway.explanation import (
     RuleShown,
     TargetShown,
 )
-from headgate.gateway.limiting import showing
 from headgate.gateway.request import Request
+from headgate.requests import health
 from headgate.requests.bodies import large
 from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.client import Header
@@ -88,7 +88,7 @@ class _Explainer:
 
     def _limits(self, route: routing.Route) -> tuple[LimitShown, ...]:
         limit = self._view.token_limits.by_route.get(route.key)
-        return showing.explained(limit, self._view.now, is_live=self._view.is_live)
+        return limits_shown.explained(limit, self._view.now, is_live=self._view.is_live)
 
     def _request(self) -> Request:
         target = self._path.encode("latin-1", "replace")
@@ -136,7 +136,7 @@ class _Explainer:
         changes = _changes(decision)
         if refusal is None and decision.match is not None:
             limit = self._view.token_limits.by_route.get(decision.match.route.key)
-            refusal = showing.refusal(limit, decision, self._view.now)
+            refusal = limits_shown.refusal(limit, decision, self._view.now)
         if pool is not None and self._view.knows_endpoints:
             picked = self._pick(pool, decision)
             endpoints = tuple(_Endpoints(pool, picked, self._view).shown())

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate import scheduling
-from headgate.gateway import handover
-from headgate.requests import terms
+from headgate.requests import pairing, terms
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState
@@ -71,7 +70,7 @@ def pick(
         reasons = {**dict.fromkeys(lacking, unserved), **pool.policy.reasons(request, asked, choice, now)}
         return Picked(choice, reasons)
     phases = pool.pool.phases
-    body = handover.read_body(path, decision.body, decision.change)
+    body = pairing.read_body(path, decision.body, decision.change)
     agreed = terms.terms(pool, phases, body, remote_tokens)
     pick_pair = partial(scheduling.pick_pair, pool.policy, pool.decoding, request, pool.pairs, agreed, now)
     pair = pick_pair(_rng(), lacking, lacking, max_requests)

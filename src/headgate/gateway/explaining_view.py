@@ -10,10 +10,10 @@ from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.limits import RouteLimits
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.rules import rules_of
 from headgate.gateway.settings import GatewaySettings
 from headgate.requests import paths
+from headgate.requests.data_plane import DataPlane
 from headgate.requests.destinations import Destination
 from headgate.requests.policies import Policies
 from headgate.requests.pool_state import PoolState
@@ -42,22 +42,22 @@ class View:
     paths: paths.Paths = field(default_factory=paths.Paths)
 
     @classmethod
-    def of_proxy(cls, proxy: Proxy) -> View:
+    def of_plane(cls, plane: DataPlane, now: float) -> View:
         """A gateway as it is now."""
         return cls(
-            proxy.snapshot,
-            proxy.pools,
-            proxy.splits,
-            proxy.now(),
-            proxy.settings.endpoints.max_connections,
+            plane.snapshot,
+            plane.pools,
+            plane.splits,
+            now,
+            plane.rules.max_requests,
             is_live=True,
-            is_ready=proxy.is_ready,
-            prompt_sizes=proxy.prompt_sizes,
-            answer_sizes=proxy.answer_sizes,
-            token_limits=proxy.token_limits,
-            remote_prefill_tokens=proxy.settings.prefill.remote_min_tokens,
-            believes_objectives=proxy.believes_objectives,
-            paths=proxy.paths,
+            is_ready=plane.is_ready,
+            prompt_sizes=plane.prompt_sizes,
+            answer_sizes=plane.answer_sizes,
+            token_limits=plane.token_limits,
+            remote_prefill_tokens=plane.rules.remote_min_tokens,
+            believes_objectives=plane.believes_objectives,
+            paths=plane.paths,
         )
 
     @classmethod

@@ -11,16 +11,16 @@ from headgate.quota import metrics as quota_metrics
 from headgate.telemetry import Counter, Gauge, Registry
 
 if TYPE_CHECKING:
-    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.shell import Shell
 
 _Samples = list[tuple[tuple[str, ...], float]]
 
 
-def add_gauges(registry: Registry, proxy: Proxy) -> None:
+def add_gauges(registry: Registry, shell: Shell) -> None:
     """Adds everything that has a value at any time, whether requests come or not."""
-    read = _Reader(proxy)
-    quota_metrics.add_metrics(registry, proxy.token_limits, proxy.limit_sources, proxy.now)
-    queueing_gauges.add_gauges(registry, proxy.queues)
+    read = _Reader(shell)
+    quota_metrics.add_metrics(registry, shell.plane.token_limits, shell.services.limit_sources, shell.now)
+    queueing_gauges.add_gauges(registry, shell.queues)
     prefix = "headgate_gateway"
     registry.add(
         Gauge(
@@ -178,17 +178,17 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
 class _Reader:
     """Gives the samples of each metric."""
 
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
 
     def ready(self) -> _Samples:
-        return [((), self._proxy.is_ready and not self._proxy.stopping)]
+        return [((), self._shell.is_ready)]
 
     def clients(self) -> _Samples:
-        return [((), len(self._proxy.clients))]
+        return [((), len(self._shell.clients))]
 
     def body_bytes(self) -> _Samples:
-        return [((), self._proxy.bodies.held)]
+        return [((), self._shell.services.bodies.held)]
 
     def requests(self) -> _Samples:
         return self._active(streams_only=False)
@@ -197,105 +197,107 @@ class _Reader:
         return self._active(streams_only=True)
 
     def _active(self, *, streams_only: bool) -> _Samples:
-        found = Tally({pool.name: 0 for pool in self._proxy.pools.values()})
-        for client in self._proxy.clients:
+        found = Tally({pool.name: 0 for pool in self._shell.plane.pools.values()})
+        for client in self._shell.clients.all:
             exchange = client.exchange
-            if exchange is None or exchange.pool is None:
+            if exchange is None or exchange.life.pool is None:
                 continue
-            if exchange.decision.stream or not streams_only:
-                found[exchange.pool.name] += 1
+            if exchange.life.decision.stream or not streams_only:
+                found[exchange.life.pool.name] += 1
         return [((pool,), count) for pool, count in found.items()]
 
     def endpoint_requests(self) -> _Samples:
         # A Pod that two pools reach at different ports is two endpoints, but has one name.
         found: Tally[str] = Tally()
-        for load in self._proxy.ledger.loads():
+        for load in self._shell.plane.ledger.loads():
             found[load.endpoint.name] += load.requests
         return [((name,), count) for name, count in found.items()]
 
     def endpoint_connections(self) -> _Samples:
         found: Tally[tuple[str, ...]] = Tally()
-        for each in self._proxy.all_connections():
+        for each in self._shell.all_connections():
             counts = each.statistics()
             found[each.endpoint.name, "idle"] += counts["idle"]
             found[each.endpoint.name, "busy"] += counts["open"] - counts["idle"]
         return list(found.items())
 
     def endpoints(self) -> _Samples:
-        return [((pool.name,), len(pool.loads)) for pool in self._proxy.pools.values()]
+        return [((pool.name,), len(pool.loads)) for pool in self._shell.plane.pools.values()]
 
     def ejected(self) -> _Samples:
-        now = self._proxy.now()
-        pools = self._proxy.pools.values()
+        now = self._shell.now()
+        pools = self._shell.plane.pools.values()
         return [((pool.name,), len(fleet.without_requests(pool.loads, now))) for pool in pools]
 
     def readings(self) -> _Samples:
-        now = self._proxy.now()
-        states = Tally(watch.state(now) for watch in self._proxy.scraper.watches())
+        now = self._shell.now()
+        states = Tally(watch.state(now) for watch in self._shell.scraper.watches())
         return [((state,), states[state]) for state in ("fresh", "stale", "missing", "unsupported")]
 
     def reading_ages(self) -> _Samples:
-        now = self._proxy.now()
-        seen = [(watch.target.endpoint, watch.observation.reading) for watch in self._proxy.scraper.watches()]
+        now = self._shell.now()
+        seen = [(watch.target.endpoint, watch.observation.reading) for watch in self._shell.scraper.watches()]
         return [((endpoint.name,), now - reading.at) for endpoint, reading in seen if reading is not None]
 
     def engine_pages(self) -> _Samples:
-        return [((result,), count) for result, count in self._proxy.scraper.looks.pages.items()]
+        return [((result,), count) for result, count in self._shell.scraper.looks.pages.items()]
 
     def malformed(self) -> _Samples:
-        return [((), self._proxy.scraper.looks.malformed_families)]
+        return [((), self._shell.scraper.looks.malformed_families)]
 
     def restarts(self) -> _Samples:
-        return [((), self._proxy.scraper.looks.restarts)]
+        return [((), self._shell.scraper.looks.restarts)]
 
     def prefix_blocks(self) -> _Samples:
         found: Tally[str] = Tally()
-        for load in self._proxy.ledger.loads():
-            found[load.endpoint.name] += self._proxy.prefixes.blocks(load)
+        for load in self._shell.plane.ledger.loads():
+            found[load.endpoint.name] += self._shell.plane.prefixes.blocks(load)
         return [((name,), count) for name, count in found.items()]
 
     def prefix_dropped(self) -> _Samples:
-        counts = self._proxy.prefixes.statistics()
+        counts = self._shell.plane.prefixes.statistics()
         return [((reason,), counts[reason]) for reason in ("evicted", "expired", "forgotten")]
 
     def kv_event_sources(self) -> _Samples:
         found = Tally(dict.fromkeys(("live", "connecting", "lost", "silent"), 0))
-        for source in self._proxy.kv_events.sources.values():
+        for source in self._shell.kv_events.sources.values():
             found[source.state] += 1
         return [((state,), count) for state, count in found.items()]
 
     def kv_event_blocks(self) -> _Samples:
-        return [((), self._proxy.kv_events.exact.residency.blocks_together)]
+        return [((), self._shell.kv_events.exact.residency.blocks_together)]
 
     def kv_event_messages(self) -> _Samples:
-        return [((result,), count) for result, count in self._proxy.kv_events.counts().items()]
+        return [((result,), count) for result, count in self._shell.kv_events.counts().items()]
 
     def kv_event_silences(self) -> _Samples:
-        return [((), self._proxy.kv_events.silences)]
+        return [((), self._shell.kv_events.silences)]
 
     def prompts_tokenized(self) -> _Samples:
-        return [((result,), count) for result, count in self._proxy.kv_events.tokens.counts.items()]
+        return [((result,), count) for result, count in self._shell.kv_events.tokens.counts.items()]
 
     def models(self) -> _Samples:
-        return [((), len(self._proxy.snapshot.models.keys() | self._proxy.snapshot.adapters.keys()))]
+        return [
+            ((), len(self._shell.plane.snapshot.models.keys() | self._shell.plane.snapshot.adapters.keys()))
+        ]
 
     def problems(self) -> _Samples:
-        return [((), len(self._proxy.snapshot.problems))]
+        return [((), len(self._shell.plane.snapshot.problems))]
 
     def snapshots(self) -> _Samples:
-        return [((), self._proxy.snapshots_taken)]
+        return [((), self._shell.snapshots_taken)]
 
     def snapshot_time(self) -> _Samples:
-        return [((), self._proxy.snapshot_at)] if self._proxy.snapshots_taken else []
+        return [((), self._shell.snapshot_at)] if self._shell.snapshots_taken else []
 
     def scorer_failures(self) -> _Samples:
         found: Tally[str] = Tally()
-        for pool in self._proxy.pools.values():
+        for pool in self._shell.plane.pools.values():
             found.update(pool.policy.failures())
         return [((name,), count) for name, count in found.items()]
 
     def log_lines(self) -> _Samples:
-        log = self._proxy.recorder.log
+        log = self._shell.recorder.log
         if log is None:
             return []
         counts = log.statistics()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headgate import engines, fleet
-from headgate.gateway import health
+from headgate.requests import health
 
 if TYPE_CHECKING:
-    from headgate.gateway.listener import ClientConnection
-    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.clients import Client
+    from headgate.gateway.shell import Shell
     from headgate.observe.watch import Watch
     from headgate.requests.pool_state import PoolState
 
@@ -27,15 +27,15 @@ SHOWN_CHARACTERS = 256
 Shown = dict[str, Any]
 
 
-def requests(proxy: Proxy, limit: int = DEFAULT_LIMIT) -> Shown:
+def requests(shell: Shell, limit: int = DEFAULT_LIMIT) -> Shown:
     """The requests that are being read, served or waiting behind another of their connection.
 
     The oldest are first, at most `limit` of them; `total` counts all.
     """
-    now = proxy.now()
-    found: list[tuple[float, int, ClientConnection]] = []
+    now = shell.now()
+    found: list[tuple[float, int, Client]] = []
     waiting = 0
-    for place, client in enumerate(proxy.clients):
+    for place, client in enumerate(shell.clients.all):
         waiting += client.waiting
         since = client.exchange.request.arrived_at if client.exchange is not None else client.reading_since
         if since is not None:
@@ -48,17 +48,18 @@ def requests(proxy: Proxy, limit: int = DEFAULT_LIMIT) -> Shown:
     }
 
 
-def _request(client: ClientConnection, age_s: float) -> Shown:
+def _request(client: Client, age_s: float) -> Shown:
     shown: Shown = {"client": client.address, "age_s": round(age_s, 3)}
     exchange = client.exchange
     if exchange is None:
         return shown | {"phase": "reading"}
-    request, decision, pool, load = exchange.request, exchange.decision, exchange.pool, exchange.load
+    request, life = exchange.request, exchange.life
+    account, decision, pool, load, wait = life.account, life.decision, life.pool, life.load, life.wait
     match = decision.match
     now = request.arrived_at + age_s
     return shown | {
         "client": request.client_address,
-        "phase": exchange.phase,
+        "phase": life.phase,
         "id": exchange.request_id.decode("latin-1"),
         "method": request.method.decode("latin-1"),
         "path": request.path[:SHOWN_CHARACTERS],
@@ -68,34 +69,34 @@ def _request(client: ClientConnection, age_s: float) -> Shown:
         "pool": pool.name if pool is not None else None,
         "endpoint": load.endpoint.name if load is not None else None,
         "address": load.endpoint.address if load is not None else None,
-        "prefill": exchange.handover.told() if exchange.handover is not None else None,
+        "prefill": life.pairing.told() if life.pairing is not None else None,
         "priority": decision.scheduled.priority,
-        "flow": exchange.wait.place.flow if exchange.wait is not None else None,
-        "queued_s": round(exchange.wait.seconds(now), 3) if exchange.wait is not None else 0,
-        "attempts": exchange.attempts,
-        "status": exchange.status or None,
+        "flow": wait.place.flow if wait is not None else None,
+        "queued_s": round(wait.seconds(now), 3) if wait is not None else 0,
+        "attempts": account.attempts,
+        "status": account.status or None,
         "prompt_tokens_estimate": decision.scheduled.prompt_tokens,
         "bytes": exchange.bytes_so_far,
         "first_byte_s": (
-            round(exchange.first_byte_at - request.arrived_at, 3) if exchange.first_byte_at else None
+            round(account.first_byte_at - request.arrived_at, 3) if account.first_byte_at else None
         ),
         "is_client_slow": client.is_paused,
         "sent_ahead": client.waiting,
     }
 
 
-def endpoints(proxy: Proxy) -> Shown:
+def endpoints(shell: Shell) -> Shown:
     """Every endpoint of every pool: its work, its health, its connections."""
-    now = proxy.now()
-    return {pool.name: _pool(proxy, pool, now) for pool in proxy.pools.values()}
+    now = shell.now()
+    return {pool.name: _pool(shell, pool, now) for pool in shell.plane.pools.values()}
 
 
-def _pool(proxy: Proxy, pool: PoolState, now: float) -> list[Shown]:
+def _pool(shell: Shell, pool: PoolState, now: float) -> list[Shown]:
     out = fleet.ejected(pool.loads, now)
     return [
         _endpoint(pool, load, load in out, now)
         | {"engine": engines.of_pod(load.labels, pool.pool.engine).name}
-        | {"reading": _reading(proxy.scraper.watch(load), now), "prefix": _prefix(proxy, load, now)}
+        | {"reading": _reading(shell.scraper.watch(load), now), "prefix": _prefix(shell, load, now)}
         for load in pool.loads
     ]
 
@@ -144,11 +145,11 @@ def _estimate(estimator: fleet.Estimator, now: float) -> Shown:
     }
 
 
-def _prefix(proxy: Proxy, load: fleet.EndpointState, now: float) -> Shown:
+def _prefix(shell: Shell, load: fleet.EndpointState, now: float) -> Shown:
     """What its cache is believed to hold."""
-    prefixes = proxy.prefixes
+    prefixes = shell.plane.prefixes
     oldest_at = prefixes.oldest_at(load)
-    events = proxy.kv_events.shown(load, now)
+    events = shell.kv_events.shown(load, now)
     return {
         "source": "events" if events is not None and events["state"] == "live" else "approximate",
         "blocks": prefixes.blocks(load),

@@ -23,8 +23,9 @@ from headgate.gateway.trust import Peer
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
-    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.clients import Clients
     from headgate.gateway.request import Request
+    from headgate.gateway.services import Services
     from headgate.gateway.settings import GatewaySettings
 
 log = logging.getLogger(__name__)
@@ -44,13 +45,14 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_ahead_bytes",
+        "_clients",
         "_counted_as",
         "_exchange",
         "_is_light",
         "_peer",
-        "_proxy",
         "_reader",
         "_rejected",
+        "_services",
         "_settings",
         "_transport",
         "_unread",
@@ -62,9 +64,10 @@ class ClientConnection(asyncio.Protocol):
     _peer: Peer
     _reader: RequestReader
 
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
-        self._settings = proxy.settings.clients
+    def __init__(self, services: Services, clients: Clients) -> None:
+        self._services = services
+        self._clients = clients
+        self._settings = services.settings.clients
         self._transport: asyncio.Transport | None = None
         self._counted_as = ""
         """The address that the client counts under, where addresses are counted."""
@@ -88,23 +91,19 @@ class ClientConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._settings.write_buffer_bytes)
         address = transport.get_extra_info("peername")
-        peer = Peer(str(address[0]) if isinstance(address, tuple) else "", self._proxy.policy.trusted)
+        peer = Peer(str(address[0]) if isinstance(address, tuple) else "", self._services.policy.trusted)
         self._peer = peer
-        self._reader = RequestReader(self._proxy, self, peer)
-        if self._proxy.client_count.counts_addresses and not peer.is_trusted:
+        self._reader = RequestReader(self._services, self, peer)
+        if self._clients.counts_addresses and not peer.is_trusted:
             self._counted_as = limits.counted_as(peer.address)
-        if self._proxy.client_count.needs_room(self._counted_as):
-            self._proxy.displace_client()
-        refusal = self._proxy.client_count.admit(self._counted_as)
-        if refusal is None:
-            self._proxy.clients.add(self)
-        else:
+        refusal = self._clients.admit(self, self._counted_as)
+        if refusal is not None:
             self._turn_away(refusal)
 
     def _turn_away(self, refusal: Refusal) -> None:
         """Says why, and closes. What the client sends is not read, but a few are listened to for a while:
         where it is sending already, a close at once is a reset, which might overtake the answer."""
-        may_linger = self._proxy.turned_away(self)
+        may_linger = self._clients.may_linger(self)
         self._rejected = refusal
         self._answer_rejection(refusal)
         if not may_linger and self._transport is not None:
@@ -113,7 +112,7 @@ class ClientConnection(asyncio.Protocol):
     def change(self, settings: GatewaySettings) -> None:
         """Goes on by these settings; whether its peer is trusted was decided when it connected."""
         self._settings = settings.clients
-        self._reader.change(settings, self._proxy.policy)
+        self._reader.change(settings, self._services.policy)
 
     @property
     def address(self) -> str:
@@ -137,7 +136,7 @@ class ClientConnection(asyncio.Protocol):
         return self._reader.begun_at if is_reading else None
 
     def data_received(self, data: bytes) -> None:
-        uploads = self._proxy.uploads
+        uploads = self._services.uploads
         if len(data) > turns.AT_ONCE_BYTES or self._unread or not uploads.has_time:
             self._receive_in_turns(data, uploads)
         elif self._rejected is None:
@@ -189,7 +188,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _leave_unread(self, data: bytes) -> None:
         """Keeps data for a later turn. It counts as held, or clients could have as much of it as they are."""
-        memory = self._proxy.bodies
+        memory = self._services.bodies
         self._unread += data
         memory.held += len(data)
         if memory.is_exceeded_by(len(self._unread)):
@@ -197,7 +196,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _take_unread(self) -> bytes:
         data, self._unread = self._unread, b""
-        self._proxy.bodies.held -= len(data)
+        self._services.bodies.held -= len(data)
         return data
 
     def _take_piece(self, data: bytes, more: bool) -> bool:
@@ -217,7 +216,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self._waits_to_read = True
         self._transport.pause_reading()
-        self._proxy.uploads.wait(self._read_on, is_light=self._is_light)
+        self._services.uploads.wait(self._read_on, is_light=self._is_light)
 
     def _read_on(self) -> bool:
         self._waits_to_read = False
@@ -225,7 +224,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return False
         if data:
-            self._receive_in_turns(data, self._proxy.uploads)
+            self._receive_in_turns(data, self._services.uploads)
         if self._waits_to_read or (self._rejected is None and self._is_full):
             return False
         self._transport.resume_reading()
@@ -259,11 +258,11 @@ class ClientConnection(asyncio.Protocol):
         self._gone()
         self._transport = None
         self._take_unread()
-        self._proxy.closings.add(transport)
+        self._services.closings.add(transport)
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._proxy.client_left(self, self._counted_as)
+        self._clients.left(self, self._counted_as)
         self._gone()
         self._transport = None
         self._take_unread()
@@ -279,16 +278,16 @@ class ClientConnection(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.resume()
         elif self._waiting:
-            self._proxy.loop.call_soon(self._serve_next)
+            self._services.loop.call_soon(self._serve_next)
 
     def _gone(self) -> None:
         for request in self._waiting:
-            self._proxy.bodies.release(request)
+            self._services.bodies.release(request)
         self._waiting.clear()
         self._ahead_bytes = 0
         self._reader.drop_body()
         exchange, self._exchange = self._exchange, None
-        if exchange is not None and not exchange.settled:
+        if exchange is not None and not exchange.life.is_over:
             exchange.client_gone()
 
     # -- serving
@@ -300,7 +299,7 @@ class ClientConnection(asyncio.Protocol):
         """
         if len(self._waiting) >= self._settings.max_pipelined:
             limit = self._settings.max_pipelined
-            self._proxy.bodies.release(request)
+            self._services.bodies.release(request)
             return Refusal.bad_request(
                 f"more than {limit} requests sent ahead: wait for answers before more are sent",
                 code="pipeline_too_long",
@@ -318,22 +317,22 @@ class ClientConnection(asyncio.Protocol):
 
     def _serve(self, request: Request, now: float) -> None:
         if self._transport is None or self._transport.is_closing():
-            self._proxy.bodies.release(request)
+            self._services.bodies.release(request)
             return
         try:
             if request.method == b"POST":
-                self._exchange = exchange = Exchange(self._proxy, self, request)
+                self._exchange = exchange = Exchange(self._services, self, request)
                 exchange.start(now)
             else:
-                self._proxy.bodies.release(request)
-                for part in local.answer(self._proxy, request):
+                self._services.bodies.release(request)
+                for part in local.answer(self._services, request):
                     self.write(part)
                 self.exchange_done(request.keep_alive, now)
         except Exception:
             # llhttp would take it for a fault of the client, and the exchange would stay open for ever.
             log.exception("a request could not be handled")
             self.abort()
-            self._proxy.bodies.release(request)
+            self._services.bodies.release(request)
 
     def exchange_done(self, keep_alive: bool, now: float) -> None:
         """The answer is written: go on with the next request, or close."""
@@ -341,12 +340,12 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         self._reader.begun_at = now
-        if not keep_alive or self._proxy.draining:
+        if not keep_alive or self._services.draining:
             self._transport.close()
         elif self._waiting:
             # From the loop, not from here: a client that sends many requests ahead must not deepen the stack.
             if not self.is_paused:
-                self._proxy.loop.call_soon(self._serve_next)
+                self._services.loop.call_soon(self._serve_next)
         elif self._rejected is not None:
             self._answer_rejection(self._rejected)
         elif self._reader.owes_continue:
@@ -359,7 +358,7 @@ class ClientConnection(asyncio.Protocol):
         self._ahead_bytes -= len(request.body)
         if not (self._waiting or self._rejected or self._unread or self._waits_to_read):
             self._transport.resume_reading()
-        self._serve(request, self._proxy.now())
+        self._serve(request, self._services.now())
 
     # -- writing
 
@@ -404,12 +403,12 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         reader = self._reader
-        self._proxy.recorder.rejected(refusal, self, reader.target, self._proxy.now())
+        self._services.recorder.rejected(refusal, self.address, reader.target, self._services.now())
         self.write(refusals.refused(refusal, reader.target, keep_alive=False, lines=reader.answer_lines))
         self._transport.write_eof()
         if not self._waits_to_read:
             self._transport.resume_reading()
-        reader.begun_at = self._proxy.now()
+        reader.begun_at = self._services.now()
 
     # -- time
 
@@ -429,14 +428,14 @@ class ClientConnection(asyncio.Protocol):
             allowed_s = settings.receive_timeout_s + reader.body_bytes / settings.min_body_bytes_per_s
             if age_s > allowed_s:
                 self._reject(_too_slow(age_s))
-            elif age_s > settings.receive_timeout_s and reader.body_bytes and self._proxy.bodies.is_short:
+            elif age_s > settings.receive_timeout_s and reader.body_bytes and self._services.bodies.is_short:
                 # While memory is short, long bodies have no more time than others: a few clients that send
                 # slowly would keep everybody else from sending any.
-                self._reject(self._proxy.bodies.refusal())
+                self._reject(self._services.bodies.refusal())
         elif self._transport.is_closing() or self._waiting:
             if age_s > settings.keep_alive_s:
                 self._transport.abort()  # it does not read what was written for it
-        elif age_s > settings.keep_alive_s or self._proxy.draining:
+        elif age_s > settings.keep_alive_s or self._services.draining:
             self._transport.close()
 
     def unused_since(self, now: float) -> float | None:

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from headgate import routing
 from headgate.gateway import log_text
+from headgate.requests.account import CLIENT, SERVED
 
 if TYPE_CHECKING:
-    from headgate.gateway.exchange import Exchange
+    from headgate.requests.life import Life
 
-SERVED = "served"
-CLIENT = frozenset({"client_gone", "client_stalled"})
-"""Outcomes of requests whose client did not wait for the end of the answer."""
 _UPSTREAM = frozenset(
     {
         "endpoint_unreachable",
@@ -34,13 +32,13 @@ class LogFieldCache:
 
     __slots__ = ("is_plain", "json_decision", "json_end", "text")
 
-    def __init__(self, exchange: Exchange) -> None:
-        decision, pool, match = exchange.decision, exchange.pool, exchange.decision.match
+    def __init__(self, life: Life) -> None:
+        decision, pool, match = life.decision, life.pool, life.decision.match
         model = decision.model or None
         route = match.route.name if match is not None else None
         rule = match.rule.name if match is not None else None
         server = pool.name if pool is not None else None
-        status, outcome = exchange.status, exchange.outcome
+        status, outcome = life.account.status, life.account.outcome
         self.is_plain = origin(status, outcome) is None
         self.text = (
             f"{status} outcome={outcome} model={log_text.word(model)} route={log_text.word(route)}"
@@ -53,7 +51,7 @@ class LogFieldCache:
             "model_route": route,
             "route_rule": log_text.cut(rule),
             "model_server": server,
-            "backend_type": _backend_type(exchange),
+            "backend_type": _backend_type(life),
             "backend_name": server,
             "upstream_model": log_text.cut(decision.upstream_model) if server is not None else None,
             "stream": decision.stream,
@@ -61,10 +59,10 @@ class LogFieldCache:
         self.json_decision = log_text.to_json(decided)[1:-1]
 
 
-def _backend_type(exchange: Exchange) -> str:
-    if exchange.pool is None:
+def _backend_type(life: Life) -> str:
+    if life.pool is None:
         return "unresolved"
-    kind = exchange.pool.pool.key.kind
+    kind = life.pool.pool.key.kind
     return "model_server" if kind == routing.MODEL_SERVER else "inference_pool"
 
 

@@ -10,33 +10,31 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headgate.gateway import explaining, in_flight
-from headgate.gateway.limiting import showing
-from headgate.gateway.queueing import shown
+from headgate.gateway import explaining, in_flight, limits_shown
 from headgate.requests.bodies import large
 
 if TYPE_CHECKING:
-    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.shell import Shell
 
 
-def admin_page(proxy: Proxy) -> Starlette:
+def admin_page(shell: Shell) -> Starlette:
     """GET /healthz, /readyz, and under /debug what the gateway knows and does, as JSON."""
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"message": "ok"})
 
     async def readyz(_: Request) -> Response:
-        ready = proxy.is_ready and not proxy.stopping
+        ready = shell.is_ready
         return JSONResponse({"message": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     async def config(_: Request) -> Response:
-        return JSONResponse(describe(proxy))
+        return JSONResponse(describe(shell))
 
     async def endpoints(_: Request) -> Response:
-        return JSONResponse(in_flight.endpoints(proxy))
+        return JSONResponse(in_flight.endpoints(shell))
 
     async def limits(_: Request) -> Response:
-        return JSONResponse(showing.page(proxy.token_limits, proxy.now()))
+        return JSONResponse(limits_shown.page(shell.plane.token_limits, shell.now()))
 
     async def requests(request: Request) -> Response:
         most = in_flight.MAX_LIMIT
@@ -44,24 +42,24 @@ def admin_page(proxy: Proxy) -> Starlette:
         if not (given.isascii() and given.isdigit() and 1 <= int(given[:9]) <= most):
             told = f"limit={given[:64]!r}: a number from 1 to {most} is needed"
             return JSONResponse({"message": told}, 400)
-        return JSONResponse(in_flight.requests(proxy, int(given[:9])))
+        return JSONResponse(in_flight.requests(shell, int(given[:9])))
 
     async def flow(_: Request) -> Response:
-        return Response(msgspec.json.encode(shown.flow(proxy)), media_type="application/json")
+        return Response(msgspec.json.encode(shell.queues.shown()), media_type="application/json")
 
     async def explain(request: Request) -> Response:
-        body = await read_body(request, proxy.settings.clients.max_body_bytes)
+        body = await read_body(request, shell.settings.clients.max_body_bytes)
         if body is None:
             return JSONResponse(
-                {"message": f"the body is longer than {proxy.settings.clients.max_body_bytes} bytes"}, 413
+                {"message": f"the body is longer than {shell.settings.clients.max_body_bytes} bytes"}, 413
             )
         path = request.scope["raw_path"].decode("latin-1").removeprefix("/debug/explain")
         headers = [(name.lower(), value) for name, value in request.headers.raw]
         path = path or explaining.DEFAULT_PATH
         read = None
         if len(body) > large.LARGE_BYTES:
-            read = await proxy.large_bodies.read(headers, body, path)
-        view = explaining.View.of_proxy(proxy)
+            read = await shell.services.large_bodies.read(headers, body, path)
+        view = explaining.View.of_plane(shell.plane, shell.now())
         found = explaining.explain(view, path, headers, body, read)
         return Response(msgspec.json.encode(found), media_type="application/json")
 
@@ -90,9 +88,9 @@ async def read_body(request: Request, most: int) -> bytes | None:
     return bytes(body)
 
 
-def describe(proxy: Proxy) -> dict[str, object]:
+def describe(shell: Shell) -> dict[str, object]:
     """The snapshot in use and the work in flight on each endpoint."""
-    snapshot = proxy.snapshot
+    snapshot = shell.plane.snapshot
     return {
         "models": {name: [route.name for route in routes] for name, routes in snapshot.models.items()},
         "adapters": {name: [route.name for route in routes] for name, routes in snapshot.adapters.items()},
@@ -108,7 +106,7 @@ def describe(proxy: Proxy) -> dict[str, object]:
                 }
                 for load in pool.loads
             ]
-            for pool in proxy.pools.values()
+            for pool in shell.plane.pools.values()
         },
         "problems": [
             {
@@ -120,6 +118,8 @@ def describe(proxy: Proxy) -> dict[str, object]:
             }
             for problem in snapshot.problems
         ],
-        "scheduling": proxy.policies.shown((pool.pool, pool.policy) for pool in proxy.pools.values()),
-        "statistics": proxy.statistics(),
+        "scheduling": shell.plane.policies.shown(
+            (pool.pool, pool.policy) for pool in shell.plane.pools.values()
+        ),
+        "statistics": shell.statistics(),
     }

@@ -1,7 +1,7 @@
-"""One attempt to have a prompt prefilled: its connection, its answer, its account with the endpoint.
+"""A prompt on its way to the endpoint that prefills it: the connection, and the answer to us alone.
 
-The answer is for the gateway alone: it is read whole, within bounds of size and time. Whoever began the
-attempt is told once how it ended, unless it drops it before.
+The answer is read whole, within bounds of size and time. Whoever began the call is told once how it ended,
+unless it drops the call before.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ import msgspec
 
 from headgate.engines.transfer import PrefillAnswer
 from headgate.engines.transfer.connectors import read_answer
-from headgate.fleet import blame
 from headgate.gateway import retry_after
 from headgate.gateway.chunks import Chunks
 from headgate.gateway.connections import ShortageError, why_unreachable
-from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.usage import Tail
 
 if TYPE_CHECKING:
     from headgate.gateway.connections import EndpointConnections
-    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.services import Services
     from headgate.gateway.upstream import FastPath, UpstreamConnection
+    from headgate.requests.bodies.pieces import Pieces
     from headgate.requests.client import Header
-    from headgate.requests.pool_state import PoolState
-    from headgate.scheduling import Choice, Request
+    from headgate.requests.effects import Prefill
 
 log = logging.getLogger(__name__)
 
@@ -39,41 +37,21 @@ LEFT_S = 10.0
 
 
 class Listener(Protocol):
-    """Whoever waits for a prefill."""
+    """Whoever waits for a prefill; has the events of `requests.prefill_way`."""
 
-    def prefilled(self) -> None:
-        """The endpoint has done it."""
-
-    def prefill_refused(self, status: int, headers: list[Header], body: bytes) -> None:
-        """The endpoint answers that the request is wrong."""
-
-    def prefill_failed(self, reason: str, message: str) -> None:
-        """The endpoint did not do it."""
-
-    def prefill_stopped(self) -> None:
-        """Nothing at all is heard of the endpoint; it may have the prompt nevertheless."""
-
-    def prefill_impossible(self, message: str) -> None:
-        """The gateway itself cannot ask any endpoint."""
+    def prefill_sent(self, now: float) -> None: ...
+    def prefill_head(self, status: int, rest_s: float | None, now: float) -> None: ...
+    def prefilled(self, answer: PrefillAnswer, now: float) -> None: ...
+    def prefill_refused(self, status: int, headers: list[Header], body: bytes, now: float) -> None: ...
+    def prefill_failed(self, reason: str, message: str, now: float) -> None: ...
+    def prefill_impossible(self, message: str, now: float) -> None: ...
 
 
-class _Nobody:
-    """Does not listen."""
-
-    def prefilled(self) -> None: ...
-    def prefill_refused(self, status: int, headers: list[Header], body: bytes) -> None: ...
-    def prefill_failed(self, reason: str, message: str) -> None: ...
-    def prefill_stopped(self) -> None: ...
-    def prefill_impossible(self, message: str) -> None: ...
-
-
-_NOBODY = _Nobody()
-
-
-class Prefill:
-    """Started once; over when `took_s` is set, or when it was dropped."""
+class PrefillCall:
+    """Started once; over when its listener was told how it ended, or when it was dropped."""
 
     __slots__ = (
+        "_attempt",
         "_body",
         "_chunks",
         "_connecting",
@@ -84,49 +62,30 @@ class Prefill:
         "_needs_answer",
         "_payload",
         "_pool",
-        "_proxy",
+        "_services",
         "_size",
+        "_status",
         "_timer",
-        "answer",
-        "began_at",
-        "booking",
-        "choice",
-        "heard_at",
         "is_over",
-        "load",
         "now",
-        "status",
         "tail",
-        "took_s",
     )
 
     def __init__(
-        self,
-        proxy: Proxy,
-        pool: PoolState,
-        listener: Listener,
-        choice: Choice,
-        payload: tuple[bytes, bytes | Pieces],
-        *,
-        needs_answer: bool,
+        self, services: Services, listener: Listener, effect: Prefill, payload: tuple[bytes, bytes | Pieces]
     ) -> None:
-        self._proxy = proxy
-        self.now = proxy.now
-        self._pool = pool
-        self._listener = listener
+        self._services = services
+        self.now = services.now
+        self._listener: Listener | None = listener
+        """None once nobody waits for it."""
+        self._pool = effect.pool
+        self._attempt = effect.attempt
+        self._needs_answer = effect.needs_answer
         self._payload, self._long_body = payload
-        self._needs_answer = needs_answer
-        self.choice = choice
-        self.load = choice.load
-        self.answer = PrefillAnswer()
         self.tail = Tail()
         """Never filled: the answer passes through `forward`."""
-        self.began_at = self.heard_at = proxy.now()
-        self.took_s = 0.0
-        """How long it took; 0 as long as it has not succeeded."""
         self.is_over = False
-        self.status = 0
-        """Of its answer; 0 until that has begun."""
+        self._status = 0
         self._headers: list[Header] = []
         self._body: list[bytes] = []
         self._size = 0
@@ -135,46 +94,48 @@ class Prefill:
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self, request: Request) -> None:
-        """Books it, and sends it on a connection that there is or is made."""
-        uncached_tokens = max(request.prompt_tokens - self.choice.cached_tokens, 0)
-        self.booking = self.load.book(uncached_tokens, 0, self.began_at, adapter=request.adapter)
-        self._pool.policy.booked(request, self.choice, self.began_at)
+    def start(self) -> None:
+        """Sends the prompt on a connection that there is or is made."""
         timeout_s = self._pool.pool.timeout_s
         if timeout_s is not None:
-            self._timer = self._proxy.loop.call_later(timeout_s, self._took_too_long)
-        connections = self._proxy.connections(self._pool, self.load)
+            self._timer = self._services.loop.call_later(timeout_s, self._took_too_long)
+        connections = self._connections()
         connection = connections.take()
         if connection is not None:
             self._send_on(connection)
         else:
-            self._connecting = self._proxy.spawn(self._connect(connections))
+            self._connecting = self._services.spawn(self._connect(connections))
+
+    def _connections(self) -> EndpointConnections:
+        return self._services.connections_to(self._pool, self._attempt.load)
 
     async def _connect(self, connections: EndpointConnections) -> None:
-        began_at = self._proxy.now()
+        began_at = self.now()
         try:
             connection = await connections.connect()
         except ShortageError as error:
             self._connecting = None
-            self._end().prefill_impossible(str(error))
+            listener = self._end()
+            if listener is not None:
+                listener.prefill_impossible(str(error), self.now())
             return
         except Exception as error:
             if not isinstance(error, OSError | ValueError):
                 log.exception("connecting to %s", connections.endpoint.address)
             self._connecting = None
             if isinstance(error, ConnectionRefusedError):
-                self._proxy.engine_restarted(self.load)  # its process has ended, and its cache with it
+                # its process has ended, and its cache with it
+                self._services.plane.engine_restarted(self._attempt.load)
             self._fail("connect", why_unreachable(error))
             return
         self._connecting = None
-        took_s = self._proxy.now() - began_at
-        self._proxy.recorder.connected(self._pool, took_s)
-        self._pool.evidence.connects.note(took_s)
+        self._services.plane.connected(self._pool, self.now() - began_at)
         self._send_on(connection)
 
     def _send_on(self, connection: UpstreamConnection) -> None:
         self._connection = connection
-        self.heard_at = self._proxy.now()
+        if self._listener is not None:
+            self._listener.prefill_sent(self.now())
         connection.send(self, self._payload, self._long_body)
 
     # -- what the upstream connection reports
@@ -182,19 +143,13 @@ class Prefill:
     def response_head(
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None:
-        """Failures are told at once; of any other answer the body is read."""
-        self.status, self._headers = status, headers
-        if status < 400:
-            self._pool.evidence.prefills.note(now - self.heard_at)
-        self.heard_at = now
+        """Raises HttpParserError for framing that cannot be read."""
+        self._status, self._headers = status, headers
         rest_s = retry_after.seconds(headers) if status in retry_after.STATUSES else None
-        if rest_s is not None:
-            self._proxy.health.rests(self._pool, self.load, rest_s, now)
-        if rest_s is not None or status >= 500 or status < 200 or 300 <= status < 400:
-            self._fail(f"status_{status}", f"answered the prefill with status {status}")
+        if self._listener is not None:
+            self._listener.prefill_head(status, rest_s, now)
+        if self.is_over:
             return
-        if self.load.suspect_until > now and not blame.is_suspect(status):
-            self.load.answered(now, self.began_at)
         length: int | None = None
         for name, value in headers:
             if name == b"content-length":
@@ -212,7 +167,7 @@ class Prefill:
         """Keeps bytes of the body, within bounds."""
         if self.is_over:
             return
-        self.heard_at = self.load.heard_at = now
+        self._attempt.heard(now)
         if self._chunks is not None:
             data, _ = self._chunks.feed(data)
         self._size += len(data)
@@ -231,21 +186,21 @@ class Prefill:
             return
         self._connection = None
         body = b"".join(self._body)
-        if self.status >= 400:
-            self._end().prefill_refused(self.status, self._headers, body)
+        if self._status >= 400:
+            listener = self._end()
+            if listener is not None:
+                listener.prefill_refused(self._status, self._headers, body, now)
             return
         try:
-            self.answer = read_answer(body)
+            read = read_answer(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if self._needs_answer:
                 self._fail("invalid", f"sent an answer to a prefill that cannot be read: {error}")
                 return
-        if self.load.failures_in_row:
-            self.load.succeeded(now, self.began_at)
-        self.booking.first_token(now)
-        self.took_s = max(now - self.began_at, 1e-9)
-        self._proxy.recorder.prefilled(self._pool, self.took_s)
-        self._end().prefilled()
+            read = PrefillAnswer()
+        listener = self._end()
+        if listener is not None:
+            listener.prefilled(read, now)
 
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
         """The connection ended before the answer did; an idle one may have crossed with our request."""
@@ -253,8 +208,7 @@ class Prefill:
             return
         self._connection = None
         if connection.reused and not connection.has_begun:
-            connections = self._proxy.connections(self._pool, self.load)
-            self._connecting = self._proxy.spawn(self._connect(connections))
+            self._connecting = self._services.spawn(self._connect(self._connections()))
         else:
             self._fail("reset", message)
 
@@ -262,40 +216,19 @@ class Prefill:
         self._connection = None
         self._fail("invalid", message)
 
-    # -- time
-
-    def silent_s(self, now: float) -> float:
-        """For how long the endpoint, which was asked, has sent nothing."""
-        return now - self.heard_at if self._connection is not None else 0.0
-
-    def sweep(self, now: float) -> None:
-        """Judges an endpoint by how long nothing has come; called about once a second. One that is silent for
-        too long is given up here where the pool has no timeout."""
-        silent_s = self.silent_s(now)
-        has_timer = self._timer is not None
-        if not has_timer and silent_s > self._proxy.settings.endpoints.stream_response_timeout_s:
-            self._took_too_long()
-            return
-        hang_s = self.load.policy.hang_s
-        if silent_s > hang_s:
-            self.load.hanging += 1
-        long_s = self._pool.evidence.long_prefill_s(hang_s, now)
-        if silent_s > long_s and self._proxy.health.is_stopped(self._pool, self.load, long_s, now):
-            self._listener.prefill_stopped()
+    # -- ends
 
     def _took_too_long(self) -> None:
         self._timer = None
         self._fail("timeout", "did not answer the prefill in time")
 
-    # -- ends
-
     def leave(self) -> None:
         """Nobody waits for it any more, and its endpoint is about to be done: it may end by itself."""
-        self._listener = _NOBODY
-        self._proxy.left_prefills.add(self)
+        self._listener = None
+        self._services.left_behind.add(self)
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._proxy.loop.call_later(LEFT_S, self._took_too_long)
+        self._timer = self._services.loop.call_later(LEFT_S, self._took_too_long)
 
     def drop(self) -> None:
         """Nobody waits for it any more: the endpoint stops at once. Does nothing where it is over."""
@@ -304,12 +237,15 @@ class Prefill:
 
     def _fail(self, reason: str, message: str) -> None:
         if not self.is_over:
-            self._end().prefill_failed(reason, f"{self.load.endpoint.address} {message}")
+            listener = self._end()
+            if listener is not None:
+                address = self._attempt.load.endpoint.address
+                listener.prefill_failed(reason, f"{address} {message}", self.now())
 
-    def _end(self) -> Listener:
-        """Returns whoever waits for it, to be notified once. They keep this object: if it kept them too, only
-        a garbage collection would free both."""
-        listener, self._listener = self._listener, _NOBODY
+    def _end(self) -> Listener | None:
+        """Returns whoever waits for it, to be told once. They keep this object: if it kept them too, only a
+        garbage collection would free both."""
+        listener, self._listener = self._listener, None
         self.is_over = True
         self._payload = self._long_body = b""
         self._body.clear()
@@ -322,8 +258,7 @@ class Prefill:
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
-        self.booking.end(self._proxy.now())
-        if self._pool.queue is not None:
-            self._pool.queue.room_made()
-        self._proxy.left_prefills.discard(self)
+        if listener is None:
+            self._attempt.end(self.now())
+        self._services.left_behind.discard(self)
         return listener

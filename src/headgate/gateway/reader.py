@@ -6,7 +6,7 @@ read, since nobody knows where the next request would begin.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import httptools
 
@@ -19,9 +19,8 @@ from headgate.requests.client import Header
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
-    from headgate.gateway.listener import ClientConnection
     from headgate.gateway.policy import ClientPolicy
-    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.services import Services
     from headgate.gateway.settings import GatewaySettings
     from headgate.gateway.trust import Peer
 
@@ -45,6 +44,17 @@ _SLASH = 47
 _HEAD_END = b"\r\n\r\n"
 
 
+class Client(Protocol):
+    """Whoever owns the connection."""
+
+    def take(self, request: Request) -> Refusal | None:
+        """Takes a complete request, or says why not."""
+        ...
+
+    def may_continue(self) -> None:
+        """The client waits to be told that it may send the body."""
+
+
 class RequestReader:
     """Reads the requests of one connection, and hands each to the connection when it is complete."""
 
@@ -65,8 +75,8 @@ class RequestReader:
         "_parser",
         "_peer",
         "_policy",
-        "_proxy",
         "_refusal",
+        "_services",
         "_settings",
         "_target",
         "_unused_bytes",
@@ -77,11 +87,11 @@ class RequestReader:
         "owes_continue",
     )
 
-    def __init__(self, proxy: Proxy, client: ClientConnection, peer: Peer) -> None:
-        self._proxy = proxy
-        self._settings = proxy.settings.clients
-        self._policy = proxy.policy
-        self._memory = proxy.bodies
+    def __init__(self, services: Services, client: Client, peer: Peer) -> None:
+        self._services = services
+        self._settings = services.settings.clients
+        self._policy = services.policy
+        self._memory = services.bodies
         self._peer = peer
         self.client = client
         self._parser = httptools.HttpRequestParser(self)
@@ -110,7 +120,7 @@ class RequestReader:
         self._is_chunked = False
         self._chunked_bytes = 0
         """Bytes of a chunked body that came, with its framing."""
-        self.begun_at = proxy.now()
+        self.begun_at = services.now()
         """When the request being read began, or when the connection fell idle."""
         self.owes_continue = False
         """Whether the client waits to be told that it may send the body."""
@@ -168,9 +178,9 @@ class RequestReader:
 
     def _take_known(self, request: Request) -> Refusal | None:
         """Goes on as after the last callback of llhttp, which did not see the bytes."""
-        self.begun_at = request.arrived_at = self._proxy.now()
+        self.begun_at = request.arrived_at = self._services.now()
         self._target, self._answer_lines = request.target, request.answer_lines
-        request.keep_alive = not self._proxy.leaving
+        request.keep_alive = not self._services.leaving
         memory, size = self._memory, request.held_bytes
         memory.held += size
         if memory.held > memory.limit_of_long and memory.is_exceeded_by(size):
@@ -220,7 +230,7 @@ class RequestReader:
         # Behind another message, nobody knows yet how much of the data is this one's.
         self._unused_bytes = self._unused_bytes or 1
         self._in_head = True
-        self.begun_at = self._proxy.now()
+        self.begun_at = self._services.now()
 
     def on_url(self, target: bytes) -> None:
         self._target += target
@@ -308,9 +318,9 @@ class RequestReader:
             self._target,
             self._headers,
             self._whole(body),
-            is_http_1_1 and self._parser.should_keep_alive() and not self._proxy.leaving,
+            is_http_1_1 and self._parser.should_keep_alive() and not self._services.leaving,
             not is_http_1_1,
-            self._proxy.now(),
+            self._services.now(),
             self._peer,
             self._host,
             self._answer_lines,

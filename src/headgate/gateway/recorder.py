@@ -6,22 +6,28 @@ the sample.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from headgate import routing
 from headgate.gateway.access_log import AccessLog, Tokens
 from headgate.gateway.live_names import NONE, LiveNames
-from headgate.gateway.log_field_cache import SERVED, LogFieldCache
+from headgate.gateway.log_field_cache import LogFieldCache
 from headgate.gateway.queueing.kinds import UNKNOWN
 from headgate.gateway.queueing.metrics import MAX_MODELS, WaitMetrics
+from headgate.requests.account import SERVED
+from headgate.requests.health import why
 from headgate.telemetry import Counter, Histogram, LabelValues, LineLog, Registry
 from headgate.telemetry.metrics import PER_TOKEN_S
 
 if TYPE_CHECKING:
-    from headgate.gateway.exchange import Exchange
-    from headgate.gateway.listener import ClientConnection
+    from headgate.fleet import EndpointState
+    from headgate.gateway.ended import Ended
+    from headgate.requests.life import Life
     from headgate.requests.pool_state import PoolState
     from headgate.requests.refusal import Refusal
+
+log = logging.getLogger(__name__)
 
 MAX_BOUND = 10_000
 
@@ -42,13 +48,14 @@ class _Stream:
         self._first_token_error = recorder.first_token_error.labels(pool)
         self._per_token = recorder.per_token.labels(model, pool)
 
-    def observe(self, exchange: Exchange, tokens: Tokens | None, now: float) -> None:
+    def observe(self, ended: Ended, tokens: Tokens | None, now: float) -> None:
         """Takes one of which the first byte of the body came."""
-        first_at, choice = exchange.first_byte_at, exchange.choice
-        self._first_token.observe(first_at - exchange.request.arrived_at)
-        if choice is not None and choice.first_token_s is not None:
-            self._first_token_error.observe(abs(first_at - exchange.attempt_at - choice.first_token_s))
-        if tokens is not None and tokens[1] > 1 and exchange.outcome == SERVED:
+        life = ended.life
+        first_at, attempt = life.account.first_byte_at, life.attempt
+        self._first_token.observe(first_at - ended.request.arrived_at)
+        if attempt is not None and attempt.choice.first_token_s is not None:
+            self._first_token_error.observe(abs(first_at - attempt.began_at - attempt.choice.first_token_s))
+        if tokens is not None and tokens[1] > 1 and life.account.outcome == SERVED:
             self._per_token.observe((now - first_at) / (tokens[1] - 1))
 
 
@@ -212,9 +219,10 @@ class Recorder:
         """Lines of requests that end from now on go there, in this form; None ends the access log."""
         self.log = AccessLog(log, log_format) if log is not None else None
 
-    def settled(self, exchange: Exchange, now: float) -> None:
-        """Called exactly once for every exchange, whatever happened to it."""
-        decision, pool = exchange.decision, exchange.pool
+    def settled(self, ended: Ended, now: float) -> None:
+        """Called exactly once for every request, whatever happened to it."""
+        life = ended.life
+        account, decision, pool = life.account, life.decision, life.pool
         match = decision.match
         is_named = match is not None and not match.route.takes_unknown
         if match is not None:
@@ -223,32 +231,32 @@ class Recorder:
             route, rule = NONE, NONE
         model, asked = (decision.model, decision.upstream_model) if is_named else (UNKNOWN, "")
         pool_name = pool.name if pool is not None else NONE
-        key = (model, route, rule, pool_name, asked, exchange.status, exchange.outcome, decision.stream)
-        bound = self._bound.get(key) or self._bind(key, exchange)
-        arrived_at = exchange.request.arrived_at
+        key = (model, route, rule, pool_name, asked, account.status, account.outcome, decision.stream)
+        bound = self._bound.get(key) or self._bind(key, life)
+        arrived_at = ended.request.arrived_at
         bound.requests.value += 1
         bound.duration.observe(now - arrived_at)
-        if bound.queue is not None and exchange.sent_at:
-            bound.queue.observe(exchange.sent_at - arrived_at)
-        bound.bytes_in.value += exchange.bytes_in
-        bound.bytes_out.value += exchange.bytes_out
-        usage, tokens = exchange.usage, None
+        if bound.queue is not None and account.sent_at:
+            bound.queue.observe(account.sent_at - arrived_at)
+        bound.bytes_in.value += account.bytes_in
+        bound.bytes_out.value += account.bytes_out
+        usage, tokens = account.usage, None
         if usage is not None:
             tokens = prompt_tokens, answer_tokens = usage.prompt, usage.completion
             bound.input_tokens.value += prompt_tokens
             bound.output_tokens.value += answer_tokens
-        if bound.stream is not None and exchange.first_byte_at:
-            bound.stream.observe(exchange, tokens, now)
+        if bound.stream is not None and account.first_byte_at:
+            bound.stream.observe(ended, tokens, now)
         if self.log is not None:
-            words = bound.words if is_named else LogFieldCache(exchange)
-            self.log.add(self.log.line(exchange, words, tokens, now))
+            words = bound.words if is_named else LogFieldCache(life)
+            self.log.add(self.log.line(ended, words, tokens, now))
 
-    def _bind(self, key: _Key, exchange: Exchange) -> _Bound:
+    def _bind(self, key: _Key, life: Life) -> _Bound:
         model, route, _, pool, *_ = key
         self._is_late = self._is_late or not self._live.have(model, route, pool)
         if len(self._bound) >= MAX_BOUND:
             self._bound.clear()
-        bound = self._bound[key] = _Bound(self, key, LogFieldCache(exchange))
+        bound = self._bound[key] = _Bound(self, key, LogFieldCache(life))
         return bound
 
     def use(self, snapshot: routing.Snapshot, difference: routing.Difference, *, is_anew: bool) -> None:
@@ -292,8 +300,19 @@ class Recorder:
     def prefilled(self, pool: PoolState, took_s: float) -> None:
         self.prefill.labels(pool.name).observe(took_s)
 
-    def ejected(self, pool: PoolState, reason: str) -> None:
-        self.ejections.labels(pool.name, reason).value += 1
+    def ejected(self, pool: PoolState, load: EndpointState, reason: str, *, is_out: bool) -> None:
+        if is_out:
+            self.ejections.labels(pool.name, reason).value += 1
+            what = f"is ejected for {load.ejected_for_s:g} s"
+        else:
+            what = "is still asked, as the pool has no better,"
+        where = load.endpoint.name, load.endpoint.address, pool.name
+        log.warning("%s (%s) of %s %s after %s", *where, what, why(load))
+
+    def rests(self, pool: PoolState, load: EndpointState, seconds: float) -> None:
+        self.ejections.labels(pool.name, "retry_after").value += 1
+        where = load.endpoint.name, load.endpoint.address, pool.name
+        log.info("%s (%s) of %s gets no requests for %g s, as it asked (Retry-After)", *where, seconds)
 
     def refused_here(self, refusal: Refusal) -> None:
         """Called for a request that is not for an endpoint, and not for a page of the gateway: counted only,
@@ -304,11 +323,11 @@ class Recorder:
         """Called for a connection without a request that made room for another."""
         self.rejections.labels("idle_displaced").value += 1
 
-    def rejected(self, refusal: Refusal, client: ClientConnection, target: bytes, now: float) -> None:
+    def rejected(self, refusal: Refusal, address: str, target: bytes, now: float) -> None:
         """Called for bytes that never became a request, and for connections that were turned away."""
         self.rejections.labels(refusal.code).value += 1
         if self.log is not None:
-            self.log.rejected(refusal, client.address, target, now)
+            self.log.rejected(refusal, address, target, now)
 
     def flush(self) -> None:
         if self.log is not None:

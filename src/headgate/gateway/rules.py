@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from headgate import observe, quota
+from headgate import fleet, observe, quota
 from headgate.gateway import trust
 from headgate.gateway.settings import GatewaySettings
+from headgate.quota.lease_source import TIME_TO_ASK_AGAIN
 from headgate.requests.rules import Rules
 
 
@@ -18,11 +19,20 @@ def rules_of(settings: GatewaySettings) -> Rules:
         stream_response_timeout_s=endpoints.stream_response_timeout_s,
         idle_timeout_s=endpoints.stream_idle_timeout_s,
         remote_min_tokens=settings.prefill.remote_min_tokens,
-        token_wait_s=settings.rate_limits.wait_s,
+        ask_tokens_again_s=settings.rate_limits.wait_s * TIME_TO_ASK_AGAIN,
         believes_objectives=trust.believes(settings.queue.objectives_from, is_trusted=False),
         policy=scheduling.policy,
         plan=scheduling.content,
         allow_experimental_plugins=scheduling.allow_experimental_plugins,
+    )
+
+
+def ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
+    """When endpoints are ejected."""
+    return fleet.EjectionPolicy(
+        failures=settings.endpoints.ejection_failures,
+        most_percent=settings.endpoints.max_ejection_percent,
+        hang_s=settings.endpoints.hang_s,
     )
 
 

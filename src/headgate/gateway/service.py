@@ -17,9 +17,9 @@ from headgate.api import ObjectRef
 from headgate.gateway import gauges, limits
 from headgate.gateway.followed import FollowedObjects
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.settings import GatewaySettings
+from headgate.gateway.shell import Shell
 from headgate.quota.conditions import LimitConditions
 from headgate.quota.gateways import Gateways
 from headgate.quota.transport import Transport
@@ -52,9 +52,9 @@ class Service:
         self._recorder = Recorder(self.registry, None)
         self._write_log(settings.logging.access_log)
         self._loop = asyncio.get_running_loop()
-        self.proxy = Proxy(settings, self._recorder, self._loop, phase=phase, accounts=accounts)
+        self.shell = Shell(settings, self._recorder, self._loop, phase=phase, accounts=accounts)
         self._servers: dict[int, asyncio.Server] = {}
-        gauges.add_gauges(self.registry, self.proxy)
+        gauges.add_gauges(self.registry, self.shell)
         telemetry.add_process_metrics(self.registry)
 
     async def run(self, on_ready: Callable[[], None]) -> None:
@@ -62,9 +62,9 @@ class Service:
 
         Raises cluster.ConfigurationError if no API server is named.
         """
-        settings = self.proxy.settings
-        self.proxy.scraper.start()
-        self.proxy.kv_events.start()
+        settings = self.shell.settings
+        self.shell.scraper.start()
+        self.shell.kv_events.start()
         kubeconfig = (
             Path(settings.kubernetes.kubeconfig) if settings.kubernetes.kubeconfig is not None else None
         )
@@ -72,7 +72,7 @@ class Service:
             cluster.Client.from_kubeconfig(kubeconfig) as client,
             asyncio.TaskGroup() as tasks,
         ):
-            tasks.create_task(_follow_objects(self.proxy, client, settings.kubernetes.namespace, on_ready))
+            tasks.create_task(_follow_objects(self.shell, client, settings.kubernetes.namespace, on_ready))
             tasks.create_task(_flush_log(self._recorder))
 
     async def listen(self, listeners: Collection[int]) -> None:
@@ -83,7 +83,7 @@ class Service:
         """
         for descriptor in set(listeners) - self._servers.keys():
             self._servers[descriptor] = await self._loop.create_server(
-                functools.partial(ClientConnection, self.proxy),
+                functools.partial(ClientConnection, self.shell.services, self.shell.clients),
                 sock=socket.socket(fileno=os.dup(descriptor)),
                 backlog=serving.BACKLOG,
             )
@@ -92,9 +92,9 @@ class Service:
 
     def change(self, settings: GatewaySettings) -> None:
         """Goes on by other settings."""
-        if settings.logging.access_log != self.proxy.settings.logging.access_log:
+        if settings.logging.access_log != self.shell.settings.logging.access_log:
             self._write_log(settings.logging.access_log)
-        self.proxy.change(limits.affordable(settings))
+        self.shell.change(limits.affordable(settings))
         logging.getLogger().setLevel(settings.logging.level.upper())
 
     def _write_log(self, form: str) -> None:
@@ -106,23 +106,23 @@ class Service:
     async def close(self) -> None:
         """Ends what is left."""
         await self.listen(())
-        await self.proxy.close()
+        await self.shell.close()
         if self._lines is not None:
             self._lines.close()
 
 
 async def _follow_objects(
-    proxy: Proxy,
+    shell: Shell,
     client: cluster.Client,
     namespace: str | None,
     on_ready: Callable[[], None],
 ) -> None:
-    """Keeps the proxy's snapshot equal to the objects of the API server."""
+    """Keeps the gateway's snapshot equal to the objects of the API server."""
     changed = asyncio.Event()
     objects = FollowedObjects(client, namespace, changed.set)
     async with asyncio.TaskGroup() as tasks:
         await objects.start(tasks)
-        sources = proxy.limit_sources
+        sources = shell.services.limit_sources
         gateways = Gateways(client, socket.gethostname(), os.getpid(), namespace)
         shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
         objects.follow_routes(shared.note)
@@ -133,16 +133,16 @@ async def _follow_objects(
             changed.clear()
             began_s = time.thread_time()
             try:
-                proxy.use(objects.translated(), objects.translator.step)
+                shell.use(objects.translated(), objects.translator.step)
             except Exception:
-                if not proxy.is_ready:
+                if not shell.plane.is_ready:
                     raise
                 # A fault of ours with some object: the others, and the requests, must not pay for it.
-                proxy.recorder.translations_failed.labels().value += 1
+                shell.recorder.translations_failed.labels().value += 1
                 log.exception("the objects cannot be put into effect: requests go on by those of before")
-            failed = _note_failures(proxy, failed, objects.translator.failed)
-            if not proxy.is_ready:
-                proxy.is_ready = True
+            failed = _note_failures(shell, failed, objects.translator.failed)
+            if not shell.plane.is_ready:
+                shell.plane.is_ready = True
                 on_ready()
             # However fast objects change, putting them into effect leaves the rest of the core to requests.
             took_s = time.thread_time() - began_s
@@ -151,11 +151,11 @@ async def _follow_objects(
 
 
 def _note_failures(
-    proxy: Proxy, before: dict[ObjectRef, Exception], failed: dict[ObjectRef, Exception]
+    shell: Shell, before: dict[ObjectRef, Exception], failed: dict[ObjectRef, Exception]
 ) -> dict[ObjectRef, Exception]:
     """Logs the objects that could not be translated and that are not in `before`."""
     for ref in failed.keys() - before.keys():
-        proxy.recorder.translations_failed.labels().value += 1
+        shell.recorder.translations_failed.labels().value += 1
         log.error("%s cannot be put into effect: it stays as it was before", ref, exc_info=failed[ref])
     return dict(failed)
 

@@ -14,6 +14,9 @@ class ClientRequest(Protocol):
     body: bytes | bytearray
     """Empty once another body is sent in its place, or nothing is sent again."""
 
+    held_bytes: int
+    """What it counts for in the memory of bodies; 0 once that is released."""
+
     @property
     def path(self) -> str:
         """Without the query."""

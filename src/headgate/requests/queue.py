@@ -21,12 +21,17 @@ class Queue(Protocol):
         """What a request that comes now would wait for; empty if it would go at once."""
         ...
 
-    def hold(self, exchange: Any, now: float) -> None: ...
-    def settled(self, exchange: Any, now: float) -> None: ...
+    def hold(self, owner: Any, now: float) -> None:
+        """Takes a request that does not pass, of this `Owner`; or refuses it, if it has no place for it."""
+
+    def answered(self, life: Any) -> None:
+        """The head of an answer is here to the `Life` of a request that waited."""
+
+    def settled(self, life: Any, now: float) -> None:
+        """The `Life` of a request of the pool is over; if it still waits, its client has gone."""
+
     def room_made(self) -> None:
         """Something of a request of the pool has ended."""
-        ...
 
     def refresh_endpoints(self) -> None:
         """An endpoint of the pool may have failed, or come back."""
-        ...

@@ -22,8 +22,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """For which an endpoint may be silent amid its response, or a client read nothing of it."""
     remote_min_tokens: int
     """From how many uncached tokens on another endpoint prefills a prompt, where nobody else says."""
-    token_wait_s: float
-    """How long a request waits for tokens of its limit that are counted elsewhere."""
+    ask_tokens_again_s: float
+    """Until so long after its arrival, a request may ask once more for tokens that are counted elsewhere."""
     believes_objectives: bool
     """Whether all clients may name an objective, and not trusted ones only."""
     policy: str

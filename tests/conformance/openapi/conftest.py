@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import requests
 from kubernetes import config
+
+import requests
 
 POD = {"nodeSelector": {"conformance.headgate.dev/none": "here"}, "containers": [{"name": "c", "image": "i"}]}
 LABELS = {"app": "a"}

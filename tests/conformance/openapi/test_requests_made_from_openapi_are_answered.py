@@ -9,11 +9,12 @@ import os
 from typing import Any
 
 import pytest
-import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode, checks
+
+import requests
 
 EXAMPLES = int(os.environ.get("HEADGATE_EXAMPLES", "30"))
 # Definitions come last: a made-up request may delete them.

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from headgate import api, routing
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import HOP_BY_HOP, RESERVED, nominated
+from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry
 
@@ -74,7 +74,7 @@ def _passed_on(parts: list[bytes], *, http_1_0: bool) -> _Transport:
 
     async def run():
         loop = asyncio.get_running_loop()
-        proxy = Proxy(
+        shell = Shell(
             GatewaySettings().replace(endpoints_retries=0), Recorder(Registry(), None), loop, random.Random(1)
         )
         key = api.ObjectRef("ModelServer", "default", "pool")
@@ -87,14 +87,14 @@ def _passed_on(parts: list[bytes], *, http_1_0: bool) -> _Transport:
             created="2026-01-01T00:00:00Z",
         )
         pool = routing.Pool(key=key, endpoints=(routing.Endpoint("default/pod", "127.0.0.1", 1),))
-        proxy.use(routing.Snapshot(models={"m": (route,)}, adapters={}, pools={key: pool}))
-        proxy.is_ready = True
-        (load,) = proxy.pools[key].loads
-        connections = proxy.connections(proxy.pools[key], load)
+        shell.use(routing.Snapshot(models={"m": (route,)}, adapters={}, pools={key: pool}))
+        shell.plane.is_ready = True
+        (load,) = shell.plane.pools[key].loads
+        connections = shell.services.connections_to(shell.plane.pools[key], load)
         upstream, to_endpoint = UpstreamConnection(connections), _Transport()
         upstream.connection_made(to_endpoint)
         connections.give_back(upstream)
-        client, to_client = ClientConnection(proxy), _Transport()
+        client, to_client = ClientConnection(shell.services, shell.clients), _Transport()
         client.connection_made(to_client)
         client.data_received(REQUEST % (0 if http_1_0 else 1))
         for part in parts:
@@ -103,7 +103,7 @@ def _passed_on(parts: list[bytes], *, http_1_0: bool) -> _Transport:
         upstream.connection_lost(None)
         client.connection_lost(None)
         assert load.requests == 0
-        await proxy.close()
+        await shell.close()
         return to_client
 
     return asyncio.run(run())

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from headgate import api, routing
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry
 
@@ -78,7 +78,7 @@ class _Lines:
 async def _send(parts: list[bytes], answers: list[bytes], lines: _Lines, log_format: str) -> bytes:
     """What a client gets for these parts, and an endpoint that sends these answers."""
     loop = asyncio.get_running_loop()
-    proxy = Proxy(SETTINGS, Recorder(Registry(), lines, log_format), loop, random.Random(1))
+    shell = Shell(SETTINGS, Recorder(Registry(), lines, log_format), loop, random.Random(1))
     key = api.ObjectRef("ModelServer", "default", "pool")
     condition = routing.Rule("rule", None, (routing.Target(key, 100),))
     route = routing.Route(
@@ -91,25 +91,25 @@ async def _send(parts: list[bytes], answers: list[bytes], lines: _Lines, log_for
     )
     endpoint = routing.Endpoint("default/pod", "127.0.0.1", 1)
     pool = routing.Pool(key=key, endpoints=(endpoint,), model="served")
-    proxy.use(routing.Snapshot(models={"m": (route,)}, adapters={"a": (route,)}, pools={key: pool}))
-    proxy.is_ready = True
-    state = proxy.pools[key]
-    connections = proxy.connections(state, state.loads[0])
-    client, to_client = ClientConnection(proxy), _Transport()
+    shell.use(routing.Snapshot(models={"m": (route,)}, adapters={"a": (route,)}, pools={key: pool}))
+    shell.plane.is_ready = True
+    state = shell.plane.pools[key]
+    connections = shell.services.connections_to(state, state.loads[0])
+    client, to_client = ClientConnection(shell.services, shell.clients), _Transport()
     client.connection_made(to_client)
     for part, answer in zip(parts, answers, strict=True):
         upstream = UpstreamConnection(connections)
         upstream.connection_made(_Transport())
         connections.give_back(upstream)
         client.data_received(part)
-        client.sweep(proxy.now())
+        client.sweep(shell.now())
         if upstream.usable:
             upstream.data_received(answer)
             upstream.connection_lost(None)
         await asyncio.sleep(0)
     client.connection_lost(None)
-    assert proxy.ledger.statistics()["requests"] == 0
-    await proxy.close()
+    assert shell.plane.ledger.statistics()["requests"] == 0
+    await shell.close()
     return to_client.written
 
 

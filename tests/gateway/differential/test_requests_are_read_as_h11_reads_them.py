@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from headgate.gateway import GatewaySettings
 from headgate.gateway.hosts import split_target
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
+from headgate.gateway.shell import Shell
 from headgate.telemetry import Registry
 
 pytestmark = pytest.mark.usefixtures("endless_turns")
@@ -64,8 +64,8 @@ class _Transport(asyncio.Transport):
 class _Connection(ClientConnection):
     """Keeps its requests instead of serving them."""
 
-    def __init__(self, proxy):
-        super().__init__(proxy)
+    def __init__(self, services, clients):
+        super().__init__(services, clients)
         self.taken: list[Request] = []
 
     def take(self, request):
@@ -76,13 +76,13 @@ def _by_the_gateway(parts: list[bytes]) -> tuple[list[Request], bytes]:
     """The requests, and what the client was told."""
 
     async def run():
-        proxy = Proxy(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
-        transport, connection = _Transport(), _Connection(proxy)
+        shell = Shell(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
+        transport, connection = _Transport(), _Connection(shell.services, shell.clients)
         connection.connection_made(transport)
         for part in parts:
             connection.data_received(part)
         connection.connection_lost(None)
-        await proxy.close()
+        await shell.close()
         return connection.taken, transport.written
 
     return asyncio.run(run())

@@ -124,22 +124,22 @@ def clock(monkeypatch):
 
     The steps are small beside every limit, so that only what really waits is given up.
     """
-    monkeypatch.setattr("headgate.gateway.proxy.SWEEP_INTERVAL_S", 1e9)
+    monkeypatch.setattr("headgate.gateway.shell.SWEEP_INTERVAL_S", 1e9)
 
     async def move(gateway) -> None:
-        proxy = gateway.proxy
-        (pool,) = proxy.pools.values()
+        shell = gateway.shell
+        (pool,) = shell.plane.pools.values()
         loop = asyncio.get_running_loop()
         moved_s = 0.0
-        proxy.now = lambda: loop.time() + moved_s
+        shell.services.now = lambda: loop.time() + moved_s
         async with asyncio.timeout(PATIENCE_S):
             while not pool.budget.requests:  # until then, it is the client that is waited for
                 await asyncio.sleep(0.001)
-            while any(client.exchange for client in proxy.clients):
+            while any(client.exchange for client in shell.clients.all):
                 await asyncio.sleep(0.001)
                 moved_s += 20.0
-                proxy._sweep()
-                proxy._sweeper.cancel()
+                shell._sweep()
+                shell._sweeper.cancel()
 
     return move
 
@@ -165,7 +165,7 @@ def without_bounds():
     """Lets a gateway's pools try again without a budget, and never avoid anybody: for long series."""
 
     def lift(gateway):
-        for pool in gateway.proxy.pools.values():
+        for pool in gateway.shell.plane.pools.values():
             pool.budget = fleet.RetryBudget(0.0, fleet.RetryBudgetPolicy(floor_per_s=1e9))
             for load in pool.loads:
                 load.suspect_until = 0.0
@@ -189,14 +189,16 @@ def nothing_is_left(eventually):
     """Checks that a gateway without clients has nothing open but what it had, and that its books balance."""
 
     async def check(gateway, files_before: int) -> None:
-        proxy = gateway.proxy
-        await eventually(lambda: not proxy.clients)
-        proxy.ledger.validate()
-        assert proxy.ledger.statistics()["requests"] == proxy.ledger.statistics()["work_tokens"] == 0
-        for connections in proxy.all_connections():
+        shell = gateway.shell
+        await eventually(lambda: not shell.clients.all)
+        shell.plane.ledger.validate()
+        assert (
+            shell.plane.ledger.statistics()["requests"] == shell.plane.ledger.statistics()["work_tokens"] == 0
+        )
+        for connections in shell.all_connections():
             await eventually(lambda c=connections: c.statistics()["open"] == c.statistics()["idle"])
             connections.close()
-        assert not proxy._tasks
+        assert not shell.services._tasks
         await eventually(lambda: descriptors() <= files_before)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -17,10 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import faults
 from headgate import api, routing
-from headgate.gateway import GatewaySettings, connections, delivery, exchange, listener
-from headgate.gateway.proxy import Proxy
+from headgate.gateway import GatewaySettings, connections, exchange, listener
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
+from headgate.requests import way
 from headgate.telemetry import Registry
 
 pytestmark = pytest.mark.usefixtures("endless_turns")
@@ -123,15 +124,15 @@ class Stories(RuleBasedStateMachine):
         self.upstreams: list[Transport] = []
         self.connecting: list[asyncio.Future[bool]] = []
         self.to_send: dict[Transport, bytes] = {}
-        story, decide_as_always = self, delivery.decide
+        story, decide_as_always = self, way.decide
 
         class Noted(exchange.Exchange):
             def __init__(self, *arguments):
                 story.exchanges.append(self)
                 super().__init__(*arguments)
 
-        def decide(known, request):
-            decision = decide_as_always(known, request)
+        def decide(known, request, body=None):
+            decision = decide_as_always(known, request, body)
             if decision.pool is not None:
                 decision.scheduled.priority = int(request.header(b"x-priority"))
             return decision
@@ -154,7 +155,7 @@ class Stories(RuleBasedStateMachine):
         self.patches = [
             mock.patch.object(listener, "Exchange", Noted),
             mock.patch.object(connections.EndpointConnections, "connect", connect),
-            mock.patch.object(delivery, "decide", decide),
+            mock.patch.object(way, "decide", decide),
         ]
         for patch in self.patches:
             patch.start()
@@ -170,7 +171,7 @@ class Stories(RuleBasedStateMachine):
             clients_max_body_bytes=LONG,
             clients_max_bodies_bytes=MAX_BODIES,
         )
-        self.proxy = Proxy(chosen, Counting(Registry(), None), self.loop, random.Random(1))
+        self.shell = Shell(chosen, Counting(Registry(), None), self.loop, random.Random(1))
         self._serve(range(3))
 
     def _serve(self, places):
@@ -192,8 +193,8 @@ class Stories(RuleBasedStateMachine):
             }
             phases = routing.PrefillDecode(connector=self.connector, roles=roles, remote_tokens=0)
         pool = routing.Pool(key=key, endpoints=made, phases=phases, **self.pool)
-        self.proxy.use(routing.Snapshot(models={"m": (route,)}, pools={key: pool}))
-        self.proxy.is_ready = True
+        self.shell.use(routing.Snapshot(models={"m": (route,)}, pools={key: pool}))
+        self.shell.plane.is_ready = True
 
     def _ask(
         self,
@@ -223,7 +224,9 @@ class Stories(RuleBasedStateMachine):
         left_out=st.sampled_from((0, 0, 0, 9)),
     )
     def a_client_comes(self, model, stream, close, priority, size, left_out):
-        self.clients.append(Transport(self.loop, listener.ClientConnection(self.proxy)))
+        self.clients.append(
+            Transport(self.loop, listener.ClientConnection(self.shell.services, self.shell.clients))
+        )
         self._ask(self.clients[-1], model, stream, close, priority, size, left_out)
 
     @precondition(lambda self: self._open_clients())
@@ -301,11 +304,11 @@ class Stories(RuleBasedStateMachine):
 
     @rule(settings=st.fixed_dictionaries({"queue_enabled": st.booleans(), "queue_ttl_s": st.just(5.0)}))
     def settings_change(self, settings):
-        self.proxy.change(self.proxy.settings.replace(**settings))
+        self.shell.change(self.shell.settings.replace(**settings))
 
     @rule()
     def a_second_is_over(self):
-        for client in list(self.proxy.clients):
+        for client in list(self.shell.clients.all):
             client.sweep(self.loop.now)
 
     @rule(places=st.sets(st.integers(0, 4), max_size=4))
@@ -328,43 +331,48 @@ class Stories(RuleBasedStateMachine):
     @invariant()
     def the_books_are_in_order(self):
         self.loop.settle()
-        self.proxy.ledger.validate()
-        running = [each for each in self.exchanges if not each.settled]
-        answering = sum(each.load is not None for each in running)
-        prefilling = sum(each.handover is not None and each.handover.is_prefilling for each in running)
-        left = len(self.proxy.left_prefills)
-        assert self.proxy.ledger.statistics()["requests"] == answering + prefilling + left
-        assert all(self.settled[id(each)] == each.settled for each in self.exchanges)
+        self.shell.plane.ledger.validate()
+        for each in self.exchanges:
+            each.life.validate()
+            assert not each.life.todo
+        running = [each for each in self.exchanges if not each.life.is_over]
+        answering = sum(each.life.load is not None for each in running)
+        prefilling = sum(
+            each.life.pairing is not None and each.life.pairing.running is not None for each in running
+        )
+        left = len(self.shell.services.left_behind)
+        assert self.shell.plane.ledger.statistics()["requests"] == answering + prefilling + left
+        assert all(self.settled[id(each)] == each.life.is_over for each in self.exchanges)
         assert len(running) <= len(self._open_clients())
-        waiting = [each for each in running if each.wait is not None and not each.wait.is_over]
-        assert all(each.load is None and each.phase == "queued" for each in waiting)
-        assert sum(queue.held for queue in self.proxy.queues.all()) == len(waiting)
-        for queue in self.proxy.queues.all():
+        waiting = [each for each in running if each.life.wait is not None and not each.life.wait.is_over]
+        assert all(each.life.load is None and each.life.phase == "queued" for each in waiting)
+        assert sum(queue.held for queue in self.shell.queues.all()) == len(waiting)
+        for queue in self.shell.queues.all():
             queue._flow.validate()
             assert len(queue._flow) == queue.held
-        ended = sum(child.value for _, child in self.proxy.recorder.waits.requests.children())
-        assert ended == sum(each.wait is not None and each.wait.is_over for each in self.exchanges)
+        ended = sum(child.value for _, child in self.shell.recorder.waits.requests.children())
+        assert ended == sum(each.life.wait is not None and each.life.wait.is_over for each in self.exchanges)
 
     @invariant()
     def bodies_are_counted_as_they_are_held(self):
         self.loop.settle()
-        held = sum(each.request.held_bytes for each in self.exchanges if not each.settled)
+        held = sum(each.request.held_bytes for each in self.exchanges if not each.life.is_over)
         for client in self.clients:
             held += client.protocol._reader.body_bytes
             held += sum(request.held_bytes for request in client.protocol._waiting)
-        assert self.proxy.bodies.held == held <= MAX_BODIES
+        assert self.shell.services.bodies.held == held <= MAX_BODIES
 
     def teardown(self):
         try:
-            self.loop.run_until_complete(self.proxy.close())
+            self.loop.run_until_complete(self.shell.close())
             self.loop.settle()
             self.the_books_are_in_order()
-            assert all(each.settled for each in self.exchanges)
-            assert self.proxy.ledger.statistics()["requests"] == 0
-            assert self.proxy.bodies.held == 0
+            assert all(each.life.is_over for each in self.exchanges)
+            assert self.shell.plane.ledger.statistics()["requests"] == 0
+            assert self.shell.services.bodies.held == 0
             assert all(each.is_over for each in (*self.clients, *self.upstreams))
-            assert not self.proxy._tasks
-            counted = self.proxy.recorder.requests.metric().samples
+            assert not self.shell.services._tasks
+            counted = self.shell.recorder.requests.metric().samples
             assert sum(each.value for each in counted if each.name.endswith("_total")) == len(self.exchanges)
         finally:
             for patch in self.patches:

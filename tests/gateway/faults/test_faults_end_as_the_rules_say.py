@@ -162,7 +162,7 @@ async def test_cell(
         assert seen.body == faults.CATALOGUE[fault](answer).sent.partition(b"\r\n\r\n")[2]
 
     assert len(other.requests) == is_retried
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     assert (pool.budget.granted, pool.budget.denied) == (is_retried, 0)
     await nothing_is_left(gateway, files)
     (line,) = gateway.log_lines()

@@ -42,8 +42,8 @@ async def start(start_gateway, start_http2_endpoint):
 
 async def _all_closed(gateway, eventually) -> None:
     await gateway.idle()
-    await eventually(lambda: not gateway.proxy.clients)
-    (connections,) = gateway.proxy.all_connections()
+    await eventually(lambda: not gateway.shell.clients.all)
+    (connections,) = gateway.shell.all_connections()
     for _ in range(6):
         connections.sweep()
     await eventually(lambda: not connections.statistics()["open"])

@@ -138,7 +138,7 @@ async def test_an_idle_connection_that_is_left_is_not_used_again(alone):
     client.post()
     (await endpoint.call()).answer()
     assert (await client.response()).status == 200
-    (open_to,) = gateway.proxy.all_connections()
+    (open_to,) = gateway.shell.all_connections()
     assert open_to.statistics() == {"open": 1, "idle": 1}
 
 
@@ -197,7 +197,7 @@ async def test_an_answer_of_an_endpoint_that_leaves_waits_for_its_client(alone, 
     call.head()
     call.connection.goaway(call.id)
     call.write(bytes(ANSWER_BYTES), end=True)
-    await eventually(lambda: [each for each in gateway.proxy.clients if each.is_paused])
+    await eventually(lambda: [each for each in gateway.shell.clients.all if each.is_paused])
     for _ in range(100):  # meanwhile, others are served
         another = asyncio.create_task(gateway.ask())
         (await endpoint.call()).answer()

@@ -37,7 +37,7 @@ async def test_h2c_is_spoken(start_gateway, start_http2_endpoint):
     gateway = await start_gateway()
     made = snapshot(endpoint, {})
     assert made.problems == ()
-    gateway.proxy.use(made)
+    gateway.shell.use(made)
     assert (await gateway.ask()).body == b"served"
     assert endpoint.calls[0].headers[":scheme"] == "http"
 
@@ -47,11 +47,11 @@ async def test_a_pool_that_changes_its_mind_is_followed(start_gateway, start_end
     endpoint, other = await start_http2_endpoint(lambda call: call.answer(b"2")), await start_endpoint(b"1")
     gateway = await start_gateway()
     for _ in range(2):
-        gateway.proxy.use(snapshot(endpoint, {}))
+        gateway.shell.use(snapshot(endpoint, {}))
         assert (await gateway.ask()).body == b"2"
-        gateway.proxy.use(snapshot(other, {}, "http"))
+        gateway.shell.use(snapshot(other, {}, "http"))
         assert (await gateway.ask()).body == b"1"
-    assert len(gateway.proxy.all_connections()) == 1
+    assert len(gateway.shell.all_connections()) == 1
 
 
 @pytest.mark.every_loop
@@ -61,7 +61,7 @@ async def test_http2_is_spoken_inside_tls(start_gateway, start_http2_endpoint):
         lambda call: call.answer(b"served"), tls=certificate("h2", "http/1.1")
     )
     gateway = await start_gateway()
-    gateway.proxy.use(snapshot(endpoint, HTTPS))
+    gateway.shell.use(snapshot(endpoint, HTTPS))
     client = await gateway.connect()
     for _ in range(2):
         client.post({"model": "m", "prompt": "x" * 100_000})
@@ -76,7 +76,7 @@ async def test_an_endpoint_that_does_not_offer_it_gets_nothing(start_gateway, st
     """It is told as one that cannot be used, with the reason; whether it ends the handshake or goes on."""
     endpoint = await start_endpoint(b"served", tls=certificate(*protocols))
     gateway = await start_gateway()
-    gateway.proxy.use(snapshot(endpoint, HTTPS))
+    gateway.shell.use(snapshot(endpoint, HTTPS))
     response = await gateway.ask()
     assert (response.status, response.json["error"]["code"]) == (503, "endpoint_unreachable")
     assert "does not offer HTTP/2 (ALPN h2)" in gateway.log_lines()[0]

@@ -80,7 +80,7 @@ async def test_counts_of_a_compressed_response_are_read(serving, has_length):
     call.end()
     assert (await client.response()).body == packed
     await gateway.idle()
-    assert gateway.proxy.answer_sizes.statistics() == {"m": 77}
+    assert gateway.shell.plane.answer_sizes.statistics() == {"m": 77}
 
 
 async def test_a_stream_of_events_passes_as_it_comes(serving):
@@ -155,8 +155,8 @@ async def test_engines_are_looked_at_by_http2(serving, eventually):
         call.answer(b"vllm:num_requests_waiting 4\n" if is_page else b'{"data": []}')
 
     gateway, endpoint = await serving(behave, settings={"engine_metrics_interval_s": 0.05})
-    gateway.proxy.scraper.start()
-    (load,) = gateway.proxy.ledger.loads()
+    gateway.shell.scraper.start()
+    (load,) = gateway.shell.plane.ledger.loads()
     await eventually(lambda: load.reading is not None and load.reading.waiting == 4)
     await eventually(lambda: [call.headers[":path"] for call in endpoint.calls].count("/metrics") >= 2)
     assert len(endpoint.connections) == 1

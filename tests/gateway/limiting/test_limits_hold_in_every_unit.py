@@ -20,11 +20,11 @@ async def start_at_rest(start_gateway):
 
     async def start(endpoint, limits):
         gateway = await start_gateway()
-        gateway.proxy.now = lambda: 1000.0
+        gateway.shell.services.now = lambda: 1000.0
         gateway.serve([endpoint], limits)
 
         def pass_time(seconds):
-            gateway.proxy.now = lambda: 1000.0 + seconds
+            gateway.shell.services.now = lambda: 1000.0 + seconds
 
         return gateway, pass_time
 
@@ -57,6 +57,6 @@ async def test_a_prompt_beyond_the_whole_limit_never_passes(start_at_rest, endpo
         refused = await gateway.ask(prompt(9))
         assert refused.status == 429
         assert "it can never pass" in refused.json["error"]["message"]
-    (told,) = gateway.proxy.token_limits.by_route.values()
-    assert told.input.budget.available(gateway.proxy.now()) == 5
+    (told,) = gateway.shell.plane.token_limits.by_route.values()
+    assert told.input.budget.available(gateway.shell.now()) == 5
     assert not endpoint.calls

@@ -91,7 +91,7 @@ async def test_two_routes_for_a_model_have_a_limit_each(
 ):
     """Neither uses the other's tokens, nor replaces its limit."""
     gateway = await start_gateway(await start_endpoint(counted(8, 1)), limits=per_month(input=10))
-    snapshot = gateway.proxy.snapshot
+    snapshot = gateway.shell.plane.snapshot
     (everybody,) = snapshot.models["m"]
     is_gold = patterns.compile_string(StringMatch(exact="gold"))
     pattern = patterns.RequestPattern(headers=((b"x-tier", is_gold),), path=None, model=None)
@@ -102,7 +102,7 @@ async def test_two_routes_for_a_model_have_a_limit_each(
         rules=tuple(changed(rule, pattern=pattern) for rule in everybody.rules),
         limits=per_month(input=20),
     )
-    gateway.proxy.use(changed(snapshot, models={"m": (gold, everybody)}))
+    gateway.shell.use(changed(snapshot, models={"m": (gold, everybody)}))
     assert (await gateway.ask(prompt(8))).status == 200
     assert (await gateway.ask(prompt(8))).status == 429
     assert (await gateway.ask(prompt(8), x_tier="gold")).status == 200

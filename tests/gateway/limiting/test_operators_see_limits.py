@@ -18,7 +18,7 @@ def admin():
     """Asks the admin port of a gateway."""
 
     async def ask(gateway, path, body=None) -> bytes:
-        transport = httpx2.ASGITransport(app=pages.admin_page(gateway.proxy))
+        transport = httpx2.ASGITransport(app=pages.admin_page(gateway.shell))
         async with httpx2.AsyncClient(transport=transport, base_url="http://admin") as client:
             response = await (client.get(path) if body is None else client.post(path, json=body))
         assert response.status_code == 200
@@ -32,7 +32,7 @@ async def test_metrics_tell_of_each_direction(
 ):
     """What is allowed, left, in debt, reserved and used, and how many were refused for it."""
     gateway = await start_gateway(endpoint, limits=per_month(100, 50))
-    gauges.add_gauges(gateway.registry, gateway.proxy)
+    gauges.add_gauges(gateway.registry, gateway.shell)
 
     def metric(name, direction):
         labels = {"route": "default/route", "direction": direction}

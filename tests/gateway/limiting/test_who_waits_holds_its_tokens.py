@@ -28,7 +28,7 @@ def waits(prompt, eventually):
     async def wait(gateway, **more):
         client = await gateway.connect()
         client.post(prompt(50, max_tokens=20, **more), x_headgate_progress="true")
-        (queue,) = gateway.proxy.queues.all()
+        (queue,) = gateway.shell.queues.all()
         await eventually(lambda: queue.held == 1)
         return client
 
@@ -68,7 +68,7 @@ async def test_its_client_hears_of_the_limit_with_its_progress(start_full, waits
     gateway, first = await start_full()
     client = await waits(gateway, stream=True)
     now = asyncio.get_running_loop().time()
-    for each in list(gateway.proxy.clients):
+    for each in list(gateway.shell.clients.all):
         each.sweep(now + 1.0)
     head = await client.head()
     assert head.status == 200

@@ -50,7 +50,7 @@ async def test_ten_thousand(gateway, eventually, garbage):
         resident = _resident_bytes()
         each = count // AT_ONCE
         await asyncio.gather(*(asyncio.to_thread(_upload, gateway.port, each) for _ in range(AT_ONCE)))
-        await eventually(lambda: not gateway.proxy.clients)
+        await eventually(lambda: not gateway.shell.clients.all)
     assert _alive() == alive
     assert _resident_bytes() - resident < MAY_GROW_BYTES
     assert not garbage()

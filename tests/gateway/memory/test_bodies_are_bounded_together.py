@@ -40,14 +40,14 @@ def holding(eventually):
     """Waits until a gateway holds so much."""
 
     async def wait(gateway, size: int) -> None:
-        await eventually(lambda: gateway.proxy.bodies.held == size)
+        await eventually(lambda: gateway.shell.services.bodies.held == size)
 
     return wait
 
 
 async def _begin(gateway, holding, count: int, length: int = LONG, sent: int = LONG - 1):
     """Clients that have sent so much of bodies of this length."""
-    held, clients = gateway.proxy.bodies.held, []
+    held, clients = gateway.shell.services.bodies.held, []
     for _ in range(count):
         client = await gateway.connect()
         client.send(_head(length) + _body(length)[:sent])
@@ -77,9 +77,9 @@ async def test_long_body_is_refused_before_it_is_sent(bounded, holding):
     assert "800000 bytes: retry later, or raise clients.max_bodies_bytes" in response.json["error"]["message"]
     assert await client.is_closed()
     assert bounded.metric("headgate_gateway_rejected_total", reason=CODE) == 1
-    add_gauges(bounded.registry, bounded.proxy)
+    add_gauges(bounded.registry, bounded.shell)
     assert bounded.metric("headgate_gateway_held_body_bytes") == 3 * (LONG - 1)
-    assert bounded.proxy.statistics()["bodies"] == {"held_bytes": 3 * (LONG - 1), "limit_bytes": 800_000}
+    assert bounded.shell.statistics()["bodies"] == {"held_bytes": 3 * (LONG - 1), "limit_bytes": 800_000}
 
 
 async def test_anthropics_clients_get_their_form(bounded, holding):
@@ -153,7 +153,7 @@ async def test_announced_bytes_reserve_nothing(bounded, endpoint, eventually):
     endpoint.behave = lambda call: call.answer(b"%d" % len(call.body))
     for _ in range(20):
         (await bounded.connect()).send(_head(LONG))
-    await eventually(lambda: len(bounded.proxy.clients) == 20)
+    await eventually(lambda: len(bounded.shell.clients.all) == 20)
     assert (await bounded.ask(_body(LONG))).body == b"%d" % LONG
 
 
@@ -167,19 +167,19 @@ async def test_bodies_that_grow_past_the_bound_are_refused(bounded, endpoint, ev
     head = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ntransfer-encoding: chunked\r\n\r\n"
     for place, client in enumerate(clients):
         client.send(head if is_chunked else _head(LONG))
-        await eventually(lambda: len(bounded.proxy.clients) > place)  # noqa: B023
+        await eventually(lambda: len(bounded.shell.clients.all) > place)  # noqa: B023
     for piece in pieces:
         for client in clients:
             with contextlib.suppress(ConnectionError):
                 client.send(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
             await asyncio.sleep(0.005)
-            assert bounded.proxy.bodies.held <= 700_000
+            assert bounded.shell.services.bodies.held <= 700_000
     for client in clients:
         client.send(b"0\r\n\r\n" if is_chunked else b"")
     statuses = [(await client.response()).status for client in clients]
     assert set(statuses) == {200, 503}
     assert statuses.count(503) == bounded.metric("headgate_gateway_rejected_total", reason=CODE)
-    await eventually(lambda: not bounded.proxy.bodies.held)
+    await eventually(lambda: not bounded.shell.services.bodies.held)
     assert (await bounded.ask(_body(LONG))).status == 200
 
 
@@ -228,14 +228,14 @@ async def test_queued_bodies_count(start_gateway, endpoint, holding):
 async def test_slow_clients_have_no_longer_time_while_memory_is_short(bounded, holding):
     """They would keep all others from sending long bodies, for half an hour with a few bytes a second."""
     slow = await _begin(bounded, holding, 1)
-    (connection,) = bounded.proxy.clients
-    later = bounded.proxy.now() + 31
+    (connection,) = bounded.shell.clients.all
+    later = bounded.shell.now() + 31
     connection.sweep(later)
     await asyncio.sleep(0.01)
-    assert bounded.proxy.bodies.held == LONG - 1
+    assert bounded.shell.services.bodies.held == LONG - 1
     fresh = await _begin(bounded, holding, 2)
-    for each in bounded.proxy.clients - {connection}:
-        each.sweep(bounded.proxy.now() + 29)
+    for each in bounded.shell.clients.all - {connection}:
+        each.sweep(bounded.shell.now() + 29)
     connection.sweep(later)
     await _is_refused(slow[0])
     await holding(bounded, 2 * (LONG - 1))
@@ -253,8 +253,8 @@ async def test_endpoint_that_reads_nothing_is_sent_little(start_gateway, start_e
     endpoint.connections[0].transport.pause_reading()
     client = await gateway.connect()
     client.post(_body(30_000_000))
-    await eventually(lambda: gateway.proxy.bodies.held == 30_000_000)
-    (connections,) = gateway.proxy.all_connections()
+    await eventually(lambda: gateway.shell.services.bodies.held == 30_000_000)
+    (connections,) = gateway.shell.all_connections()
     (connection,) = connections._open
     await eventually(lambda: connection.is_sending)
     assert connection._transport.get_write_buffer_size() < 3_000_000
@@ -266,19 +266,19 @@ async def test_body_counts_while_an_endpoint_that_responds_does_not_read_it(boun
     """The response has begun, and the gateway still holds what it could not send."""
     endpoint.behave = lambda call: call.answer()
     gateway = bounded
-    gateway.proxy.change(gateway.proxy.settings.replace(**_larger(30_000_000)))
+    gateway.shell.change(gateway.shell.settings.replace(**_larger(30_000_000)))
     assert (await gateway.ask()).status == 200
     endpoint.connections[0].transport.pause_reading()
     client = await gateway.connect()
     client.post(_body(30_000_000))
-    await eventually(lambda: gateway.proxy.bodies.held == 30_000_000)
-    exchanges = [client.exchange for client in gateway.proxy.clients if client.exchange is not None]
-    await eventually(lambda: [exchange.phase for exchange in exchanges] == ["sent"])
+    await eventually(lambda: gateway.shell.services.bodies.held == 30_000_000)
+    exchanges = [client.exchange for client in gateway.shell.clients.all if client.exchange is not None]
+    await eventually(lambda: [exchange.life.phase for exchange in exchanges] == ["sent"])
     endpoint.connections[0].transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no")
     await client.head()
-    assert gateway.proxy.bodies.held == 30_000_000
+    assert gateway.shell.services.bodies.held == 30_000_000
     endpoint.connections[0].transport.write(b"k")
-    await eventually(lambda: not gateway.proxy.bodies.held)
+    await eventually(lambda: not gateway.shell.services.bodies.held)
 
 
 def _larger(size: int) -> dict[str, int]:

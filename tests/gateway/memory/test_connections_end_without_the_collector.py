@@ -38,15 +38,15 @@ LEAVE = pytest.mark.parametrize("leave", [_close, _reset], ids=["closes", "reset
 
 def _only(gateway):
     """The gateway's side of its only client connection."""
-    return next(iter(gateway.proxy.clients))
+    return next(iter(gateway.shell.clients.all))
 
 
 def _phases(gateway) -> list[str]:
-    return [each.exchange.phase for each in gateway.proxy.clients if each.exchange is not None]
+    return [each.exchange.life.phase for each in gateway.shell.clients.all if each.exchange is not None]
 
 
 async def _all_left(gateway, eventually) -> None:
-    await eventually(lambda: not gateway.proxy.clients)
+    await eventually(lambda: not gateway.shell.clients.all)
     await gateway.idle()
     await asyncio.sleep(0.002)
 
@@ -70,7 +70,7 @@ async def test_client_leaves_amid_its_request(gateway, eventually, garbage, sent
     """At every point of a request that has begun to arrive."""
     for _ in range(TIMES):
         client = await gateway.connect()
-        await eventually(lambda: gateway.proxy.clients)
+        await eventually(lambda: gateway.shell.clients.all)
         client.send(sent)
         await eventually(lambda: not sent or _only(gateway)._reader.is_amid_request)
         leave(client)
@@ -187,12 +187,12 @@ async def test_client_leaves_while_it_is_queued(start_gateway, endpoint, eventua
     for _ in range(TIMES):
         client = await gateway.connect()
         client.post()
-        await eventually(lambda: gateway.proxy.queues.held == 1)
+        await eventually(lambda: gateway.shell.queues.held == 1)
         leave(client)
-        await eventually(lambda: len(gateway.proxy.clients) == 1)
+        await eventually(lambda: len(gateway.shell.clients.all) == 1)
     served = await gateway.connect()
     served.post()
-    await eventually(lambda: gateway.proxy.queues.held == 1)
+    await eventually(lambda: gateway.shell.queues.held == 1)
     call.answer()
     (await endpoint.call()).answer()
     assert (await served.response()).status == 200
@@ -259,7 +259,7 @@ async def test_endpoint_leaves(start_gateway, endpoint, eventually, garbage, ans
         await client.rest() if b"length: 10" in answered else await client.head()
         client.close()
         await _all_left(gateway, eventually)
-        (connections,) = gateway.proxy.all_connections()
+        (connections,) = gateway.shell.all_connections()
         await eventually(lambda: not connections.statistics()["open"])  # noqa: B023
     assert not garbage()
 
@@ -278,8 +278,10 @@ async def test_endpoint_refuses_the_connection(start_gateway, start_endpoint, ev
 async def test_endpoint_host_is_unknown(start_gateway, endpoint, eventually, garbage):
     """Its name leads nowhere."""
     gateway = await start_gateway(endpoint, settings={"endpoints_ejection_failures": 0})
-    for load in gateway.proxy.ledger.loads():
-        connections = gateway.proxy.connections(next(iter(gateway.proxy.pools.values())), load)
+    for load in gateway.shell.plane.ledger.loads():
+        connections = gateway.shell.services.connections_to(
+            next(iter(gateway.shell.plane.pools.values())), load
+        )
         connections.endpoint = type(connections.endpoint)("default/pod-0", "no host\n", 1)
     for _ in range(TIMES):
         assert (await gateway.ask()).status == 503
@@ -292,7 +294,7 @@ async def test_idle_connection_to_an_endpoint_is_closed(gateway, endpoint, event
     endpoint.behave = lambda call: call.answer()
     for _ in range(TIMES):
         await gateway.ask()
-        (connections,) = gateway.proxy.all_connections()
+        (connections,) = gateway.shell.all_connections()
         for _ in range(6):
             connections.sweep()
         await eventually(lambda: not connections.statistics()["open"])  # noqa: B023
@@ -344,7 +346,7 @@ async def test_endpoint_behind_tls_leaves(verified, eventually, garbage, way):
         getattr(call, way, lambda: None)()
         client.close()
         await _all_left(gateway, eventually)
-        (connections,) = gateway.proxy.all_connections()
+        (connections,) = gateway.shell.all_connections()
         await eventually(lambda: not connections.statistics()["open"])  # noqa: B023
     assert not garbage()
 

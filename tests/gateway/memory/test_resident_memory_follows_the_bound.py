@@ -101,14 +101,14 @@ async def test_bodies_of_many_clients(start_gateway, eventually, silent, state, 
         while not gateway.metric("headgate_gateway_rejected_total"):
             uploads = (_upload(gateway.port, body, 10 * (state == "amid its body")) for _ in range(AT_ONCE))
             socks += await asyncio.gather(*uploads)
-        exchanges = [client.exchange for client in gateway.proxy.clients if client.exchange is not None]
-        await eventually(lambda: all(each.phase != "reading" for each in exchanges))
-    assert gateway.proxy.bodies.held > BOUND // 2
+        exchanges = [client.exchange for client in gateway.shell.clients.all if client.exchange is not None]
+        await eventually(lambda: all(each.life.phase != "reading" for each in exchanges))
+    assert gateway.shell.services.bodies.held > BOUND // 2
     assert peak.bytes - before < BOUND + SLACK
     for sock in socks:
         sock.close()
-    await eventually(lambda: not gateway.proxy.clients)
-    assert not gateway.proxy.bodies.held
+    await eventually(lambda: not gateway.shell.clients.all)
+    assert not gateway.shell.services.bodies.held
     await eventually(lambda: _allocated_bytes() - before < SLACK)
 
 
@@ -116,7 +116,7 @@ async def test_a_long_list_of_models_is_shared(start_gateway, eventually, silent
     """Clients that do not read the list hold the same one: it is not copied for each of them."""
     gateway = await start_gateway()
     gateway.serve([silent], model="served")
-    gateway.proxy.models._body = b"[%b]" % (b" " * 8 * MB)
+    gateway.shell.services.models._body = b"[%b]" % (b" " * 8 * MB)
     before = _allocated_bytes()
     socks = []
     for _ in range(30):
@@ -124,11 +124,11 @@ async def test_a_long_list_of_models_is_shared(start_gateway, eventually, silent
         sock.setblocking(False)
         sock.send(b"GET /v1/models HTTP/1.1\r\nhost: g\r\n\r\n")
         socks.append(sock)
-    await eventually(lambda: sum(client.is_paused for client in gateway.proxy.clients) == len(socks))
+    await eventually(lambda: sum(client.is_paused for client in gateway.shell.clients.all) == len(socks))
     assert _allocated_bytes() - before < 4 * 8 * MB
     for sock in socks:
         sock.close()
-    await eventually(lambda: not gateway.proxy.clients)
+    await eventually(lambda: not gateway.shell.clients.all)
 
 
 def test_free_memory_is_returned_when_it_has_become_free():

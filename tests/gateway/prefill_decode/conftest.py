@@ -37,7 +37,7 @@ class Split:
     def use(self, prefill=None, decode=None, **pool):
         """The pool with these of its endpoints."""
         kept = [*(self.prefill if prefill is None else prefill), *(self.decode if decode is None else decode)]
-        made = self.gateway.proxy.snapshot.pools[KEY]
+        made = self.gateway.shell.plane.snapshot.pools[KEY]
         roles = {endpoint: self.roles[endpoint.port] for endpoint in made.endpoints}
         ports = [endpoint.port for endpoint in kept]
         roles = {endpoint: role for endpoint, role in roles.items() if endpoint.port in ports}
@@ -46,12 +46,14 @@ class Split:
         )
         fields = {"timeout_s": made.timeout_s, "attempts": made.attempts, **pool}
         changed = routing.Pool(key=KEY, endpoints=tuple(roles), phases=phases, **fields)
-        snapshot = self.gateway.proxy.snapshot
-        self.gateway.proxy.use(routing.Snapshot(models=snapshot.models, pools={KEY: changed}))
+        snapshot = self.gateway.shell.plane.snapshot
+        self.gateway.shell.use(routing.Snapshot(models=snapshot.models, pools={KEY: changed}))
 
     def load(self, endpoint):
         """The account of an endpoint."""
-        return next(load for load in self.gateway.proxy.ledger.loads() if load.endpoint.port == endpoint.port)
+        return next(
+            load for load in self.gateway.shell.plane.ledger.loads() if load.endpoint.port == endpoint.port
+        )
 
     def decisions(self, decision):
         return self.gateway.metric("headgate_gateway_prefill_decisions_total", decision=decision)

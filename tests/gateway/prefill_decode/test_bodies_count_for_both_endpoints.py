@@ -14,13 +14,13 @@ async def test_it_counts_until_the_response_begins(split, handed_over, eventuall
     client = await some.gateway.connect()
     client.post(body)
     prefill = await some.prefill[0].call()
-    assert some.gateway.proxy.bodies.held == 3 * len(body)
+    assert some.gateway.shell.services.bodies.held == 3 * len(body)
     handed_over(prefill)
     decode = await some.decode[0].call()
-    assert some.gateway.proxy.bodies.held == 3 * len(body)
+    assert some.gateway.shell.services.bodies.held == 3 * len(body)
     decode.answer(b"{}")
     assert (await client.response()).status == 200
-    await eventually(lambda: not some.gateway.proxy.bodies.held)
+    await eventually(lambda: not some.gateway.shell.services.bodies.held)
 
 
 async def test_it_is_refused_where_there_is_no_memory_for_two(split, eventually):
@@ -29,11 +29,11 @@ async def test_it_is_refused_where_there_is_no_memory_for_two(split, eventually)
     first = await some.gateway.connect()
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: g\r\ncontent-length: 190000\r\n\r\n"
     first.send(head + _body(180_000))
-    await eventually(lambda: some.gateway.proxy.bodies.held > 180_000)
+    await eventually(lambda: some.gateway.shell.services.bodies.held > 180_000)
     second = await some.gateway.connect()
     second.post(_body(180_000))
     response = await second.response()
     assert (response.status, response.json["error"]["code"]) == (503, "too_many_body_bytes")
     assert response.header("retry-after") == "1"
     assert not some.prefill[0].calls
-    await eventually(lambda: some.gateway.proxy.bodies.held < 190_000)
+    await eventually(lambda: some.gateway.shell.services.bodies.held < 190_000)

@@ -29,7 +29,7 @@ async def test_both_endpoints_are_pinned_by_tokens_of_their_own(split, chat, han
     """B47: whoever sends both tokens back comes to the same two endpoints each time."""
     settings = configured("{prefill: prefix-based-pd-decider}")
     made = await split(prefill=3, decode=3, remote_tokens=None, settings=settings)
-    made.gateway.proxy.rng = random.Random(11)
+    made.gateway.shell.plane.rng = random.Random(11)
     for endpoint in made.prefill:
         endpoint.behave = handed_over
     for place, endpoint in enumerate(made.decode):

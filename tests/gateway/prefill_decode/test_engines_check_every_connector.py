@@ -88,8 +88,8 @@ async def engines(start_gateway):
             key = api.ObjectRef("ModelServer", "default", "pool")
             gateway.serve([], engine="SGLang" if connector == "sglang" else "vLLM")
             pool = routing.Pool(key=key, endpoints=tuple(roles), phases=phases)
-            models = gateway.proxy.snapshot.models
-            gateway.proxy.use(routing.Snapshot(models=models, pools={key: pool}))
+            models = gateway.shell.plane.snapshot.models
+            gateway.shell.use(routing.Snapshot(models=models, pools={key: pool}))
             client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{gateway.port}", timeout=20, verify=False)
             await stack.enter_async_context(client)
             return Engines(client, gateway, addresses)
@@ -173,5 +173,5 @@ async def test_how_long_caches_take_to_come_is_learned(engines, connector, learn
         answer = await some.client.post("/v1/chat/completions", json={**CHAT, "stream": stream})
         assert answer.status_code == 200
     await some.gateway.idle()
-    (pool,) = some.gateway.proxy.pools.values()
+    (pool,) = some.gateway.shell.plane.pools.values()
     assert pool.rates.pool.handovers == learned

@@ -346,7 +346,7 @@ async def test_a_shortage_of_the_gateway_amid_the_answer_ends_the_stream(split, 
         raise OSError(errno.EMFILE, "shortage")
 
     with monkeypatch.context() as patch:
-        patch.setattr(some.gateway.proxy.loop, "create_connection", fail)
+        patch.setattr(some.gateway.shell.services.loop, "create_connection", fail)
         prefill.close()
         rest = await client.rest()
     assert b"HTTP/1.1" not in rest
@@ -358,13 +358,13 @@ async def test_an_endpoint_that_refuses_connections_holds_nothing(split, chat, h
     """Whoever was to prefill there is told so, and what was believed of its cache is forgotten."""
     some = await split("nixl", prefill=2)
     gone = some.load(some.prefill[0])
-    some.gateway.proxy.prefixes.add([1, 2, 3], gone, some.gateway.proxy.now())
+    some.gateway.shell.plane.prefixes.add([1, 2, 3], gone, some.gateway.shell.now())
     await some.prefill[0].stop()
     client = await some.gateway.connect()
     client.post(chat())
     handed_over(await some.prefill[1].call())
     await served(client, some.decode[0])
-    assert some.gateway.proxy.prefixes.blocks(gone) == 0
+    assert some.gateway.shell.plane.prefixes.blocks(gone) == 0
 
 
 @pytest.mark.parametrize("connector", CONNECTORS)
@@ -525,7 +525,7 @@ async def test_a_failure_is_counted_as_soon_as_another_has_prefilled(split, chat
     client.post(chat())
     prefill = await some.prefill[1].call()
     assert some.load(some.prefill[0]).failures == 0
-    assert some.load(some.prefill[0]).avoided(some.gateway.proxy.now())
+    assert some.load(some.prefill[0]).avoided(some.gateway.shell.now())
     handed_over(prefill)
     await some.decode[0].call()
     assert some.load(some.prefill[0]).failures == 1

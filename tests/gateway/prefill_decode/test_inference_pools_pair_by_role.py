@@ -72,7 +72,7 @@ async def test_prompts_are_prefilled_by_one_pod_and_answered_by_another(start_ga
             pods.append(pod(role, port, of_pod))
         snapshot = routing.translate([], [], pods, (), objects(notes))
         assert snapshot.problems == ()
-        gateway.proxy.use(snapshot)
+        gateway.shell.use(snapshot)
         client = await stack.enter_async_context(
             httpx2.AsyncClient(base_url=f"http://127.0.0.1:{gateway.port}", timeout=20, verify=False)
         )

@@ -90,7 +90,7 @@ async def test_the_phase_of_a_request_is_shown(split, chat, handed_over):
 
 
 async def debug(some, path, body=None):
-    transport = httpx2.ASGITransport(app=pages.admin_page(some.gateway.proxy))
+    transport = httpx2.ASGITransport(app=pages.admin_page(some.gateway.shell))
     async with httpx2.AsyncClient(transport=transport, base_url="http://admin") as client:
         if body is None:
             return (await client.get(path)).json()
@@ -197,9 +197,9 @@ async def test_a_late_prefill_is_dropped_with_the_gateway(split, chat):
     await some.prefill[0].call()
     (await some.decode[0].call()).answer(b"{}")
     await client.response()
-    assert len(some.gateway.proxy.left_prefills) == 1
-    await some.gateway.proxy.close()
-    assert not some.gateway.proxy.left_prefills
+    assert len(some.gateway.shell.services.left_behind) == 1
+    await some.gateway.shell.close()
+    assert not some.gateway.shell.services.left_behind
     assert some.load(some.prefill[0]).requests == 0
 
 
@@ -207,8 +207,11 @@ async def test_objects_alone_are_explained_as_a_gateway_would(split, chat):
     """Without a gateway, who decodes is picked by the same policy as in one that has just started."""
     some = await split("nixl", decode=2)
     asked = "/v1/chat/completions", [], json.dumps(chat(messages=LONG)).encode()
-    proxy = some.gateway.proxy
-    views = View.of_proxy(proxy), View.of_objects(proxy.snapshot, knows_endpoints=True)
+    shell = some.gateway.shell
+    views = (
+        View.of_plane(shell.plane, shell.now()),
+        View.of_objects(shell.plane.snapshot, knows_endpoints=True),
+    )
     live, alone = (explain(view, *asked).targets[0].endpoints for view in views)
     assert [each.why for each in alone] == [each.why for each in live]
     assert any("decodes: first token" in each.why for each in alone)

@@ -8,7 +8,7 @@ TIMES = 3
 
 
 async def _all_left(gateway, eventually) -> None:
-    await eventually(lambda: not gateway.proxy.clients and not gateway.proxy.left_prefills)
+    await eventually(lambda: not gateway.shell.clients.all and not gateway.shell.services.left_behind)
     await gateway.idle()
     await asyncio.sleep(0.002)
 

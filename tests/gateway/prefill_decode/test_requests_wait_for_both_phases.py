@@ -12,7 +12,7 @@ def chat(text):
 async def test_a_busy_prefill_is_waited_for(split, eventually):
     """F18: the endpoints that decode are idle, and the request is held all the same."""
     pool = await split(prefill=1, decode=2, settings=ROOM_FOR_ONE)
-    (queue,) = pool.gateway.proxy.queues.all()
+    (queue,) = pool.gateway.shell.queues.all()
     first, second = await pool.gateway.connect(), await pool.gateway.connect()
     first.post(chat("first"))
     prefill = await pool.prefill[0].call()
@@ -29,7 +29,7 @@ async def test_a_busy_prefill_is_waited_for(split, eventually):
 async def test_a_pool_where_nobody_decodes_is_waited_for(split, eventually):
     """Endpoints that only prefill answer nobody."""
     pool = await split(prefill=1, decode=1, settings={"queue_no_endpoint_wait_s": 60.0})
-    (queue,) = pool.gateway.proxy.queues.all()
+    (queue,) = pool.gateway.shell.queues.all()
     pool.use(decode=[])
     client = await pool.gateway.connect()
     client.post(chat("waits"))

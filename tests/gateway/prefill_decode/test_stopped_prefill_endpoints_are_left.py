@@ -11,7 +11,7 @@ LONG_S = 2.0
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
     """Looks for silence a hundred times a second, and waits a tenth of a second for a page."""
-    monkeypatch.setattr("headgate.gateway.proxy.SWEEP_INTERVAL_S", 0.01)
+    monkeypatch.setattr("headgate.gateway.shell.SWEEP_INTERVAL_S", 0.01)
     monkeypatch.setattr("headgate.observe.watch.UNANSWERED_S", 0.1)
     monkeypatch.setattr("headgate.observe.watch.SOONEST_S", 0.05)
 
@@ -47,12 +47,12 @@ def start(split, handed_over, eventually):
         engines = [Engine(handed_over), Engine(handed_over), Engine(lambda call: call.answer(b"{}"))]
         for endpoint, engine in zip((*some.prefill, *some.decode), engines, strict=True):
             endpoint.behave = engine
-        proxy = some.gateway.proxy
-        proxy.scraper.start()
-        (state,) = proxy.pools.values()
+        shell = some.gateway.shell
+        shell.scraper.start()
+        (state,) = shell.plane.pools.values()
         for _ in range(known):
             state.evidence.prefills.note(0.1)
-        await eventually(lambda: all(proxy.scraper.watch(load).heard_at > 0 for load in state.loads))
+        await eventually(lambda: all(shell.scraper.watch(load).heard_at > 0 for load in state.loads))
         return some, engines
 
     return make
@@ -71,7 +71,7 @@ async def test_another_prefills(start, chat, eventually):
     assert len(other.requests) == 1
     assert some.failed("prefill_hang") == 1
     assert some.gateway.metric("headgate_gateway_ejections_total", reason="hang") == 1
-    assert some.load(some.prefill[0]).ejected_until > some.gateway.proxy.now()
+    assert some.load(some.prefill[0]).ejected_until > some.gateway.shell.now()
     assert some.load(some.prefill[0]).failures == 1
     assert some.load(some.decode[0]).failures == 0
 
@@ -121,9 +121,9 @@ async def test_without_a_retry_to_spare_it_goes_on_waiting(start, chat, eventual
 async def test_the_bound_is_learned_from_prefills(start, chat):
     """Each that succeeds tells how long one takes."""
     some, _ = await start("nixl", known=0)
-    (state,) = some.gateway.proxy.pools.values()
+    (state,) = some.gateway.shell.plane.pools.values()
     for _ in range(50):
-        assert state.evidence.long_prefill_s(30.0, some.gateway.proxy.now()) == 30.0
+        assert state.evidence.long_prefill_s(30.0, some.gateway.shell.now()) == 30.0
         assert (await some.gateway.ask(chat())).status == 200
     some.gateway.move(1.1)
-    assert state.evidence.long_prefill_s(30.0, some.gateway.proxy.now()) == LONG_S
+    assert state.evidence.long_prefill_s(30.0, some.gateway.shell.now()) == LONG_S

@@ -5,8 +5,9 @@ import asyncio
 import httpx2
 import pytest
 
-from headgate.gateway import delivery, pages
+from headgate.gateway import pages
 from headgate.gateway.queueing import gauges
+from headgate.requests import way
 
 ROOM_FOR_ONE = {
     "queue_enabled": True,
@@ -21,15 +22,15 @@ ROOM_FOR_ONE = {
 @pytest.fixture(autouse=True)
 def _priorities(monkeypatch):
     """A request has the priority that `x-priority` says; where it comes from is tested elsewhere."""
-    decide = delivery.decide
+    decide = way.decide
 
-    def decide_with_priority(proxy, request):
-        decision = decide(proxy, request)
+    def decide_with_priority(known, request, body=None):
+        decision = decide(known, request, body)
         if decision.pool is not None and (said := request.header(b"x-priority")):
             decision.scheduled.priority = int(said)
         return decision
 
-    monkeypatch.setattr(delivery, "decide", decide_with_priority)
+    monkeypatch.setattr(way, "decide", decide_with_priority)
 
 
 class Pool:
@@ -40,7 +41,7 @@ class Pool:
 
     @property
     def queue(self):
-        (queue,) = self.gateway.proxy.queues.all()
+        (queue,) = self.gateway.shell.queues.all()
         return queue
 
     async def ask(self, prompt: str = "hello", *, stream: bool = False, **headers: str):
@@ -64,7 +65,7 @@ class Pool:
 
     async def page(self, path: str):
         """What the admin page says."""
-        transport = httpx2.ASGITransport(app=pages.admin_page(self.gateway.proxy))
+        transport = httpx2.ASGITransport(app=pages.admin_page(self.gateway.shell))
         async with httpx2.AsyncClient(transport=transport, base_url="http://admin") as client:
             response = await client.get(path)
         assert response.status_code == 200
@@ -73,7 +74,7 @@ class Pool:
     def sweep(self, after_s: float) -> None:
         """What happens once a second, as if so much time had passed."""
         now = asyncio.get_running_loop().time() + after_s
-        for client in list(self.gateway.proxy.clients):
+        for client in list(self.gateway.shell.clients.all):
             client.sweep(now)
 
     def outcomes(self, outcome: str, **labels: str) -> float:
@@ -88,8 +89,8 @@ def start_pool(start_gateway, endpoint, eventually):
 
     async def start(**settings) -> Pool:
         gateway = await start_gateway(endpoint, settings=ROOM_FOR_ONE | settings)
-        gateway.proxy._sweeper.cancel()  # whoever goes is woken by what happens, and not once a second
-        gauges.add_gauges(gateway.registry, gateway.proxy.queues)
+        gateway.shell._sweeper.cancel()  # whoever goes is woken by what happens, and not once a second
+        gauges.add_gauges(gateway.registry, gateway.shell.queues)
         return Pool(gateway, endpoint, eventually)
 
     return start

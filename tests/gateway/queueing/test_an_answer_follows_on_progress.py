@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.queueing.continuation import MAX_BODY_BYTES, Continuation
+from headgate.gateway.continuation import MAX_BODY_BYTES, Continuation
 
 EVENTS = b'data: {"choices":[{"text":"a"}]}\n\ndata: {"choices":[{"text":"b"}]}\n\ndata: [DONE]\n\n'
 STREAM = (b"content-type", b"text/event-stream")

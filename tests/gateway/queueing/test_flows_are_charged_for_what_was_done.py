@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.gateway.queueing import charging
+from headgate.requests import charging
 from headgate.requests.usage import Reported, Usage
 from headgate.scheduling import Request
 

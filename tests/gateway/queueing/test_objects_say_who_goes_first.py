@@ -44,7 +44,7 @@ async def pool(pool, endpoint):
             for name, priority in OBJECTIVES.items()
         ],
     )
-    pool.gateway.proxy.use(routing.translate([], [], [msgspec.convert(pod, api.Pod)], (), objects))
+    pool.gateway.shell.use(routing.translate([], [], [msgspec.convert(pod, api.Pod)], (), objects))
     return pool
 
 
@@ -87,8 +87,8 @@ async def test_the_order_is_that_of_the_objects(pool, endpoint, eventually):
 )
 async def test_the_less_important_make_room(pool, endpoint, eventually, waits, comes, reason):
     """Sheddable ones first, and critical ones for nobody."""
-    proxy = pool.gateway.proxy
-    proxy.change(proxy.settings.replace(queue_max_requests=1))
+    shell = pool.gateway.shell
+    shell.change(shell.settings.replace(queue_max_requests=1))
     runs = await pool.gateway.connect()
     runs.post({"model": "Default", "prompt": "runs"})
     await endpoint.call()

@@ -13,7 +13,7 @@ BODY = b'{"model": "m", "prompt": "hello"}'
 
 
 def explained(pool, body=BODY):
-    view = explaining.View.of_proxy(pool.gateway.proxy)
+    view = explaining.View.of_plane(pool.gateway.shell.plane, pool.gateway.shell.now())
     return explaining.explain(view, "/v1/completions", [], body).decided
 
 
@@ -37,7 +37,12 @@ async def test_a_pool_without_endpoints(start_pool):
     pool = await start_pool(queue_no_endpoint_wait_s=45.0)
     pool.gateway.serve([])
     assert explained(pool).waits == "no endpoint is ready: it waits up to 45 s for one"
-    found = explaining.explain(explaining.View.of_proxy(pool.gateway.proxy), "/v1/completions", [], BODY)
+    found = explaining.explain(
+        explaining.View.of_plane(pool.gateway.shell.plane, pool.gateway.shell.now()),
+        "/v1/completions",
+        [],
+        BODY,
+    )
     assert "\nIf it waits in vain, it would be refused:\n    HTTP 503" in rendering.as_text(found)
 
 
@@ -95,8 +100,8 @@ async def test_the_share_of_each_bound_is_measured(start_pool, endpoint):
     assert pool.gateway.metric(f"{name}capacity_utilization_bytes", priority="1") == size / 5_000
     assert pool.gateway.metric(f"{name}global_capacity_utilization_requests") == 0.2
     assert pool.gateway.metric(f"{name}global_capacity_utilization_bytes") == 2 * size / 10_000
-    settings = pool.gateway.proxy.settings.replace(queue_max_requests=0, queue_band_max_bytes=0)
-    pool.gateway.proxy.change(settings)
+    settings = pool.gateway.shell.settings.replace(queue_max_requests=0, queue_band_max_bytes=0)
+    pool.gateway.shell.change(settings)
     told = pool.gateway.registry.render().decode()
     assert f"\n{name}global_capacity_utilization_requests{{" not in told
     assert f"\n{name}capacity_utilization_bytes{{" not in told
@@ -128,7 +133,7 @@ async def test_names_that_clients_make_up_have_no_series_of_their_own(start_pool
     monkeypatch.setattr(gauges, "MAX_FLOWS", 1)
     pool = await start_pool()
     pool.gateway.recorder.waits._flows = LabelValues(1)
-    route = pool.gateway.proxy.snapshot.models["m"][0]
+    route = pool.gateway.shell.plane.snapshot.models["m"][0]
     monkeypatch.setattr(type(route), "takes_unknown", True)
     await pool.ask()
     await endpoint.call()

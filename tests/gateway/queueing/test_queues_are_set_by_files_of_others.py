@@ -72,7 +72,7 @@ async def test_a_file_may_go(start_pool):
     pool = await start_pool(scheduling_content=PICKER)
     await pool.ask("first")
     await pool.wait("second")
-    proxy = pool.gateway.proxy
-    proxy.change(proxy.settings.replace(scheduling_content=None))
+    shell = pool.gateway.shell
+    shell.change(shell.settings.replace(scheduling_content=None))
     assert pool.queue.settings.band_of(0).fairness == "deficit-round-robin"
     assert [await pool.served() for _ in range(2)] == ["first", "second"]

@@ -132,7 +132,7 @@ async def test_the_pool_is_deleted(start_pool):
     pool = await start_pool(queue_no_endpoint_wait_s=60.0)
     pool.gateway.serve([])
     client = await pool.wait()
-    pool.gateway.proxy.use(routing.Snapshot())
+    pool.gateway.shell.use(routing.Snapshot())
     told(await client.response(), 503, "no_ready_endpoint", "rejected-no-endpoints")
 
 
@@ -142,8 +142,8 @@ async def test_many_are_told_in_slices(start_pool, monkeypatch):
     pool = await start_pool(queue_no_endpoint_wait_s=60.0)
     pool.gateway.serve([])
     clients = [await pool.wait(str(number)) for number in range(7)]
-    (queue,) = pool.gateway.proxy.queues.all()
-    pool.gateway.proxy.use(routing.Snapshot())
+    (queue,) = pool.gateway.shell.queues.all()
+    pool.gateway.shell.use(routing.Snapshot())
     left = [queue.held]
     while left[-1]:
         await asyncio.sleep(0)
@@ -158,7 +158,7 @@ async def test_a_gateway_that_stops_holds_nobody(pool, endpoint):
     running = await pool.ask()
     call = await endpoint.call()
     waiting = await pool.wait()
-    draining = asyncio.create_task(pool.gateway.proxy.drain(60))
+    draining = asyncio.create_task(pool.gateway.shell.drain(60))
     told(await waiting.response(), 503, "shutting_down", "rejected-shutting-down")
     call.answer(b"{}")
     assert (await running.response()).status == 200
@@ -170,7 +170,7 @@ async def test_a_gateway_that_is_replaced_lets_them_wait(pool, endpoint):
     running = await pool.ask()
     call = await endpoint.call()
     waiting = await pool.wait("waits")
-    retiring = asyncio.create_task(pool.gateway.proxy.retire(60))
+    retiring = asyncio.create_task(pool.gateway.shell.retire(60))
     await asyncio.sleep(0)
     call.answer(b"{}")
     assert await pool.served() == "waits"
@@ -199,10 +199,10 @@ async def test_settings_change_while_requests_wait(pool, endpoint):
     await pool.ask()
     first = await endpoint.call()
     clients = [await pool.wait(f"waits {number}") for number in range(3)]
-    settings = pool.gateway.proxy.settings.replace(
+    settings = pool.gateway.shell.settings.replace(
         queue_max_requests=1, queue_fairness="global-strict-fairness-policy"
     )
-    pool.gateway.proxy.change(settings)
+    pool.gateway.shell.change(settings)
     told(await pool.gateway.ask(), 429, "queue_full", "rejected-saturated")
     first.answer(b"{}")
     assert [await pool.served() for _ in range(3)] == ["waits 0", "waits 1", "waits 2"]

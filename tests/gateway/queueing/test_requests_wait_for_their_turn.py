@@ -9,8 +9,8 @@ async def test_a_request_goes_at_once_where_there_is_room(pool, endpoint):
     """Nothing is made for it."""
     client = await pool.ask()
     call = await endpoint.call()
-    (exchange,) = [each.exchange for each in pool.gateway.proxy.clients]
-    assert exchange.wait is None
+    (exchange,) = [each.exchange for each in pool.gateway.shell.clients.all]
+    assert exchange.life.wait is None
     call.answer(b"{}")
     assert (await client.response()).status == 200
     assert pool.outcomes("dispatched") == 0
@@ -44,12 +44,12 @@ async def test_engines_that_are_waited_for_are_looked_at_often(pool, endpoint):
     """They know nothing of what waits here."""
     await pool.ask()
     await endpoint.call()
-    (load,) = pool.gateway.proxy.ledger.loads()
-    scraper = pool.gateway.proxy.scraper
+    (load,) = pool.gateway.shell.plane.ledger.loads()
+    scraper = pool.gateway.shell.scraper
     assert not scraper.listener.is_waited_for(load)
     await pool.wait()
     assert scraper.listener.is_waited_for(load)
-    settings = pool.gateway.proxy.settings
+    settings = pool.gateway.shell.settings
     assert scraper.looks.pace.after(None, 0.0) == settings.engine_metrics.interval_s
     assert scraper.looks.pace.after(None, 0.0, is_waited_for=True) == pytest.approx(
         settings.engine_metrics.busy_interval_s

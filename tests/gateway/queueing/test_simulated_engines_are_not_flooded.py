@@ -39,7 +39,7 @@ async def test_a_burst_of_streams_and_others(start_gateway, engines):
     async def look():
         """At each turn of the loop: none sends a request and has its response."""
         while True:
-            running_at_once.append(gateway.proxy.ledger.statistics()["requests"])
+            running_at_once.append(gateway.shell.plane.ledger.statistics()["requests"])
             await asyncio.sleep(0)
 
     looking = asyncio.create_task(look())
@@ -59,7 +59,7 @@ async def test_a_burst_of_streams_and_others(start_gateway, engines):
     looking.cancel()
     assert max(running_at_once) == 4
     await gateway.idle()
-    (queue,) = gateway.proxy.queues.all()
+    (queue,) = gateway.shell.queues.all()
     assert queue.held == 0
     queue._flow.validate()
     waited = gateway.metric("headgate_gateway_flow_control_requests_total", outcome="dispatched")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headgate.flow.sharing import Charge, Part, PoolShare
-from headgate.gateway.queueing.shares import Place
+from headgate.gateway.queueing.pending_report import Place
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ async def start_worker(start_pool, endpoint):
         pool.gateway.serve([])
         pool.is_heard = True
         told = []
-        queues = pool.gateway.proxy.queues
+        queues = pool.gateway.shell.queues
         for key in list(queues._queues):
             queues._queues.pop(key).remove()
 
@@ -77,7 +77,7 @@ async def test_a_worker_keeps_to_its_part(start_worker, endpoint):
     refused = await pool.gateway.ask()
     assert refused.status == 429
     assert "3 requests, of which this worker may have 2," in refused.json["error"]["message"]
-    pool.gateway.proxy.queues.take_shares(share(requests=3))
+    pool.gateway.shell.queues.take_shares(share(requests=3))
     await pool.wait()
     assert (await pool.gateway.ask()).status == 429
 
@@ -87,7 +87,7 @@ async def test_room_that_is_given_is_used_at_once(start_worker, endpoint):
     pool, _, _ = await start_worker(queue_max_in_flight=2)
     await pool.ask("first")
     await pool.wait("second")
-    pool.gateway.proxy.queues.take_shares(share(room=1.0))
+    pool.gateway.shell.queues.take_shares(share(room=1.0))
     assert [(await endpoint.call()).json["prompt"] for _ in range(2)] == ["first", "second"]
 
 
@@ -97,7 +97,7 @@ async def test_what_runs_is_told_while_others_wait(start_worker, endpoint):
     await pool.ask()
     await endpoint.call()
     assert tell() is None
-    pool.gateway.proxy.queues.take_shares(share(room=0.5))
+    pool.gateway.shell.queues.take_shares(share(room=0.5))
     assert tell().fullness == 0.25
     assert tell() is None
 
@@ -106,11 +106,11 @@ async def test_a_share_that_was_told_is_confirmed(start_worker, endpoint):
     """Although nothing waits or runs here: until then, others may not have what it gave up."""
     pool, tell, _ = await start_worker(queue_max_in_flight=4)
     assert tell() is None
-    pool.gateway.proxy.queues.take_shares(share(room=0.1, turn=7))
+    pool.gateway.shell.queues.take_shares(share(room=0.1, turn=7))
     report = tell()
     assert (report.turn, report.room, report.fullness) == (7, pytest.approx(0.1), 0.0)
     assert tell() is None
-    pool.gateway.proxy.queues.take_shares(share(room=0.1, turn=8))
+    pool.gateway.shell.queues.take_shares(share(room=0.1, turn=8))
     assert tell() is None, "the same share needs no word"
 
 
@@ -119,7 +119,7 @@ async def test_a_pool_is_as_full_as_all_workers_make_it(start_worker, endpoint):
     pool, _, _ = await start_worker(queue_max_in_flight=4)
     await pool.ask()
     await endpoint.call()
-    pool.gateway.proxy.queues.take_shares(share(room=0.25, elsewhere=0.5))
+    pool.gateway.shell.queues.take_shares(share(room=0.25, elsewhere=0.5))
     assert pool.gateway.metric("headgate_gateway_flow_control_pool_saturation", stage="all") == 0.75
 
 
@@ -131,7 +131,7 @@ async def test_flows_stand_by_what_they_had_elsewhere(start_worker, endpoint):
     for flow in ("a", "b"):
         await pool.wait(flow, x_headgate_fairness_id=flow)
     charge = Charge(priority=0, flow="a", prompt=1000, requests=1)
-    pool.gateway.proxy.queues.take_shares(share(room=0.5, charges=[charge]))
+    pool.gateway.shell.queues.take_shares(share(room=0.5, charges=[charge]))
     endpoint.calls[0].answer(b"{}")
     assert [await pool.served() for _ in range(2)] == ["b", "a"]
 
@@ -144,7 +144,7 @@ async def test_a_successor_of_the_supervisor_is_told_everything(start_worker, en
     await pool.wait()
     assert tell() is not None
     told.clear()
-    pool.gateway.proxy.queues.share_anew()
+    pool.gateway.shell.queues.share_anew()
     assert told[0] == ({}, set())
     assert told[1][0]["default/pool"].all.requests == 1
 
@@ -173,8 +173,8 @@ async def test_a_bound_that_has_changed_is_told(start_worker, endpoint):
     await pool.ask()
     await endpoint.call()
     assert tell() is None
-    proxy = pool.gateway.proxy
-    proxy.change(proxy.settings.replace(queue_max_requests=10))
+    shell = pool.gateway.shell
+    shell.change(shell.settings.replace(queue_max_requests=10))
     assert tell().all.max_requests == 10
     assert tell() is None
 
@@ -186,9 +186,9 @@ async def test_pools_that_are_gone_are_told(start_worker, endpoint):
     await endpoint.call()
     await pool.wait()
     tell()
-    proxy = pool.gateway.proxy
-    proxy.pools = {}
-    proxy.queues.use()
+    shell = pool.gateway.shell
+    shell.plane.pools = {}
+    shell.queues.use()
     tell()
     assert told == [({}, {"default/pool"})]
     await asyncio.sleep(0)
@@ -201,5 +201,5 @@ async def test_it_is_told_again_and_again(start_worker, endpoint, eventually):
     await endpoint.call()
     await pool.wait()
     told.clear()
-    pool.gateway.proxy.queues._shares._tick()
+    pool.gateway.shell.queues._shares._tick()
     await eventually(lambda: len(told) >= 2)

@@ -42,7 +42,7 @@ def start_looking(start_gateway):
 
     async def start(*endpoints, settings=None, **pool):
         gateway = await start_gateway(*endpoints, settings=QUICK | (settings or {}), **pool)
-        gateway.proxy.scraper.start()
+        gateway.shell.scraper.start()
         return gateway
 
     return start

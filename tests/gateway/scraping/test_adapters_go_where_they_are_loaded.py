@@ -37,7 +37,7 @@ async def test_the_engine_that_has_the_adapter_gets_its_requests(start_endpoint,
         await start_endpoint(behave=engine_with(["m", *known])) for known in ([], ["adapter"], ["other"])
     ]
     gateway = await start_looking(*endpoints)
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     await eventually(lambda: all(load.reading and load.reading.models for load in pool.loads))
     for _ in range(6):
         assert (await gateway.ask(body("adapter"))).status == 200
@@ -52,7 +52,7 @@ async def test_the_engine_that_uses_the_adapter_gets_more_of_it(start_endpoint, 
     running = [[], ["b"], ["adapter", "b"], []]
     endpoints = [await start_endpoint(behave=engine_with(known, each)) for each in running]
     gateway = await start_looking(*endpoints)
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     await eventually(lambda: all(load.reading for load in pool.loads))
     for _ in range(4):
         await gateway.ask(body("adapter"))
@@ -69,7 +69,7 @@ async def test_an_answer_that_the_adapter_is_unknown_makes_the_list_be_read_agai
         await start_endpoint(behave=engine_with(["m", "adapter"])),
     )
     gateway = await start_looking(first, second)
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     await eventually(lambda: all(load.reading and load.reading.models for load in pool.loads))
     await gateway.ask(body("adapter"))
     home, other = (first, second) if requests_at(first) else (second, first)

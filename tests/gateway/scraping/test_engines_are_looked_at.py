@@ -12,12 +12,12 @@ from headgate.observe.looks import MAX_AT_ONCE
 
 
 def load_of(gateway, place=0):
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     return pool.loads[place]
 
 
 def shown(gateway, place=0):
-    return endpoints_page(gateway.proxy)["default/pool"][place]
+    return endpoints_page(gateway.shell)["default/pool"][place]
 
 
 async def test_a_reading_has_what_the_pages_say(start_endpoint, start_looking, engine, eventually):
@@ -40,7 +40,7 @@ async def test_a_reading_has_what_the_pages_say(start_endpoint, start_looking, e
     assert page["reading"]["state"] == "fresh"
     assert page["reading"]["models"] == ["a", "b", "base"]
     assert 0 <= page["reading"]["age_s"] < 10
-    assert gateway.proxy.scraper.looks.pages["read"] > 0
+    assert gateway.shell.scraper.looks.pages["read"] > 0
 
 
 async def test_looks_go_on_over_one_connection(start_endpoint, start_looking, engine, looked):
@@ -62,7 +62,7 @@ async def test_a_connection_that_was_closed_meanwhile_is_replaced(
         await looked(engine)
         endpoint.connections[-1].transport.close()
     await looked(engine)
-    assert gateway.proxy.scraper.looks.pages["failed"] == 0
+    assert gateway.shell.scraper.looks.pages["failed"] == 0
 
 
 async def test_an_engine_that_has_gone_is_not_believed(
@@ -74,7 +74,7 @@ async def test_an_engine_that_has_gone_is_not_believed(
     gateway = await start_looking(endpoint, settings={"engine_metrics_stale_s": 600})
     await eventually(lambda: load_of(gateway).reading)
     await endpoint.stop()
-    await eventually(lambda: gateway.proxy.scraper.looks.pages["failed"])
+    await eventually(lambda: gateway.shell.scraper.looks.pages["failed"])
     assert load_of(gateway).reading
     gateway.move(601)
     await eventually(lambda: load_of(gateway).reading is None)
@@ -114,8 +114,8 @@ async def test_looks_that_fail_are_no_news(start_endpoint, start_looking, engine
         settings={"engine_metrics_timeout_s": 0.2, "engine_metrics_stale_s": 600},
     )
     await eventually(lambda: load_of(gateway).reading)
-    before, wrong = gateway.proxy.scraper.looks.pages["failed"], True
-    await eventually(lambda: gateway.proxy.scraper.looks.pages["failed"] > before)
+    before, wrong = gateway.shell.scraper.looks.pages["failed"], True
+    await eventually(lambda: gateway.shell.scraper.looks.pages["failed"] > before)
     gateway.move(601)
     await eventually(lambda: load_of(gateway).reading is None)
     assert shown(gateway)["reading"]["state"] == "stale"
@@ -150,7 +150,7 @@ async def test_the_label_of_a_pod_says_which_names_are_looked_for(
     engine.page = "sglang:num_queue_reqs 4\nvllm:num_requests_waiting 0\n"
     endpoints = [await start_endpoint(behave=engine) for _ in range(3)]
     gateway = await start_looking(*endpoints)
-    pool = next(iter(gateway.proxy.snapshot.pools.values()))
+    pool = next(iter(gateway.shell.plane.snapshot.pools.values()))
     labels = {
         pool.endpoints[1]: {"llm-d.ai/engine-type": "sglang"},
         pool.endpoints[2]: {"llm-d.ai/engine-type": "my-own"},
@@ -169,13 +169,13 @@ async def test_a_page_elsewhere_is_asked_for_there(start_endpoint, start_looking
     await eventually(lambda: load_of(gateway).reading)
     assert {call.target for call in side.calls} == {"/metrics"}
     assert {call.target for call in serving.calls} == {"/v1/models"}
-    pool = next(iter(gateway.proxy.snapshot.pools.values()))
+    pool = next(iter(gateway.shell.plane.snapshot.pools.values()))
     page = routing.MetricsPage(port=serving.port, path="/stats")
     snapshot = msgspec.structs.replace(
-        gateway.proxy.snapshot,
+        gateway.shell.plane.snapshot,
         pools={pool.key: msgspec.structs.replace(pool, metrics_pages={pool.endpoints[0]: page})},
     )
-    gateway.proxy.use(snapshot)
+    gateway.shell.use(snapshot)
     await eventually(lambda: any(call.target == "/stats" for call in serving.calls))
 
 
@@ -186,16 +186,16 @@ async def test_an_engine_that_has_started_anew_has_an_empty_cache(
     engine.page = "vllm:num_requests_running 0\nprocess_start_time_seconds 1000\n"
     gateway = await start_looking(await start_endpoint(behave=engine))
     await eventually(lambda: load_of(gateway).reading)
-    gateway.proxy.prefixes.add([1, 2, 3], load_of(gateway), gateway.proxy.now())
-    assert gateway.proxy.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [3]
+    gateway.shell.plane.prefixes.add([1, 2, 3], load_of(gateway), gateway.shell.now())
+    assert gateway.shell.plane.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [3]
     await looked(engine)
-    assert gateway.proxy.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [3]
+    assert gateway.shell.plane.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [3]
     for _ in range(5):
-        load_of(gateway).failed(gateway.proxy.now())
+        load_of(gateway).failed(gateway.shell.now())
     engine.page = "vllm:num_requests_running 0\nprocess_start_time_seconds 2000\n"
-    await eventually(lambda: gateway.proxy.scraper.looks.restarts)
-    assert load_of(gateway).ejected_until <= gateway.proxy.now()
-    assert gateway.proxy.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [0]
+    await eventually(lambda: gateway.shell.scraper.looks.restarts)
+    assert load_of(gateway).ejected_until <= gateway.shell.now()
+    assert gateway.shell.plane.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [0]
     await eventually(lambda: engine.asked.count("/v1/models") == 2)
 
 
@@ -210,8 +210,8 @@ async def test_endpoints_that_leave_are_looked_at_no_more(start_endpoint, start_
     assert load.reading is None
     gateway.serve([endpoint])
     await eventually(lambda: load_of(gateway).reading)
-    settings = gateway.proxy.settings
-    gateway.proxy.change(settings.replace(engine_metrics_enabled=False))
+    settings = gateway.shell.settings
+    gateway.shell.change(settings.replace(engine_metrics_enabled=False))
     await eventually(lambda: load_of(gateway).reading is None)
     assert shown(gateway)["reading"] == {"state": "off"}
 
@@ -223,7 +223,7 @@ async def test_engines_that_hang_do_not_keep_others_from_being_looked_at(
     silent = await start_endpoint(behave=lambda call: None)
     well = await start_endpoint(behave=engine)
     gateway = await start_looking(well, *[silent] * 100, settings={"engine_metrics_timeout_s": 0.2})
-    await eventually(lambda: gateway.proxy.scraper.looks.pages["failed"] >= 100)
+    await eventually(lambda: gateway.shell.scraper.looks.pages["failed"] >= 100)
     await looked(engine)
     await eventually(lambda: load_of(gateway).reading)
 
@@ -242,10 +242,10 @@ async def test_looks_in_a_second_are_bounded(start_endpoint, start_looking, engi
     endpoint = await start_endpoint(behave=engine)
     gateway = await start_looking(*[endpoint] * 30, settings={"engine_metrics_max_per_s": 100})
     await looked(engine, 1)
-    began, before = gateway.proxy.now(), gateway.proxy.scraper.looks.pages["read"]
+    began, before = gateway.shell.now(), gateway.shell.scraper.looks.pages["read"]
     await looked(engine, 60)
-    count = gateway.proxy.scraper.looks.pages["read"] - before
-    assert count <= (gateway.proxy.now() - began) * 100 + 2
+    count = gateway.shell.scraper.looks.pages["read"] - before
+    assert count <= (gateway.shell.now() - began) * 100 + 2
     assert all(load_of(gateway, place).reading for place in range(30))
 
 
@@ -255,7 +255,7 @@ async def test_workers_share_the_looks(start_endpoint, start_looking, engine):
     gateway = await start_looking(
         *[endpoint] * 8, settings={"workers_count": 4, "engine_metrics_max_per_s": 100}
     )
-    scraper = gateway.proxy.scraper
+    scraper = gateway.shell.scraper
     assert scraper.looks.pace.lookers == 4
     assert scraper.looks.pace.round_s == pytest.approx(8 * 4 / 100)
     scraper.looks.take_turn()

@@ -33,7 +33,7 @@ server.serve_forever()
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
     """Looks for silence a hundred times a second, and waits a tenth of a second for a page."""
-    monkeypatch.setattr("headgate.gateway.proxy.SWEEP_INTERVAL_S", 0.01)
+    monkeypatch.setattr("headgate.gateway.shell.SWEEP_INTERVAL_S", 0.01)
     monkeypatch.setattr("headgate.observe.watch.UNANSWERED_S", 0.1)
     monkeypatch.setattr("headgate.observe.watch.SOONEST_S", 0.05)
 
@@ -69,7 +69,7 @@ class Engine:
 
 
 def know_silences(gateway, seconds=0.1, count=50):
-    (pool,) = gateway.proxy.pools.values()
+    (pool,) = gateway.shell.plane.pools.values()
     for _ in range(count):
         for silences in pool.evidence.silences:
             silences.note(seconds)
@@ -82,7 +82,7 @@ async def start(start_looking, start_endpoint, eventually, engines, **settings):
         *[await start_endpoint(behave=engine) for engine in engines], settings=settings
     )
     pool = know_silences(gateway)
-    await eventually(lambda: all(gateway.proxy.scraper.watch(load).heard_at > 0 for load in pool.loads))
+    await eventually(lambda: all(gateway.shell.scraper.watch(load).heard_at > 0 for load in pool.loads))
     return gateway, pool
 
 
@@ -101,7 +101,7 @@ async def test_its_requests_go_elsewhere(start_looking, start_endpoint, eventual
     assert (await asking).body == b"yes"
     assert gateway.metric("headgate_gateway_ejections_total", reason="hang") == 1
     assert gateway.metric("headgate_gateway_attempts_failed_total", reason="hang") == 1
-    assert pool.loads[0].ejected_until > gateway.proxy.now()
+    assert pool.loads[0].ejected_until > gateway.shell.now()
     assert "after answering none of its requests, while other endpoints answered theirs" in caplog.text
 
 
@@ -130,7 +130,7 @@ async def test_a_stopped_process(start_looking, start_endpoint, eventually):
         port = int(await process.stdout.readline())
         gateway = await start_looking(SimpleNamespace(port=port), await start_endpoint(behave=Engine()))
         pool = know_silences(gateway)
-        await eventually(lambda: all(gateway.proxy.scraper.watch(load).heard_at > 0 for load in pool.loads))
+        await eventually(lambda: all(gateway.shell.scraper.watch(load).heard_at > 0 for load in pool.loads))
         assert (await gateway.ask()).body == b"stopped"
         os.kill(process.pid, signal.SIGSTOP)
         asking = asyncio.create_task(gateway.ask())
@@ -147,8 +147,8 @@ async def test_a_process_that_is_stopped_for_long(start_looking, start_endpoint,
     engines = [Engine(), Engine()]
     gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
     engines[0].is_stopped = True
-    watch = gateway.proxy.scraper.watch(pool.loads[0])
-    await eventually(lambda: gateway.proxy.now() - watch.heard_at > 0.3)
+    watch = gateway.shell.scraper.watch(pool.loads[0])
+    await eventually(lambda: gateway.shell.now() - watch.heard_at > 0.3)
     gateway.move(600)
     asking = asyncio.create_task(gateway.ask())
     await eventually(lambda: engines[0].requests)
@@ -207,8 +207,8 @@ async def test_before_enough_is_known_it_takes_as_long_as_a_hang(start_looking, 
     """`hang_s`, that is."""
     engines = [Engine(), Engine()]
     gateway = await start_looking(*[await start_endpoint(behave=engine) for engine in engines])
-    (pool,) = gateway.proxy.pools.values()
-    await eventually(lambda: all(gateway.proxy.scraper.watch(load).heard_at > 0 for load in pool.loads))
+    (pool,) = gateway.shell.plane.pools.values()
+    await eventually(lambda: all(gateway.shell.scraper.watch(load).heard_at > 0 for load in pool.loads))
     engines[0].is_stopped = True
     asking = asyncio.create_task(gateway.ask())
     await eventually(lambda: engines[0].requests)

@@ -17,9 +17,9 @@ async def waiting(start_gateway, endpoint, openai_sdk, eventually):
     first = await endpoint.call()
     ask = openai_sdk(gateway).completions.create
     asked = asyncio.create_task(ask(model="m", prompt="one", stream=True, extra_headers=PROGRESS))
-    (queue,) = gateway.proxy.queues.all()
+    (queue,) = gateway.shell.queues.all()
     await eventually(lambda: queue.held == 1)
-    for each in list(gateway.proxy.clients):
+    for each in list(gateway.shell.clients.all):
         each.sweep(asyncio.get_running_loop().time() + 1)
     return queue, first, await asked
 

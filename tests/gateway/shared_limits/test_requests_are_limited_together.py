@@ -53,7 +53,7 @@ async def test_what_answers_used_is_counted_together(start, client):
     for _ in range(3):
         assert (await first.ask(prompt(10))).status == 200
     await first.idle()
-    await first.proxy.limit_sources.close()
+    await first.shell.services.limit_sources.close()
     refused = await second.ask(prompt(10))
     assert refused.status == 429
     assert float(await client.hget("kthena:ratelimit:m:output", "tokens")) == pytest.approx(-3, abs=0.1)
@@ -66,7 +66,7 @@ async def test_without_redis_requests_go_and_say_so(start, way, eventually):
     assert answer.status == 200
     assert answer.header("x-headgate-degraded") is None
     await way.close()
-    (source,) = gateway.proxy.limit_sources.all()
+    (source,) = gateway.shell.services.limit_sources.all()
     await eventually(lambda: source.trouble)
     statuses = []
     for _ in range(12):
@@ -85,14 +85,16 @@ async def test_strict_gateways_refuse_without_redis(start, way, eventually):
     """They say that it is not the client's fault, and when to try again; a prompt too large is told that."""
     gateway = await start({"rate_limits_strict": True}, input=100)
     await way.close()
-    (source,) = gateway.proxy.limit_sources.all()
+    (source,) = gateway.shell.services.limit_sources.all()
     await eventually(lambda: source.trouble)
     refused = await gateway.ask(prompt(10))
     assert refused.status == 503
     assert refused.json["error"]["code"] == "rate_limiter_unavailable"
     assert refused.header("retry-after") == "1"
     body = json.dumps(prompt(10)).encode()
-    explained = explaining.explain(explaining.View.of_proxy(gateway.proxy), explaining.DEFAULT_PATH, [], body)
+    explained = explaining.explain(
+        explaining.View.of_plane(gateway.shell.plane, gateway.shell.now()), explaining.DEFAULT_PATH, [], body
+    )
     assert explained.targets[0].answer.status == 503
     assert (await gateway.ask(prompt(101))).status == 429
 
@@ -100,17 +102,17 @@ async def test_strict_gateways_refuse_without_redis(start, way, eventually):
 async def test_a_client_that_leaves_while_it_waits_uses_nothing(start, redis_server, eventually):
     """A request is dropped with its client, even if its tokens are still to be fetched."""
     gateway = await start(input=100)
-    (source,) = gateway.proxy.limit_sources.all()
+    (source,) = gateway.shell.services.limit_sources.all()
     await eventually(lambda: source.exchanges)
     redis_server.freeze()
     try:
         client = await gateway.connect()
         client.post(prompt(10))
-        await eventually(lambda: any(each.exchange for each in gateway.proxy.clients))
-        (waiting,) = gateway.proxy.clients
-        assert waiting.exchange.phase == "waiting for tokens"
+        await eventually(lambda: any(each.exchange for each in gateway.shell.clients.all))
+        (waiting,) = gateway.shell.clients.all
+        assert waiting.exchange.life.phase == "waiting for tokens"
         client.writer.transport.abort()
-        await eventually(lambda: not gateway.proxy.clients)
+        await eventually(lambda: not gateway.shell.clients.all)
     finally:
         redis_server.thaw()
     await gateway.idle()
@@ -119,7 +121,7 @@ async def test_a_client_that_leaves_while_it_waits_uses_nothing(start, redis_ser
 async def test_only_hosts_that_may_be_named_are_spoken_to(start, way, eventually):
     """A route cannot make a gateway connect to a host that the setting does not name."""
     gateway = await start({"rate_limits_redis_hosts": ("redis.example",)}, input=100)
-    (source,) = gateway.proxy.limit_sources.all()
+    (source,) = gateway.shell.services.limit_sources.all()
     await eventually(lambda: source.trouble)
     assert "redis_hosts" in source.trouble
     before = way.connections
@@ -133,18 +135,18 @@ async def test_a_limit_that_is_taken_away_is_counted_no_more(start, counting_end
     assert (await gateway.ask(prompt(10))).status == 200
     await gateway.idle()
     gateway.serve([counting_endpoint])
-    (source,) = gateway.proxy.limit_sources.all()
+    (source,) = gateway.shell.services.limit_sources.all()
     await eventually(lambda: source.is_unused)
     assert float(await client.hget(f"{redis_script.PREFIX}:m:input", "tokens")) == pytest.approx(90, abs=0.1)
-    gateway.proxy._sweep()
-    assert not gateway.proxy.limit_sources.all()
+    gateway.shell._sweep()
+    assert not gateway.shell.services.limit_sources.all()
 
 
 async def test_an_address_with_a_scheme_is_told_of(start_gateway, counting_endpoint, eventually):
     """Whether TLS is spoken is the gateway's setting, as its credentials are."""
     limits = per_month("rediss://redis.example:6380", input=100)
     gateway = await start_gateway(counting_endpoint, limits=limits)
-    (source,) = gateway.proxy.limit_sources.all()
+    (source,) = gateway.shell.services.limit_sources.all()
     await eventually(lambda: source.trouble)
     assert "without a scheme" in source.trouble
     assert (await gateway.ask(prompt(10))).status == 200

@@ -74,9 +74,9 @@ async def waiting(gateway, account, eventually):
 
 async def test_who_comes_meanwhile_takes_nothing_from_those_that_wait(gateway, account, waiting, monkeypatch):
     """A small request goes by what is left of the lease; what the large one lacks then is fetched as well."""
-    (client,) = (client for client in gateway.proxy.clients if client.exchange)
+    (client,) = (client for client in gateway.shell.clients.all if client.exchange)
     at = client.exchange.request.arrived_at  # however slow the machine, there is time
-    monkeypatch.setattr(gateway.proxy, "now", lambda: at)
+    monkeypatch.setattr(gateway.shell.services, "now", lambda: at)
     assert (await gateway.ask(prompt(2))).status == 200
     account.open.set()
     assert (await waiting.response()).status == 200
@@ -85,8 +85,8 @@ async def test_who_comes_meanwhile_takes_nothing_from_those_that_wait(gateway, a
 async def test_what_is_not_there_is_not_asked_for_again_and_again(gateway, account, waiting):
     """A request that got nothing since nothing is left is refused."""
     account.account.budget.charge(500, asyncio.get_running_loop().time())
-    (limit,) = gateway.proxy.token_limits.by_route.values()
-    limit.input.budget.charge(500, gateway.proxy.now())
+    (limit,) = gateway.shell.plane.token_limits.by_route.values()
+    limit.input.budget.charge(500, gateway.shell.now())
     account.open.set()
     assert (await waiting.response()).status == 429
 
@@ -104,7 +104,7 @@ async def test_a_request_goes_to_the_endpoints_of_now(gateway, account, endpoint
 async def test_a_request_whose_pool_was_deleted_is_told(gateway, account, endpoint, waiting):
     """It is refused like one that comes now, and uses nothing."""
     calls = len(endpoint.calls)
-    gateway.proxy.use(routing.EMPTY)
+    gateway.shell.use(routing.EMPTY)
     account.open.set()
     refused = await waiting.response()
     assert refused.status == 503
@@ -118,9 +118,9 @@ async def test_a_fault_of_ours_ends_the_request_alone(gateway, account, waiting,
     def broken(*_):
         raise RuntimeError("broken")
 
-    (limit,) = gateway.proxy.token_limits.by_route.values()
+    (limit,) = gateway.shell.plane.token_limits.by_route.values()
     with monkeypatch.context() as patched:
-        patched.setattr(gateway.proxy.limit_sources, "wait", broken)
+        patched.setattr(gateway.shell.services.limit_sources, "wait", broken)
         patched.setattr(type(limit), "reserve", broken)
         account.open.set()
         assert (await waiting.response()).status == 500

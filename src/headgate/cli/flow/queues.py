@@ -12,7 +12,7 @@ import msgspec
 from headgate.cli import machine_state
 from headgate.cli.objects.printing import escaped
 from headgate.flow.queue import BandRow, FlowRow, QueueView, RequestRow
-from headgate.gateway.queueing.shown import QueueShown
+from headgate.gateway.queueing.queue_shown import QueueShown
 
 # The queues of all workers of a gateway as one: each worker has its own share of the requests.
 MAX_REQUESTS = 20

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from headgate.flow.queue import Waiting
-    from headgate.gateway.delivery import Delivery
-    from headgate.gateway.queueing.wait import Wait
+    from headgate.requests.decision import Decision
 
 UNKNOWN = "unknown"
 """Stands for every model that has no route, so that clients cannot make labels up."""
@@ -29,9 +28,8 @@ class Kind(NamedTuple):
     """and what the endpoint is asked for."""
 
 
-def kind_of(exchange: Delivery, place: Waiting) -> Kind:
+def kind_of(decision: Decision, place: Waiting) -> Kind:
     """What clients may make up, as there is a route for every name, is not told apart."""
-    decision = exchange.decision
     if decision.match is None or decision.match.route.takes_unknown:
         return Kind(place.priority, place.flow, UNKNOWN, UNKNOWN)
     return Kind(place.priority, place.flow, decision.model, decision.upstream_model)
@@ -43,16 +41,16 @@ class Kinds:
     def __init__(self) -> None:
         self._sizes: dict[Kind, tuple[int, int]] = {}
 
-    def increment(self, wait: Wait) -> None:
-        count, size = self._sizes.get(wait.kind, (0, 0))
-        self._sizes[wait.kind] = (count + 1, size + wait.place.size)
+    def increment(self, kind: Kind, bytes_of_body: int) -> None:
+        count, size = self._sizes.get(kind, (0, 0))
+        self._sizes[kind] = (count + 1, size + bytes_of_body)
 
-    def decrement(self, wait: Wait) -> None:
-        count, size = self._sizes[wait.kind]
+    def decrement(self, kind: Kind, bytes_of_body: int) -> None:
+        count, size = self._sizes[kind]
         if count > 1:
-            self._sizes[wait.kind] = (count - 1, size - wait.place.size)
+            self._sizes[kind] = (count - 1, size - bytes_of_body)
         else:
-            del self._sizes[wait.kind]
+            del self._sizes[kind]
 
     def sizes(self) -> Iterable[tuple[Kind, tuple[int, int]]]:
         """Of each of which any wait: how many, and the bytes of their bodies."""

@@ -10,8 +10,9 @@ from headgate.telemetry.metrics import OTHER
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from headgate.flow.queue import Waiting
     from headgate.gateway.queueing.kinds import Kind
-    from headgate.gateway.queueing.wait import Wait
+    from headgate.gateway.queueing.wait import QueueWait
     from headgate.requests.pool_state import PoolState
     from headgate.telemetry.metrics import CounterChild, HistogramChild
 
@@ -84,13 +85,12 @@ class WaitMetrics:
         )
         registry.add(self.requests, self.duration, self.enqueueing, self.looks, self.evictions)
 
-    def entered(self, pool: PoolState, wait: Wait, outcome: str, took_s: float) -> None:
+    def entered(self, pool: PoolState, place: Waiting, outcome: str, took_s: float) -> None:
         """A request has come to the queue."""
-        place = wait.place
         priority, flow = self._priorities.value(str(place.priority)), self._flows.value(place.flow)
         self.enqueueing.labels(pool.name, priority, outcome, flow).observe(took_s)
 
-    def ended(self, pool: PoolState, wait: Wait, outcome: str, now: float) -> None:
+    def ended(self, pool: PoolState, wait: QueueWait, outcome: str, now: float) -> None:
         """It waits no more."""
         labels = pool.name, outcome, wait.kind
         requests, duration = self._ends.get(labels) or self._bind(labels)

@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from headgate.flow.queue import Bounds, Dropped, FlowQueue, FlowSettings, Waiting
-from headgate.gateway.queueing import charging, queue_hints, reasons
+from headgate.gateway.queueing import queue_hints, reasons
 from headgate.gateway.queueing.alarm import Alarm
 from headgate.gateway.queueing.flow_names import FlowNames
 from headgate.gateway.queueing.kinds import Kinds
 from headgate.gateway.queueing.metrics import HELD
+from headgate.gateway.queueing.pending_report import ALONE, PendingReport, Place
 from headgate.gateway.queueing.positions import Positions
+from headgate.gateway.queueing.queue_shown import QueueShown
 from headgate.gateway.queueing.room import PoolRoom
-from headgate.gateway.queueing.shares import ALONE, PendingReport, Place
-from headgate.gateway.queueing.shown import QueueShown
-from headgate.gateway.queueing.wait import Wait
+from headgate.gateway.queueing.wait import QueueWait
+from headgate.requests import charging
 from headgate.requests.decision import no_endpoint
 from headgate.requests.refusal import Refusal
 
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     from headgate.fleet import EndpointState
     from headgate.flow.configuration import Queueing
     from headgate.flow.sharing import Charge, PoolReport, PoolShare
-    from headgate.gateway.delivery import Delivery
-    from headgate.gateway.exchange import Exchange
-    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.request import Request
+    from headgate.gateway.services import Services
+    from headgate.requests.life import Life
+    from headgate.requests.owner import Owner
     from headgate.requests.pool_state import PoolState
 
 log = logging.getLogger(__name__)
@@ -50,19 +52,19 @@ MAX_SATURATED = 1000.0
 class PoolQueue:
     """Holds the requests of a pool that may not go yet. Lives as long as the pool, across snapshots."""
 
-    def __init__(self, proxy: Proxy, pool: PoolState, queueing: Queueing, place: Place = ALONE) -> None:
+    def __init__(self, services: Services, pool: PoolState, queueing: Queueing, place: Place = ALONE) -> None:
         """`place` is that of this worker among those that share the queue."""
-        self._proxy = proxy
+        self._services = services
         self._pool = pool
         self._flow_header = queueing.flow_header.encode()
-        self.room = PoolRoom(proxy, pool, queueing, 1.0 / place.workers)
+        self.room = PoolRoom(services, pool, queueing, 1.0 / place.workers)
         bounds = Bounds(queueing.flow, place.workers, place.number)
-        self._flow = FlowQueue(queueing.flow, self.room.capacity, proxy.rng, bounds)
+        self._flow = FlowQueue(queueing.flow, self.room.capacity, services.rng, bounds)
         self.tally = PendingReport() if place.workers > 1 else None
         """What other workers are to be told; None where there are none."""
         self.passes = self._flow.passes
         """Whether a request may go at once: its priority, and the time."""
-        self._waits: dict[Waiting, Wait] = {}
+        self._waits: dict[Waiting, QueueWait] = {}
         """Those that are held, in the order of their arrival."""
         self.counts_all = self.settings.goes_by_usage
         """Whether fairness goes by what requests have taken, also of those that need not wait."""
@@ -75,7 +77,7 @@ class PoolQueue:
         self.kinds = Kinds()
         """How many wait, as metrics tell them apart."""
         self._positions = Positions()
-        self._alarm = Alarm(proxy.loop, self._look)
+        self._alarm = Alarm(services.loop, self._look)
         self.wake = self._alarm.wake
         """Says that there may be room."""
         self._is_removed = False
@@ -103,13 +105,13 @@ class PoolQueue:
         """Of each priority with which requests wait: how many, and the bytes of their bodies."""
         return self._flow.sizes()
 
-    def waits(self) -> Iterable[Wait]:
+    def waits(self) -> Iterable[QueueWait]:
         """Those that are held, the oldest first."""
         return self._waits.values()
 
     def why_wait(self, priority: int) -> str:
         """What a request that comes now would wait for; empty if it would go at once."""
-        settings, now = self.settings, self._proxy.now()
+        settings, now = self.settings, self._services.now()
         if not settings.is_on:
             return ""
         if self.room.is_empty:
@@ -122,7 +124,7 @@ class PoolQueue:
 
     def shown(self) -> QueueShown:
         """For whoever asks what it does."""
-        view = self._flow.explain(self._proxy.now())
+        view = self._flow.explain(self._services.now())
         return QueueShown(
             is_on=self.settings.is_on,
             endpoints=len(self.room.answering()),
@@ -160,7 +162,7 @@ class PoolQueue:
         self._flow_header = queueing.flow_header.encode()
         self.room.change(queueing)
         self._flow.capacity = self.room.capacity
-        self._flow.change(queueing.flow, self._proxy.now())
+        self._flow.change(queueing.flow, self._services.now())
         self.names.settings = queueing.flow
         self.counts_all = self.settings.goes_by_usage
         if self.tally is not None:
@@ -170,6 +172,10 @@ class PoolQueue:
     def report(self, came: Mapping[int, int], charges: Sequence[Charge], now: float) -> PoolReport:
         """What other workers have to know."""
         return self._flow.report(came, charges, now)
+
+    def fullness(self) -> float | None:
+        """What this worker has in flight, as a share of all the room."""
+        return self.room.fullness()
 
     def parts(self) -> tuple[object, ...]:
         """What this worker goes by of what is set for all."""
@@ -185,7 +191,7 @@ class PoolQueue:
 
     def close(self) -> None:
         """Whoever waits is told that nobody is served any more, and whoever comes later."""
-        self._flow.close(self._proxy.now())
+        self._flow.close(self._services.now())
         self._look()
 
     def remove(self) -> None:
@@ -196,22 +202,22 @@ class PoolQueue:
 
     def _turn_all_away(self) -> None:
         """In slices: other pools have their turns in between."""
-        now = self._proxy.now()
+        now = self._services.now()
         for wait in list(itertools.islice(self._waits.values(), AT_ONCE)):
             self._flow.leave(wait.place, now)
             self._drop(wait, reasons.DELETED, now)
         if self._waits:
-            self._proxy.loop.call_soon(self._turn_all_away)
+            self._services.loop.call_soon(self._turn_all_away)
 
     # -- requests
 
-    def hold(self, exchange: Delivery, now: float) -> None:
-        """Lets a request wait that does not pass; or refuses it, if there is no place for it."""
+    def hold(self, owner: Owner, now: float) -> None:
+        """Takes a request that does not pass; or refuses it, if there is no place for it."""
         began = time.perf_counter()
-        proxy = self._proxy
-        request, decision = exchange.request, exchange.decision
+        life, services = owner.life, self._services
+        request, decision = cast("Request", life.request), life.decision
         says = queue_hints.read(
-            request, proxy.settings, is_stream=decision.stream, flow_header=self._flow_header
+            request, services.settings, is_stream=decision.stream, flow_header=self._flow_header
         )
         flow = self.names.of(says)
         self.names.increment(flow, says)
@@ -219,26 +225,25 @@ class PoolQueue:
         if decision.body is not request.body:
             request.body = b""  # of the two, one is sent
         waiting = Waiting(
-            exchange,
+            owner,
             flow=flow,
             priority=decision.scheduled.priority,
-            work=charging.work(decision.scheduled, proxy.prefixes, self._pool.loads),
+            work=charging.work(decision.scheduled, services.plane.prefixes, self._pool.loads),
             size=len(decision.body),
             arrived=now,
             deadline=now + (ttl_s or math.inf),
             gives_up_at=request.arrived_at + says.patience_s,
             slo_at=request.arrived_at + says.objective_s,
         )
-        wait = exchange.wait = Wait(exchange, self, waiting, now, wants_progress=says.wants_progress)
+        wait = life.wait = QueueWait(life, self, waiting, now, wants_progress=says.wants_progress)
         self._waits[waiting] = wait
-        self.kinds.increment(wait)
+        self.kinds.increment(wait.kind, waiting.size)
         self.held += 1
         if self.tally is not None:
             self.tally.came[waiting.priority] += 1
-        proxy.queues.held += 1
         dropped = self._refused(waiting, now)
         outcome = HELD if dropped is None else dropped.reason
-        proxy.recorder.waits.entered(self._pool, wait, outcome, time.perf_counter() - began)
+        services.recorder.waits.entered(self._pool, waiting, outcome, time.perf_counter() - began)
         if dropped is not None:
             self._drop(wait, dropped, now)
         self.wake()
@@ -250,40 +255,48 @@ class PoolQueue:
             return reasons.FAULTY  # no Pod that comes will help
         return self._flow.enter(waiting, now)
 
-    def settled(self, exchange: Exchange, now: float) -> None:
+    def settled(self, life: Life, now: float) -> None:
         """A request of the pool is over; if it still waits, its client has gone."""
-        wait = exchange.wait
-        if wait is not None and wait.queue is self:
-            if wait.is_over:
-                self._flow.answered(wait.place)
+        wait = life.wait
+        if wait is not None and wait.home is self:
+            waiting = wait.place
+            mine = self._waits.get(waiting)
+            if mine is not None:
+                self._flow.leave(waiting, now)
+                mine.dropped_reason = reasons.CANCELLED
+                self._end(mine, reasons.CANCELLED, now)
             else:
-                self._flow.leave(wait.place, now)
-                wait.dropped_reason = reasons.CANCELLED
-                self._end(wait, reasons.CANCELLED, now)
-        if charging.has_taken(exchange):
-            self._charge(exchange, now)
+                self._flow.answered(waiting)
+            # A reference cycle would keep both until the next garbage collection.
+            waiting.owner = None
+        if charging.has_taken(life):
+            self._charge(life, now)
 
-    def _charge(self, exchange: Exchange, now: float) -> None:
+    def _charge(self, life: Life, now: float) -> None:
         """Fairness may go by what a request has taken."""
-        wait, decision = exchange.wait, exchange.decision
+        wait, decision = life.wait, life.decision
         if wait is not None:
             flow, work, order = wait.place.flow, wait.place.work, wait.place.order
         else:
-            settings = self._proxy.settings
+            settings = self._services.settings
             says = queue_hints.read(
-                exchange.request, settings, is_stream=decision.stream, flow_header=self._flow_header
+                cast("Request", life.request),
+                settings,
+                is_stream=decision.stream,
+                flow_header=self._flow_header,
             )
             flow = self.names.of(says)
             work = decision.scheduled.prompt_tokens + decision.scheduled.output_tokens
             order = 0
-        taken = charging.taken_by(exchange, work)
+        taken = charging.taken_by(life, work)
         if self.tally is not None:
             self.tally.served(decision.scheduled.priority, flow, taken, work if wait is not None else None)
         self._flow.served(flow, decision.scheduled.priority, work, taken, now, order=order)
 
-    def answered(self, wait: Wait) -> None:
-        """The first byte of an answer has come."""
-        self._flow.answered(wait.place)
+    def answered(self, life: Life) -> None:
+        """The head of an answer is here to a request that waited."""
+        if life.wait is not None:
+            self._flow.answered(life.wait.place)
 
     # -- whose turn it is
 
@@ -299,7 +312,7 @@ class PoolQueue:
             return
         began = time.perf_counter()
         self._alarm.stop()
-        now = self._proxy.now()
+        now = self._services.now()
         self._turn_away(self._flow.dropped(now), now)
         sent = 0
         while sent < AT_ONCE and (waiting := self._flow.next(now)) is not None:
@@ -307,27 +320,27 @@ class PoolQueue:
             sent += 1
         self._turn_away(self._flow.dropped(now), now)
         for waiting, dropped in self._flow.victims(now):
-            self._evict(waiting, dropped)
+            self._evict(waiting, dropped, now)
         self.room.note_starvation(self.held, self.settings.no_endpoint_ttl_s)
         if sent == AT_ONCE:
             self.wake()
         elif self.held:
             self._alarm.wake_at(self._flow.wake_at(now), now)
-        self._proxy.recorder.waits.look.observe(time.perf_counter() - began)
+        self._services.recorder.waits.look.observe(time.perf_counter() - began)
 
-    def _send(self, wait: Wait, now: float) -> None:
-        exchange = wait.exchange
+    def _send(self, wait: QueueWait, now: float) -> None:
+        owner = cast("Owner", wait.place.owner)
         if self.tally is not None:
             self.tally.charges.add(wait.place.priority, wait.place.flow, sent=wait.place.work)
         self._end(wait, reasons.DISPATCHED, now)
         try:
-            exchange.go(self._pool, now)
+            owner.admitted(self._pool, now)
         except Exception:
             # The others must not wait for it.
             log.exception("a request to %s could not be sent", self._pool.pool.key)
-            if not exchange.settled:
+            if not owner.life.is_over:
                 broken = Refusal.broken("the gateway failed to send the request: its log says why")
-                self._tell(exchange, broken)
+                self._tell(owner, broken, now)
 
     def _turn_away(self, dropped: Sequence[tuple[Waiting, Dropped]], now: float) -> None:
         for waiting, why in dropped:
@@ -335,15 +348,15 @@ class PoolQueue:
             if wait is not None:  # else its client left before it was told
                 self._drop(wait, why, now)
 
-    def _drop(self, wait: Wait, dropped: Dropped, now: float) -> None:
+    def _drop(self, wait: QueueWait, dropped: Dropped, now: float) -> None:
         wait.dropped_reason = dropped.reason
         self._end(wait, dropped.reason, now)
-        self._tell(wait.exchange, self._refusal(dropped, wait.seconds(now)))
+        self._tell(cast("Owner", wait.place.owner), self._refusal(dropped, wait.seconds(now)), now)
 
-    def _tell(self, exchange: Delivery, refusal: Refusal) -> None:
+    def _tell(self, owner: Owner, refusal: Refusal, now: float) -> None:
         """The others that are to be told must not depend on it."""
         try:
-            exchange.turn_away(refusal)
+            owner.turn_away(refusal, now)
         except Exception:
             log.exception("a request to %s could not be refused", self._pool.pool.key)
 
@@ -351,22 +364,21 @@ class PoolQueue:
         """The answer, with what is known here of a pool without endpoints."""
         if dropped.reason != reasons.NO_ENDPOINTS or self._is_removed:
             return reasons.refusal(dropped, str(self._pool.pool.key))
-        none = no_endpoint(self._pool, self._proxy.settings.endpoints.max_connections)
+        none = no_endpoint(self._pool, self._services.settings.endpoints.max_connections)
         return reasons.without_endpoints(dropped, none, waited_s)
 
-    def _evict(self, waiting: Waiting, dropped: Dropped) -> None:
+    def _evict(self, waiting: Waiting, dropped: Dropped, now: float) -> None:
         """Ends a running request for others that wait."""
-        exchange = cast("Exchange", waiting.owner)
-        if exchange.wait is not None and exchange.can_be_evicted:
-            exchange.wait.dropped_reason = dropped.reason
-            self._proxy.recorder.waits.evicted(self._pool, waiting.priority)
-            exchange.turn_away(self._refusal(dropped, 0.0))
+        owner = cast("Owner | None", waiting.owner)
+        if owner is not None and owner.life.wait is not None and owner.life.can_be_evicted:
+            owner.life.wait.dropped_reason = dropped.reason
+            self._services.recorder.waits.evicted(self._pool, waiting.priority)
+            owner.turn_away(self._refusal(dropped, 0.0), now)
 
-    def _end(self, wait: Wait, outcome: str, now: float) -> None:
+    def _end(self, wait: QueueWait, outcome: str, now: float) -> None:
         del self._waits[wait.place]
         self.names.decrement(wait.place.flow)
-        self.kinds.decrement(wait)
+        self.kinds.decrement(wait.kind, wait.place.size)
         self.held -= 1
-        self._proxy.queues.held -= 1
         wait.over_at = now
-        self._proxy.recorder.waits.ended(self._pool, wait, outcome, now)
+        self._services.recorder.waits.ended(self._pool, wait, outcome, now)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.gateway.queueing import making
+from headgate.gateway.queueing.pending_report import ALONE, Place
 from headgate.gateway.queueing.pool_queue import PoolQueue
-from headgate.gateway.queueing.shares import ALONE, Place, Shares
+from headgate.gateway.queueing.queue_shown import QueueShown
+from headgate.gateway.queueing.shares import Shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -14,19 +16,17 @@ if TYPE_CHECKING:
     from headgate.api import ObjectRef
     from headgate.fleet import EndpointState
     from headgate.flow.sharing import PoolReport, PoolShare
-    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.services import Services
     from headgate.gateway.settings import GatewaySettings
 
 
 class Queues:
     """One queue for each pool; each is kept for as long as its pool is there."""
 
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
-        self._queueing = making.queueing(proxy.settings)
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._queueing = making.queueing(services.settings)
         self._queues: dict[ObjectRef, PoolQueue] = {}
-        self.held = 0
-        """How many requests wait in all of them: while that is none, nobody need be told of room."""
         self._is_closed = False
         self._place = ALONE
         self._shares: Shares | None = None
@@ -35,7 +35,7 @@ class Queues:
         """Is one of several workers from now on; called before there are pools. `send` brings what others
         have to know to them."""
         self._place = place
-        self._shares = Shares(self._proxy.loop, self._queues.values, send)
+        self._shares = Shares(self._services.loop, self._queues.values, send)
         self._shares.begin_anew()
 
     def share_anew(self) -> None:
@@ -50,13 +50,13 @@ class Queues:
 
     def use(self) -> None:
         """Takes up the pools as they are now, each of which is told its queue."""
-        pools = self._proxy.pools
+        pools = self._services.plane.pools
         for key in self._queues.keys() - pools.keys():
             self._queues.pop(key).remove()
         for key, pool in pools.items():
             queue = self._queues.get(key)
             if queue is None:
-                queue = self._queues[key] = PoolQueue(self._proxy, pool, self._queueing, self._place)
+                queue = self._queues[key] = PoolQueue(self._services, pool, self._queueing, self._place)
                 if self._is_closed:
                     queue.close()
             else:
@@ -84,7 +84,7 @@ class Queues:
     def _note_sharing(self) -> None:
         """Tells each queue of those whose endpoints are its own, too."""
         by_load: dict[EndpointState, list[PoolQueue]] = {}
-        for pool in self._proxy.pools.values():
+        for pool in self._services.plane.pools.values():
             for load in pool.loads:
                 by_load.setdefault(load, []).append(self._queues[pool.pool.key])
         sharing: dict[PoolQueue, set[PoolQueue]] = {}
@@ -107,6 +107,15 @@ class Queues:
             self._shares.stop()
         for queue in self._queues.values():
             queue.close()
+
+    @property
+    def held(self) -> int:
+        """How many requests wait in all of them."""
+        return sum(queue.held for queue in self.all())
+
+    def shown(self) -> dict[str, list[QueueShown]]:
+        """By the pools' names, for `/debug/flow`."""
+        return {queue.name: [queue.shown()] for queue in self.all()}
 
     def all(self) -> list[PoolQueue]:
         return list(self._queues.values())

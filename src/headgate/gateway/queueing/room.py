@@ -12,7 +12,7 @@ from headgate.flow.capacity import Stages
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState
     from headgate.flow.configuration import Queueing
-    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.services import Services
     from headgate.requests.pool_state import PoolState
 
 
@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 class PoolRoom:
     """Of one pool. Follows its snapshots, the failures of its endpoints, and the settings."""
 
-    def __init__(self, proxy: Proxy, pool: PoolState, queueing: Queueing, share: float) -> None:
+    def __init__(self, services: Services, pool: PoolState, queueing: Queueing, share: float) -> None:
         """`share` is this worker's of all the room."""
-        self._proxy = proxy
+        self._services = services
         self._pool = pool
         self._share = share
         self._elsewhere = 0.0
@@ -39,7 +39,7 @@ class PoolRoom:
         """Goes on by other settings."""
         self.detector = queueing.capacity.detector
         """Which one says whether there is room."""
-        self.capacity = capacity.make(queueing.capacity, self._proxy.settings.endpoints.max_connections)
+        self.capacity = capacity.make(queueing.capacity, self._services.settings.endpoints.max_connections)
         self.capacity.take_share(self._share)
         self.refresh_endpoints()
 
@@ -55,7 +55,7 @@ class PoolRoom:
 
     def fullness(self) -> float | None:
         """What this worker has in flight, as a share of all the room; None where that is not counted."""
-        return self.capacity.fullness(self._proxy.now())
+        return self.capacity.fullness(self._services.now())
 
     def use(self, pool: PoolState) -> None:
         """The pool as a new snapshot has it."""
@@ -65,7 +65,7 @@ class PoolRoom:
     def refresh_endpoints(self) -> None:
         """Counts on the endpoints that would be picked now: one that failed lately has no room for anybody,
         unless there is no other."""
-        now, pool = self._proxy.now(), self._pool
+        now, pool = self._services.now(), self._pool
         loads = pool.loads if self.answering() else ()
         able = [load for load in loads if load.suspect_until <= now]
         if 2 * len(able) < len(loads):  # those that return have their share of the requests at once
@@ -108,7 +108,7 @@ class PoolRoom:
     def saturation(self) -> Mapping[str, float]:
         """How full the pool is; from 1 on there is no room. And its stages, where it has any: these by what
         this worker has."""
-        now = self._proxy.now()
+        now = self._services.now()
         stages = self.capacity.by_stage(now) if isinstance(self.capacity, Stages) else {}
         fullness = self.fullness()
         if self._share == 1.0 or fullness is None:
@@ -118,4 +118,4 @@ class PoolRoom:
 
     def stale_endpoints(self) -> int:
         """Those of which the detector knows nothing fresh that it would go by."""
-        return self.capacity.stale(self._proxy.now())
+        return self.capacity.stale(self._services.now())

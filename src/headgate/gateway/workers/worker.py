@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from headgate import allocator, garbage
 from headgate.flow.sharing import PoolReport
 from headgate.gateway import pages
-from headgate.gateway.queueing.shares import Place
+from headgate.gateway.queueing.pending_report import Place
 from headgate.gateway.service import Service
 from headgate.gateway.workers import channel as wire
 from headgate.gateway.workers import messages
@@ -42,7 +42,7 @@ async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -
         try:
             worker = _Worker(channel, service, begin.listeners, accounts)
             if begin.shares_queues:
-                service.proxy.queues.share(Place(begin.workers, begin.worker), worker.tell_waiting)
+                service.shell.queues.share(Place(begin.workers, begin.worker), worker.tell_waiting)
             await worker.run()
         finally:
             if accounts is not None:
@@ -86,7 +86,7 @@ class _Worker:
         self._channel = channel
         self._service = service
         self._listeners = listeners
-        self._pages: Starlette = pages.admin_page(service.proxy)
+        self._pages: Starlette = pages.admin_page(service.shell)
         self._is_hushed = False
         self._unsaid: list[messages.Report] = []
         self._ending: asyncio.Task[int] | None = None
@@ -131,7 +131,7 @@ class _Worker:
 
     async def _tell_counts(self) -> None:
         while True:
-            hang_s = self._service.proxy.settings.workers.hang_s
+            hang_s = self._service.shell.settings.workers.hang_s
             interval_s = min(COUNT_INTERVAL_S, hang_s / 4) if hang_s else COUNT_INTERVAL_S
             self._changed.clear()
             with suppress(TimeoutError):
@@ -149,17 +149,17 @@ class _Worker:
                 while self._unsaid:
                     self._channel.send(self._unsaid.pop(0))
                 if was_hushed:
-                    self._service.proxy.queues.share_anew()
+                    self._service.shell.queues.share_anew()
                 await self._do(order)
         except wire.Closed:
             # Nobody tells it any more. What runs may end, unless that was being waited for already.
             if self._is_draining:
                 self._ended.set()
             else:
-                await self._drain(self._service.proxy.settings.shutdown.drain_s)
+                await self._drain(self._service.shell.settings.shutdown.drain_s)
 
     async def _do(self, order: messages.Order) -> None:
-        proxy = self._service.proxy
+        shell = self._service.shell
         match order:
             case messages.Serve(listeners):
                 await self._service.listen(listeners)
@@ -167,10 +167,10 @@ class _Worker:
                 self._service.change(messages.known(settings))
                 self._changed.set()
             case messages.Leave():
-                proxy.leave()
+                shell.leave()
             case messages.Retire(limit_s):
                 await self._let_go()
-                self._end(proxy.retire(limit_s))
+                self._end(shell.retire(limit_s))
             case messages.Drain(limit_s):
                 await self._drain(limit_s)
             case messages.Ask():
@@ -181,7 +181,7 @@ class _Worker:
                 if self._accounts is not None:
                     self._accounts.granted(order)
             case messages.Shares(pools):
-                proxy.queues.take_shares(pools)
+                shell.queues.take_shares(pools)
             case messages.Quiesce():
                 self._channel.send(messages.Hushed())
                 self._is_hushed = True
@@ -200,7 +200,7 @@ class _Worker:
         for _ in range(3):
             await asyncio.sleep(0)
         await self._let_go()
-        self._end(self._service.proxy.drain(limit_s))
+        self._end(self._service.shell.drain(limit_s))
 
     def _end(self, leaving: Coroutine[Any, Any, int]) -> None:
         if self._ending is not None:

@@ -64,6 +64,7 @@ class _Run:
         self._prefixes = prefixes
         self._observer = observer
         self._timeline = Timeline()
+        self._ledger = fleet.Ledger(description.ejection)
         self._endpoints = list(self._make_endpoints(_rng(seed, "faults")))
         self._clients = Clients(requests, self._timeline, self._arrive)
         self._gateway = SimulatedGateway(
@@ -71,8 +72,9 @@ class _Run:
             policy,
             _rng(seed, "policy"),
             self._timeline,
+            self._ledger,
             self._endpoints,
-            prefixes or PrefixIndex(),
+            prefixes if prefixes is not None else PrefixIndex(),
             observer,
             self._clients.ended,
             self._wanted,
@@ -119,17 +121,13 @@ class _Run:
     # -- engines
 
     def _make_endpoints(self, rng: random.Random) -> Iterable[SimulatedEndpoint]:
-        ledger = fleet.Ledger(self._description.ejection)
         stepped = self._tell_kv_events if self._observer.wants_kv_events else None
         port = 8000
-        rates = fleet.Rates()
         store = self._description.new_store()
         for group in self._description.groups:
             config = msgspec.structs.replace(group.engine, kv_events=stepped is not None)
             for at in range(group.count):
-                load = ledger.load(routing.Endpoint(f"{group.name}-{at}", "127.0.0.1", port))
-                load.labels = group.labels
-                load.estimator.join(rates)
+                load = self._ledger.load(routing.Endpoint(f"{group.name}-{at}", "127.0.0.1", port))
                 port += 1
                 endpoint = SimulatedEndpoint(
                     group,

@@ -1,105 +1,146 @@
-"""Where requests wait for their turn, in front of the fleet: the gateway's own queue in virtual time."""
+"""Where requests wait for their turn, in front of the fleet: the gateway's queue in virtual time."""
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import cast
 
-from headgate import fleet, routing
-from headgate.fleet import EndpointState
-from headgate.fleet.prefix import PrefixIndex
 from headgate.flow import capacity
-from headgate.flow.queue import FlowQueue, FlowSettings, Usage, Waiting
-from headgate.simulator.fleet.flight import Flight
+from headgate.flow.queue import Dropped, FlowQueue, FlowSettings, Waiting
+from headgate.requests import charging
+from headgate.requests.data_plane import DataPlane
+from headgate.requests.life import Life
+from headgate.requests.owner import Owner
+from headgate.requests.pool_state import PoolState
+from headgate.requests.refusal import Refusal
+from headgate.simulator.fleet.request import TracedRequest
 from headgate.simulator.fleet.timeline import Timeline
-from headgate.simulator.model import FinishedRequest
+
+BYTES_PER_TOKEN = 4
+
+
+class SimulatedWait:
+    """The time that one request spends here. Its client does not ask how far it is."""
+
+    wants_progress = has_head = False
+    told_at, told_bytes = 0.0, 0
+
+    __slots__ = ("begun_at", "dropped_reason", "home", "over_at", "place")
+
+    def __init__(self, home: WaitingRoom, place: Waiting, begun_at: float) -> None:
+        self.home = home
+        self.place = place
+        self.begun_at = begun_at
+        self.over_at: float | None = None
+        self.dropped_reason = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.over_at is not None
+
+    def seconds(self, now: float) -> float:
+        return (now if self.over_at is None else self.over_at) - self.begun_at
+
+    def progress(self, now: float) -> str:
+        return ""
 
 
 class WaitingRoom:
-    """Sends flights when it is their turn, and tells of those that have none."""
+    """Sends requests when it is their turn, and tells those that have none."""
+
+    counts_all = True
 
     def __init__(
         self,
         settings: FlowSettings,
         room: capacity.CapacitySettings,
-        rng: random.Random,
+        plane: DataPlane,
         timeline: Timeline,
-        prefixes: PrefixIndex,
-        send: Callable[[Flight], None],
-        dropped: Callable[[Flight, str], None],
         waits: Callable[[], None],
     ) -> None:
         """`waits` is told, after each look at the queue, if any wait still."""
+        self.queue = FlowQueue(settings, capacity.make(room), plane.rng)
+        self.passes = self.queue.passes
         self._tell_waits = waits
-        self.queue = FlowQueue(settings, capacity.make(room), rng)
+        self._plane = plane
         self._timeline = timeline
-        self._prefixes = prefixes
-        self._send = send
-        self._tell_dropped = dropped
-        self._answers = fleet.AnswerSizes()
-        self._pool: Sequence[EndpointState] = ()
+        self._pool: PoolState | None = None
         self._is_looking = False
         self._looks_at = math.inf
 
-    def follow(self, pool: Sequence[EndpointState], phases: routing.PrefillDecode | None) -> None:
+    def follow(self, pool: PoolState) -> None:
         """Which endpoints there are from now on."""
         self._pool = pool
-        self.queue.capacity.follow(pool, phases)
-        self.look()
+        self.queue.capacity.follow(pool.loads, pool.pool.phases)
+        self.room_made()
 
-    def arrive(self, flight: Flight) -> None:
-        """A request comes, and is sent at once or later, or is refused."""
-        timed, now, settings = flight.timed, self._timeline.now, self.queue.settings
-        flight.work = self._work(flight)
-        if self.queue.passes(timed.priority, now):
-            self._send(flight)
-            return
+    def refresh_endpoints(self) -> None:
+        """Endpoints that fail keep their room: what waits for them goes elsewhere when it is sent."""
+
+    def why_wait(self, priority: int) -> str:
+        return "" if self.queue.passes(priority, self._timeline.now) else "others wait before it"
+
+    def hold(self, owner: Owner, now: float) -> None:
+        """A request comes that may not go at once; it may be refused."""
+        life, settings = owner.life, self.queue.settings
+        request = cast(TracedRequest, life.request)
+        timed = request.timed
         waiting = Waiting(
-            flight,
+            owner,
             flow=timed.tenant,
             priority=timed.priority,
-            work=flight.work,
-            size=4 * timed.prompt_tokens,
+            work=self._work(life),
+            size=BYTES_PER_TOKEN * timed.prompt_tokens,
             arrived=now,
             deadline=now + settings.ttl_s if settings.ttl_s else math.inf,
         )
+        life.wait = SimulatedWait(self, waiting, now)
         refused = self.queue.enter(waiting, now)
-        flight.order = waiting.order
         if refused is not None:
-            self._tell_dropped(flight, refused.reason)
-        self.look()
+            self._drop(waiting, refused)
+        self.room_made()
 
-    def ended(self, flight: Flight, finished: FinishedRequest | None) -> None:
-        """A request that was sent is over."""
-        if finished is None:
+    def answered(self, life: Life) -> None:
+        """Nobody is taken back from an endpoint."""
+
+    def settled(self, life: Life, now: float) -> None:
+        """A request that was sent is over: fairness may go by what it has taken."""
+        if life.account.usage is None:
             return
-        self._answers.learn(flight.scheduled.model, finished.output_tokens)
-        usage = Usage(
-            prompt_tokens=flight.timed.prompt_tokens,
-            output_tokens=finished.output_tokens,
-            cached_tokens=finished.cached_tokens,
-        )
-        timed = flight.timed
-        now = self._timeline.now
-        self.queue.served(timed.tenant, timed.priority, flight.work, usage, now, order=flight.order)
+        timed = cast(TracedRequest, life.request).timed
+        work, order = self._work(life), 0
+        if life.wait is not None:
+            work, order = life.wait.place.work, life.wait.place.order
+        taken = charging.taken_by(life, work)
+        self.queue.served(timed.tenant, timed.priority, work, taken, now, order=order)
 
-    def look(self) -> None:
+    def room_made(self) -> None:
         """Something has happened that may have made room, or it is time."""
         if self._is_looking or (not len(self.queue) and self._looks_at == math.inf):
             return  # what is sent may be answered at once, while the queue is looked at
         self._is_looking = True
         now = self._timeline.now
         for waiting, why in self.queue.dropped(now):
-            assert isinstance(waiting.owner, Flight)
-            self._tell_dropped(waiting.owner, why.reason)
+            self._drop(waiting, why)
         while (waiting_next := self.queue.next(now)) is not None:
-            assert isinstance(waiting_next.owner, Flight)
-            self._send(waiting_next.owner)
+            self._send(waiting_next, now)
         self._is_looking = False
         self._plan(now)
         if len(self.queue):
             self._tell_waits()
+
+    def _send(self, waiting: Waiting, now: float) -> None:
+        owner = cast("Owner", waiting.owner)
+        assert self._pool is not None
+        cast(SimulatedWait, owner.life.wait).over_at = now
+        owner.admitted(self._pool, now)
+
+    def _drop(self, waiting: Waiting, dropped: Dropped) -> None:
+        owner, now = cast("Owner", waiting.owner), self._timeline.now
+        wait = cast(SimulatedWait, owner.life.wait)
+        wait.over_at, wait.dropped_reason = now, dropped.reason
+        owner.turn_away(Refusal.saturated(dropped.reason, code=dropped.reason), now)
 
     def _plan(self, now: float) -> None:
         at = self.queue.wake_at(now)
@@ -110,13 +151,12 @@ class WaitingRoom:
     def _wake(self, at: float) -> None:
         if at == self._looks_at:
             self._looks_at = math.inf
-            self.look()
+            self.room_made()
             self._plan(self._timeline.now)
 
-    def _work(self, flight: Flight) -> int:
+    def _work(self, life: Life) -> int:
         """Tokens that it will take, as far as anybody can know before it is picked who does it."""
-        request = flight.scheduled
-        cached = 0
-        if request.prefix and self._pool:
-            cached = request.tokens_in(max(self._prefixes.matched(request.prefix, self._pool)))
-        return max(request.prompt_tokens - cached, 1) + self._answers.expected(request.model, None)
+        assert self._pool is not None
+        scheduled, prefixes = life.decision.scheduled, self._plane.prefixes
+        work = charging.work(scheduled, prefixes, self._pool.loads)
+        return max(work, 1) + self._plane.answer_sizes.expected(scheduled.model, None)

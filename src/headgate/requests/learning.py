@@ -15,8 +15,7 @@ from headgate.fleet.prefix import hashing
 
 if TYPE_CHECKING:
     from headgate.fleet import Booking
-    from headgate.gateway.exchange import Exchange
-    from headgate.gateway.proxy import Proxy
+    from headgate.requests.life import Attempt, Life
     from headgate.requests.usage import Usage
 
 MIN_TOKENS = 1024
@@ -27,37 +26,45 @@ SURE_AFTER_S = 30.0
 engine could not use it."""
 
 
-def learn(proxy: Proxy, exchange: Exchange, usage: Usage, booking: Booking | None, now: float) -> None:
+def learn(life: Life, usage: Usage, booking: Booking | None, now: float) -> None:
     """Takes the counts of a request that was served, at its end."""
-    decision, prompt_tokens = exchange.decision, usage.prompt
+    plane, decision, prompt_tokens = life.plane, life.decision, usage.prompt
     if decision.prompt_bytes and prompt_tokens:
-        proxy.prompt_sizes.learn(
+        plane.prompt_sizes.learn(
             decision.scheduled.model, decision.prompt_bytes, prompt_tokens, decision.prompt_amounts
         )
     answer_tokens = usage.completion
+    attempt = life.attempt
+    is_whole = life.pairing is None
+    # With a pairing, what is cached where an answer is generated was handed over from where it was prefilled.
     if answer_tokens:
-        proxy.answer_sizes.learn(decision.scheduled.model, answer_tokens)
+        plane.answer_sizes.learn(decision.scheduled.model, answer_tokens)
         if decision.stream and booking is not None:
             booking.paced(answer_tokens, now)
-        _learn_answer(proxy, exchange, answer_tokens)
-    pool, choice, cached = exchange.pool, exchange.choice, usage.cached
-    if cached is None or choice is None or pool is None or not pool.policy.uses_prefix:
+        if attempt is not None and is_whole:
+            _learn_answer(life, attempt, usage)
+    pool, cached = life.pool, usage.cached
+    if cached is None or attempt is None or pool is None or not is_whole or not pool.policy.uses_prefix:
         return
-    if exchange.handover is not None:
-        return  # what is cached where an answer is generated was handed over from where it was prefilled
-    proxy.recorder.cached(pool, prompt_tokens, choice.cached_tokens, cached)
-    used_at = exchange.prefix_used_at
-    if used_at is None or used_at >= exchange.attempt_at - SURE_AFTER_S:
+    choice = attempt.choice
+    plane.observer.cached(pool, prompt_tokens, choice.cached_tokens, cached)
+    used_at = attempt.prefix_used_at
+    if used_at is None or used_at >= attempt.began_at - SURE_AFTER_S:
         return
     if cached < FAR_FEWER * choice.cached_tokens:
-        proxy.prefixes.forget_until(used_at, choice.load)
+        plane.prefixes.forget_until(used_at, choice.load)
 
 
-def _learn_answer(proxy: Proxy, exchange: Exchange, answer_tokens: int) -> None:
+def _learn_answer(life: Life, attempt: Attempt, usage: Usage) -> None:
     """What an endpoint has generated behind a prompt that it had prefilled is in its cache as well."""
-    decision, choice = exchange.decision, exchange.choice
+    decision = life.decision
     scheduled = decision.scheduled
-    if choice is None or exchange.handover is not None or not scheduled.prefix or not decision.prompt_bytes:
+    if not scheduled.prefix:
         return
-    units = decision.prompt_bytes / hashing.BLOCK_BYTES + answer_tokens / scheduled.block_tokens
-    proxy.prefixes.answered(scheduled.prefix, choice.load, bisect_right(scheduled.block_ends, units))
+    if not scheduled.block_ends:  # each block has as many tokens as the next
+        blocks = (usage.prompt + usage.completion) / scheduled.block_tokens
+        life.plane.prefixes.answered(scheduled.prefix, attempt.load, blocks)
+    elif decision.prompt_bytes:
+        units = decision.prompt_bytes / hashing.BLOCK_BYTES + usage.completion / scheduled.block_tokens
+        held = bisect_right(scheduled.block_ends, units)
+        life.plane.prefixes.answered(scheduled.prefix, attempt.load, held)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from headgate.flow.queue import QueueView
-
-if TYPE_CHECKING:
-    from headgate.gateway.proxy import Proxy
 
 
 class QueueShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,8 +20,3 @@ class QueueShown(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     """What keeps a request from going that comes now with priority 0; empty if nothing does."""
     queue: QueueView
-
-
-def flow(proxy: Proxy) -> dict[str, list[QueueShown]]:
-    """By the pools' names."""
-    return {queue.name: [queue.shown()] for queue in proxy.queues.all()}

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.flow import queue as flow_queue
-from headgate.gateway import produced
-from headgate.gateway.log_field_cache import CLIENT, SERVED
+from headgate.requests.account import CLIENT, SERVED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.fleet import EndpointState
     from headgate.fleet.prefix import PrefixIndex
-    from headgate.gateway.exchange import Exchange
+    from headgate.requests.life import Life
     from headgate.requests.usage import Usage
     from headgate.scheduling import Request
 
@@ -25,22 +24,25 @@ def work(scheduled: Request, prefixes: PrefixIndex, loads: Sequence[EndpointStat
     return max(scheduled.prompt_tokens - cached, 0) + scheduled.output_tokens
 
 
-def has_taken(exchange: Exchange) -> bool:
+def has_taken(life: Life) -> bool:
     """Whether an engine worked for it: it was served, or an answer had begun, or its client left while it was
     at an endpoint. What endpoints failed at is nobody's."""
-    outcome = exchange.outcome
-    return outcome == SERVED or bool(exchange.first_byte_at) or (outcome in CLIENT and exchange.attempts > 0)
+    account = life.account
+    outcome = account.outcome
+    return outcome == SERVED or bool(account.first_byte_at) or (outcome in CLIENT and account.attempts > 0)
 
 
-def taken_by(exchange: Exchange, charged: int) -> flow_queue.Usage:
+def taken_by(life: Life, charged: int) -> flow_queue.Usage:
     """What a request has taken that is over: an engine that refused it has done no work, and of an answer
     that broke off, or whose client left, as much counts as came."""
-    if exchange.upstream_status >= 400:
+    account, decision = life.account, life.decision
+    if account.upstream_status >= 400:
         return flow_queue.Usage(prompt_tokens=0, output_tokens=0)
-    scheduled, counted = exchange.decision.scheduled, exchange.usage
-    if counted is not None and exchange.outcome == SERVED:
+    scheduled, counted = decision.scheduled, account.usage
+    if counted is not None and account.outcome == SERVED:
         return taken(scheduled, charged, counted, counted.completion)
-    return taken(scheduled, charged, counted, produced.tokens(exchange, scheduled.output_tokens))
+    came = life.received.tokens(scheduled.output_tokens, counted, is_stream=decision.stream)
+    return taken(scheduled, charged, counted, came)
 
 
 def taken(scheduled: Request, charged: int, counted: Usage | None, output_tokens: int) -> flow_queue.Usage:

@@ -2,56 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from headgate import fleet
 from headgate.fleet.ejection import HANG
 
 if TYPE_CHECKING:
-    from headgate.gateway.recorder import Recorder
-    from headgate.gateway.settings import GatewaySettings
+    from headgate.requests.observer import Engines, Observer
     from headgate.requests.pool_state import PoolState
 
 BEHIND_S = 1.5
-log = logging.getLogger(__name__)
-
-
-def ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
-    return fleet.EjectionPolicy(
-        failures=settings.endpoints.ejection_failures,
-        most_percent=settings.endpoints.max_ejection_percent,
-        hang_s=settings.endpoints.hang_s,
-    )
-
-
-class Watch(Protocol):
-    """Whoever asks questions of the gateway's own of one endpoint."""
-
-    @property
-    def heard_at(self) -> float:
-        """When the endpoint last answered one."""
-
-    def is_unanswered(self, now: float) -> bool:
-        """Whether the endpoint, which used to answer, leaves an open question unanswered."""
-
-    def list_models_soon(self) -> None:
-        """Asks for its models, unless that was just done."""
-
-
-class Watches(Protocol):
-    def watch(self, load: fleet.EndpointState) -> Watch | None:
-        """Whoever asks an endpoint; None if nobody does."""
 
 
 class Health:
-    """Of all endpoints of a gateway process. What it knows of them is in their loads, and in their pools."""
+    """Of all endpoints of a data plane. What it knows of them is in their loads, and in their pools."""
 
-    def __init__(self, recorder: Recorder, watches: Watches) -> None:
-        self._recorder = recorder
-        self._watches = watches
+    def __init__(self, observer: Observer, engines: Engines) -> None:
+        self._observer = observer
+        self._engines = engines
         self._swept_at = -math.inf
         self._is_behind = True
         """Whether the gateway itself was busy for long, so that it may not have read what endpoints sent."""
@@ -63,7 +33,7 @@ class Health:
 
     def attempt_failed(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
         """Counts an attempt for which the endpoint is to blame: it gave no answer, or one like 503."""
-        self._recorder.attempt_failed(pool, reason)
+        self._observer.attempt_failed(pool, reason)
         self.failed(pool, load, reason, now)
 
     def failed(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
@@ -82,9 +52,7 @@ class Health:
     def rests(self, pool: PoolState, load: fleet.EndpointState, seconds: float, now: float) -> float:
         """Notes that an endpoint wants no requests for so long; says until when it gets none."""
         if load.resting_until <= now:
-            self._recorder.ejected(pool, "retry_after")
-            where = load.endpoint.name, load.endpoint.address, pool.name
-            log.info("%s (%s) of %s gets no requests for %g s, as it asked (Retry-After)", *where, seconds)
+            self._observer.rests(pool, load, seconds)
         return load.rests(now, seconds)
 
     def hangs(self, pool: PoolState, load: fleet.EndpointState, now: float) -> None:
@@ -97,7 +65,7 @@ class Health:
     def is_stopped(self, pool: PoolState, load: fleet.EndpointState, long_s: float, now: float) -> bool:
         """Whether nothing at all is heard of an endpoint, not even an answer to a question of the gateway's
         own, while others of its pool are heard of. It is asked if it was not."""
-        watch = self._watches.watch(load)
+        watch = self._engines.watch(load)
         if watch is None or self._is_behind or now - load.heard_at <= long_s:
             return False
         if not watch.is_unanswered(now):
@@ -118,18 +86,11 @@ class Health:
 
     def _heard_at(self, load: fleet.EndpointState) -> float:
         """When it last sent a part of an answer to anybody here."""
-        watch = self._watches.watch(load)
+        watch = self._engines.watch(load)
         return load.heard_at if watch is None else max(load.heard_at, watch.heard_at)
 
     def _ejected(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
-        if load in fleet.ejected(pool.loads, now):
-            self._recorder.ejected(pool, reason)
-            what = f"is ejected for {load.ejected_for_s:g} s"
-        else:
-            what = "is still asked, as the pool has no better,"
-        log.warning(
-            "%s (%s) of %s %s after %s", load.endpoint.name, load.endpoint.address, pool.name, what, why(load)
-        )
+        self._observer.ejected(pool, load, reason, is_out=load in fleet.ejected(pool.loads, now))
 
 
 def why(load: fleet.EndpointState) -> str:

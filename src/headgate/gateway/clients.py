@@ -1,0 +1,122 @@
+"""The connections of clients: who may come in, who makes room, and how all of them end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Protocol
+
+from headgate.gateway import limits
+from headgate.gateway.exchange import Exchange
+from headgate.gateway.services import Services
+from headgate.gateway.settings import GatewaySettings
+from headgate.requests.refusal import Refusal
+
+MAX_TURNED_AWAY = 64
+
+
+class Client(limits.Displaceable, Protocol):
+    """One connection."""
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """Its request that is being served."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """Requests that were sent ahead."""
+        ...
+
+    @property
+    def reading_since(self) -> float | None: ...
+    @property
+    def is_paused(self) -> bool:
+        """Whether the client is slow to read."""
+        ...
+
+    def change(self, settings: GatewaySettings) -> None: ...
+    def sweep(self, now: float) -> None: ...
+    def displaced(self) -> str:
+        """Ends the connection for another one; returns the address that it is counted under."""
+        ...
+
+    def close_if_idle(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class Clients:
+    """Of one gateway process."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.all: set[Client] = set()
+        self._turned_away: set[Client] = set()
+        self._count = limits.ClientCount(services.settings)
+        self._unused: limits.Unused[Client] = limits.Unused()
+        self._left = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def change(self, settings: GatewaySettings) -> None:
+        """Open connections stay."""
+        self._count.change(settings)
+        for client in self.all:
+            client.change(settings)
+
+    @property
+    def counts_addresses(self) -> bool:
+        return self._count.counts_addresses
+
+    def admit(self, client: Client, counted_as: str) -> Refusal | None:
+        """Takes a connection in, or says why not. One without a request may have to make room."""
+        if self._count.needs_room(counted_as):
+            self._displace()
+        refusal = self._count.admit(counted_as)
+        if refusal is None:
+            self.all.add(client)
+        return refusal
+
+    def _displace(self) -> None:
+        client = self._unused.next(self.all, self._services.now())
+        if client is not None:
+            self.left(client, client.displaced())
+            self._services.recorder.displaced()
+
+    def may_linger(self, client: Client) -> bool:
+        """Says whether a client beyond the limits may stay to hear it: a bounded number of them may."""
+        if len(self._turned_away) >= MAX_TURNED_AWAY:
+            return False
+        self._turned_away.add(client)
+        return True
+
+    def left(self, client: Client, counted_as: str) -> None:
+        """A connection has ended. Twice is harmless."""
+        if client in self.all:
+            self.all.discard(client)
+            self._count.left(counted_as)
+            self._left.set()
+        else:
+            self._turned_away.discard(client)
+
+    def sweep(self, now: float) -> None:
+        for client in (*self.all, *self._turned_away):
+            client.sweep(now)
+
+    def close_idle(self) -> None:
+        for client in list(self.all):
+            client.close_if_idle()
+
+    async def until_left(self, limit_s: float) -> int:
+        """Waits until all have left; returns how many have not after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while self.all:
+                    self._left.clear()
+                    await self._left.wait()
+        return len(self.all)
+
+    def abort(self) -> None:
+        for client in (*self.all, *self._turned_away):
+            client.abort()

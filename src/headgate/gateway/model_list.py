@@ -1,0 +1,71 @@
+"""The names that a request may use, as `/v1/models` lists them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headgate.kubeschema import timestamps
+
+if TYPE_CHECKING:
+    from headgate.routing import Route, Snapshot
+
+OWNER = "headgate"
+
+
+class ModelList:
+    """Every name that a request may use, sorted, in OpenAI's form.
+
+    A change of routes costs as much as the names that it is about; the list is put together when a client
+    asks for it after a change.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, bytes] = {}
+        self._names: list[str] = []
+        self._body: bytes | None = None
+
+    def change(self, names: Iterable[str], snapshot: Snapshot) -> None:
+        """Takes up the names whose routes changed."""
+        added: list[str] = []
+        for name in names:
+            route = snapshot.first(name)
+            entry = _entry(name, route) if route is not None and not route.is_reserved else None
+            if entry == self._entries.get(name):
+                continue
+            self._body = None
+            if entry is None:
+                del self._entries[name], self._names[bisect_left(self._names, name)]
+                continue
+            if name not in self._entries:
+                added.append(name)
+            self._entries[name] = entry
+        if added:
+            self._names += added
+            self._names.sort()  # linear, as all but the last are sorted
+
+    def body(self) -> bytes:
+        """Of GET /v1/models; made once after a change."""
+        if self._body is None:
+            entries = b",".join([self._entries[name] for name in self._names])
+            self._body = b'{"object":"list","data":[%b]}' % entries
+        return self._body
+
+    def entry(self, name: str) -> bytes | None:
+        """Of GET /v1/models/NAME; None for a name that nobody serves."""
+        return self._entries.get(name)
+
+
+def _entry(name: str, route: Route) -> bytes:
+    entry = {"id": name, "object": "model", "created": _epoch(route.created), "owned_by": OWNER}
+    return msgspec.json.encode(entry)
+
+
+def _epoch(timestamp: str) -> int:
+    try:
+        return int(timestamps.parse(timestamp))
+    except ValueError:
+        return 0

@@ -1,0 +1,60 @@
+"""What a client hears that asked for it, while its request waits for its turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from headgate.gateway import continuation
+from headgate.gateway.chunks import LAST_CHUNK, chunk
+from headgate.gateway.refusals import error_event
+from headgate.requests.limits import headers as limit_headers
+
+if TYPE_CHECKING:
+    from headgate.gateway.request import Request
+    from headgate.requests.life import Life
+    from headgate.requests.refusal import Refusal
+    from headgate.requests.wait import Wait
+
+FIRST_PROGRESS_S = 0.9
+"""Whoever waits for less hears nothing, and has an answer as any other."""
+PROGRESS_S = 4.9
+"""Between two comments; sweeps come about once a second, and proxies often hang up after 15 s of silence."""
+
+
+class Waiting(Protocol):
+    """A request that waits, over HTTP."""
+
+    @property
+    def life(self) -> Life: ...
+    @property
+    def request(self) -> Request: ...
+    @property
+    def request_id(self) -> bytes: ...
+
+
+def tell(exchange: Waiting, now: float) -> bytes:
+    """What its client hears now, if anything; called about once a second."""
+    wait = exchange.life.wait
+    if wait is None or not wait.wants_progress:
+        return b""
+    silent_s = now - wait.told_at if wait.told_at else now - wait.begun_at + PROGRESS_S - FIRST_PROGRESS_S
+    if silent_s < PROGRESS_S:
+        return b""
+    wait.told_at = now
+    comment = chunk(b": %b\n\n" % wait.progress(now).encode())
+    wait.told_bytes += len(comment)
+    if wait.has_head:
+        return comment
+    wait.has_head = True
+    request, held = exchange.request, exchange.life.reservation
+    lines = request.answer_lines
+    if held is not None:
+        lines += limit_headers.lines(held.limit, held.input_tokens, held.output_tokens, now)
+    return continuation.head(lines, exchange.request_id, keep_alive=request.keep_alive) + comment
+
+
+def refused(wait: Wait, refusal: Refusal, target: bytes) -> bytes:
+    """What ends the stream whose head its client has."""
+    last = chunk(error_event(refusal, target)) + LAST_CHUNK
+    wait.told_bytes += len(last)
+    return last

@@ -1,0 +1,202 @@
+"""One gateway process: its data plane, its clients, its queues, and whatever asks engines."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Any
+
+from headgate import fleet, observe, routing
+from headgate.flow.limits import RouteLimits
+from headgate.gateway.clients import Clients
+from headgate.gateway.connections import EndpointConnections, Reached
+from headgate.gateway.model_list import ModelList
+from headgate.gateway.queueing import Queues
+from headgate.gateway.recorder import Recorder
+from headgate.gateway.rules import ejection_policy, observe_settings, quota_settings, rules_of
+from headgate.gateway.services import Services
+from headgate.gateway.settings import GatewaySettings
+from headgate.gateway.watching import Watching
+from headgate.observe.kv_events import KvEventSources
+from headgate.observe.scraper import Scraper
+from headgate.quota.sources import Sources
+from headgate.quota.transport import Transport
+from headgate.requests.data_plane import Change, DataPlane, new_prefixes
+
+SWEEP_INTERVAL_S = 1.0
+
+
+class Shell:
+    """Lives on one event loop; `close` ends everything it started."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        recorder: Recorder,
+        loop: asyncio.AbstractEventLoop,
+        rng: random.Random | None = None,
+        phase: float | None = None,
+        accounts: Transport | None = None,
+    ) -> None:
+        """`phase` is which part of their rounds the weighted splits begin after; None for any. `accounts` are
+        those of limits that are counted in no Redis, where other processes count as well."""
+        rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
+        self.services = services = Services(settings, recorder, loop, rng)
+        self.clients = Clients(services)
+        services.limit_sources = Sources(quota_settings(settings), loop, rng, accounts)
+        self._watching = Watching()
+        ledger, prefixes = fleet.Ledger(ejection_policy(settings)), new_prefixes()
+        self.plane = services.plane = DataPlane(
+            rules_of(settings),
+            rng,
+            recorder,
+            self._watching,
+            ledger=ledger,
+            prefixes=prefixes,
+            limits=RouteLimits(services.limit_sources.make),
+            paths=services.policy.paths,
+            memory=services.bodies,
+            phase=rng.random() if phase is None else phase,
+        )
+        self.queues = Queues(services)
+        process = observe.Process(
+            loop=loop,
+            clock=lambda: services.now(),
+            rng=rng,
+            spawn=services.spawn,
+            connector=services.connections,
+        )
+        listener = observe.Listener(
+            heard=self.queues.learned,
+            restarted=self.plane.engine_restarted,
+            is_waited_for=self.queues.waits_for,
+        )
+        self._watching.scraper = Scraper(observe_settings(settings), process, ledger, listener)
+        self._watching.kv_events = KvEventSources(process, ledger, prefixes)
+        self.snapshots_taken = 0
+        self.snapshot_at = 0.0
+        """When the last snapshot was taken up, in seconds since 1970."""
+        self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    @property
+    def settings(self) -> GatewaySettings:
+        return self.services.settings
+
+    @property
+    def recorder(self) -> Recorder:
+        return self.services.recorder
+
+    def now(self) -> float:
+        return self.services.now()
+
+    @property
+    def scraper(self) -> Scraper:
+        return self._watching.scraper
+
+    @property
+    def kv_events(self) -> KvEventSources:
+        return self._watching.kv_events
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are to come here."""
+        return self.services.is_ready
+
+    def change(self, settings: GatewaySettings) -> None:
+        """Goes on by other settings, for open connections too; their requests are not disturbed."""
+        before = self.services.settings
+        self.services.change(settings)
+        self.clients.change(settings)
+        self.services.limit_sources.change(quota_settings(settings))
+        self.plane.ledger.change(ejection_policy(settings))
+        self.plane.paths = self.services.policy.paths
+        self.plane.change(rules_of(settings))
+        self.queues.change(before, settings)
+        self.scraper.change(observe_settings(settings))
+
+    def use(self, snapshot: routing.Snapshot, step: routing.Step | None = None) -> None:
+        """Takes a new snapshot; requests under way go on with the pool that they have."""
+        self.plane.use(snapshot, self.now(), step, self._follow)
+        self.snapshots_taken += 1
+        self.snapshot_at = time.time()
+
+    def _follow(self, change: Change) -> None:
+        """Does what a new snapshot means here, besides."""
+        plane, services = self.plane, self.services
+        if change.is_anew:
+            services.models = ModelList()
+        services.models.change(change.difference.names, change.snapshot)
+        if change.limits_left:
+            services.limit_sources.keep(plane.token_limits.by_route.values())
+        if change.pools:
+            services.connections.keep(
+                {
+                    Reached(endpoint, pool.pool.tls, pool.pool.http2)
+                    for pool in plane.pools.values()
+                    for endpoint in pool.pool.endpoints
+                }
+            )
+            self.queues.use()
+            pools = [each.pool for each in plane.pools.values()]
+            self.scraper.use(pools)
+            self.kv_events.use(pools)
+        services.recorder.use(change.snapshot, change.difference, is_anew=change.is_anew)
+
+    def all_connections(self) -> list[EndpointConnections]:
+        """Those to all endpoints that were picked and are still known."""
+        return self.services.connections.all()
+
+    def _sweep(self) -> None:
+        services = self.services
+        self._sweeper = services.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+        now = self.now()
+        self.plane.begin_sweep(now)
+        self.clients.sweep(now)
+        self.plane.sweep(now)
+        self.scraper.sweep()
+        self.kv_events.sweep(now)
+        self.queues.sweep()
+        for source in services.limit_sources.unused():
+            services.spawn(source.close())
+        services.connections.sweep()
+
+    def leave(self) -> None:
+        """Says that it is not ready, and ends connections with their next answer."""
+        self.services.stopping = self.services.leaving = True
+
+    async def retire(self, limit_s: float) -> int:
+        """Another process serves in this one's place: lets connections end with their next answer, or when
+        they have been idle for long, for at most `limit_s` seconds; returns how many did not.
+        """
+        self.services.leaving = True
+        return await self.clients.until_left(limit_s)
+
+    async def drain(self, limit_s: float) -> int:
+        """Lets running requests end for at most `limit_s` seconds; returns how many did not."""
+        self.leave()
+        self.services.draining = True
+        self.queues.close()
+        self.clients.close_idle()
+        return await self.clients.until_left(limit_s)
+
+    async def close(self) -> None:
+        self._sweeper.cancel()
+        self.queues.close()
+        self.clients.abort()
+        await self.services.close()
+        await self.services.limit_sources.close()
+
+    def statistics(self) -> dict[str, Any]:
+        plane, services = self.plane, self.services
+        return {
+            "clients": len(self.clients),
+            "bodies": services.bodies.statistics(),
+            "ledger": plane.ledger.statistics(),
+            "prefixes": plane.prefixes.statistics() | self.kv_events.exact.statistics(),
+            "bytes_per_token": plane.prompt_sizes.statistics(),
+            "tokens_per_answer": plane.answer_sizes.statistics(),
+            "connections": services.connections.statistics(),
+            "token_limits": plane.token_limits.statistics(),
+            "inflating": services.inflating.statistics(),
+        }

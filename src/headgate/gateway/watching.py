@@ -1,0 +1,31 @@
+"""Who asks engines beside the requests, as the data plane sees it."""
+
+from __future__ import annotations
+
+from headgate.fleet import EndpointState
+from headgate.observe.kv_events import KvEventSources
+from headgate.observe.scraper import Scraper
+from headgate.observe.watch import Watch
+from headgate.requests.bodies.pieces import Pieces
+from headgate.scheduling import Choice, Request
+
+
+class Watching:
+    """The looks at metrics pages, and the events of caches."""
+
+    scraper: Scraper
+    kv_events: KvEventSources
+    """Both are set by the Shell as soon as there is a data plane that they tell."""
+
+    def watch(self, load: EndpointState) -> Watch | None:
+        return self.scraper.watch(load)
+
+    def list_models_soon(self, load: EndpointState) -> None:
+        self.scraper.list_models_soon(load)
+
+    @property
+    def tell_of_caches(self) -> bool:
+        return bool(self.kv_events.sources)
+
+    def sent(self, scheduled: Request, body: bytes | Pieces, choice: Choice, now: float) -> None:
+        self.kv_events.sent(scheduled, body, choice, now)

@@ -1,0 +1,90 @@
+"""The answer of an endpoint: its head is judged, its first byte noted; what follows passes elsewhere."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headgate.fleet import Suspect, blame
+from headgate.requests import blaming, effects, settlement, states
+from headgate.requests.account import SERVED
+from headgate.requests.rejections import is_turned_down
+
+if TYPE_CHECKING:
+    from headgate.requests.life import Life
+    from headgate.requests.pool_state import PoolState
+
+
+def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
+    """Gives it to the client, or the request to another endpoint."""
+    pool, load, account = life.pool, life.load, life.account
+    assert pool is not None
+    assert load is not None
+    if pool.pool.timeout_s is not None:
+        life.todo.append(effects.STOP_TIMER)
+    answer = effects.ANSWER
+    if status >= 400:
+        back_at = [] if rest_s is None else _back_at(life, pool, now + rest_s, now)
+        if is_turned_down(life, status, rest_s, now):
+            return
+        if back_at:
+            answer = effects.Answer(min(back_at) - now)
+    else:
+        evidence = pool.evidence
+        evidence.silences[life.decision.stream].note(now - account.sent_at)
+        if alone := evidence.shared.served(partial(blaming.shared_keys, life), load, now):
+            blaming.blame_all(life, (Suspect(other, status, None) for other, status in alone), now)
+        load.served = blaming.asked(life)
+        if life.suspects is not None and not _waits_for_prefill(life):
+            blaming.blame_all(life, life.suspects.served(), now)
+        if load.lacking:
+            load.lacking.pop(life.decision.scheduled.adapter, None)
+    if load.suspect_until > now and not blame.is_suspect(status):
+        load.answered(now, account.sent_at)
+    account.upstream_status = status
+    # A client that heard of its progress has a 200 already.
+    account.status = 200 if life.wait is not None and life.wait.has_head else status
+    account.head_at = now
+    life.state = states.ANSWERING
+    if life.wait is not None and pool.queue is not None:
+        pool.queue.answered(life)
+    settlement.drop_body(life)
+    life.todo.append(answer)
+
+
+def _back_at(life: Life, pool: PoolState, at: float, now: float) -> list[float]:
+    """When endpoints want requests again, if those that were asked all want none now."""
+    asked = life.suspects.back_at() if life.suspects is not None else []
+    return [at, *asked, *(load.resting_until for load in pool.loads if load.resting_until > now)]
+
+
+def _waits_for_prefill(life: Life) -> bool:
+    return life.pairing is not None and life.pairing.waits_for_prefill
+
+
+def first_byte(life: Life, now: float) -> None:
+    """The first byte of the body is here, and with it the first token."""
+    account, pool, attempt, decision = life.account, life.pool, life.attempt, life.decision
+    assert pool is not None
+    assert attempt is not None
+    account.first_byte_at = now
+    if account.upstream_status >= 400:
+        return  # an error tells nothing of prefilling
+    took_s = now - account.sent_at
+    if decision.stream:
+        pool.evidence.first_tokens.note(took_s)
+        if life.pairing is not None:
+            life.pairing.answered(decision.scheduled.prompt_tokens, took_s)
+    if attempt.booking is not None:
+        attempt.booking.first_token(now)
+        if pool.queue is not None:
+            pool.queue.room_made()
+
+
+def finished(life: Life, now: float) -> None:
+    """The client has, or is about to have, all of it."""
+    load, account = life.load, life.account
+    if load is not None and load.failures_in_row and not blame.is_suspect(account.upstream_status):
+        load.succeeded(now, account.sent_at)
+    settlement.settle(life, SERVED, now)
+    life.todo.append(effects.FINISH)

@@ -1,0 +1,176 @@
+"""An attempt on two endpoints: the prompt goes to one, the request to another.
+
+A pair is chosen, the prompt prefilled, then the endpoint that answers is asked as any other would be; some
+connectors have both at once, and the prefill is watched while the answer flows. A failure of either leads to
+another pair, as long as nothing of an answer has reached the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headgate import scheduling
+from headgate.requests import asking, blaming, effects, settlement, states
+from headgate.requests.decision import no_endpoint
+from headgate.requests.pairing import DISAGGREGATED, NOT_SPLIT, Pairing
+from headgate.requests.prefill import PrefillAttempt
+from headgate.requests.refusal import Refusal
+
+if TYPE_CHECKING:
+    from headgate.requests.life import Life
+    from headgate.requests.pool_state import PoolState
+    from headgate.scheduling import Choice
+
+
+def attempt(life: Life, pool: PoolState, now: float) -> None:
+    """Sends the request to a pair that was not tried yet."""
+    plane, decision = life.plane, life.decision
+    pairing = life.pairing
+    if pairing is None:
+        pairing = life.pairing = Pairing(decision.body, decision.change)
+        refusal = None
+        if plane.memory is not None and not pairing.is_in_parts:
+            refusal = plane.memory.refuse_two(life.request, len(decision.body))
+        if refusal is not None:
+            settlement.refuse(life, refusal, now)
+            return
+    pair = pick(life, pairing, pool, now)
+    if pair is None:
+        settlement.refuse(life, _no_pair(life, pool, pairing, now), now)
+        return
+    before = pairing.pair if pairing.is_prefilled else None
+    is_repeated = before is not None and pair.prefill is before.prefill
+    if not is_repeated:
+        discard(life, pairing, now)
+    pairing.pair = pair
+    pairing.decision = pair.why or DISAGGREGATED
+    plane.observer.paired(pool, pairing.decision)
+    if plane.engines.tell_of_caches and not is_repeated:
+        plane.engines.sent(decision.scheduled, decision.body, pair.prefill or pair.decode, now)
+    begun = asking.begin(life, pair.decode, now)
+    if pair.prefill is None:
+        asking.book(life, begun)
+        pool.policy.booked(pair.request, pair.decode, now)
+        asking.ask(life, pool, begun, pairing.decode_body())
+        return
+    scheduled = decision.scheduled
+    begun.booking = begun.load.book(0, scheduled.output_tokens, now, False, scheduled.adapter)
+    pool.decoding.booked(pair.request, pair.decode, now)
+    if not is_repeated:
+        assert pair.prefill_request is not None
+        pairing.prefill = PrefillAttempt(pool, pair.prefill, pair.prefill_request, now)
+        body = pairing.prefill_body(pair.prefill.load, plane.rng)
+        needs_answer = pairing.needs_answer
+        life.todo.append(effects.Prefill(pool, pairing.prefill, body, needs_answer=needs_answer))
+        life.state = states.PREFILLING
+    if is_repeated or pairing.at_once:
+        asking.ask(life, pool, begun, pairing.decode_body())
+
+
+def pick(life: Life, pairing: Pairing, pool: PoolState, now: float) -> scheduling.Pair | None:
+    """The next pair: with what was prefilled already, where that can be fetched. Books nothing."""
+    plane, scheduled, tried = life.plane, life.decision.scheduled, life.tried
+    if pairing.take_terms(pool, life.request.path, plane.rules.remote_min_tokens):
+        discard(life, pairing, now)
+    if pool.pairs is None:
+        choice = plane.pick(pool, scheduled, tried, now)
+        if choice is None:
+            return None
+        return scheduling.Pair(decode=choice, request=scheduled, why=NOT_SPLIT)
+    most = plane.rules.max_requests
+    if pairing.is_prefilled and pairing.pair is not None:
+        before = pairing.pair
+        again = scheduling.pick_again(pool.decoding, before, pool.pairs, now, plane.rng, tried, most)
+        if again is not None:
+            return again
+    pick_pair = partial(
+        scheduling.pick_pair,
+        pool.policy,
+        pool.decoding,
+        scheduled,
+        pool.pairs,
+        pairing.terms,
+        now,
+        plane.rng,
+        max_requests=most,
+    )
+    if lacking := pool.not_serving(blaming.asked(life), now):
+        pair = pick_pair(tried=[*tried, *lacking], tried_prefill=[*pairing.tried, *lacking])
+        if pair is not None:
+            return pair
+    return pick_pair(tried=tried, tried_prefill=pairing.tried)
+
+
+def _no_pair(life: Life, pool: PoolState, pairing: Pairing, now: float) -> Refusal:
+    """Why nobody can be asked."""
+    plane, scheduled = life.plane, life.decision.scheduled
+    if pairing.at_once and plane.candidates(pool, life.tried, now):
+        return Refusal.unavailable(
+            f"{pool.pool.key} has no pair of endpoints that can serve the request: one that "
+            "prefills and one that decodes have to be ready in the same group",
+            code="no_ready_endpoint",
+            dropped="rejected-no-endpoints",
+        )
+    return no_endpoint(pool, plane.rules.max_requests, plane.refused(pool, scheduled, life.tried, now))
+
+
+def do_all_of_it(life: Life, why: str, now: float) -> None:
+    """The endpoint that answers gets the whole request, although the prompt was sent to another."""
+    pairing, pool, attempt = life.pairing, life.pool, life.attempt
+    assert pairing is not None
+    assert pool is not None
+    assert attempt is not None
+    pairing.decision = why
+    pairing.pair = None
+    life.plane.observer.paired(pool, why)
+    settlement.end_booking(life, attempt, now)
+    asking.book(life, attempt)
+    asking.ask(life, pool, attempt, pairing.decode_body())
+
+
+def leave_prefill(life: Life, reason: str, now: float) -> None:
+    """Another endpoint has to prefill it, if any."""
+    pairing = life.pairing
+    assert pairing is not None
+    prefill = pairing.prefill
+    assert prefill is not None
+    pairing.tried.append(prefill.load)
+    life.account.note_failed(prefill.load.endpoint.name, reason, now - prefill.began_at)
+    discard(life, pairing, now)
+
+
+def leave_endpoint(life: Life, now: float) -> None:
+    """The endpoint that was to answer counts as not tried."""
+    attempt = life.attempt
+    assert attempt is not None
+    settlement.end_booking(life, attempt, now)
+    life.tried.remove(attempt.load)
+    life.load = None
+
+
+def discard(life: Life, pairing: Pairing, now: float) -> None:
+    """What was prefilled is of no use any more."""
+    settlement.drop_prefill(life, now)
+    pairing.prefill = pairing.pair = None
+
+
+def give_up_prefill(life: Life, now: float) -> None:
+    """Keeps of it only what another endpoint can fetch."""
+    pairing = life.pairing
+    if pairing is not None:
+        settlement.drop_prefill(life, now)
+        if not pairing.is_prefilled:
+            discard(life, pairing, now)
+
+
+def marks(life: Life, pool: PoolState, choice: Choice) -> Iterator[tuple[bytes, bytes]]:
+    """Headers that the policy gives the answer, of each phase."""
+    pair = life.pairing.pair if life.pairing is not None else None
+    if pair is None:
+        yield from pool.policy.marks(life.decision.scheduled, choice)
+        return
+    yield from (pool.policy if pair.prefill is None else pool.decoding).marks(pair.request, choice)
+    if pair.prefill is not None and pair.prefill_request is not None:
+        yield from pool.policy.marks(pair.prefill_request, pair.prefill)

@@ -1,0 +1,212 @@
+"""The way of a prompt that another endpoint prefills: what is reported of that endpoint, event by event.
+
+The endpoint that answers has the last word on a request; where it waits for the prefill, another pair has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.fleet import ACCEPTED_AFTER_S, blame
+from headgate.requests import asking, attempts, blaming, effects, pairs, settlement, states
+from headgate.requests.pairing import NOT_HANDED_OVER
+from headgate.requests.refusal import Refusal
+
+if TYPE_CHECKING:
+    from headgate.engines.transfer import PrefillAnswer
+    from headgate.fleet import EndpointState
+    from headgate.requests.client import Header
+    from headgate.requests.life import Life
+    from headgate.requests.pairing import Pairing
+    from headgate.requests.pool_state import PoolState
+    from headgate.requests.prefill import PrefillAttempt
+
+
+def prefill_sent(life: Life, now: float) -> None:
+    """The endpoint has the prompt."""
+    _, prefill, _ = _expect(life, "prefill_sent")
+    prefill.is_sent = True
+    prefill.heard_at = now
+
+
+def prefill_head(life: Life, status: int, rest_s: float | None, now: float) -> None:
+    """The head of its answer is here. Failures are told at once; of any other answer the body is read."""
+    _, prefill, pool = _expect(life, "prefill_head")
+    prefill.status = status
+    if status < 400:
+        pool.evidence.prefills.note(now - prefill.heard_at)
+    prefill.heard_at = now
+    if rest_s is not None:
+        life.plane.health.rests(pool, prefill.load, rest_s, now)
+    if rest_s is not None or status >= 500 or status < 200 or 300 <= status < 400:
+        message = f"{prefill.load.endpoint.address} answered the prefill with status {status}"
+        _fail(life, f"status_{status}", message, now)
+    elif prefill.load.suspect_until > now and not blame.is_suspect(status):
+        prefill.load.answered(now, prefill.began_at)
+
+
+def prefilled(life: Life, answer: PrefillAnswer, now: float) -> None:
+    """The prompt is prefilled: the endpoint that answers is asked, if it was not at once."""
+    pairing, prefill, pool = _expect(life, "prefilled")
+    attempt = life.attempt
+    assert attempt is not None
+    prefill.succeeded(answer, now)
+    prefill.end(now)
+    life.plane.observer.prefilled(pool, prefill.took_s)
+    prefill.load.served = blaming.asked(life)
+    if life.suspects is not None:
+        blaming.blame_all(life, life.suspects.prefilled(), now)
+    if pairing.at_once:
+        return
+    latest = life.plane.pools.get(pool.pool.key)
+    able = None if latest is None else latest.pairs.decode if latest.pairs is not None else latest.loads
+    if able is not None and attempt.load not in able:
+        # It was taken out of the pool meanwhile, and knows nothing of the request yet.
+        pairs.leave_endpoint(life, now)
+        life.account.attempts -= 1
+        life.pool = latest
+        attempts.attempt(life, now)
+    elif pairing.lacks_parameters:
+        pairs.do_all_of_it(life, NOT_HANDED_OVER, now)
+    else:
+        asking.ask(life, pool, attempt, pairing.decode_body())
+
+
+def prefill_refused(life: Life, status: int, headers: list[Header], body: bytes, now: float) -> None:
+    """The endpoint answers with an error: the request is wrong, or what was made of it, or the endpoint."""
+    pairing, prefill, pool = _expect(life, "prefill_refused")
+    prefill.end(now)
+    reason, refusing = f"prefill_status_{status}", prefill.load
+    if not pairing.at_once:
+        if blame.is_suspect(status):
+            life.plane.observer.attempt_failed(pool, reason)
+        _suspect(life, refusing, status, now)
+        pairs.do_all_of_it(life, reason, now)
+        return
+    if not settlement.take_back(life):
+        return
+    life.todo.append(effects.DROP)
+    if blame.is_suspect(status) and blaming.is_open(life, pool, status, now):
+        pairs.leave_prefill(life, reason, now)
+        pairs.leave_endpoint(life, now)
+        if attempts.may_retry(life, pool, now, blame.RESERVED):
+            life.plane.observer.attempt_failed(pool, reason)
+            _suspect(life, refusing, status, now)
+            attempts.retry(life, now)
+            return
+    if life.suspects is not None:
+        blaming.blame_all(life, life.suspects.compare(status), now)
+    account = life.account
+    account.upstream_status = status
+    account.status = 200 if life.wait is not None and life.wait.has_head else status
+    settlement.settle(life, "served", now)
+    account.bytes_out = len(body)
+    life.todo.append(effects.PassWhole(status, headers, body))
+
+
+def prefill_failed(life: Life, reason: str, message: str, now: float) -> None:
+    """The endpoint did not do it; another does, or the one that answers does it all."""
+    _, prefill, _ = _expect(life, "prefill_failed")
+    prefill.end(now)
+    _fail(life, reason, message, now)
+
+
+def prefill_impossible(life: Life, message: str, now: float) -> None:
+    """The gateway itself cannot ask any endpoint."""
+    _, prefill, _ = _expect(life, "prefill_impossible")
+    prefill.end(now)
+    life.todo.append(effects.DROP)
+    if settlement.take_back(life):
+        settlement.refuse(life, Refusal.unavailable(message, code="gateway_exhausted"), now)
+    else:
+        settlement.cut_off(life, "gateway_exhausted", message, now)
+
+
+def judge(life: Life, prefill: PrefillAttempt, now: float) -> None:
+    """Gives up an endpoint that was silent for too long. Where the pool has a timeout, the shell does."""
+    pool = life.pool
+    assert pool is not None
+    silent_s = prefill.silent_s(now)
+    if life.suspects is not None and silent_s > ACCEPTED_AFTER_S:
+        blaming.blame_all(life, life.suspects.prefilled(), now)
+    if pool.pool.timeout_s is None and silent_s > life.plane.rules.stream_response_timeout_s:
+        address = prefill.load.endpoint.address
+        _fail(life, "timeout", f"{address} did not answer the prefill in time", now)
+        return
+    hang_s = prefill.load.policy.hang_s
+    if silent_s > hang_s:
+        prefill.load.hanging += 1
+    long_s = pool.evidence.long_prefill_s(hang_s, now)
+    if silent_s > long_s and life.plane.health.is_stopped(pool, prefill.load, long_s, now):
+        leave_stopped(life, now)
+
+
+def leave_stopped(life: Life, now: float) -> None:
+    """Another pair is asked, while the pool allows it and nothing has reached the client. Else the request
+    goes on waiting."""
+    pairing, pool, attempt = life.pairing, life.pool, life.attempt
+    assert pairing is not None
+    assert pairing.prefill is not None
+    assert pool is not None
+    assert attempt is not None
+    stopped = pairing.prefill.load
+    pairing.tried.append(stopped)
+    life.tried.remove(attempt.load)
+    is_granted = not life.received.has_passed and attempts.may_retry(life, pool, now)
+    pairing.tried.remove(stopped)
+    life.tried.append(attempt.load)
+    life.plane.health.hangs(pool, stopped, now)
+    if is_granted:
+        settlement.take_back(life)
+        life.plane.observer.attempt_failed(pool, "prefill_hang")
+        pairs.leave_prefill(life, "prefill_hang", now)
+        life.todo.append(effects.DROP)
+        pairs.leave_endpoint(life, now)
+        attempts.retry(life, now)
+
+
+def _fail(life: Life, reason: str, message: str, now: float) -> None:
+    """Another pair is asked, while the pool allows it and nothing has reached the client."""
+    pairing, pool, attempt = life.pairing, life.pool, life.attempt
+    assert pairing is not None
+    assert pairing.prefill is not None
+    assert pool is not None
+    assert attempt is not None
+    failed, status = pairing.prefill.load, pairing.prefill.status
+    if blame.is_suspect(status):
+        life.plane.observer.attempt_failed(pool, f"prefill_{reason}")
+        _suspect(life, failed, status, now)
+    else:
+        life.plane.health.attempt_failed(pool, failed, f"prefill_{reason}", now)
+    at_once = pairing.at_once
+    pairs.leave_prefill(life, f"prefill_{reason}", now)
+    life.todo.append(effects.DROP)
+    if not settlement.take_back(life):
+        settlement.cut_off(life, "prefill_failed", message, now)
+        return
+    # The endpoint that answers is not to blame, unless the other waited for it in vain.
+    pairs.leave_endpoint(life, now)
+    if at_once and reason == "timeout":
+        life.tried.append(attempt.load)
+    if attempts.may_retry(life, pool, now):
+        attempts.retry(life, now)
+    else:
+        attempts.give_up(life, reason, message, now)
+
+
+def _suspect(life: Life, load: EndpointState, status: int, now: float) -> None:
+    """What the request comes to elsewhere tells whether the rejection was the endpoint's own fault."""
+    if status == blaming.NOT_FOUND and life.decision.scheduled.adapter:
+        blaming.lacks(life, load, now)
+    elif blame.is_suspect(status):
+        back_at = load.resting_until if load.resting_until > now else None
+        blaming.suspect(life, load, status, now, back_at, is_prefill=True)
+
+
+def _expect(life: Life, event: str) -> tuple[Pairing, PrefillAttempt, PoolState]:
+    """Raises NotAllowedError if no prefill is under way."""
+    life.expect(event)
+    pairing, pool = life.pairing, life.pool
+    if pairing is None or pairing.running is None or pool is None:
+        raise states.NotAllowedError(f"{event} of a request that nobody prefills: {life.story()}")
+    return pairing, pairing.running, pool

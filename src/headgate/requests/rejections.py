@@ -1,0 +1,72 @@
+"""Answers that are errors: whether another endpoint is asked, and what that tells of the first."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headgate.fleet import Suspects, adapters, blame
+from headgate.requests import blaming
+from headgate.requests.attempts import go_elsewhere, may_retry
+
+if TYPE_CHECKING:
+    from headgate.requests.life import Life
+
+_SERVER_ERROR = 500
+
+
+def is_turned_down(life: Life, status: int, rest_s: float | None, now: float) -> bool:
+    """Whether an answer that is an error is dropped, as another endpoint is asked.
+
+    `rest_s` is for how long the endpoint wants no requests, if it says so.
+    """
+    adapter = life.decision.scheduled.adapter
+    if status == blaming.NOT_FOUND and adapter:
+        return _goes_where_adapter_is(life, adapter, now)
+    if blame.is_suspect(status):
+        return _goes_elsewhere(life, status, rest_s, now)
+    if life.suspects is not None:  # a mistake of the client, which only this one has found
+        blaming.blame_all(life, life.suspects.served(), now)
+    return False
+
+
+def _goes_where_adapter_is(life: Life, adapter: str, now: float) -> bool:
+    """Drops a 404 for an adapter, where another endpoint may have it; this one is well, and lacks it."""
+    pool, load = life.pool, life.load
+    assert pool is not None
+    assert load is not None
+    blaming.lacks(life, load, now)
+    others = life.plane.candidates(pool, life.tried, now)
+    is_elsewhere = any(adapters.place(other, adapter) != "unknown" for other in others)
+    if not is_elsewhere or not may_retry(life, pool, now, blame.RESERVED):
+        return False
+    go_elsewhere(life, "status_404", now)
+    return True
+
+
+def _goes_elsewhere(life: Life, status: int, rest_s: float | None, now: float) -> bool:
+    """Drops a rejection that may be the endpoint's own fault, where another endpoint can be asked. The
+    response of that one tells whose fault it was."""
+    pool, load, plane = life.pool, life.load, life.plane
+    assert pool is not None
+    assert load is not None
+    back_at = None if rest_s is None else plane.health.rests(pool, load, rest_s, now)
+    suspects = life.suspects = life.suspects or Suspects()
+    is_alone = not suspects.are_open and not plane.retries(pool)
+    is_retried, failed = suspects.rejected(
+        load,
+        status,
+        back_at,
+        pool.evidence.shared,
+        partial(blaming.shared_key, life, status),
+        lambda reserved: may_retry(life, pool, now, reserved),
+        now,
+    )
+    blaming.blame_all(life, failed, now)
+    if is_retried:
+        go_elsewhere(life, f"status_{status}", now)
+    elif status in blame.UNAVAILABLE:
+        plane.observer.attempt_failed(pool, f"status_{status}")
+    elif is_alone and status >= _SERVER_ERROR:
+        plane.health.disappointed(pool, load, f"status_{status}", now)
+    return is_retried

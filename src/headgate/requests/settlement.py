@@ -1,0 +1,147 @@
+"""The end of a request, whatever led to it: its account is closed once, and what it holds given back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.requests import effects, learning, states
+from headgate.requests.account import CLIENT_GONE, SERVED
+from headgate.requests.blaming import blame_all
+from headgate.requests.limits import reserving
+from headgate.requests.received import HOLLOW
+from headgate.requests.refusal import Refusal
+
+if TYPE_CHECKING:
+    from headgate.requests.life import Attempt, Life
+
+BROKE_OFF = {
+    "gateway_exhausted": "the gateway can open no further connection",
+    "idle_timeout": "the endpoint sent nothing for too long",
+    "prefill_failed": "the endpoint that prefilled the prompt failed",
+    "upstream_invalid": "the endpoint sent what is not valid HTTP",
+    "upstream_lost": "the endpoint closed the connection",
+}
+"""What clients are told, by the outcome; only the log has the words of systems, which may name addresses."""
+_OK = 200
+
+
+def settle(life: Life, outcome: str, now: float) -> None:
+    """Closes the account. The caller adds the last effect."""
+    assert life.state != states.OVER, f"settled twice: {life.account.outcome}, then {outcome}"
+    account, attempt, pool = life.account, life.attempt, life.pool
+    life.state = states.OVER
+    account.outcome = outcome
+    is_served = outcome == SERVED
+    if life.suspects is not None and pool is not None:
+        is_well = is_served and account.upstream_status < 400
+        blame_all(life, life.suspects.served() if is_well else life.suspects.compare(0), now)
+    if life.pairing is not None and life.pairing.running is not None:
+        if is_served:  # the prefill has done its work, and only its own answer is late
+            life.todo.append(effects.LEAVE_PREFILL)
+        else:
+            drop_prefill(life, now)
+    received = life.received
+    usage = None
+    if received.size:
+        account.bytes_out = received.passed_bytes
+        account.usage = received.usage(account.bytes_in)
+        usage = account.usage if is_served else None
+    if is_served and account.upstream_status == _OK:
+        _judge_content(life, now)
+    booking = attempt.booking if attempt is not None else None
+    if attempt is not None and booking is not None:
+        end_booking(life, attempt, now, usage.completion if usage is not None else None)
+    if usage is not None:
+        learning.learn(life, usage, booking, now)
+    if life.reservation is not None:
+        reserving.settle(life, life.reservation, now)
+    queue = pool.queue if pool is not None else None
+    if queue is not None and (life.wait is not None or queue.counts_all):
+        queue.settled(life, now)
+    if life.request.body or life.decision.body:
+        drop_body(life)
+
+
+def _judge_content(life: Life, now: float) -> None:
+    usage, load = life.account.usage, life.load
+    if (usage is not None and usage.completion) or load is None or life.pool is None:
+        return
+    if life.received.is_hollow(life.request.path, usage, is_stream=life.decision.stream):
+        life.plane.health.disappointed(life.pool, load, HOLLOW, now)
+
+
+def refuse(life: Life, refusal: Refusal, now: float) -> None:
+    """No endpoint can be asked, or asked again."""
+    if life.state & (states.TRYING | states.ANSWERING):
+        life.todo.append(effects.DROP)
+        drop_prefill(life, now)
+    account = life.account
+    # A client that heard of its progress has a 200 already.
+    account.status = _OK if life.wait is not None and life.wait.has_head else refusal.status
+    account.error_message = refusal.log_message
+    settle(life, refusal.code, now)
+    life.todo.append(effects.Refuse(refusal))
+
+
+def hang_up(life: Life, outcome: str, now: float) -> None:
+    """The client has left, or is as good as gone."""
+    life.account.status = CLIENT_GONE
+    settle(life, outcome, now)
+    life.todo.append(effects.HANG_UP)
+
+
+def cut_off(life: Life, outcome: str, message: str, now: float) -> None:
+    """Ends a request whose answer broke off. One of which nothing was passed on is refused."""
+    refusal = Refusal.upstream(
+        f"the answer broke off: {BROKE_OFF.get(outcome, 'the endpoint failed')}",
+        code=outcome,
+        logged=f"the answer broke off: {message}",
+    )
+    if not life.received.has_passed:
+        take_back(life)
+        refuse(life, refusal, now)
+        return
+    drop_prefill(life, now)
+    life.account.error_message = refusal.log_message
+    settle(life, outcome, now)
+    life.todo.append(effects.CutOff(refusal))
+
+
+def take_back(life: Life) -> bool:
+    """Forgets an answer of which nothing has reached the client; says whether that is so."""
+    account = life.account
+    if not account.status:
+        return True
+    if life.received.has_passed:
+        return False
+    life.received.forget(life.request.path)
+    account.status = account.upstream_status = 0
+    account.head_at = account.first_byte_at = 0.0
+    life.todo.append(effects.TAKE_BACK)
+    return True
+
+
+# -- what it holds
+
+
+def drop_body(life: Life) -> None:
+    """Nothing is sent again: a stream need not hold its prompt."""
+    life.request.body = life.decision.body = b""
+    life.decision.change = None
+
+
+def end_booking(life: Life, attempt: Attempt, now: float, answer_tokens: int | None = None) -> None:
+    """`answer_tokens`: those of a complete answer, if the endpoint has counted them."""
+    if attempt.booking is not None:
+        attempt.booking.end(now, answer_tokens)
+        attempt.booking = None
+        assert life.pool is not None
+        if life.pool.queue is not None:
+            life.pool.queue.room_made()
+
+
+def drop_prefill(life: Life, now: float) -> None:
+    """Stops a prefill that is under way."""
+    if life.pairing is not None and life.pairing.running is not None:
+        life.pairing.running.end(now)
+        life.todo.append(effects.DROP_PREFILL)

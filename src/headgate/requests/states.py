@@ -1,0 +1,79 @@
+"""The states of a request, and in which of them each event may happen.
+
+A state is one bit, so that a set of states is a number and a check costs one operation.
+"""
+
+from __future__ import annotations
+
+NEW = 1
+"""Its body is complete; nothing was decided."""
+READING = 2
+"""What the decision needs of a large body is read."""
+TOKENS = 4
+"""It waits for tokens of its route's limit."""
+QUEUED = 8
+"""It waits for its turn in its pool."""
+PREFILLING = 16
+"""Another endpoint prefills its prompt; the one that answers was not asked."""
+REACHING = 32
+"""An endpoint was picked; the request is not sent yet."""
+SENT = 64
+"""An endpoint has it, and has not answered."""
+RETRYING = 128
+"""An attempt failed; the next begins after an interval."""
+ANSWERING = 256
+"""The head of an answer is here."""
+OVER = 512
+"""It is settled."""
+
+ANY = NEW | READING | TOKENS | QUEUED | PREFILLING | REACHING | SENT | RETRYING | ANSWERING
+"""All but the last."""
+TRYING = PREFILLING | REACHING | SENT | RETRYING
+"""It was sent on, and no answer is here."""
+
+NAMES = {
+    NEW: "new",
+    READING: "reading",
+    TOKENS: "waiting for tokens",
+    QUEUED: "queued",
+    PREFILLING: "prefilling",
+    REACHING: "connecting",
+    SENT: "sent",
+    RETRYING: "waiting to retry",
+    ANSWERING: "answering",
+    OVER: "over",
+}
+"""As debug pages and errors have them."""
+
+ALLOWED = {
+    "begin": NEW,
+    "decided": NEW,
+    "body_read": READING,
+    "tokens_fetched": TOKENS,
+    "tokens_out": TOKENS,
+    "admitted": QUEUED,
+    "turned_away": QUEUED | TRYING,
+    "sent": REACHING,
+    "connect_failed": REACHING,
+    "connections_exhausted": REACHING,
+    "connects_slowly": REACHING,
+    "head": SENT,
+    "first_byte": ANSWERING,
+    "finished": ANSWERING,
+    "endpoint_lost": SENT | ANSWERING,
+    "endpoint_broke": SENT | ANSWERING,
+    "timer": REACHING | SENT | RETRYING,
+    "broke": ANY,
+    "client_gone": ANY,
+    "prefill_sent": PREFILLING | REACHING | SENT | ANSWERING | RETRYING,
+    "prefill_head": PREFILLING | REACHING | SENT | ANSWERING | RETRYING,
+    "prefilled": PREFILLING | REACHING | SENT | ANSWERING,
+    "prefill_refused": PREFILLING | REACHING | SENT | ANSWERING,
+    "prefill_failed": PREFILLING | REACHING | SENT | ANSWERING,
+    "prefill_impossible": PREFILLING | REACHING | SENT | ANSWERING,
+}
+"""Whatever is not listed for an event is a mistake of the shell that reports it."""
+
+
+class NotAllowedError(Exception):
+    """An event was reported that cannot happen now."""

@@ -1,0 +1,200 @@
+"""The way of a request, from top to bottom: what its shell reports, event by event, and what follows.
+
+Each function takes one event at the time `now`, changes the `Life`, and adds to `life.todo` what the shell
+has to do: see `effects`. Where an event may happen says `states.ALLOWED`; at any other time it raises
+NotAllowedError. What a prefill by another endpoint adds is in `prefill_way`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.requests import answers, attempts, effects, settlement, silence, states
+from headgate.requests.bodies import large
+from headgate.requests.decision import decide, encoded
+from headgate.requests.limits import limiting
+from headgate.requests.refusal import Refusal
+
+if TYPE_CHECKING:
+    from headgate.requests.life import Life
+    from headgate.requests.pool_state import PoolState
+
+
+# 1. It is decided where the request goes.
+def begin(life: Life, now: float) -> None:
+    """The body is complete."""
+    life.expect("begin")
+    plane, request = life.plane, life.request
+    if len(request.body) <= large.LARGE_BYTES:
+        life.decision = decide(plane, request)
+        decided(life, now)
+        return
+    refusal = plane.paths.refusal(request.path) or encoded(request)
+    if refusal is not None:
+        settlement.refuse(life, refusal, now)
+    else:
+        life.state = states.READING
+        life.todo.append(effects.READ_BODY)
+
+
+def body_read(life: Life, body: large.Body | None, now: float) -> None:
+    """What the decision needs of a large body was read; None if that failed."""
+    life.expect("body_read")
+    life.state = states.NEW
+    if body is None:
+        why = Refusal.broken("the gateway failed to read the request: its log says why")
+        settlement.refuse(life, why, now)
+    else:
+        life.decision = decide(life.plane, life.request, body)
+        decided(life, now)
+
+
+# 2. It takes tokens of its route's limit.
+def decided(life: Life, now: float) -> None:
+    """The decision is made, here or by the shell."""
+    life.expect("decided")
+    life.pool = life.decision.pool
+    if life.decision.refusal is not None:
+        settlement.refuse(life, life.decision.refusal, now)
+    elif not limiting.is_limited(life) or limiting.reserve(life, now, may_wait=True):
+        _enter(life, now)
+
+
+def tokens_fetched(life: Life, now: float) -> None:
+    """Tokens are on lease. If others took them first, they are fetched once more while there is time."""
+    life.expect("tokens_fetched")
+    may_wait = now - life.request.arrived_at < life.plane.rules.ask_tokens_again_s
+    has_pool = attempts.finds_pool(life, "for tokens of its limit", now)
+    if has_pool and limiting.reserve(life, now, may_wait=may_wait):
+        _enter(life, now)
+
+
+def tokens_out(life: Life, now: float) -> None:
+    """There are none, and none will come in time."""
+    life.expect("tokens_out")
+    if limiting.refuse(life, now):
+        _enter(life, now)
+
+
+# 3. It goes to its pool, or waits for its turn there.
+def _enter(life: Life, now: float) -> None:
+    pool = life.pool
+    assert pool is not None
+    queue = pool.queue
+    if queue is None or queue.passes(life.decision.scheduled.priority, now):
+        attempts.first(life, pool, now)
+    else:
+        life.state = states.QUEUED
+        life.todo.append(effects.HOLD)
+
+
+def admitted(life: Life, pool: PoolState, now: float) -> None:
+    """It is the request's turn; `pool` is as it is now."""
+    life.expect("admitted")
+    attempts.first(life, pool, now)
+
+
+def turned_away(life: Life, refusal: Refusal, now: float) -> None:
+    """Its turn does not come, or it is taken back from its endpoint for others."""
+    life.expect("turned_away")
+    settlement.refuse(life, refusal, now)
+
+
+# 4. It is sent to an endpoint; another one has it if that fails.
+def sent(life: Life, now: float) -> None:
+    """The endpoint has the request."""
+    life.expect("sent")
+    life.state = states.SENT
+    life.account.sent_at = life.account.heard_at = now
+    if life.pairing is not None:
+        life.pairing.sent()
+
+
+def connect_failed(life: Life, message: str, now: float) -> None:
+    """The endpoint could not be reached; `message` says how that failed, for the log."""
+    life.expect("connect_failed")
+    attempts.failed(life, "connect", message, now)
+
+
+def connections_exhausted(life: Life, message: str, now: float) -> None:
+    """The gateway itself cannot open another connection."""
+    life.expect("connections_exhausted")
+    settlement.refuse(life, Refusal.unavailable(message, code="gateway_exhausted"), now)
+
+
+def connects_slowly(life: Life, now: float) -> None:
+    """A new connection takes suspiciously long: another endpoint is asked, if that may be."""
+    life.expect("connects_slowly")
+    attempts.overtake(life, now)
+
+
+def timer(life: Life, now: float, *, has_begun: bool = False) -> None:
+    """The interval before an attempt is over, or the time that it had for the head of an answer."""
+    life.expect("timer")
+    if life.state != states.RETRYING:
+        silence.no_head_in_time(life, now, has_begun=has_begun)
+    elif attempts.finds_pool(life, "to be tried again", now):
+        attempts.attempt(life, now)
+
+
+# 5. An answer comes, and flows; of its bytes, only the first passes here.
+def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
+    """The head of an answer is here; `rest_s` is the Retry-After of a status that may have one."""
+    life.expect("head")
+    answers.head(life, status, rest_s, now)
+
+
+def first_byte(life: Life, now: float) -> None:
+    """The first byte of its body is here."""
+    life.expect("first_byte")
+    answers.first_byte(life, now)
+
+
+def heard(life: Life, now: float) -> None:
+    """Something of a body came since this was last said."""
+    if life.load is not None:
+        life.account.heard_at = life.load.heard_at = now
+
+
+def sweep(life: Life, now: float, *, is_stalled: bool = False, has_begun: bool = False) -> None:
+    """About a second has passed. `is_stalled` says that the client reads nothing."""
+    silence.judge(life, now, is_stalled=is_stalled, has_begun=has_begun)
+
+
+def endpoint_lost(life: Life, message: str, now: float, *, is_crossed: bool, has_begun: bool) -> None:
+    """The connection ended before the answer did. `is_crossed` says that the endpoint closed an idle one just
+    as it was used: no failure, and nothing was answered, so the same endpoint is asked once more."""
+    life.expect("endpoint_lost")
+    if life.state == states.ANSWERING:
+        silence.break_off(life, "upstream_lost", message, now)
+    elif is_crossed:
+        attempts.ask_afresh(life)
+    else:
+        message = f"broke off before its answer: {message}"
+        attempts.failed(life, "reset", message, now, has_begun=has_begun)
+
+
+def endpoint_broke(life: Life, message: str, now: float, *, is_head: bool) -> None:
+    """The endpoint's answer, or its head, is not HTTP. Not retried: it may have done the work."""
+    life.expect("endpoint_broke")
+    silence.invalid(life, message, now, is_head=is_head)
+
+
+# 6. It ends: see `settlement` for what that means.
+def finished(life: Life, now: float) -> None:
+    """The answer is complete."""
+    life.expect("finished")
+    answers.finished(life, now)
+
+
+def client_gone(life: Life, now: float) -> None:
+    """Nobody waits for the answer any more."""
+    life.expect("client_gone")
+    silence.judge_impatience(life, now)
+    settlement.hang_up(life, "client_gone", now)
+
+
+def broke(life: Life, now: float) -> None:
+    """The shell failed to do what it had to; called as it handles the exception."""
+    life.expect("broke")
+    attempts.broke(life, now)
