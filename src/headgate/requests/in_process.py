@@ -1,0 +1,65 @@
+"""The least shell: effects are noted, and whoever drives it reports what comes of them.
+
+For tests, and for a picker, which hands the choice of an endpoint to another proxy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.requests import effects, way
+from headgate.requests.life import Life
+from headgate.requests.received import ReceivedBody
+
+if TYPE_CHECKING:
+    from headgate.requests.client import ClientRequest
+    from headgate.requests.data_plane import DataPlane
+    from headgate.requests.pool_state import PoolState
+    from headgate.requests.refusal import Refusal
+
+
+class InProcess:
+    """Owns one request. After each event, `done` has the effects that followed, the latest last."""
+
+    def __init__(self, plane: DataPlane, request: ClientRequest) -> None:
+        self.received = ReceivedBody(request.path)
+        self.life = Life(plane, request, self.received)
+        self.done: list[effects.Effect] = []
+
+    def start(self, now: float) -> None:
+        """The body is complete."""
+        way.begin(self.life, now)
+        self.settle(now)
+
+    def settle(self, now: float) -> None:
+        """Takes what the life wants, in its order; called after each event that was reported."""
+        todo = self.life.todo
+        while todo:
+            effect = todo.pop(0)
+            self.done.append(effect)
+            if isinstance(effect, effects.Hold):
+                pool = self.life.pool
+                assert pool is not None
+                assert pool.queue is not None
+                pool.queue.hold(self, now)
+            elif isinstance(effect, effects.FetchTokens):
+                way.tokens_out(self.life, now)  # there is nowhere to fetch them from
+
+    def admitted(self, pool: PoolState, now: float) -> None:
+        way.admitted(self.life, pool, now)
+        self.settle(now)
+
+    def turn_away(self, refusal: Refusal, now: float) -> None:
+        way.turned_away(self.life, refusal, now)
+        self.settle(now)
+
+    @property
+    def asked(self) -> effects.Ask | None:
+        """The endpoint that is to be asked, as of the last effect that says so."""
+        return next((each for each in reversed(self.done) if isinstance(each, effects.Ask)), None)
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why the request is not served, where it is refused."""
+        last = self.done[-1] if self.done else None
+        return last.refusal if isinstance(last, effects.Refuse | effects.CutOff) else None

@@ -1,0 +1,360 @@
+"""The same history, told by three shells: the gateway over HTTP, the simulator, and the least one.
+
+What was decided, who was asked and why not longer, what the client gets, and what stays of it in the books
+are the same, field by field.
+"""
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from one_plane import POOL, FirstWins, Plane
+
+from headgate.engines.transfer import PrefillAnswer
+from headgate.gateway import GatewaySettings
+from headgate.gateway.connections import EndpointConnections
+from headgate.gateway.exchange import Exchange
+from headgate.gateway.recorder import Recorder
+from headgate.gateway.request import Request
+from headgate.gateway.shell import Shell
+from headgate.gateway.trust import Networks, Peer
+from headgate.gateway.upstream import UpstreamConnection
+from headgate.requests import effects, prefill_way, states, way
+from headgate.simulator.fleet.exchange import SimulatedExchange
+from headgate.simulator.fleet.observer import Observer
+from headgate.simulator.fleet.request import TracedRequest
+from headgate.simulator.fleet.timeline import Timeline
+from headgate.simulator.fleet.transfers import SharedLink
+from headgate.simulator.model import FinishedRequest
+from headgate.simulator.traces import TimedRequest
+from headgate.telemetry import Registry
+
+PROMPT = "x" * 400
+USAGE = {"prompt_tokens": 100, "completion_tokens": 7}
+PREFILLED = b'{"kv_transfer_params":{"remote_port":1}}'
+
+
+# -- what all of them are told
+
+
+class Story:
+    """How the endpoints behave, in the order in which they are asked."""
+
+    def __init__(self, *behaviours: str, endpoints: int = 2, connector: str | None = None, **pool: object):
+        self.behaviours = list(behaviours)
+        self.endpoints, self.connector, self.pool = endpoints, connector, pool
+
+    def next(self) -> str:
+        return self.behaviours.pop(0) if self.behaviours else "serves"
+
+    def plane(self, **other: object) -> Plane:
+        plane = Plane(endpoints=self.endpoints, connector=self.connector, **self.pool)
+        for name, value in other.items():
+            setattr(plane.plane, name, value)
+        return plane
+
+
+STORIES = {
+    "served": lambda: Story("serves"),
+    "a reset, then served": lambda: Story("resets", "serves"),
+    "two resets": lambda: Story("resets", "resets"),
+    "no retries": lambda: Story("resets", attempts=0),
+    "a 503, then served": lambda: Story("503", "serves"),
+    "two 503": lambda: Story("503", "503"),
+    "a 503, then a 500": lambda: Story("503", "500"),
+    "a client's mistake": lambda: Story("400"),
+    "a mistake that only one finds": lambda: Story("503", "400"),
+    "too many, everywhere": lambda: Story("429", "429"),
+    "not found by one": lambda: Story("404", "serves"),
+    "breaks off": lambda: Story("begins and resets"),
+    "nobody there": lambda: Story(endpoints=0),
+    "only one there": lambda: Story("resets", endpoints=1),
+    "three of them": lambda: Story("503", "resets", "serves", endpoints=3, attempts=2),
+    "prefilled": lambda: Story("serves", "serves", connector="nixl"),
+    "prefill resets": lambda: Story("resets", "serves", connector="nixl", endpoints=4),
+    "no other to prefill": lambda: Story("resets", "serves", connector="nixl"),
+    "prefill refused": lambda: Story("400", "serves", connector="nixl"),
+    "prefill overloaded": lambda: Story("503", "serves", "serves", connector="nixl", endpoints=4),
+    "decode resets": lambda: Story("serves", "resets", "serves", "serves", connector="nixl", endpoints=4),
+}
+
+
+def books(life, plane) -> dict[str, object]:
+    """All that is decided and settled, without times."""
+    account, decision, pairing = life.account, life.decision, life.pairing
+    loads = sorted(plane.ledger.loads(), key=lambda load: load.endpoint.name)
+    pool = plane.pools[POOL]
+    return {
+        "pool": life.pool.pool.key,
+        "asked for": decision.upstream_model,
+        "prompt": decision.scheduled.prompt_tokens,
+        "stream": decision.stream,
+        "endpoint": life.load.endpoint.name if life.load is not None else None,
+        "chosen": life.choice.load.endpoint.name if life.choice is not None else None,
+        "attempts": account.attempts,
+        "failed": [(name, why) for name, why, _ in account.failed_attempts or ()],
+        "status": account.status,
+        "of the endpoint": account.upstream_status,
+        "outcome": account.outcome,
+        "is an error": bool(account.error_message),
+        "tokens": account.usage and (account.usage.prompt, account.usage.completion),
+        "began": bool(account.first_byte_at),
+        "prefill": None if pairing is None else (pairing.decision, pairing.told()["endpoint"]),
+        "endpoints": [
+            (
+                load.endpoint.name,
+                *(load.started, load.failures, load.failures_in_row, list(load.reasons)),
+                *(load.requests, load.work_tokens, load.output_tokens, load.avoided_until > 0),
+            )
+            for load in loads
+        ],
+        "retries": (pool.budget.requests, pool.budget.granted, pool.budget.denied),
+        "answers": plane.answer_sizes.statistics(),
+    }
+
+
+# -- the least shell
+
+
+def in_process(story: Story):
+    one = story.plane()
+    shell = one.ask({"model": "m", "prompt": PROMPT, "stream": True})
+    while not shell.life.is_over:
+        one.now += 0.1
+        behaviour = story.next()
+        if isinstance(shell.done[-1], effects.Prefill):
+            _prefill(one, shell, behaviour)
+            continue
+        one.report(shell, way.sent)
+        if behaviour == "resets":
+            one.report(shell, way.endpoint_lost, "reset", is_crossed=False, has_begun=False)
+            continue
+        one.report(shell, way.head, int(behaviour) if behaviour.isdigit() else 200, None)
+        if shell.life.state != states.ANSWERING:
+            continue
+        if behaviour.isdigit():
+            one.report(shell, way.finished)
+            continue
+        shell.received.tail.add(json.dumps({"usage": USAGE}, separators=(",", ":")).encode())
+        shell.received.size = 1000
+        one.report(shell, way.first_byte)
+        shell.received.has_passed = True
+        if behaviour == "begins and resets":
+            shell.received.forget(shell.life.request.path)
+            shell.received.size = 40
+            one.report(shell, way.endpoint_lost, "reset", is_crossed=False, has_begun=True)
+        else:
+            one.report(shell, way.finished)
+    return shell.life, one.plane
+
+
+def _prefill(one, shell, behaviour):
+    attempt = shell.life.pairing.running
+    one.report(shell, prefill_way.prefill_sent)
+    if behaviour == "resets":
+        one.report(shell, prefill_way.prefill_failed, "reset", "reset")
+        return
+    one.report(shell, prefill_way.prefill_head, int(behaviour) if behaviour.isdigit() else 200, None)
+    if shell.life.pairing.running is not attempt:
+        return
+    if behaviour.isdigit():
+        one.report(shell, prefill_way.prefill_refused, int(behaviour), [], b"{}")
+    else:
+        one.report(shell, prefill_way.prefilled, msgspec.json.decode(PREFILLED, type=PrefillAnswer))
+
+
+# -- the simulator
+
+
+class Engines:
+    """A run of the simulator whose engines do what the story says."""
+
+    def __init__(self, story: Story, plane) -> None:
+        self.story, self.plane = story, plane
+        self.timeline = Timeline()
+        self.timeline.now = 1000.0
+        self.observer = Observer()
+        self.link = SharedLink(self.timeline, 1e12, 0.0)
+
+    def endpoint(self, load):
+        return Engine(self, load)
+
+    def ended(self, exchange):
+        exchange.record()
+
+
+class Engine:
+    config = SimpleNamespace(block_size=16, kv_bytes_per_token=1)
+
+    def __init__(self, run: Engines, load) -> None:
+        self._run, self.load, self.used_s = run, load, 0.0
+
+    def send(self, request, listener):
+        self._run.timeline.at(self._run.timeline.now + 0.1, lambda: self._behave(request, listener))
+
+    def _behave(self, request, listener):
+        behaviour, now = self._run.story.next(), self._run.timeline.now
+        ended = FinishedRequest(
+            request_id=request.request_id,
+            reason="length",
+            prompt_tokens=request.prompt_tokens,
+            output_tokens=request.output_tokens,
+            preemptions=0,
+            arrived_s=now,
+            started_s=now,
+            first_token_s=now,
+            finished_s=now,
+        )
+        if behaviour == "resets":
+            listener.broken(None)
+        elif behaviour.isdigit():
+            listener.answered(int(behaviour), None)
+        else:
+            listener.first_token()
+            if behaviour == "begins and resets":
+                listener.broken(None)
+            else:
+                listener.finished(ended)
+
+    def cached_tokens(self, request):
+        return 0
+
+    def cancel(self, request_id): ...
+    def watch(self, watcher): ...
+    def unwatch(self, watcher): ...
+    def release_kv(self, request_id): ...
+
+
+def simulated(story: Story):
+    one = story.plane()
+    run = Engines(story, one.plane)
+    timed = TimedRequest(at_s=1000.0, prompt_tokens=100, output_tokens=7)
+    exchange = SimulatedExchange(run, TracedRequest(0, timed), one.pool)
+    exchange.life.decision.upstream_model = exchange.life.decision.scheduled.model = "m"
+    exchange.start()
+    run.timeline.run()
+    return exchange.life, one.plane
+
+
+# -- the gateway
+
+
+class Loop(asyncio.SelectorEventLoop):
+    now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+class Wire(asyncio.Transport):
+    """An endpoint that does what the story says, a tenth of a second after it was asked."""
+
+    def __init__(self, loop: Loop, story: Story, protocol) -> None:
+        super().__init__()
+        self._loop, self._story, self._protocol, self._is_over = loop, story, protocol, False
+        protocol.connection_made(self)
+
+    def write(self, data):
+        self._loop.now += 0.1
+        self._loop.call_soon(self._behave, self._story.next(), b'"max_tokens":1' in data)
+
+    def _behave(self, behaviour, is_prefill):
+        if self._is_over:
+            return
+        body = (
+            PREFILLED
+            if is_prefill
+            else b"data: %b\n\n" % json.dumps({"usage": USAGE}, separators=(",", ":")).encode()
+        )
+        if behaviour == "resets":
+            self.abort()
+        elif behaviour.isdigit():
+            head = b"HTTP/1.1 %b No\r\ncontent-length: 0\r\n\r\n" % behaviour.encode()
+            self._protocol.data_received(head)
+        elif behaviour == "begins and resets":
+            self._protocol.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 4000\r\n\r\n" + b"x" * 40)
+            self.abort()
+        else:
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
+            self._protocol.data_received(head % len(body) + body)
+
+    def abort(self):
+        if not self._is_over:
+            self._is_over = True
+            self._loop.call_soon(self._protocol.connection_lost, None)
+
+    def is_closing(self):
+        return self._is_over
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def pause_reading(self): ...
+    def resume_reading(self): ...
+
+
+class Client:
+    is_paused = False
+
+    def __init__(self):
+        self.written = b""
+
+    def write(self, data):
+        self.written += data
+
+    def writer(self):
+        return self.write
+
+    def refuse(self, refusal, request, request_id): ...
+    def exchange_done(self, keep_alive, now): ...
+    def abort(self): ...
+
+
+def over_http(story: Story, monkeypatch):
+    loop = Loop()
+
+    async def connect(connections):
+        made = UpstreamConnection(connections)
+        Wire(loop, story, made)
+        connections._open.add(made)
+        return made
+
+    monkeypatch.setattr(EndpointConnections, "connect", connect)
+    settings = GatewaySettings().replace(
+        engine_metrics_enabled=False, queue_enabled=False, endpoints_retries=1, scheduling_policy="least-work"
+    )
+    shell = Shell(settings, Recorder(Registry(), None), loop, FirstWins())
+    one = story.plane()
+    shell.use(one.plane.snapshot)
+    shell.plane.is_ready = True
+    body = json.dumps({"model": "m", "prompt": PROMPT, "stream": True}).encode()
+    peer = Peer("", Networks(()))
+    request = Request(b"POST", b"/v1/completions", [], body, True, False, loop.now, peer, b"g")
+    exchange = Exchange(shell.services, Client(), request)
+    exchange.start(loop.now)
+    for _ in range(100):
+        if exchange.life.is_over:
+            break
+        loop.run_until_complete(asyncio.sleep(0))
+    found = exchange.life, shell.plane
+    told = books(*found)
+    loop.run_until_complete(shell.close())
+    loop.close()
+    return found[0], told
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_what_is_decided_and_settled(name, monkeypatch):
+    """Prompt tokens are estimated by the one, and known to the other: they are not compared."""
+    life, plane = in_process(STORIES[name]())
+    least = books(life, plane)
+    life, plane = simulated(STORIES[name]())
+    virtual = books(life, plane)
+    _, over = over_http(STORIES[name](), monkeypatch)
+    assert least["outcome"]
+    for other in (virtual, over):
+        for found in (least, other):
+            found.pop("prompt", None)
+        assert other == least
