@@ -10,7 +10,7 @@ EXAMPLE ?= examples/quickstart
 PYTHONS ?= python3.11 python3.12 python3.13
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels pure fresh test check unit unit-compiled test-api redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels pure fresh test check unit unit-compiled test-api redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -64,6 +64,9 @@ bench-routing: $(DEV_STAMP)  ## our policies and published formulas on traces, i
 
 bench-routing-live: $(DEV_STAMP)  ## where requests of a trace land, over HTTP, against the Rust routers (ARGS="--trace FILE")
 	$(BIN)/python bench/routing_live.py $(ARGS)
+
+bench-path: $(DEV_STAMP)  ## CPU and calls of one request and one chunk, without sockets
+	$(BIN)/python bench/data_path.py
 
 bench-decisions: $(DEV_STAMP)  ## CPU of what is decided for each request, pure and compiled
 	@$(BIN)/python tools/compile.py pure

@@ -1,0 +1,181 @@
+"""What one request and one chunk cost the data path, in µs of CPU and calls of Python: `make bench-path`.
+
+The whole way in one process: bytes of a client in, bytes to an endpoint out, its answer back. Sockets are
+left out: transports only note what is written, so that the figures are those of the gateway's own code and of
+the parsers. CPU time is the least of several runs; beside it, the same in turns of a plain Python loop, by
+which machines compare. Calls are those of Python functions, counted in a run of their own (0 where compiled).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import sys
+from collections.abc import Callable
+
+import pieces
+from headgate import api, loop_turns, routing, telemetry
+from headgate.gateway import GatewaySettings
+from headgate.gateway.connections import EndpointConnections
+from headgate.gateway.listener import ClientConnection
+from headgate.gateway.recorder import Recorder
+from headgate.gateway.shell import Shell
+from headgate.gateway.upstream import UpstreamConnection
+
+REPEATS, RUNS = 200, 40
+KEY = api.ObjectRef("ModelServer", "default", "pool")
+USAGE = '"usage":{"prompt_tokens":160,"completion_tokens":40,"total_tokens":200}'
+ANSWER = (
+    json.dumps({"id": "x", "object": "chat.completion", "model": "m", "choices": []})[:-1] + f",{USAGE}}}"
+)
+CHUNK = b'data: {"id":"x","object":"chat.completion.chunk","choices":[{"delta":{"content":" word"}}]}\n\n'
+
+
+class Wire(asyncio.Transport):
+    """Notes nothing but the last bytes that were written."""
+
+    def __init__(self, protocol: asyncio.Protocol) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1)})
+        self.protocol = protocol
+        self.written = b""
+        protocol.connection_made(self)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written = bytes(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def abort(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Path:
+    """One client and one endpoint, each on one connection."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, policy: str, endpoints: int = 4) -> None:
+        settings = GatewaySettings().replace(scheduling_policy=policy, engine_metrics_enabled=False)
+        log = telemetry.LineLog(os.open(os.devnull, os.O_WRONLY))
+        self.shell = Shell(settings, Recorder(telemetry.Registry(), log), loop)
+        made = tuple(routing.Endpoint(f"default/{n}", "127.0.0.1", 9000 + n) for n in range(endpoints))
+        rule = routing.Rule("rule", None, (routing.Target(KEY, 100),))
+        route = routing.Route(
+            key=api.ObjectRef("ModelRoute", "default", "route"),
+            name="default/route",
+            model="m",
+            adapters=(),
+            rules=(rule,),
+            created="2026-01-01T00:00:00Z",
+        )
+        pools = {KEY: routing.Pool(key=KEY, endpoints=made)}
+        self.shell.use(routing.Snapshot(models={"m": (route,)}, pools=pools))
+        self.shell.plane.is_ready = True
+        self.asked: list[Wire] = []
+        pool = self.shell.plane.pools[KEY]
+        for load in pool.loads:
+            connections = self.shell.services.connections_to(pool, load)
+            self._keep(connections)
+        self.client = Wire(ClientConnection(self.shell.services, self.shell.clients))
+
+    def _keep(self, connections: EndpointConnections) -> None:
+        path = self
+
+        class Endpoint(Wire):
+            def write(self, data: bytes | bytearray | memoryview) -> None:
+                path.asked.append(self)
+
+        made = UpstreamConnection(connections)
+        Endpoint(made)
+        connections.keep(made)
+
+    def ask(self, message: bytes) -> Wire:
+        self.client.protocol.data_received(message)
+        return self.asked.pop()
+
+
+def message(size: int, *, stream: bool = False) -> bytes:
+    """A chat request, with a body of about so many bytes."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "x" * (size - 90)}], "stream": stream}
+    if stream:
+        body["stream_options"] = {"include_usage": True}
+    data = json.dumps(body).encode()
+    headers = (
+        "host: gateway\r\nuser-agent: OpenAI/Python 2.0.0\r\naccept: application/json\r\n"
+        "content-type: application/json\r\nauthorization: Bearer none\r\n"
+    )
+    return (
+        f"POST /v1/chat/completions HTTP/1.1\r\n{headers}content-length: {len(data)}\r\n\r\n".encode() + data
+    )
+
+
+def requests(path: Path, size: int) -> Callable[[], object]:
+    """A whole request and its answer."""
+    sent = message(size)
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(ANSWER)}\r\n\r\n"
+    wire = (head + ANSWER).encode()
+
+    def work() -> None:
+        path.ask(sent).protocol.data_received(wire)
+
+    return work
+
+
+def chunks(path: Path) -> Callable[[], object]:
+    """One of a stream that flows."""
+    endpoint = path.ask(message(600, stream=True))
+    framed = b"%x\r\n%b\r\n" % (len(CHUNK), CHUNK)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    endpoint.protocol.data_received(head + framed)
+    receive = endpoint.protocol.data_received
+
+    def work() -> None:
+        receive(framed)
+
+    return work
+
+
+def calls(work: Callable[[], object], count: int = 200) -> float:
+    """Python functions that are called for it."""
+    found = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal found
+        found += event == "call"
+
+    sys.setprofile(note)
+    for _ in range(count):
+        work()
+    sys.setprofile(None)
+    return found / count - 1
+
+
+async def main() -> None:
+    loop_turns.TURN_S = loop_turns.MAX_S = math.inf  # all of it is one turn of the event loop
+    loop = asyncio.get_running_loop()
+    rows = {
+        "request of 0.6 KB": requests(Path(loop, "least-work"), 600),
+        "the same, picked by prediction": requests(Path(loop, "predicted"), 600),
+        "request of 8 KB, picked by prediction": requests(Path(loop, "predicted"), 8192),
+        "chunk of a stream": chunks(Path(loop, "least-work")),
+    }
+    for work in rows.values():
+        for _ in range(200):
+            work()
+    costs = pieces.costs_us({pieces.LOOP: pieces.python_loop, **rows}, repeats=REPEATS, runs=RUNS)
+    unit = costs[pieces.LOOP]
+    print(f"{'on the data path':<36}{'µs':>8}{'loops':>8}{'calls':>8}")
+    for name, us in costs.items():
+        counted = f"{calls(rows[name]):>8.1f}" if name in rows else ""
+        print(f"{name:<36}{us:>8.2f}{us / unit:>8.1f}{counted}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
