@@ -80,10 +80,16 @@ def test_what_no_longer_exists_is_found(block, wrong):
     assert missing(block) == wrong
 
 
-def test_names_of_the_picture_are_explained_or_exist():
+def pictures() -> dict[str, str]:
+    """The pictures, by the headings that they stand below."""
+    sections = re.split(r"^##+ ", PAGE, flags=re.M)
+    return {each.splitlines()[0]: found[1] for each in sections if (found := PICTURE.search(each))}
+
+
+@pytest.mark.parametrize("life", ["Life of a request", "Life of an object"])
+def test_names_of_the_pictures_are_explained_or_exist(life):
     """Each is `Class`, `Class.method` or `module.function`."""
-    _, picture = PICTURE.findall(PAGE)
-    found = set(IN_PICTURE.findall(picture))
+    found = set(IN_PICTURE.findall(pictures()[life]))
     assert len(found) > 20
     known: set[str] = set()
     for file in SRC.rglob("*.py"):
@@ -113,7 +119,7 @@ def test_arrows_are_those_of_the_contract():
     """The same lines in the same order; rooms that a contract names ahead of time are left out."""
     layers = [set(re.findall(r"headgate\.(\w+)", layer)) for layer in contracts()[0]["layers"]]
     there = [{room for room in layer if (SRC / room).is_dir()} for layer in layers]
-    picture, _ = PICTURE.findall(PAGE)
+    picture = pictures()["Arrows"]
     assert [set(line.split()) for line in picture.splitlines()] == [layer for layer in there if layer]
 
 
