@@ -21,12 +21,9 @@ from headgate.flow.limits import RouteLimits
 from headgate.gateway import GatewaySettings
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
-from headgate.requests.limits import headers, limiting, reserving
+from headgate.requests.limits import headers, refusing, reserving
 from headgate.requests.usage import Usage
 from headgate.telemetry import Registry
-
-limiting.settlement = SimpleNamespace(refuse=lambda *_: None)  # type: ignore[attr-defined]
-"""The account of a request is closed once, and these are refused again and again."""
 
 REPEATS, RUNS = 300, 200
 UNIT = {"unit": "minute", "unit_s": 60}
@@ -71,11 +68,16 @@ def limited(limits: routing.TokenLimits | None) -> Callable[[], object]:
         now = time.monotonic()
         if life.decision.match.route.limits is None:
             return
-        if not limiting.reserve(life, now, may_wait=False):
+        limit = reserving.limit_of(life)
+        assert limit is not None
+        life.reservation = held = limit.reserve(2048, 250, now)
+        told = headers.lines(limit, 2048, 250, now)
+        if held is not None:
+            reserving.settle(life, held, now)
             return
-        held = life.reservation
-        headers.lines(held.limit, held.input_tokens, held.output_tokens, now)
-        reserving.settle(life, held, now)
+        shortage = limit.shortage(2048, now)
+        limit.refused(shortage)
+        refusing.refusal(limit, shortage, told)
 
     return work
 
@@ -103,7 +105,7 @@ def queued(shell: Shell, *, has_queue: bool) -> Callable[[], object]:
 def gateway() -> Shell:
     """One whose pool is busy, and has room."""
     shell = Shell(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
-    endpoints = [routing.Endpoint(f"default/{n}", "127.0.0.1", 9000 + n) for n in range(ENDPOINTS)]
+    endpoints = tuple(routing.Endpoint(f"default/{n}", "127.0.0.1", 9000 + n) for n in range(ENDPOINTS))
     shell.use(routing.Snapshot(pools={KEY: routing.Pool(key=KEY, endpoints=endpoints)}))
     for load in shell.plane.pools[KEY].loads:
         load.estimator.rates.learn(1, 2048, 0.1)

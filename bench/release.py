@@ -29,7 +29,10 @@ from headgate.gateway.request import Request
 from headgate.gateway.shell import Shell
 from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.upstream import UpstreamConnection
+from headgate.requests.data_plane import DataPlane
 from headgate.requests.decision import Decision
+from headgate.requests.life import Life
+from headgate.requests.received import ReceivedBody
 from headgate.telemetry import Registry
 
 REQUESTS, FLOWS, ENDPOINTS, RUNS = 5000, 50, 20, 5
@@ -92,17 +95,16 @@ async def queue_alone() -> Measured:
 class Held:
     """A request as its queue sees it; it is noted, and not sent."""
 
-    def __init__(self, number: int, now: float, sent: list[Held]) -> None:
+    def __init__(self, plane: DataPlane, number: int, now: float, sent: list[Held]) -> None:
         headers = [(b"x-headgate-fairness-id", b"flow-%d" % (number % FLOWS))]
         peer = Peer("", Networks(()))
-        self.request = Request(b"POST", b"/v1/completions", headers, b"", True, False, now, peer, b"g")
-        self.decision = Decision()
-        self.decision.scheduled = scheduling.Request(model="m", prompt_tokens=100, output_tokens=100)
-        self.wait = None
-        self.settled = False
+        request = Request(b"POST", b"/v1/completions", headers, b"", True, False, now, peer, b"g")
+        decision = Decision()
+        decision.scheduled = scheduling.Request(model="m", prompt_tokens=100, output_tokens=100)
+        self.life = Life(plane, request, ReceivedBody(request.path), decision)
         self._sent = sent
 
-    def go(self, pool: object, now: float) -> None:
+    def admitted(self, pool: object, now: float) -> None:
         self._sent.append(self)
 
 
@@ -111,7 +113,7 @@ async def with_what_is_counted() -> Measured:
     sent: list[Held] = []
     queue = shell.queues.all()[0]
     for number in range(REQUESTS):
-        held: Any = Held(number, shell.now(), sent)
+        held: Any = Held(shell.plane, number, shell.now(), sent)
         queue.hold(held, shell.now())
     shell.use(snapshot(endpoints()))
     measured = Measured()

@@ -288,6 +288,10 @@ class Timers:
                 end()
 
 
+OBJECTIVES = {str(priority): priority for priority in range(-9, 10)}
+"""Named by their priorities. Clients say theirs in `x-llm-d-inference-objective`, where they are believed."""
+
+
 @dataclass
 class Gateway:
     """The data path of one gateway, without its informers."""
@@ -324,7 +328,7 @@ class Gateway:
             uid=uid,
             created="2026-01-01T00:00:00Z",
         )
-        pools = {key: routing.Pool(key=key, endpoints=made, **pool)}
+        pools = {key: routing.Pool(key=key, endpoints=made, **{"objectives": OBJECTIVES, **pool})}
         self.shell.use(routing.Snapshot(models={"m": (route,)}, adapters={"adapter": (route,)}, pools=pools))
         self.shell.plane.is_ready = True
 

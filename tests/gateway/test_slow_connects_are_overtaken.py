@@ -8,8 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from headgate.gateway.exchange import Exchange
-
 
 @pytest.fixture
 def unreachable():
@@ -55,22 +53,35 @@ async def test_the_connection_counts_once_it_has_failed(
     await eventually(lambda: pool.loads[0].failures == 1)
 
 
-async def test_a_gateway_that_was_busy_looks_again(start_gateway, start_endpoint, unreachable, monkeypatch):
+async def test_a_gateway_that_was_busy_looks_again(start_gateway, start_endpoint, unreachable):
     """The first look comes late, by no fault of the endpoint; the next does not."""
     gateway = await start_gateway(
         unreachable, await start_endpoint(b"yes"), settings={"endpoints_connect_timeout_s": 60.0}
     )
     know_connects(gateway)
     looks = []
-    look = Exchange._connects_slowly
 
-    def after_other_work(self, connecting, due_at):
-        looks.append(due_at)
-        if len(looks) == 1:
-            time.sleep(0.2)
-        look(self, connecting, due_at)
+    class Busy:
+        """The event loop, which has other work to do as the first look is due."""
 
-    monkeypatch.setattr(Exchange, "_connects_slowly", after_other_work)
+        def __init__(self, loop):
+            self._loop = loop
+
+        def __getattr__(self, name):
+            return getattr(self._loop, name)
+
+        def call_later(self, seconds, callback, *args):
+            is_look = callback.__name__ == "_connects_slowly"
+            return self._loop.call_later(seconds, self._look if is_look else callback, *args)
+
+        def _look(self, attempt, due_at):
+            looks.append(due_at)
+            if len(looks) == 1:
+                time.sleep(0.2)
+            (exchange,) = (client.exchange for client in gateway.shell.clients.all if client.exchange)
+            exchange._connects_slowly(attempt, due_at)
+
+    gateway.shell.services.loop = Busy(gateway.shell.services.loop)
     assert (await gateway.ask()).body == b"yes"
     assert len(looks) >= 2
     assert gateway.metric("headgate_gateway_attempts_failed_total", reason="slow_connect") == 1

@@ -6,7 +6,6 @@ Nothing is decided here.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable
@@ -29,6 +28,8 @@ from headgate.requests.pairs import marks
 from headgate.requests.received import ReceivedBody
 
 if TYPE_CHECKING:
+    import asyncio
+
     from headgate.engines.transfer import PrefillAnswer
     from headgate.fleet import EndpointState
     from headgate.gateway.connections import EndpointConnections
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from headgate.requests.life import Attempt
     from headgate.requests.pool_state import PoolState
     from headgate.requests.refusal import Refusal
-    from headgate.requests.usage import Tail
+    from headgate.requests.usage import AnswerTail
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class Exchange:
         is_plain = given_id and _REQUEST_ID.fullmatch(given_id)
         self.request_id = given_id if is_plain else services.new_request_id()
         self._received = received = ReceivedBody(request.path)
-        self.tail: Tail = received.tail
+        self.tail: AnswerTail = received.tail
         """Gets the end of a body that goes past `forward`."""
         self.life = Life(services.plane, request, received)
         self._body: bytes | Pieces | None = None

@@ -15,7 +15,7 @@ from weakref import WeakSet
 import httptools
 
 from headgate.gateway.chunks import Chunks
-from headgate.requests.usage import Tail
+from headgate.requests.usage import AnswerTail, Tail
 
 if TYPE_CHECKING:
     from headgate.requests.client import Header
@@ -50,7 +50,7 @@ class Inflating:
     def __init__(self) -> None:
         self._large: WeakSet[InflatedTail] = WeakSet()
 
-    def tail(self, tail: Tail, headers: list[Header], *, is_chunked: bool) -> Tail:
+    def tail(self, tail: AnswerTail, headers: list[Header], *, is_chunked: bool) -> AnswerTail:
         """What takes a response with these headers and keeps its end, inflated, in `tail`. It must be given
         all bytes, framing included if `is_chunked`. Returns `tail` itself if the coding is not known."""
         inflate = _inflater(_codings(headers))
@@ -67,13 +67,14 @@ class Inflating:
         return {"large": len(self._large)}
 
 
-class InflatedTail(Tail):
+class InflatedTail:
     """The end of a response that comes compressed; empty once that cannot be inflated."""
 
     __slots__ = ("__weakref__", "_chunks", "_inflate", "_inflating", "_tail", "plain_bytes")
 
-    def __init__(self, tail: Tail, inflate: Inflater, inflating: Inflating, *, is_chunked: bool) -> None:
-        super().__init__()
+    def __init__(
+        self, tail: AnswerTail, inflate: Inflater, inflating: Inflating, *, is_chunked: bool
+    ) -> None:
         self._tail = tail
         self._inflate: Inflater | None = inflate
         self._inflating = inflating

@@ -18,7 +18,7 @@ from headgate.engines.transfer.connectors import read_answer
 from headgate.gateway import retry_after
 from headgate.gateway.chunks import Chunks
 from headgate.gateway.connections import ShortageError, why_unreachable
-from headgate.requests.usage import Tail
+from headgate.requests.usage import AnswerTail, Tail
 
 if TYPE_CHECKING:
     from headgate.gateway.connections import EndpointConnections
@@ -82,7 +82,7 @@ class PrefillCall:
         self._attempt = effect.attempt
         self._needs_answer = effect.needs_answer
         self._payload, self._long_body = payload
-        self.tail = Tail()
+        self.tail: AnswerTail = Tail()
         """Never filled: the answer passes through `forward`."""
         self.is_over = False
         self._status = 0

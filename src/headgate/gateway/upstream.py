@@ -22,7 +22,7 @@ from headgate.requests.bodies.pieces import Pieces
 if TYPE_CHECKING:
     from headgate.gateway.settings import GatewaySettings
     from headgate.requests.client import Header
-    from headgate.requests.usage import Tail
+    from headgate.requests.usage import AnswerTail
 
 
 _NEWLINE = 10
@@ -50,7 +50,7 @@ FastPath = tuple[Callable[[bytes], bytes] | None, Callable[[bytes], None]]
 class Exchange(Protocol):
     """Whoever sent a request: told of its answer's head, body and end, or of what happened instead."""
 
-    tail: Tail
+    tail: AnswerTail
     """Gets the end of a body that goes the straight way."""
 
     now: Callable[[], float]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from headgate.requests.usage import Tail, Usage, tail_of
+from headgate.requests.usage import AnswerTail, Usage, tail_of
 
 HOLLOW = "no_content"
 """What an endpoint has failed with that answered with nothing."""
@@ -69,7 +69,7 @@ class ReceivedBody:
     __slots__ = ("has_passed", "is_encoded", "size", "tail", "taken_bytes")
 
     def __init__(self, path: str) -> None:
-        self.tail: Tail = tail_of(path)
+        self.tail: AnswerTail = tail_of(path)
         self.has_passed = False
         self.size = 0
         self.taken_bytes = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -79,6 +79,30 @@ def _read(value: bytes) -> Reported | None:
         return None
 
 
+class AnswerTail(Protocol):
+    """Keeps the end of an answer, for what is counted there."""
+
+    @property
+    def plain_bytes(self) -> int:
+        """How long a compressed answer is, as far as it was inflated; 0 where that was not done."""
+        ...
+
+    def add(self, data: bytes) -> None:
+        """The next bytes of the answer, as they came."""
+
+    def text(self) -> bytes:
+        """What is kept."""
+        ...
+
+    def event_bytes(self) -> float:
+        """How long server-sent events are on average, framing included; 0 if there are none."""
+        ...
+
+    def usage(self) -> Usage | None:
+        """The last `usage` object that is kept; None if there is none, or it is null or cut off."""
+        ...
+
+
 class Tail:
     """The end of an answer: its last four pieces, by reference, since a copy would cost more than forwarding.
 
@@ -87,8 +111,9 @@ class Tail:
 
     __slots__ = ("_first", "_fourth", "_second", "_third")
 
-    plain_bytes: int = 0
-    """How long a compressed answer is, as far as it was inflated; 0 where that was not done."""
+    @property
+    def plain_bytes(self) -> int:
+        return 0
 
     def __init__(self) -> None:
         self._first = self._second = self._third = self._fourth = b""
@@ -104,19 +129,16 @@ class Tail:
         self._fourth = data if len(data) <= KEEP_BYTES else data[-KEEP_BYTES:]
 
     def text(self) -> bytes:
-        """What is kept, as it came."""
         if not self._third:
             return self._fourth
         return b"".join((self._first, self._second, self._third, self._fourth))
 
     def event_bytes(self) -> float:
-        """How long server-sent events are on average, framing included; 0 if there are none."""
         text = self.text()
         events = text.count(_DATA)
         return len(text) / events if events else 0.0
 
     def usage(self) -> Usage | None:
-        """The last `usage` object in the tail; None if there is none, or it is null or cut off."""
         reported = self._reported()
         return None if reported is None else reported.usage()
 

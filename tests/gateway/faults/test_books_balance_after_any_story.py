@@ -7,7 +7,6 @@ clock is moved by hand, so that a story of minutes takes milliseconds and can be
 import asyncio
 import json
 import random
-from collections import Counter
 from unittest import mock
 
 import pytest
@@ -21,7 +20,6 @@ from headgate.gateway import GatewaySettings, connections, exchange, listener
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
-from headgate.requests import way
 from headgate.telemetry import Registry
 
 pytestmark = pytest.mark.usefixtures("endless_turns")
@@ -119,28 +117,15 @@ class Stories(RuleBasedStateMachine):
         self.connector = connector
         self.pool = {"attempts": attempts, "timeout_s": timeout_s, "retry_interval_s": 1.0}
         self.exchanges: list[exchange.Exchange] = []
-        self.settled: Counter[int] = Counter()
         self.clients: list[Transport] = []
         self.upstreams: list[Transport] = []
         self.connecting: list[asyncio.Future[bool]] = []
         self.to_send: dict[Transport, bytes] = {}
-        story, decide_as_always = self, way.decide
+        story = self
 
-        class Noted(exchange.Exchange):
-            def __init__(self, *arguments):
-                story.exchanges.append(self)
-                super().__init__(*arguments)
-
-        def decide(known, request, body=None):
-            decision = decide_as_always(known, request, body)
-            if decision.pool is not None:
-                decision.scheduled.priority = int(request.header(b"x-priority"))
-            return decision
-
-        class Counting(Recorder):
-            def settled(self, ended, now):
-                story.settled[id(ended)] += 1
-                super().settled(ended, now)
+        def noted(*arguments):
+            story.exchanges.append(exchange.Exchange(*arguments))
+            return story.exchanges[-1]
 
         async def connect(connections):
             answered = story.loop.create_future()
@@ -153,9 +138,8 @@ class Stories(RuleBasedStateMachine):
             return made
 
         self.patches = [
-            mock.patch.object(listener, "Exchange", Noted),
+            mock.patch.object(listener, "Exchange", noted),
             mock.patch.object(connections.EndpointConnections, "connect", connect),
-            mock.patch.object(way, "decide", decide),
         ]
         for patch in self.patches:
             patch.start()
@@ -164,6 +148,7 @@ class Stories(RuleBasedStateMachine):
             queue_detector=detector,
             queue_max_in_flight=room or 1,
             queue_enabled=True,
+            queue_objectives_from="anyone",
             queue_ttl_s=50.0,
             queue_no_endpoint_wait_s=30.0,
             queue_max_requests=4,
@@ -171,7 +156,7 @@ class Stories(RuleBasedStateMachine):
             clients_max_body_bytes=LONG,
             clients_max_bodies_bytes=MAX_BODIES,
         )
-        self.shell = Shell(chosen, Counting(Registry(), None), self.loop, random.Random(1))
+        self.shell = Shell(chosen, Recorder(Registry(), None), self.loop, random.Random(1))
         self._serve(range(3))
 
     def _serve(self, places):
@@ -192,7 +177,8 @@ class Stories(RuleBasedStateMachine):
                 for place, endpoint in zip(places, made, strict=True)
             }
             phases = routing.PrefillDecode(connector=self.connector, roles=roles, remote_tokens=0)
-        pool = routing.Pool(key=key, endpoints=made, phases=phases, **self.pool)
+        objectives = {str(priority): priority for priority in (-1, 0, 1)}
+        pool = routing.Pool(key=key, endpoints=made, phases=phases, objectives=objectives, **self.pool)
         self.shell.use(routing.Snapshot(models={"m": (route,)}, pools={key: pool}))
         self.shell.plane.is_ready = True
 
@@ -209,7 +195,7 @@ class Stories(RuleBasedStateMachine):
         """Sends a request with a prompt of this size, without its last bytes."""
         body = json.dumps({"model": model, "stream": stream, "prompt": "x" * size}).encode()
         head = f"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: {len(body)}\r\n"
-        head += f"x-priority: {priority}\r\nx-headgate-progress: true\r\n"
+        head += f"x-llm-d-inference-objective: {priority}\r\nx-headgate-progress: true\r\n"
         end = "connection: close\r\n\r\n" if close else "\r\n"
         client.protocol.data_received((head + end).encode() + body[: len(body) - left_out])
 
@@ -342,7 +328,9 @@ class Stories(RuleBasedStateMachine):
         )
         left = len(self.shell.services.left_behind)
         assert self.shell.plane.ledger.statistics()["requests"] == answering + prefilling + left
-        assert all(self.settled[id(each)] == each.life.is_over for each in self.exchanges)
+        counted = self.shell.recorder.requests.metric().samples
+        ended = sum(each.value for each in counted if each.name.endswith("_total"))
+        assert ended == len(self.exchanges) - len(running)
         assert len(running) <= len(self._open_clients())
         waiting = [each for each in running if each.life.wait is not None and not each.life.wait.is_over]
         assert all(each.life.load is None and each.life.phase == "queued" for each in waiting)

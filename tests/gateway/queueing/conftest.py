@@ -7,7 +7,6 @@ import pytest
 
 from headgate.gateway import pages
 from headgate.gateway.queueing import gauges
-from headgate.requests import way
 
 ROOM_FOR_ONE = {
     "queue_enabled": True,
@@ -17,20 +16,6 @@ ROOM_FOR_ONE = {
     "queue_objectives_from": "anyone",
 }
 """Nothing depends on how fast anything is; clients say who they are, as the references have it."""
-
-
-@pytest.fixture(autouse=True)
-def _priorities(monkeypatch):
-    """A request has the priority that `x-priority` says; where it comes from is tested elsewhere."""
-    decide = way.decide
-
-    def decide_with_priority(known, request, body=None):
-        decision = decide(known, request, body)
-        if decision.pool is not None and (said := request.header(b"x-priority")):
-            decision.scheduled.priority = int(said)
-        return decision
-
-    monkeypatch.setattr(way, "decide", decide_with_priority)
 
 
 class Pool:

@@ -28,13 +28,13 @@ class Held:
 
     sent: list["Held"]
 
-    def __init__(self, number: int, now: float) -> None:
+    def __init__(self, plane, number: int, now: float) -> None:
         headers = [(b"x-headgate-fairness-id", b"flow-%d" % (number % 50))]
         peer = Peer("", Networks(()))
         request = Request(b"POST", b"/v1/completions", headers, b"", True, False, now, peer, b"g")
         decision = Decision()
         decision.scheduled = scheduling.Request(model="m", prompt_tokens=100, output_tokens=100)
-        self.life = Life(None, request, ReceivedBody(request.path), decision)
+        self.life = Life(plane, request, ReceivedBody(request.path), decision)
 
     def admitted(self, pool, now) -> None:
         assert pool.loads
@@ -60,7 +60,7 @@ async def test_five_thousand_that_waited_for_an_endpoint(shell):
     """They go as fast as they can be sent; the event loop has its turn after each few of them."""
     Held.sent = []
     queue = serve(shell)
-    waiting = [Held(number, shell.now()) for number in range(5000)]
+    waiting = [Held(shell.plane, number, shell.now()) for number in range(5000)]
     for each in waiting:
         queue.hold(each, shell.now())
     assert queue.held == shell.queues.held == 5000
@@ -85,7 +85,7 @@ async def test_one_that_cannot_be_sent_stops_nobody(shell, caplog):
     """The log says why; the others go."""
     Held.sent = []
     queue = serve(shell)
-    waiting = [Held(number, shell.now()) for number in range(3)]
+    waiting = [Held(shell.plane, number, shell.now()) for number in range(3)]
     for each in waiting:
         queue.hold(each, shell.now())
     told = []
@@ -102,7 +102,7 @@ async def test_one_that_cannot_be_sent_stops_nobody(shell, caplog):
 async def test_one_that_cannot_be_told_keeps_the_news_from_nobody(shell, caplog):
     """All that have no turn any more are told, and count no more."""
     queue = serve(shell)
-    waiting = [Held(number, shell.now()) for number in range(3)]
+    waiting = [Held(shell.plane, number, shell.now()) for number in range(3)]
     told = []
     for each in waiting:
         each.turn_away = lambda refusal, now: told.append(refusal)
@@ -119,10 +119,10 @@ async def test_room_at_an_endpoint_is_for_all_of_its_pools(shell):
     Held.sent = []
     shell.change(SETTINGS.replace(queue_max_in_flight=1))
     other = api.ObjectRef("ModelServer", "default", "other")
-    pools = [routing.Pool(key=key, endpoints=[ENDPOINT]) for key in (KEY, other)]
+    pools = [routing.Pool(key=key, endpoints=(ENDPOINT,)) for key in (KEY, other)]
     shell.use(routing.Snapshot(pools={pool.key: pool for pool in pools}))
     booking = shell.plane.pools[other].loads[0].book(10, 10, shell.now())
-    held = Held(1, shell.now())
+    held = Held(shell.plane, 1, shell.now())
     shell.plane.pools[KEY].queue.hold(held, shell.now())
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -66,7 +66,9 @@ async def test_the_decision_tells_of_the_wait(start_pool, endpoint):
     pool = await start_pool(clients_trusted_networks=("127.0.0.0/8",))
     await pool.ask()
     first = await endpoint.call()
-    client = await pool.wait(x_headgate_explain="1", x_headgate_fairness_id="team-a", x_priority="2")
+    client = await pool.wait(
+        x_headgate_explain="1", x_headgate_fairness_id="team-a", x_llm_d_inference_objective="2"
+    )
     first.answer(b"{}")
     await pool.served()
     told = dict(
@@ -93,7 +95,7 @@ async def test_the_share_of_each_bound_is_measured(start_pool, endpoint):
     await pool.ask()
     await endpoint.call()
     for priority in ("1", "0"):
-        await pool.wait(x_priority=priority)
+        await pool.wait(x_llm_d_inference_objective=priority)
     size = pool.gateway.metric(f"{name}queue_bytes", priority="1")
     assert size > 0
     assert pool.gateway.metric(f"{name}capacity_utilization_requests", priority="1") == 0.25
@@ -117,7 +119,7 @@ async def test_waits_are_measured_by_whose_they_are_and_for_which_model(start_po
     pool.gateway.serve([endpoint], model="served")
     await pool.ask()
     first = await endpoint.call()
-    await pool.wait(x_headgate_fairness_id="team-a", x_priority="1")
+    await pool.wait(x_headgate_fairness_id="team-a", x_llm_d_inference_objective="1")
     assert pool.gateway.metric(f"{NAME}queue_size", **OF) == 1
     assert pool.gateway.metric(f"{NAME}queue_bytes", **OF) > 0
     assert pool.gateway.metric(f"{NAME}request_queue_duration_seconds_count") == 0
@@ -191,7 +193,7 @@ async def test_flows_with_all_else_have_only_so_many_series(start_pool, endpoint
     await pool.ask()
     await endpoint.call()
     for flow, priority in (("a", "0"), ("b", "0"), ("b", "1"), ("a", "1"), ("a", "0")):
-        asked = {"x_headgate_fairness_id": flow, "x_priority": priority}
+        asked = {"x_headgate_fairness_id": flow, "x_llm_d_inference_objective": priority}
         assert (await pool.gateway.ask(**asked)).status == 429
     waited = f"{NAME}request_queue_duration_seconds_count"
     assert [pool.gateway.metric(waited, flow=flow) for flow in ("a", "b", "other")] == [2, 1, 2]

@@ -80,8 +80,8 @@ async def test_the_least_important_make_room(start_pool, endpoint):
     pool = await start_pool(queue_max_requests=1)
     await pool.ask()
     await endpoint.call()
-    least = await pool.wait("least", x_priority="-1")
-    await pool.ask("important", x_priority="1")
+    least = await pool.wait("least", x_llm_d_inference_objective="-1")
+    await pool.ask("important", x_llm_d_inference_objective="1")
     told(await least.response(), 429, "evicted_queue_pressure", "evicted-queue-pressure")
     assert pool.queue.held == 1
 
@@ -184,7 +184,7 @@ async def test_without_flow_control(start_pool, endpoint, priority, status):
     pool = await start_pool(queue_enabled=False)
     await pool.ask()
     await endpoint.call()
-    client = await pool.ask(x_priority=priority)
+    client = await pool.ask(x_llm_d_inference_objective=priority)
     if status == 200:
         await pool.served()
         assert (await client.response()).status == 200
@@ -223,7 +223,7 @@ async def test_the_access_log_tells_of_the_wait(start_pool, endpoint):
     pool = await start_pool(logging_access_log="json", queue_max_requests=1)
     await pool.ask()
     first = await endpoint.call()
-    await pool.wait("waits", x_priority="3", x_headgate_fairness_id="team-a")
+    await pool.wait("waits", x_llm_d_inference_objective="3", x_headgate_fairness_id="team-a")
     await pool.gateway.ask(x_headgate_fairness_id="team-b")
     first.answer(b"{}")
     await pool.served()

@@ -61,7 +61,7 @@ async def test_who_is_more_important_goes_first(pool, endpoint):
     await pool.ask()
     first = await endpoint.call()
     for priority in (-1, 0, 1, 0, 7):
-        await pool.wait(f"of {priority}", x_priority=str(priority))
+        await pool.wait(f"of {priority}", x_llm_d_inference_objective=str(priority))
     first.answer(b"{}")
     assert [await pool.served() for _ in range(5)] == ["of 7", "of 1", "of 0", "of 0", "of -1"]
 
@@ -170,7 +170,7 @@ async def test_what_waits_is_seen(pool, endpoint):
     """Among the requests in flight, and with its place in the queue."""
     await pool.ask()
     await endpoint.call()
-    await pool.wait("waits", x_priority="1", x_headgate_fairness_id="team-a")
+    await pool.wait("waits", x_llm_d_inference_objective="1", x_headgate_fairness_id="team-a")
     requests = (await pool.page("/debug/requests"))["requests"]
     waiting = next(each for each in requests if each["phase"] == "queued")
     assert (waiting["flow"], waiting["priority"]) == ("team-a", 1)

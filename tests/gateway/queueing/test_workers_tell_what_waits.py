@@ -50,7 +50,7 @@ async def test_what_waits_is_told_and_once_more_when_nothing_does(start_worker, 
     assert tell() is None
     await pool.ask()
     first = await endpoint.call()
-    await pool.wait(x_headgate_fairness_id="a", x_priority="1")
+    await pool.wait(x_headgate_fairness_id="a", x_llm_d_inference_objective="1")
     report = tell()
     assert (report.all.requests, report.all.came, report.all.max_requests) == (1, 1, 10)
     assert report.bands[1].requests == 1
