@@ -43,7 +43,7 @@ class Turns(Protocol):
 
 
 class Surroundings(Protocol):
-    """What a decision depends on besides the request; a Proxy, or what somebody supposes."""
+    """What a decision depends on besides the request; a DataPlane, or what somebody supposes."""
 
     @property
     def snapshot(self) -> routing.Snapshot: ...
