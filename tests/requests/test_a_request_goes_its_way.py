@@ -229,3 +229,35 @@ def test_a_policy_that_raises_fails_its_request_alone(plane, caplog):
 def test_the_way_is_read_in_one_go():
     """All events are in one file, and it stays short: what they come to is in the stages beside it."""
     assert len((Path(requests.__file__).parent / "way.py").read_text().splitlines()) <= 200
+
+
+@pytest.mark.parametrize("interval_s", [0.0, 2.0])
+def test_a_prefill_ends_with_the_attempt_that_it_was_for(interval_s):
+    """Both endpoints were asked at once, and the one that was to answer cannot be reached."""
+    plane = Plane(connector="sglang", endpoints=4, retry_interval_s=interval_s)
+    shell = plane.ask()
+    first = shell.life.pairing.running
+    assert kinds(shell) == ["Prefill", "Ask"]
+    plane.report(shell, way.connect_failed, "refused")
+    assert first.is_over
+    assert kinds(shell)[2:4] == ["StopTimer", "DropPrefill"]
+    assert (shell.life.pairing.running is None) == bool(interval_s)
+
+
+def test_a_prefill_ends_with_its_request():
+    """The client leaves: neither endpoint works on."""
+    plane = Plane(connector="http")
+    shell = plane.ask()
+    plane.report(shell, way.client_gone)
+    assert kinds(shell) == ["Prefill", "DropPrefill", "HangUp"]
+    assert plane.plane.ledger.statistics()["requests"] == 0
+
+
+def test_a_head_that_is_not_http_is_refused(plane):
+    """Nothing was passed on: the status is the gateway's own, and so is the outcome."""
+    shell = plane.ask()
+    plane.report(shell, way.sent)
+    plane.report(shell, way.head, 200, None)
+    plane.report(shell, way.endpoint_broke, "two lengths", is_head=True)
+    account = shell.life.account
+    assert (account.status, account.upstream_status, account.outcome) == (502, 0, "upstream_invalid")

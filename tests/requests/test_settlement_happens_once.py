@@ -1,5 +1,6 @@
 """Any order of events that may happen: each request is settled once, and gives back all that it had."""
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -11,7 +12,8 @@ from headgate.requests import effects, prefill_way, states, way
 from headgate.requests.refusal import Refusal
 
 LAST = (effects.Finish, effects.Refuse, effects.CutOff, effects.PassWhole, effects.HangUp)
-HANDED_OVER = PrefillAnswer(kv_transfer_params=b'{"remote_port":1}')
+MAX_OPEN = 4
+HANDED_OVER = PrefillAnswer(kv_transfer_params=msgspec.Raw(b'{"remote_port":1}'))
 
 
 class Room:
@@ -69,7 +71,8 @@ class Lives(RuleBasedStateMachine):
 
     @rule(stream=st.booleans(), model=st.sampled_from("mmmx"))
     def a_request_comes(self, stream, model):
-        self.shells.append(self.plane.ask({"model": model, "prompt": "hello", "stream": stream}))
+        if len(self.open()) < MAX_OPEN:
+            self.shells.append(self.plane.ask({"model": model, "prompt": "hello", "stream": stream}))
 
     @rule(seconds=st.sampled_from((0.1, 3.0, 70.0, 400.0)))
     def time_passes(self, seconds):
@@ -87,16 +90,69 @@ class Lives(RuleBasedStateMachine):
                 self.plane.report(shell, way.sweep)
 
     @precondition(lambda self: self.open())
+    @rule(data=st.data(), events=st.integers(1, 6))
+    def a_request_goes_on(self, data, events):
+        """What happens if nothing goes wrong, as far as that."""
+        shell = data.draw(st.sampled_from(self.open()))
+        for _ in range(events):
+            name = self.usual(shell)
+            if name is not None:
+                getattr(self, name)(shell, None)
+
+    @precondition(lambda self: self.open())
+    @rule(data=st.data(), events=st.integers(1, 6))
+    def a_prompt_is_prefilled(self, data, events):
+        """The same where another endpoint is asked."""
+        pairs = [shell for shell in self.open() if self.prefill_of(shell) is not None]
+        for shell in pairs[:1]:
+            for _ in range(events):
+                name = self.usual_of_prefill(shell)
+                if name is not None:
+                    getattr(self, name)(shell, None)
+
+    @precondition(lambda self: self.open())
     @rule(data=st.data())
     def something_is_reported(self, data):
-        """Any event that the state of a request allows."""
+        """Any event that the state of a request allows, but those that only end it."""
         shell = data.draw(st.sampled_from(self.open()))
         names = sorted(name for name, allowed in states.ALLOWED.items() if self.may(shell, name, allowed))
-        getattr(self, data.draw(st.sampled_from(names)))(shell, data)
+        if names:
+            getattr(self, data.draw(st.sampled_from(names)))(shell, data)
+
+    @precondition(lambda self: self.open())
+    @rule(data=st.data(), name=st.sampled_from(("client_gone", "turned_away", "connections_exhausted")))
+    def a_request_is_ended(self, data, name):
+        """By its client, by others, or for want of descriptors."""
+        shell = data.draw(st.sampled_from(self.open()))
+        if states.ALLOWED[name] & shell.life.state and data.draw(st.booleans()):
+            getattr(self, name)(shell, data)
+
+    def prefill_of(self, shell):
+        return shell.life.pairing.running if shell.life.pairing is not None else None
+
+    def usual(self, shell):
+        state = shell.life.state
+        if state == states.QUEUED:
+            return "admitted"
+        if state == states.PREFILLING:
+            return self.usual_of_prefill(shell)
+        if state == states.ANSWERING:
+            return "finished" if shell.life.account.first_byte_at else "first_byte"
+        return {states.REACHING: "sent", states.SENT: "head", states.RETRYING: "timer"}.get(state)
+
+    def usual_of_prefill(self, shell):
+        prefill = self.prefill_of(shell)
+        if prefill is None:
+            return None
+        if not prefill.is_sent:
+            return "prefill_sent"
+        return "prefilled" if prefill.status else "prefill_head"
 
     def may(self, shell, name, allowed):
         if name in ("begin", "decided", "body_read", "tokens_fetched", "tokens_out", "broke"):
             return False  # these have happened, or need what is not here
+        if name in ("client_gone", "turned_away", "connections_exhausted", "prefill_impossible"):
+            return False  # they have a rule of their own, or are few
         if not allowed & shell.life.state:
             return False
         pairing = shell.life.pairing
@@ -128,7 +184,7 @@ class Lives(RuleBasedStateMachine):
         self.plane.report(shell, way.connects_slowly)
 
     def head(self, shell, data):
-        status = data.draw(st.sampled_from((200, 200, 400, 404, 429, 500, 503)))
+        status = data.draw(st.sampled_from((200, 400, 404, 429, 500, 503))) if data is not None else 200
         rest_s = data.draw(st.sampled_from((None, 2.0))) if status in (429, 503) else None
         self.plane.report(shell, way.head, status, rest_s)
 
@@ -137,7 +193,7 @@ class Lives(RuleBasedStateMachine):
             self.plane.report(shell, way.first_byte)
             shell.received.tail.add(b'{"usage":{"prompt_tokens":3,"completion_tokens":5}}')
             shell.received.size += 51
-            shell.received.has_passed = data.draw(st.booleans())
+            shell.received.has_passed = data is None or data.draw(st.booleans())
 
     def finished(self, shell, data):
         self.plane.report(shell, way.finished)
@@ -161,11 +217,13 @@ class Lives(RuleBasedStateMachine):
         self.plane.report(shell, prefill_way.prefill_sent)
 
     def prefill_head(self, shell, data):
-        status = data.draw(st.sampled_from((200, 200, 400, 500, 503)))
+        status = data.draw(st.sampled_from((200, 400, 500, 503))) if data is not None else 200
         self.plane.report(shell, prefill_way.prefill_head, status, None)
 
     def prefilled(self, shell, data):
-        answer = data.draw(st.sampled_from((PrefillAnswer(), HANDED_OVER)))
+        answer = (
+            data.draw(st.sampled_from((PrefillAnswer(), HANDED_OVER))) if data is not None else HANDED_OVER
+        )
         self.plane.report(shell, prefill_way.prefilled, answer)
 
     def prefill_refused(self, shell, data):
@@ -221,4 +279,4 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLives.settings = settings(max_examples=500, stateful_step_count=60, deadline=None)
