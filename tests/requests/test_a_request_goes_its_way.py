@@ -261,3 +261,47 @@ def test_a_head_that_is_not_http_is_refused(plane):
     plane.report(shell, way.endpoint_broke, "two lengths", is_head=True)
     account = shell.life.account
     assert (account.status, account.upstream_status, account.outcome) == (502, 0, "upstream_invalid")
+
+
+def test_a_prefill_is_given_up_by_the_time_of_its_own_pool():
+    """An edit of the pool does not give a timer to what runs without one."""
+    plane = Plane(connector="nixl", attempts=0)
+    shell = plane.ask()
+    plane.report(shell, prefill_way.prefill_sent)
+    plane.pool_fields["timeout_s"] = 60.0
+    plane.serve(range(2))
+    shell.life.pool = plane.pool  # as after a look for another endpoint
+    plane.now += 4000.0
+    plane.report(shell, way.sweep)
+    assert shell.refusal.code == "upstream_timeout"
+
+
+def test_the_timer_that_runs_is_stopped():
+    """Whatever became of the pool's timeout since it was started."""
+    plane = Plane(timeout_s=60.0)
+    shell = plane.ask()
+    plane.report(shell, way.sent)
+    plane.pool_fields["timeout_s"] = None
+    plane.serve(range(2))
+    shell.life.pool = plane.pool
+    plane.report(shell, way.head, 200, None)
+    assert kinds(shell) == ["StartTimer", "Ask", "StopTimer", "Answer"]
+
+
+def test_what_the_endpoint_said_is_kept_of_an_answer_that_broke(plane):
+    """Nothing was passed on, so that the client is refused; the log tells of the head that came."""
+    shell = plane.ask()
+    plane.report(shell, way.sent)
+    plane.report(shell, way.head, 200, None)
+    plane.report(shell, way.first_byte)
+    plane.report(shell, way.endpoint_lost, "closed", is_crossed=False, has_begun=True)
+    account = shell.life.account
+    assert (account.status, account.upstream_status, bool(account.first_byte_at)) == (502, 200, True)
+
+
+def test_nothing_is_left_to_do_of_an_attempt_that_failed_here(plane, caplog):
+    """Effects of a step that raised are not performed after the request is over."""
+    plane.pool.policy = Broken()
+    shell = plane.ask()
+    assert kinds(shell) == ["Refuse"]
+    assert not shell.life.todo

@@ -81,6 +81,7 @@ class Exchange:
         "_client",
         "_connecting",
         "_head",
+        "_is_traced",
         "_long_body",
         "_payload",
         "_prefill",
@@ -110,6 +111,8 @@ class Exchange:
         self._body: bytes | Pieces | None = None
         """What the payload was made of."""
         self._payload = b""
+        self._is_traced = False
+        """Whether it was drawn if the request begins a trace."""
         self._long_body: bytes | Pieces = b""
         """Sent after the payload; empty where the payload includes the body. Joining them would copy it."""
         self._upstream: UpstreamConnection | None = None
@@ -122,7 +125,10 @@ class Exchange:
 
     def start(self, now: float) -> None:
         """Begins, at `now`: the time of one event is read once, and handed on to all that comes of it."""
-        way.begin(self.life, now)
+        try:
+            way.begin(self.life, now)
+        except Exception:
+            self._broke(now)
         self._perform(now)
 
     @property
@@ -136,7 +142,7 @@ class Exchange:
     def _perform(self, now: float) -> None:
         """A fault ends the request, and not the connection of the client. Often nobody is there to see what
         is raised: many events come from timers and tasks."""
-        life, todo = self.life, self.life.todo
+        todo = self.life.todo
         try:
             while todo:
                 effect = todo.pop(0)
@@ -144,12 +150,16 @@ class Exchange:
         except httptools.HttpParserError:
             raise  # it is the endpoint's, and told to whoever read it
         except Exception:
-            if life.is_over:
-                raise
-            todo.clear()
-            self._drop(effects.DROP, now)
-            way.broke(life, now)
+            self._broke(now)
             self._perform(now)
+
+    def _broke(self, now: float) -> None:
+        """Called as an exception is handled; raises it where the request is over already."""
+        if self.life.is_over:
+            raise
+        self._count_passed()
+        self._drop(effects.DROP, now)
+        way.broke(self.life, now)
 
     def _read_body(self, effect: effects.ReadBody, now: float) -> None:
         request = self.request
@@ -166,7 +176,7 @@ class Exchange:
         try:
             event()
         except Exception:
-            way.broke(self.life, now)
+            self._broke(now)
         self._perform(now)
 
     def _fetch_tokens(self, effect: effects.FetchTokens, now: float) -> None:
@@ -206,8 +216,7 @@ class Exchange:
     def _timer_fired(self) -> None:
         self._timer = None
         now = self.now()
-        way.timer(self.life, now, has_begun=self._has_begun)
-        self._perform(now)
+        self._report(lambda: way.timer(self.life, now, has_begun=self._has_begun), now)
 
     @property
     def _has_begun(self) -> bool:
@@ -235,8 +244,7 @@ class Exchange:
     def _ask(self, effect: effects.Ask, now: float) -> None:
         services = self._services
         if effect.body is not self._body:
-            if self._body is None and services.settings.tracing.sample_ratio:
-                services.begin_trace(self.request)
+            self._begin_trace()
             self._body = effect.body
             self._payload, self._long_body = self.request.parts(effect.body, self.request_id)
         pool, load = effect.pool, effect.load
@@ -246,6 +254,13 @@ class Exchange:
             self._send_on(connection, now)
         else:
             self._connecting = services.spawn(self._connect(connections, pool, load))
+
+    def _begin_trace(self) -> None:
+        """Whether the request begins a trace is drawn once."""
+        if not self._is_traced:
+            self._is_traced = True
+            if self._services.settings.tracing.sample_ratio:
+                self._services.begin_trace(self.request)
 
     def _send_on(self, connection: UpstreamConnection, now: float) -> None:
         self._upstream = connection
@@ -303,10 +318,9 @@ class Exchange:
             return
         self._connecting = None
         if is_shortage:
-            way.connections_exhausted(self.life, str(error), now)
+            self._report(lambda: way.connections_exhausted(self.life, str(error), now), now)
         else:
-            way.connect_failed(self.life, why_unreachable(error), now)
-        self._perform(now)
+            self._report(lambda: way.connect_failed(self.life, why_unreachable(error), now), now)
 
     def _is_at(self, attempt: Attempt | None) -> bool:
         """Whether the request still waits for what came of this attempt."""
@@ -321,8 +335,7 @@ class Exchange:
         if now - due_at > LATE_S:
             self._services.loop.call_later(LATE_S, self._connects_slowly, attempt, now + LATE_S)
         else:
-            way.connects_slowly(self.life, now)
-            self._perform(now)
+            self._report(lambda: way.connects_slowly(self.life, now), now)
 
     def _overtake(self, effect: effects.Overtake, now: float) -> None:
         self._connecting = None
@@ -330,6 +343,7 @@ class Exchange:
     # -- to an endpoint that prefills
 
     def _begin_prefill(self, effect: effects.Prefill, now: float) -> None:
+        self._begin_trace()
         payload = self.request.parts(effect.body, self.request_id)
         self._prefill = PrefillCall(self._services, self, effect, payload)
         self._prefill.start()
@@ -348,31 +362,27 @@ class Exchange:
         prefill_way.prefill_sent(self.life, now)
 
     def prefill_head(self, status: int, rest_s: float | None, now: float) -> None:
-        prefill_way.prefill_head(self.life, status, rest_s, now)
-        self._perform(now)
+        self._count_passed()
+        self._report(lambda: prefill_way.prefill_head(self.life, status, rest_s, now), now)
 
     def prefilled(self, answer: PrefillAnswer, now: float) -> None:
         self._prefill = None
-        prefill_way.prefilled(self.life, answer, now)
-        self._perform(now)
+        self._report(lambda: prefill_way.prefilled(self.life, answer, now), now)
 
     def prefill_refused(self, status: int, headers: list[Header], body: bytes, now: float) -> None:
         self._prefill = None
         self._count_passed()
-        prefill_way.prefill_refused(self.life, status, headers, body, now)
-        self._perform(now)
+        self._report(lambda: prefill_way.prefill_refused(self.life, status, headers, body, now), now)
 
     def prefill_failed(self, reason: str, message: str, now: float) -> None:
         self._prefill = None
         self._count_passed()
-        prefill_way.prefill_failed(self.life, reason, message, now)
-        self._perform(now)
+        self._report(lambda: prefill_way.prefill_failed(self.life, reason, message, now), now)
 
     def prefill_impossible(self, message: str, now: float) -> None:
         self._prefill = None
         self._count_passed()
-        prefill_way.prefill_impossible(self.life, message, now)
-        self._perform(now)
+        self._report(lambda: prefill_way.prefill_impossible(self.life, message, now), now)
 
     # -- the answer, as the connection to the endpoint reports it
 
@@ -605,6 +615,9 @@ class Exchange:
     def _end(self, now: float) -> None:
         """Lets go of everything, and has the request recorded."""
         self._drop(effects.DROP, now)
+        if self._prefill is not None:
+            self._prefill.drop()
+            self._prefill = None
         self._body, self._payload, self._long_body = None, b"", b""
         self._services.recorder.settled(self, now)
         if self.request.held_bytes:

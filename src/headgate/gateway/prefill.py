@@ -148,6 +148,8 @@ class PrefillCall:
         rest_s = retry_after.seconds(headers) if status in retry_after.STATUSES else None
         if self._listener is not None:
             self._listener.prefill_head(status, rest_s, now)
+        elif self._attempt.head(self._services.plane, status, rest_s, now):
+            self.drop()
         if self.is_over:
             return
         length: int | None = None
@@ -198,6 +200,8 @@ class PrefillCall:
                 self._fail("invalid", f"sent an answer to a prefill that cannot be read: {error}")
                 return
             read = PrefillAnswer()
+        if self._listener is None:
+            self._attempt.succeeded(self._services.plane, read, now)
         listener = self._end()
         if listener is not None:
             listener.prefilled(read, now)

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
     """Gives it to the client, or the request to another endpoint."""
-    pool, load, account = life.pool, life.load, life.account
+    pool, load, account, attempt = life.pool, life.load, life.account, life.attempt
     assert pool is not None
     assert load is not None
-    if pool.pool.timeout_s is not None:
+    assert attempt is not None
+    if attempt.has_timer:
         life.todo.append(effects.STOP_TIMER)
     answer = effects.ANSWER
     if status >= 400:

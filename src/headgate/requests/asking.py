@@ -40,5 +40,6 @@ def ask(life: Life, pool: PoolState, attempt: Attempt, body: bytes | Pieces) -> 
     """The request goes to the endpoint, which has the pool's time for the head of an answer."""
     life.state = states.REACHING
     if pool.pool.timeout_s is not None:
+        attempt.has_timer = True
         life.todo.append(effects.StartTimer(pool.pool.timeout_s))
     life.todo.append(effects.Ask(pool, attempt.load, body))

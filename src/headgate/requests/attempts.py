@@ -71,6 +71,7 @@ def broke(life: Life, now: float) -> None:
     """Refuses a request for an exception that nobody else would see, which is being handled."""
     where = life.pool.pool.key if life.pool is not None else "no pool"
     log.exception("a request to %s could not be sent", where)
+    life.todo.clear()  # what was to be done is of a state that it never reached
     if life.state == states.OVER:
         raise
     settlement.refuse(life, Refusal.broken("the gateway failed to send the request: its log says why"), now)

@@ -32,7 +32,7 @@ UNDECIDED = Decision()
 class Attempt:
     """One try to have the request answered by one endpoint."""
 
-    __slots__ = ("began_at", "booking", "choice", "load", "prefix_used_at")
+    __slots__ = ("began_at", "booking", "choice", "has_timer", "load", "prefix_used_at")
 
     def __init__(self, choice: Choice, began_at: float) -> None:
         self.choice = choice
@@ -40,6 +40,8 @@ class Attempt:
         self.began_at = began_at
         self.booking: Booking | None = None
         """What the endpoint is counted to have of it, until it has it no more."""
+        self.has_timer = False
+        """Whether a timer runs until the head of an answer."""
         self.prefix_used_at: float | None = None
         """When the endpoint last used the end of what it is believed to hold of the prompt."""
 

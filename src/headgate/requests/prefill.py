@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.engines.transfer import PrefillAnswer
+from headgate.fleet import blame
 
 if TYPE_CHECKING:
+    from headgate.requests.data_plane import DataPlane
     from headgate.requests.pool_state import PoolState
     from headgate.scheduling import Choice, Request
 
@@ -20,6 +22,7 @@ class PrefillAttempt:
         "began_at",
         "booking",
         "choice",
+        "has_timer",
         "heard_at",
         "is_over",
         "is_sent",
@@ -37,6 +40,8 @@ class PrefillAttempt:
         self.began_at = self.heard_at = now
         self.took_s = 0.0
         """How long it took; 0 as long as it has not succeeded."""
+        self.has_timer = pool.pool.timeout_s is not None
+        """Whether the shell gives it up in time, by what its pool was as it began."""
         self.is_sent = False
         """Whether the endpoint has it: before, its silence tells nothing."""
         self.is_over = False
@@ -54,12 +59,29 @@ class PrefillAttempt:
         """A part of its answer is here."""
         self.heard_at = self.load.heard_at = now
 
-    def succeeded(self, answer: PrefillAnswer, now: float) -> None:
+    def head(self, plane: DataPlane, status: int, rest_s: float | None, now: float) -> bool:
+        """The head of its answer is here; says whether the endpoint does not do it."""
+        self.status = status
+        if status < 400:
+            self._pool.evidence.prefills.note(now - self.heard_at)
+        self.heard_at = now
+        if rest_s is not None:
+            plane.health.rests(self._pool, self.load, rest_s, now)
+        if rest_s is not None or status >= 500 or status < 200 or 300 <= status < 400:
+            return True
+        if self.load.suspect_until > now and not blame.is_suspect(status):
+            self.load.answered(now, self.began_at)
+        return False
+
+    def succeeded(self, plane: DataPlane, answer: PrefillAnswer, now: float) -> None:
+        """The prompt is prefilled."""
         self.answer = answer
         if self.load.failures_in_row:
             self.load.succeeded(now, self.began_at)
         self.booking.first_token(now)
         self.took_s = max(now - self.began_at, 1e-9)
+        plane.observer.prefilled(self._pool, self.took_s)
+        self.end(now)
 
     def end(self, now: float) -> None:
         """The endpoint has it no more. Twice is harmless."""

@@ -31,18 +31,10 @@ def prefill_sent(life: Life, now: float) -> None:
 
 def prefill_head(life: Life, status: int, rest_s: float | None, now: float) -> None:
     """The head of its answer is here. Failures are told at once; of any other answer the body is read."""
-    _, prefill, pool = _expect(life, "prefill_head")
-    prefill.status = status
-    if status < 400:
-        pool.evidence.prefills.note(now - prefill.heard_at)
-    prefill.heard_at = now
-    if rest_s is not None:
-        life.plane.health.rests(pool, prefill.load, rest_s, now)
-    if rest_s is not None or status >= 500 or status < 200 or 300 <= status < 400:
+    _, prefill, _ = _expect(life, "prefill_head")
+    if prefill.head(life.plane, status, rest_s, now):
         message = f"{prefill.load.endpoint.address} answered the prefill with status {status}"
         _fail(life, f"status_{status}", message, now)
-    elif prefill.load.suspect_until > now and not blame.is_suspect(status):
-        prefill.load.answered(now, prefill.began_at)
 
 
 def prefilled(life: Life, answer: PrefillAnswer, now: float) -> None:
@@ -50,9 +42,7 @@ def prefilled(life: Life, answer: PrefillAnswer, now: float) -> None:
     pairing, prefill, pool = _expect(life, "prefilled")
     attempt = life.attempt
     assert attempt is not None
-    prefill.succeeded(answer, now)
-    prefill.end(now)
-    life.plane.observer.prefilled(pool, prefill.took_s)
+    prefill.succeeded(life.plane, answer, now)
     prefill.load.served = blaming.asked(life)
     if life.suspects is not None:
         blaming.blame_all(life, life.suspects.prefilled(), now)
@@ -129,7 +119,7 @@ def judge(life: Life, prefill: PrefillAttempt, now: float) -> None:
     silent_s = prefill.silent_s(now)
     if life.suspects is not None and silent_s > ACCEPTED_AFTER_S:
         blaming.blame_all(life, life.suspects.prefilled(), now)
-    if pool.pool.timeout_s is None and silent_s > life.plane.rules.stream_response_timeout_s:
+    if not prefill.has_timer and silent_s > life.plane.rules.stream_response_timeout_s:
         address = prefill.load.endpoint.address
         _fail(life, "timeout", f"{address} did not answer the prefill in time", now)
         return

@@ -98,7 +98,8 @@ def cut_off(life: Life, outcome: str, message: str, now: float) -> None:
         logged=f"the answer broke off: {message}",
     )
     if not life.received.has_passed:
-        take_back(life)
+        life.received.forget(life.request.path)
+        life.todo.append(effects.TAKE_BACK)
         refuse(life, refusal, now)
         return
     drop_prefill(life, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from headgate.fleet import ACCEPTED_AFTER_S
@@ -34,16 +35,17 @@ def judge(life: Life, now: float, *, is_stalled: bool, has_begun: bool) -> None:
             break_off(life, "idle_timeout", "the endpoint sent nothing for too long", now)
         elif not account.first_byte_at and silent_s > load.policy.hang_s:
             load.hanging += 1
-    elif pool.pool.timeout_s is None and silent_s > _head_timeout_s(life):
+    elif silent_s > _head_timeout_s(life):
         no_head_in_time(life, now, has_begun=has_begun)
     else:
         _judge_endpoint(life, pool, load, silent_s, now, has_begun=has_begun)
 
 
 def _head_timeout_s(life: Life) -> float:
-    """How long the endpoint may take for the head of its answer, where the pool does not say: there a timer
-    runs."""
+    """How long the endpoint may take for the head of its answer, where no timer runs for that."""
     rules = life.plane.rules
+    if life.attempt is not None and life.attempt.has_timer:
+        return math.inf
     return rules.stream_response_timeout_s if life.decision.stream else rules.response_timeout_s
 
 
