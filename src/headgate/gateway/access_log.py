@@ -18,7 +18,7 @@ from headgate.telemetry import LineLog, LogClock
 
 if TYPE_CHECKING:
     from headgate.flow.limits import Reservation
-    from headgate.gateway.ended import Ended
+    from headgate.gateway.served_request import ServedRequest
     from headgate.requests.account import Account
     from headgate.requests.life import Life
     from headgate.requests.pairing import Pairing
@@ -91,7 +91,9 @@ class AccessLog:
                 self._escaped_texts[text] = found
         return found
 
-    def _text_line(self, ended: Ended, words: LogFieldCache, tokens: Tokens | None, now: float) -> str:
+    def _text_line(
+        self, ended: ServedRequest, words: LogFieldCache, tokens: Tokens | None, now: float
+    ) -> str:
         request, life, account = ended.request, ended.life, ended.life.account
         load, choice = life.load, life.choice
         arrived, first = request.arrived_at, account.first_byte_at
@@ -136,7 +138,9 @@ class AccessLog:
             parts.append(f" error={log_text.quoted(account.error_message)}")
         return "".join(parts)
 
-    def _json_line(self, ended: Ended, words: LogFieldCache, tokens: Tokens | None, now: float) -> str:
+    def _json_line(
+        self, ended: ServedRequest, words: LogFieldCache, tokens: Tokens | None, now: float
+    ) -> str:
         request, life, account = ended.request, ended.life, ended.life.account
         attempt, load = life.attempt, life.load
         arrived, first = request.arrived_at, account.first_byte_at

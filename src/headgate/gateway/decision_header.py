@@ -10,7 +10,7 @@ import urllib.parse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.gateway.ended import Ended
+    from headgate.gateway.served_request import ServedRequest
     from headgate.scheduling import Choice
 
 NAME = b"x-headgate-decision"
@@ -20,7 +20,7 @@ _SAFE = "/:.,-_[]()*+@!~"
 """What stands for itself besides letters and digits; all else is percent-encoded."""
 
 
-def line(exchange: Ended, limits: list[tuple[str, str]], refused: str = "") -> bytes:
+def line(exchange: ServedRequest, limits: list[tuple[str, str]], refused: str = "") -> bytes:
     """The header line: `key=value` pairs with semicolons between them, ASCII, of bounded length.
 
     `limits` are the pairs about the route's limit, `refused` is the code of the refusal, if it is one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from headgate.gateway import continuation
 from headgate.gateway.chunks import LAST_CHUNK, chunk
@@ -10,8 +10,7 @@ from headgate.gateway.refusals import error_event
 from headgate.requests.limits import headers as limit_headers
 
 if TYPE_CHECKING:
-    from headgate.gateway.request import Request
-    from headgate.requests.life import Life
+    from headgate.gateway.served_request import ServedRequest
     from headgate.requests.refusal import Refusal
     from headgate.requests.wait import Wait
 
@@ -21,18 +20,7 @@ PROGRESS_S = 4.9
 """Between two comments; sweeps come about once a second, and proxies often hang up after 15 s of silence."""
 
 
-class Waiting(Protocol):
-    """A request that waits, over HTTP."""
-
-    @property
-    def life(self) -> Life: ...
-    @property
-    def request(self) -> Request: ...
-    @property
-    def request_id(self) -> bytes: ...
-
-
-def tell(exchange: Waiting, now: float) -> bytes:
+def tell(exchange: ServedRequest, now: float) -> bytes:
     """What its client hears now, if anything; called about once a second."""
     wait = exchange.life.wait
     if wait is None or not wait.wants_progress:

@@ -22,7 +22,7 @@ from headgate.telemetry.metrics import PER_TOKEN_S
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState
-    from headgate.gateway.ended import Ended
+    from headgate.gateway.served_request import ServedRequest
     from headgate.requests.life import Life
     from headgate.requests.pool_state import PoolState
     from headgate.requests.refusal import Refusal
@@ -48,7 +48,7 @@ class _Stream:
         self._first_token_error = recorder.first_token_error.labels(pool)
         self._per_token = recorder.per_token.labels(model, pool)
 
-    def observe(self, ended: Ended, tokens: Tokens | None, now: float) -> None:
+    def observe(self, ended: ServedRequest, tokens: Tokens | None, now: float) -> None:
         """Takes one of which the first byte of the body came."""
         life = ended.life
         first_at, attempt = life.account.first_byte_at, life.attempt
@@ -219,7 +219,7 @@ class Recorder:
         """Lines of requests that end from now on go there, in this form; None ends the access log."""
         self.log = AccessLog(log, log_format) if log is not None else None
 
-    def settled(self, ended: Ended, now: float) -> None:
+    def settled(self, ended: ServedRequest, now: float) -> None:
         """Called exactly once for every request, whatever happened to it."""
         life = ended.life
         account, decision, pool = life.account, life.decision, life.pool

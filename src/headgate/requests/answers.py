@@ -43,8 +43,7 @@ def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
     if load.suspect_until > now and not blame.is_suspect(status):
         load.answered(now, account.sent_at)
     account.upstream_status = status
-    # A client that heard of its progress has a 200 already.
-    account.status = 200 if life.wait is not None and life.wait.has_head else status
+    account.status = settlement.told_status(life, status)
     account.head_at = now
     life.state = states.ANSWERING
     if life.wait is not None and pool.queue is not None:

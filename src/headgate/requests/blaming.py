@@ -32,6 +32,14 @@ def blame_all(life: Life, suspects: Iterable[Suspect], now: float) -> None:
             life.plane.health.failed(pool, each.load, each.reason, now)
 
 
+def accepted(life: Life, now: float) -> None:
+    """The endpoint works on the request for long: it has not rejected it, as others did."""
+    if life.suspects is not None:
+        is_prefilling = life.pairing is not None and life.pairing.running is not None
+        suspects = life.suspects.prefilled() if is_prefilling else life.suspects.served()
+        blame_all(life, suspects, now)
+
+
 def endpoint_failed(life: Life, reason: str, now: float) -> None:
     """The endpoint that was to answer has failed."""
     assert life.pool is not None

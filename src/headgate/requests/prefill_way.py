@@ -88,7 +88,7 @@ def prefill_refused(life: Life, status: int, headers: list[Header], body: bytes,
         blaming.blame_all(life, life.suspects.compare(status), now)
     account = life.account
     account.upstream_status = status
-    account.status = 200 if life.wait is not None and life.wait.has_head else status
+    account.status = settlement.told_status(life, status)
     settlement.settle(life, "served", now)
     account.bytes_out = len(body)
     life.todo.append(effects.PassWhole(status, headers, body))
@@ -117,8 +117,8 @@ def judge(life: Life, prefill: PrefillAttempt, now: float) -> None:
     pool = life.pool
     assert pool is not None
     silent_s = prefill.silent_s(now)
-    if life.suspects is not None and silent_s > ACCEPTED_AFTER_S:
-        blaming.blame_all(life, life.suspects.prefilled(), now)
+    if silent_s > ACCEPTED_AFTER_S:
+        blaming.accepted(life, now)
     if not prefill.has_timer and silent_s > life.plane.rules.stream_response_timeout_s:
         address = prefill.load.endpoint.address
         _fail(life, "timeout", f"{address} did not answer the prefill in time", now)

@@ -76,11 +76,15 @@ def refuse(life: Life, refusal: Refusal, now: float) -> None:
         life.todo.append(effects.DROP)
         drop_prefill(life, now)
     account = life.account
-    # A client that heard of its progress has a 200 already.
-    account.status = _OK if life.wait is not None and life.wait.has_head else refusal.status
+    account.status = told_status(life, refusal.status)
     account.error_message = refusal.log_message
     settle(life, refusal.code, now)
     life.todo.append(effects.Refuse(refusal))
+
+
+def told_status(life: Life, status: int) -> int:
+    """What the client gets for this status: one that heard of its progress has a 200 already."""
+    return _OK if life.wait is not None and life.wait.has_head else status
 
 
 def hang_up(life: Life, outcome: str, now: float) -> None:

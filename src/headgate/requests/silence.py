@@ -59,8 +59,8 @@ def _judge_endpoint(
 ) -> None:
     """If nothing at all is heard of it, and nothing of a response has come, another is asked, if that may be.
     Else the request goes on waiting."""
-    if life.suspects is not None and silent_s > ACCEPTED_AFTER_S:
-        accepted(life, now)
+    if silent_s > ACCEPTED_AFTER_S:
+        blaming.accepted(life, now)
     hang_s = load.policy.hang_s
     if silent_s > hang_s:
         load.hanging += 1
@@ -68,14 +68,6 @@ def _judge_endpoint(
     long_s = pool.evidence.long_silence_s(life.decision.stream, hang_s, now)
     if silent_s > long_s and health.is_stopped(pool, load, long_s, now):
         leave_stopped(life, now, has_begun=has_begun)
-
-
-def accepted(life: Life, now: float) -> None:
-    """The endpoint works on the request for long: it has not rejected it, as others did."""
-    if life.suspects is not None:
-        is_prefilling = life.pairing is not None and life.pairing.running is not None
-        suspects = life.suspects.prefilled() if is_prefilling else life.suspects.served()
-        blaming.blame_all(life, suspects, now)
 
 
 def leave_stopped(life: Life, now: float, *, has_begun: bool = False) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headgate.fleet import ACCEPTED_AFTER_S
-from headgate.requests import effects, silence, states, way
+from headgate.requests import blaming, effects, silence, states, way
 from headgate.requests.account import SERVED
 from headgate.requests.life import Life
 from headgate.requests.pairing import DISAGGREGATED
@@ -139,7 +139,7 @@ class SimulatedExchange:
     def _accepted(self, attempts: int) -> None:
         """An endpoint that still works on a request has not rejected it."""
         if self.life.account.attempts == attempts and self.life.state != states.OVER:
-            silence.accepted(self.life, self.now)
+            blaming.accepted(self.life, self.now)
 
     def _begin_prefill(self, effect: effects.Prefill) -> None:
         load = effect.attempt.load

@@ -1,4 +1,4 @@
-"""A request as logs and metrics see it at its end."""
+"""A request that is served over HTTP, as logs, metrics and headers tell of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate.gateway.request import Request
 from headgate.requests.life import Life
 
 
-class Ended(Protocol):
+class ServedRequest(Protocol):
     """What happened is in `life`; what came over HTTP in `request`."""
 
     @property
