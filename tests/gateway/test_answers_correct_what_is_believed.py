@@ -8,11 +8,12 @@ import pytest
 from headgate import fleet, scheduling
 from headgate.fleet.prefix.hashing import BLOCK_BYTES
 from headgate.gateway import gauges, in_flight
-from headgate.gateway.request import Request
+from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.trust import Networks, Peer
 from headgate.requests import learning
 from headgate.requests.decision import decide
-from headgate.requests.usage import Tail, Usage, tail_of
+from headgate.requests.reported import Usage
+from headgate.requests.usage import Tail, tail_of
 
 PROMPT = "All happy families are alike; each unhappy family is unhappy in its own way. " * 200
 
@@ -59,7 +60,8 @@ async def test_what_was_sent_is_believed_to_be_held(start_gateway, start_endpoin
 
 def asking(body):
     data = json.dumps(body).encode()
-    return Request(b"POST", b"/v1/completions", [], data, True, False, 0.0, Peer("", Networks(())), b"")
+    head = ParsedHead(b"POST", b"/v1/completions", [], False, Peer("", Networks(())), b"")
+    return Request(head, data, True, 0.0)
 
 
 async def test_far_fewer_cached_tokens_than_believed_are_a_lesson(start_gateway, start_endpoint, no_patience):

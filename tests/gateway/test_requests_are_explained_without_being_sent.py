@@ -18,7 +18,7 @@ from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.gateway import explaining, pages
 from headgate.gateway.explaining import View, explain
 from headgate.gateway.explanation import Explanation
-from headgate.gateway.request import Request
+from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.workers import messages, worker
 from headgate.requests import paths
@@ -242,9 +242,8 @@ def test_explanation_agrees_with_the_decision(route, pools, model, value, stream
     for _ in range(4):
         found = explain(view, "/v1/completions", headers, body)
         assert explain(view, "/v1/completions", headers, body) == found
-        request = Request(
-            b"POST", b"/v1/completions", headers, body, True, False, 0.0, Peer("", Networks(())), b""
-        )
+        head = ParsedHead(b"POST", b"/v1/completions", headers, False, Peer("", Networks(())), b"")
+        request = Request(head, body, True, 0.0)
         known = _Known(snapshot, view.pools, view.turns)
         decision = decide(known, request)
         serving = [shown.name for shown in found.routes if shown.serves]

@@ -17,7 +17,7 @@ from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.recorder import Recorder
-from headgate.gateway.request import Request
+from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.shell import Shell
 from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.upstream import UpstreamConnection
@@ -331,7 +331,8 @@ def over_http(story: Story, monkeypatch):
     shell.plane.is_ready = True
     body = json.dumps({"model": "m", "prompt": PROMPT, "stream": True}).encode()
     peer = Peer("", Networks(()))
-    request = Request(b"POST", b"/v1/completions", [], body, True, False, loop.now, peer, b"g")
+    head = ParsedHead(b"POST", b"/v1/completions", [], False, peer, b"g")
+    request = Request(head, body, True, loop.now)
     exchange = Exchange(shell.services, Client(), request)
     exchange.start(loop.now)
     for _ in range(100):

@@ -26,7 +26,7 @@ from headgate.gateway.explanation import (
     RuleShown,
     TargetShown,
 )
-from headgate.gateway.request import Request
+from headgate.gateway.request import ParsedHead, Request
 from headgate.requests import health
 from headgate.requests.bodies import large
 from headgate.requests.bodies.pieces import Pieces
@@ -93,8 +93,8 @@ class _Explainer:
     def _request(self) -> Request:
         target = self._path.encode("latin-1", "replace")
         host = next((value for name, value in self._headers if name == b"host"), b"")
-        headers = list(self._headers)
-        return Request(b"POST", target, headers, self._body, True, False, self._view.now, _NOBODY, host)
+        head = ParsedHead(b"POST", target, list(self._headers), False, _NOBODY, host)
+        return Request(head, self._body, True, self._view.now)
 
     def _decide(self, given: routing.Target | None) -> Decision:
         view = self._view

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import httptools
 
 from headgate.gateway import bodies, hosts, unreadable
-from headgate.gateway.request import Request
+from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.request_head_cache import RequestHeadCache
 from headgate.loop_turns import AT_ONCE_BYTES
 from headgate.requests.bodies.large import LARGE_BYTES
@@ -55,6 +55,20 @@ class Client(Protocol):
         """The client waits to be told that it may send the body."""
 
 
+class _Nobody:
+    """Stands in for the client of a reader that is closed."""
+
+    def take(self, request: Request) -> Refusal | None:
+        raise AssertionError("a request was read from a closed connection")
+
+    def may_continue(self) -> None:
+        raise AssertionError("a request was read from a closed connection")
+
+
+_NO_PARSER = httptools.HttpRequestParser(None)
+_NOBODY = _Nobody()
+
+
 class RequestReader:
     """Reads the requests of one connection, and hands each to the connection when it is complete."""
 
@@ -93,7 +107,7 @@ class RequestReader:
         self._policy = services.policy
         self._memory = services.bodies
         self._peer = peer
-        self.client = client
+        self.client: Client = client
         self._parser = httptools.HttpRequestParser(self)
         self._heads = RequestHeadCache()
         self._first_data = b""
@@ -193,7 +207,7 @@ class RequestReader:
     def close(self) -> None:
         """Ends the reading for good. The parser and the connection refer to the reader: reference cycles that
         would keep all three until the next garbage collection, which the gateway makes rare."""
-        del self._parser, self.client
+        self._parser, self.client = _NO_PARSER, _NOBODY
         self._headers, self._first_data = [], b""
         self.drop_body()
 
@@ -278,7 +292,7 @@ class RequestReader:
             self._check_coding(coding)
         if hosts_said != 1:
             self._check_count_of_hosts(hosts_said)
-        if self._target[0] != _SLASH or b"#" in self._target:
+        if self._target[0] != _SLASH or self._target.find(b"#") >= 0:
             host = self._split_target(host, hosts_said)
         if host != self._host_checked:
             host = self._check_host(host)
@@ -313,18 +327,17 @@ class RequestReader:
         self.owes_continue = False
         body = self._body
         is_http_1_1 = self._version == "1.1"
-        request = Request(
+        head = ParsedHead(
             self._parser.get_method(),
             self._target,
             self._headers,
-            self._whole(body),
-            is_http_1_1 and self._parser.should_keep_alive() and not self._services.leaving,
             not is_http_1_1,
-            self._services.now(),
             self._peer,
             self._host,
             self._answer_lines,
         )
+        keep_alive = is_http_1_1 and self._parser.should_keep_alive() and not self._services.leaving
+        request = Request(head, self._whole(body), keep_alive, self._services.now())
         self._body = []
         self.body_bytes = 0  # they are the request's now
         if not request.keep_alive:

@@ -73,27 +73,26 @@ copies are not kept while the endpoint works."""
 _TRACE = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")
 
 
-class Request:
-    """One request, complete with its body."""
+class ParsedHead:
+    """The head of a request after every check, shared by all requests of a connection that repeat its bytes.
+
+    `headers` are in their order, with lower-case names. `host` is the one that the endpoint gets, and
+    `answer_lines` are header lines that every response needs.
+    """
 
     __slots__ = (
-        "_forwarded",
-        "_headers",
-        "_length",
-        "_peer",
-        "_tells_client",
         "answer_lines",
-        "arrived_at",
-        "body",
         "content_coding",
+        "forwarded",
         "given_id",
-        "held_bytes",
+        "headers",
         "is_http_1_0",
-        "keep_alive",
         "line",
         "method",
         "path",
+        "peer",
         "target",
+        "tells_client",
         "traceparent",
         "wants_decision",
     )
@@ -103,77 +102,163 @@ class Request:
         method: bytes,
         target: bytes,
         headers: list[Header],
-        body: bytes | bytearray,
-        keep_alive: bool,
         is_http_1_0: bool,
-        arrived_at: float,
         peer: Peer,
         host: bytes,
         answer_lines: bytes = b"",
     ) -> None:
         self.method = method
         self.target = target
-        self._headers = headers
-        self._length = b""
-        """What `content-length` says instead of what the headers have; empty if they are right."""
-        self.body = body
-        self.held_bytes = len(body)
-        """What it counts for in the memory of bodies; 0 once that is released."""
-        self.keep_alive = keep_alive
+        self.headers = headers
         self.is_http_1_0 = is_http_1_0
-        self.arrived_at = arrived_at
+        self.peer = peer
         self.answer_lines = answer_lines
-        """Header lines that every answer to it has to have."""
-        self._peer = peer
-        self._tells_client = False
-        """Whether a header speaks of a client behind the connection."""
+        self.tells_client = False
+        """Whether a header names a client behind the connection."""
         self.given_id = b""
-        """What the client calls the request in `x-request-id`; empty if it has no name for it."""
+        """The client's own id in `x-request-id`; empty without one."""
         self.content_coding = b""
-        """What the client says that its body is encoded as, such as gzip; empty if as nothing."""
+        """The coding of the body, such as gzip; empty for identity."""
         self.traceparent = b""
-        """The trace that the request belongs to, as it came; empty if it came without one."""
+        """The trace that the request belongs to, as received; empty without one."""
         self.wants_decision = False
         """Whether a trusted client asks for `x-headgate-decision`."""
         path = target.decode("latin-1")
         self.path = path.partition("?")[0] if "?" in path else path
         version = "0" if is_http_1_0 else "1"
         self.line = f"{method.decode('latin-1')} {log_text.escaped(self.path)} HTTP/1.{version}"
-        """As logs have it: without the query, which may hold secrets."""
+        """For logs: without the query, which may hold secrets."""
         lines = [method, b" ", target, peer.opening(host, headers)]
         self._pick_forwarded(headers, lines)
-        self._forwarded = b"".join(lines)
-        """The head that is sent upstream, without what differs between requests with the same head."""
+        self.forwarded = b"".join(lines)
+        """The head for the endpoint, without the lines that differ between requests with the same head."""
 
-    def again(self, length: bytes, body: bytes) -> Request:
-        """A request with the same head, but for the length of its body."""
-        new = Request.__new__(Request)
-        new.method, new.target, new.path, new.line = self.method, self.target, self.path, self.line
-        new._headers, new._length = self._headers, length
-        new.body, new.held_bytes, new.arrived_at = body, len(body), self.arrived_at
-        new.keep_alive, new.is_http_1_0 = self.keep_alive, self.is_http_1_0
-        new.answer_lines, new.given_id, new.traceparent = self.answer_lines, self.given_id, self.traceparent
-        new.content_coding = self.content_coding
-        new.wants_decision, new._tells_client = self.wants_decision, self._tells_client
-        new._peer, new._forwarded = self._peer, self._forwarded
-        return new
+    def _pick_forwarded(self, headers: list[Header], lines: list[bytes]) -> None:
+        """Adds the headers that are passed on to what is forwarded; the one pass over the headers."""
+        is_trusted = self.peer.is_trusted
+        for name, value in headers:
+            if name in _NOT_FORWARDED:
+                if name == b"accept-encoding":
+                    # The counts in an answer have to be read, and its events and names may be changed.
+                    lines.append(b"accept-encoding: identity\r\n")
+                elif name == b"x-request-id":
+                    self.given_id = self.given_id or value
+                elif name in _TELL_CLIENT:
+                    self.tells_client = True
+                elif name == b"traceparent":
+                    self.traceparent = value
+                    lines += (name, b": ", value, b"\r\n")
+                elif name == b"content-encoding":
+                    if value.strip().lower() not in (b"", b"identity"):
+                        self.content_coding = value
+                elif name == b"x-headgate-explain":
+                    self.wants_decision = is_trusted and value == b"1"
+                elif name == b"connection" and (dropped := nominated(headers)):
+                    del lines[4:]
+                    kept = [header for header in headers if header[0] not in dropped | {b"connection"}]
+                    return self._pick_forwarded(kept, lines)
+            elif (
+                name[0] != LETTER_X
+                or name in _HARMLESS
+                or is_trusted
+                or not name.replace(b"_", b"-").startswith(_FROM_TRUSTED)
+            ):
+                lines += (name, b": ", value, b"\r\n")
+        return None
+
+
+class Request:
+    """One request, complete with its body.
+
+    `length` replaces the value of `content-length` in the headers of `parsed`; empty if they are right.
+    """
+
+    __slots__ = (
+        "_forwarded",
+        "_length",
+        "answer_lines",
+        "arrived_at",
+        "body",
+        "held_bytes",
+        "keep_alive",
+        "parsed",
+        "path",
+        "traceparent",
+    )
+
+    def __init__(
+        self,
+        parsed: ParsedHead,
+        body: bytes | bytearray,
+        keep_alive: bool,
+        arrived_at: float,
+        length: bytes = b"",
+    ) -> None:
+        self.parsed = parsed
+        self.path = parsed.path
+        self.body = body
+        self.held_bytes = len(body)
+        """Its share of the memory for bodies; 0 once that is released."""
+        self.keep_alive = keep_alive
+        self.arrived_at = arrived_at
+        self.answer_lines = parsed.answer_lines
+        """Header lines that the response needs."""
+        self.traceparent = parsed.traceparent
+        self._forwarded = parsed.forwarded
+        self._length = length
+
+    @property
+    def method(self) -> bytes:
+        return self.parsed.method
+
+    @property
+    def target(self) -> bytes:
+        return self.parsed.target
+
+    @property
+    def line(self) -> str:
+        """For logs: without the query, which may hold secrets."""
+        return self.parsed.line
+
+    @property
+    def is_http_1_0(self) -> bool:
+        return self.parsed.is_http_1_0
+
+    @property
+    def given_id(self) -> bytes:
+        """The client's own id in `x-request-id`; empty without one."""
+        return self.parsed.given_id
+
+    @property
+    def content_coding(self) -> bytes:
+        """The coding of the body, such as gzip; empty for identity."""
+        return self.parsed.content_coding
+
+    @property
+    def wants_decision(self) -> bool:
+        """Whether a trusted client asks for `x-headgate-decision`."""
+        return self.parsed.wants_decision
 
     @property
     def headers(self) -> list[Header]:
         """In their order, the names in lower case."""
         if not self._length:
-            return self._headers
-        return [(name, self._length if name == b"content-length" else value) for name, value in self._headers]
+            return self.parsed.headers
+        return [
+            (name, self._length if name == b"content-length" else value)
+            for name, value in self.parsed.headers
+        ]
 
     @property
     def is_from_trusted(self) -> bool:
         """Whether who is connected may speak for others."""
-        return self._peer.is_trusted
+        return self.parsed.peer.is_trusted
 
     @property
     def client_address(self) -> str:
         """Of the client, as far as trusted proxies before it tell; "" if it is not known."""
-        return self._peer.client_address(self.headers) if self._tells_client else self._peer.address
+        peer = self.parsed.peer
+        return peer.client_address(self.headers) if self.parsed.tells_client else peer.address
 
     def header(self, name: bytes) -> str:
         """The first value of a header by its lower-case name, "" if there is none."""
@@ -202,39 +287,6 @@ class Request:
         """The same without the body, which has this length and follows."""
         ends = b"\r\ncontent-length: %d\r\n\r\n" % length
         return b"".join((self._forwarded, b"x-request-id: ", request_id, ends))
-
-    def _pick_forwarded(self, headers: list[Header], lines: list[bytes]) -> None:
-        """Adds the headers that are passed on to what is forwarded; the one pass over the headers."""
-        is_trusted = self._peer.is_trusted
-        for name, value in headers:
-            if name in _NOT_FORWARDED:
-                if name == b"accept-encoding":
-                    # The counts in an answer have to be read, and its events and names may be changed.
-                    lines.append(b"accept-encoding: identity\r\n")
-                elif name == b"x-request-id":
-                    self.given_id = self.given_id or value
-                elif name in _TELL_CLIENT:
-                    self._tells_client = True
-                elif name == b"traceparent":
-                    self.traceparent = value
-                    lines += (name, b": ", value, b"\r\n")
-                elif name == b"content-encoding":
-                    if value.strip().lower() not in (b"", b"identity"):
-                        self.content_coding = value
-                elif name == b"x-headgate-explain":
-                    self.wants_decision = is_trusted and value == b"1"
-                elif name == b"connection" and (dropped := nominated(headers)):
-                    del lines[4:]
-                    kept = [header for header in headers if header[0] not in dropped | {b"connection"}]
-                    return self._pick_forwarded(kept, lines)
-            elif (
-                name[0] != LETTER_X
-                or name in _HARMLESS
-                or is_trusted
-                or not name.replace(b"_", b"-").startswith(_FROM_TRUSTED)
-            ):
-                lines += (name, b": ", value, b"\r\n")
-        return None
 
 
 def nominated(headers: list[Header]) -> frozenset[bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from headgate.gateway.request import Request
+from headgate.gateway.request import ParsedHead, Request
 
 MAX_HEAD_BYTES = 4096
 """Longer heads are not kept: every connection keeps one."""
@@ -22,19 +22,20 @@ _END = b"\r\n\r\n"
 
 
 class RequestHeadCache:
-    """The last head of a connection, and the request that it made."""
+    """The last head of a connection, as bytes and parsed."""
 
-    __slots__ = ("_after", "_before", "_misses", "_request")
+    __slots__ = ("_after", "_before", "_misses", "_parsed")
 
     def __init__(self) -> None:
         self._before = self._after = b""
         """The head up to the length of the body, and from behind it."""
-        self._request: Request | None = None
+        self._parsed: ParsedHead | None = None
         self._misses = 0
 
     def recall(self, data: bytes, max_body_bytes: int) -> Request | None:
-        """The request that `data` is, if it is whole, the only one, and has the head that is known."""
-        known, before, after = self._request, self._before, self._after
+        """The request in `data`, if it is whole, alone and has the known head. The caller sets when it
+        arrived and whether its connection is kept alive."""
+        known, before, after = self._parsed, self._before, self._after
         if known is None or not data.startswith(before):
             return None
         start = len(before)
@@ -46,7 +47,7 @@ class RequestHeadCache:
         if length != b"%d" % size or size > max_body_bytes:
             return None
         self._misses = 0
-        return known.again(length, data[body_at:])
+        return Request(known, data[body_at:], True, 0.0, length)
 
     def learn(self, data: bytes, request: Request) -> None:
         """Keeps the head of a request that passed every check, and may have others behind it, if `data` is
@@ -60,9 +61,9 @@ class RequestHeadCache:
         found = _LENGTH.search(data, 0, size)
         if found is not None and int(found[1]) == len(request.body) and not request.header(b"expect"):
             self._before, self._after = data[: found.start(1)], data[found.end(1) : size]
-            self._request = request.again(found[1], b"")
+            self._parsed = request.parsed
 
     def forget(self) -> None:
         """What passed may not pass any more."""
-        self._request = None
+        self._parsed = None
         self._misses = 0

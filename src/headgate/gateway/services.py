@@ -31,6 +31,20 @@ class LeftBehind(Protocol):
         """Ends it at once."""
 
 
+class RequestIds:
+    """Ids that are unique over all gateways: random for the process, then counted."""
+
+    __slots__ = ("_count", "_prefix")
+
+    def __init__(self) -> None:
+        self._prefix = os.urandom(6).hex().encode() + b"-"
+        self._count = 0
+
+    def next(self) -> bytes:
+        self._count += 1
+        return self._prefix + b"%x" % self._count
+
+
 class Services:
     """Owned by a Shell, which sets what has no value yet before the first connection."""
 
@@ -67,8 +81,7 @@ class Services:
         """Whether connections without a request are closed."""
         self.left_behind: set[LeftBehind] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._id_prefix = os.urandom(6).hex().encode() + b"-"
-        self._id_count = 0
+        self.new_request_id: Callable[[], bytes] = RequestIds().next
 
     def change(self, settings: GatewaySettings) -> None:
         self.settings = settings
@@ -95,11 +108,6 @@ class Services:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    def new_request_id(self) -> bytes:
-        """Unique over all gateways: random for the process, then counted."""
-        self._id_count += 1
-        return self._id_prefix + b"%x" % self._id_count
 
     def begin_trace(self, request: Request) -> None:
         """Begins a trace for its share of the requests that have none."""

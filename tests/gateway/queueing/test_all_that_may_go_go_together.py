@@ -8,7 +8,7 @@ from headgate import api, routing, scheduling
 from headgate.gateway import GatewaySettings
 from headgate.gateway.queueing import pool_queue
 from headgate.gateway.recorder import Recorder
-from headgate.gateway.request import Request
+from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.shell import Shell
 from headgate.gateway.trust import Networks, Peer
 from headgate.requests.decision import Decision
@@ -31,7 +31,8 @@ class Held:
     def __init__(self, plane, number: int, now: float) -> None:
         headers = [(b"x-headgate-fairness-id", b"flow-%d" % (number % 50))]
         peer = Peer("", Networks(()))
-        request = Request(b"POST", b"/v1/completions", headers, b"", True, False, now, peer, b"g")
+        head = ParsedHead(b"POST", b"/v1/completions", headers, False, peer, b"g")
+        request = Request(head, b"", True, now)
         decision = Decision()
         decision.scheduled = scheduling.Request(model="m", prompt_tokens=100, output_tokens=100)
         self.life = Life(plane, request, ReceivedBody(request.path), decision)

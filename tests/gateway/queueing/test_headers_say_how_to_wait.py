@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.gateway import GatewaySettings
 from headgate.gateway.queueing import queue_hints
-from headgate.gateway.request import Request
+from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.trust import Networks, Peer
 
 TRUSTED, ANYONE = Peer("10.0.0.1", Networks(["10.0.0.0/8"])), Peer("192.0.2.1", Networks([]))
@@ -16,7 +16,8 @@ TRUSTED, ANYONE = Peer("10.0.0.1", Networks(["10.0.0.0/8"])), Peer("192.0.2.1", 
 
 def read(*headers, peer=ANYONE, is_stream=True, is_http_1_0=False, **settings):
     lines = [(name.encode(), value.encode("latin-1")) for name, value in headers]
-    request = Request(b"POST", b"/v1/completions", lines, b"", True, is_http_1_0, 0.0, peer, b"gateway")
+    head = ParsedHead(b"POST", b"/v1/completions", lines, is_http_1_0, peer, b"gateway")
+    request = Request(head, b"", True, 0.0)
     chosen = GatewaySettings().replace(**settings)
     return queue_hints.read(request, chosen, is_stream=is_stream)
 
