@@ -22,7 +22,7 @@ from headgate.gateway import GatewaySettings
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.requests.limits import headers, refusing, reserving
-from headgate.requests.usage import Usage
+from headgate.requests.reported import Usage
 from headgate.telemetry import Registry
 
 REPEATS, RUNS = 300, 200

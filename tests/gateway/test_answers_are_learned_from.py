@@ -6,7 +6,8 @@ import pytest
 
 from headgate.fleet import answer_sizes
 from headgate.gateway import in_flight
-from headgate.requests.bodies.fields import Fields, inspect
+from headgate.requests.bodies.fields import inspect
+from headgate.requests.bodies.members import Fields
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.requests.bodies import large, prompt, scan
-from headgate.requests.bodies.fields import Fields, inspect, scanner
+from headgate.requests.bodies.fields import inspect, scanner
+from headgate.requests.bodies.members import Fields
 from headgate.requests.refusal import Refusal
 
 NAMES = ["model", "stream", "messages", "n", "max_tokens", "kv_transfer_params"]

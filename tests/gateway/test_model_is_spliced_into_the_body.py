@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.requests.bodies.fields import Fields, inspect, replace_model
+from headgate.requests.bodies.fields import inspect, replace_model
+from headgate.requests.bodies.members import Fields
 from headgate.requests.refusal import Refusal
 
 NEW = 'org/new "name" \\ \u00e9\U0001f600'

@@ -6,7 +6,8 @@ import pytest
 
 from headgate.fleet.prefix import hashing
 from headgate.requests.bodies import prompt
-from headgate.requests.bodies.fields import Fields, inspect
+from headgate.requests.bodies.fields import inspect
+from headgate.requests.bodies.members import Fields
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 LONG = "It was the best of times, it was the worst of times, it was the age of wisdom. " * 30

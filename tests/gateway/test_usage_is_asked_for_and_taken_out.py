@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.gateway.events import HELD_BYTES, EventStream
-from headgate.requests.bodies.fields import Fields, ask_for_usage, inspect
+from headgate.requests.bodies.fields import ask_for_usage, inspect
+from headgate.requests.bodies.members import Fields
 
 CHUNK = b'data: {"id":"1","choices":[{"index":0,"delta":{"content":"h\xc3\xa9"}}],"usage":null}\n\n'
 CONTINUOUS = b'data: {"choices":[{"index":0,"delta":{}}],"usage":{"completion_tokens":1}}\n\n'

@@ -10,27 +10,16 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
-from headgate.gateway.chunks import LAST_CHUNK, Chunks, chunk
+from headgate.gateway.chunks import LAST_CHUNK, Chunks, chunk, payload_at
 from headgate.gateway.names import NameSplice
+from headgate.gateway.usage_events import has_usage, is_usage_only
 
 HELD_BYTES = 64 * 1024
 """An event that is longer is passed on unread: what is held of a stream is bounded."""
 
-_USAGE = b'"usage"'
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _MODEL = b'"model"'
 _FIRST_DATA = re.compile(rb"(?:^|[\r\n])data:")
-_DATA = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
-
-
-class _Event(msgspec.Struct):
-    choices: list[msgspec.Raw] | None = None
-    usage: dict[str, msgspec.Raw] | None = None
-
-
-_decode = msgspec.json.Decoder(_Event).decode
 
 
 class EventStream:
@@ -69,21 +58,15 @@ class EventStream:
 
     def feed(self, data: bytes) -> bytes:
         """What is to be passed on now."""
-        if self._is_clean and data.endswith(b"\n\n\r\n"):
-            end = data.find(b"\r\n")
-            try:
-                size = int(data[:end], 16)
-            except ValueError:
-                size = -1  # its line says more than that
-            has_usage = self._takes_usage and _USAGE in data and _has_usage(data)
-            if size == len(data) - end - 4 and not has_usage:
-                if not self._name or _MODEL not in data:
-                    return data
-                if self._begins and data.startswith(self._begins, end + 2) and _is_one_event(data, end + 2):
-                    rest = data[end + 2 + len(self._begins) : -2]
-                    passed = chunk(self._begins_renamed + rest)
-                    self.taken_bytes += len(data) - len(passed)
-                    return passed
+        at = payload_at(data) if self._is_clean else 0
+        if at and data.endswith(b"\n\n\r\n") and not (self._takes_usage and has_usage(data)):
+            if not self._name or data.find(_MODEL) < 0:
+                return data
+            if self._begins and data.startswith(self._begins, at) and _is_one_event(data, at):
+                rest = data[at + len(self._begins) : -2]
+                passed = chunk(self._begins_renamed + rest)
+                self.taken_bytes += len(data) - len(passed)
+                return passed
         self.taken_bytes += len(data)
         passed = self._kept(data) if self._chunks is None else self._rechunked(self._chunks, data)
         self.taken_bytes -= len(passed)
@@ -124,7 +107,7 @@ class EventStream:
             if self._long is not None:
                 kept += (self._long.feed(event), self._long.flush())
                 self._long = None
-            elif not (self._takes_usage and _is_usage_only(event)):
+            elif not (self._takes_usage and is_usage_only(event)):
                 kept.append(self._renamed(event) if self._name else event)
             start = at
         self._event = text[start:]
@@ -153,7 +136,7 @@ class EventStream:
         """The event with the client's name of the model."""
         if self._begins and event.startswith(self._begins):
             return self._begins_renamed + event[len(self._begins) :]
-        if _MODEL not in event:
+        if event.find(_MODEL) < 0:
             return event
         splice = NameSplice(self._name, nested=True)
         start = _data_at(event)
@@ -174,25 +157,3 @@ def _data_at(event: bytes) -> int:
 def _is_one_event(chunked: bytes, start: int) -> bool:
     """Whether a chunk that ends with an event has no other before it."""
     return chunked.find(b"\n\n", start) == len(chunked) - 4 and chunked.find(b"\r", start) == len(chunked) - 2
-
-
-def _has_usage(data: bytes) -> bool:
-    """Whether counts may be told; some engines say in every event that there are none yet."""
-    return data.count(_USAGE) > data.count(b'"usage":null') + data.count(b'"usage": null')
-
-
-def _data(event: bytes) -> bytes:
-    """What an event says, which nearly always is on its only line."""
-    if event.startswith(b"data:") and event.find(b"\n") >= len(event) - 2:
-        return event[len(b"data:") :]
-    return b"\n".join(_DATA.findall(event))
-
-
-def _is_usage_only(event: bytes) -> bool:
-    if _USAGE not in event or not _has_usage(event):
-        return False
-    try:
-        decoded = _decode(_data(event))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return decoded.choices == [] and decoded.usage is not None

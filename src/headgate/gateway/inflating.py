@@ -19,7 +19,7 @@ from headgate.requests.usage import AnswerTail, Tail
 
 if TYPE_CHECKING:
     from headgate.requests.client import Header
-    from headgate.requests.usage import Usage
+    from headgate.requests.reported import Usage
 
 MAX_AT_ONCE_BYTES = 1 << 20
 """Inflated of one piece: some two milliseconds of the event loop."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.requests.usage import Usage
+from headgate.requests.reported import Usage
 
 SERVED = "served"
 CLIENT = frozenset({"client_gone", "client_stalled"})

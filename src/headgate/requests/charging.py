@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headgate.fleet import EndpointState
     from headgate.fleet.prefix import PrefixIndex
     from headgate.requests.life import Life
-    from headgate.requests.usage import Usage
+    from headgate.requests.reported import Usage
     from headgate.scheduling import Request
 
 

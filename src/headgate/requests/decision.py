@@ -17,7 +17,8 @@ from headgate.fleet import AnswerSizes, PromptSizes, scripts
 from headgate.fleet.prefix import hashing
 from headgate.requests import paths
 from headgate.requests.bodies import forms, large, prompt
-from headgate.requests.bodies.fields import Fields, ask_for_usage, inspect, invalid_json, replace_model
+from headgate.requests.bodies.fields import ask_for_usage, inspect, invalid_json, replace_model
+from headgate.requests.bodies.members import Fields, Prompt
 from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.bodies.scan import ScanError
 from headgate.requests.destinations import Destination
@@ -281,7 +282,7 @@ def _scheduled(
     upstream_model: str,
     fields: Fields,
     is_form: bool,
-    known_prompt: prompt.Prompt | None,
+    known_prompt: Prompt | None,
 ) -> scheduling.Request:
     """What the scheduler is told; the hashes of the prompt only if the pool's policy looks at them.
 
@@ -329,7 +330,7 @@ def _scheduled(
     )
 
 
-def _bytes_per_token(decision: Decision, known: Surroundings, model: str, read: prompt.Prompt) -> float:
+def _bytes_per_token(decision: Decision, known: Surroundings, model: str, read: Prompt) -> float:
     """Notes what the estimate goes by, so that the engine's count can correct it."""
     if read.tokens:
         return read.size / read.tokens

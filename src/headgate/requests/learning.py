@@ -16,7 +16,7 @@ from headgate.fleet.prefix import hashing
 if TYPE_CHECKING:
     from headgate.fleet import Booking
     from headgate.requests.life import Attempt, Life
-    from headgate.requests.usage import Usage
+    from headgate.requests.reported import Usage
 
 MIN_TOKENS = 1024
 """Of smaller beliefs, too little is known to be sure: tokens are estimated."""

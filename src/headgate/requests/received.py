@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from headgate.requests.usage import AnswerTail, Usage, tail_of
+from headgate.requests.reported import Usage
+from headgate.requests.usage import AnswerTail, is_possible, tail_of
 
 HOLLOW = "no_content"
 """What an endpoint has failed with that answered with nothing."""
@@ -92,7 +93,7 @@ class ReceivedBody:
         usage = self.tail.usage()
         if usage is None:
             return None
-        return usage if usage.is_possible(request_bytes, self.tail.plain_bytes or self.size) else None
+        return usage if is_possible(usage, request_bytes, self.tail.plain_bytes or self.size) else None
 
     def tokens(self, expected: int, counted: Usage | None, *, is_stream: bool) -> int:
         """Counts that there are may be those of its beginning.

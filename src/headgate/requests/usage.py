@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-import msgspec
-
-from headgate.engines.responses import CachedTokens, Count
+from headgate.requests.reported import Reported, Usage, read
 
 MERGE_BELOW_BYTES = 256
 KEEP_BYTES = 4096
@@ -22,48 +20,6 @@ MAX_INNER = 32
 """Objects within a `usage`: of more, an engine would make the gateway count braces for seconds."""
 
 
-class Usage(NamedTuple):
-    """Tokens of one request."""
-
-    prompt: int = 0
-    """All of it, cached or not."""
-    completion: int = 0
-    cached: int | None = None
-    """Of the prompt; None where the engine does not say."""
-
-    def is_possible(self, request_bytes: int, answer_bytes: int) -> bool:
-        """Whether an engine can have counted this: a few send zeros, or numbers beyond any context window.
-        Longer prompts and answers than those have at least a byte for each token."""
-        prompt, completion, _ = self
-        return (
-            prompt + completion > 0
-            and (prompt <= LONGEST_PROMPT_TOKENS or prompt <= request_bytes)
-            and (completion <= LONGEST_ANSWER_TOKENS or completion <= answer_bytes)
-        )
-
-
-class Reported(CachedTokens, frozen=True):
-    """`usage` as an engine has it, in the names of the chat, the responses and the messages API."""
-
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
-    input_tokens: Count = 0
-    output_tokens: Count = 0
-    cache_creation_input_tokens: Count | None = None
-
-    def usage(self) -> Usage:
-        """The messages API counts apart what its cache held of a prompt, and what it has put there. No more
-        than the whole prompt is cached: what flows had is summed up, and would count for less than none."""
-        prompt = self.prompt_tokens or (
-            self.input_tokens + (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
-        )
-        cached = self.cached
-        if cached is not None and cached > prompt:
-            cached = prompt
-        return Usage(prompt, self.completion_tokens or self.output_tokens, cached)
-
-
-_decode = msgspec.json.Decoder(Reported).decode
 _KEY = b'"usage":'
 _FRAMING = re.compile(rb"\r\n[0-9a-fA-F]{1,16}[ \t]*(?:;[^\r\n]*)?\r\n")
 """What stands between two chunks: proxies before engines end them anywhere, even amid a count."""
@@ -72,11 +28,32 @@ _START = b"message_start"
 _MESSAGES = "/v1/messages"
 
 
-def _read(value: bytes) -> Reported | None:
-    try:
-        return _decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+def counts(reported: Reported) -> Usage:
+    """The counts in one form for all APIs.
+
+    The messages API reports separately the prompt tokens that its cache held and those that it stored. No
+    more than the whole prompt counts as cached, or sums over requests would become negative.
+    """
+    cached = reported.cached
+    prompt = reported.prompt_tokens or (
+        reported.input_tokens
+        + (reported.cache_read_input_tokens or 0)
+        + (reported.cache_creation_input_tokens or 0)
+    )
+    if cached is not None and cached > prompt:
+        cached = prompt
+    return Usage(prompt, reported.completion_tokens or reported.output_tokens, cached)
+
+
+def is_possible(usage: Usage, request_bytes: int, answer_bytes: int) -> bool:
+    """Whether an engine can have counted this: a few send zeros, or numbers beyond any context window.
+    Longer prompts and answers than those have at least a byte for each token."""
+    prompt, completion = usage.prompt, usage.completion
+    return (
+        prompt + completion > 0
+        and (prompt <= LONGEST_PROMPT_TOKENS or prompt <= request_bytes)
+        and (completion <= LONGEST_ANSWER_TOKENS or completion <= answer_bytes)
+    )
 
 
 class AnswerTail(Protocol):
@@ -140,16 +117,18 @@ class Tail:
 
     def usage(self) -> Usage | None:
         reported = self._reported()
-        return None if reported is None else reported.usage()
+        return None if reported is None else counts(reported)
 
     def _reported(self) -> Reported | None:
-        text = _FRAMING.sub(b"", self.text())
+        text = self.text()
+        if text.find(b"\r\n") >= 0:
+            text = _FRAMING.sub(b"", text)
         at = text.rfind(_KEY)
         looked_at = 0
         while at >= 0 and looked_at < MAX_LOOKED_AT:
             value = _object(text, at + len(_KEY))
             if value:
-                return _read(value)
+                return read(value)
             at = text.rfind(_KEY, 0, at)
             looked_at += 1
         return None
@@ -186,7 +165,7 @@ class MessagesTail(Tail):
     def _reported_at_start(self) -> Reported | None:
         text = _FRAMING.sub(b"", self._head)
         at = text.find(_KEY, text.find(_START)) if _START in text else -1
-        return _read(_object(text, at + len(_KEY))) if at >= 0 else None
+        return read(_object(text, at + len(_KEY))) if at >= 0 else None
 
 
 def tail_of(path: str) -> Tail:

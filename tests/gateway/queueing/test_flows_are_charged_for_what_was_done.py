@@ -3,7 +3,8 @@
 import pytest
 
 from headgate.requests import charging
-from headgate.requests.usage import Reported, Usage
+from headgate.requests.reported import Reported, Usage
+from headgate.requests.usage import counts
 from headgate.scheduling import Request
 
 REQUEST = Request(model="m", prompt_tokens=1000, output_tokens=100)
@@ -96,6 +97,6 @@ async def test_an_endpoint_that_refuses_is_paid_nothing(first, eventually, statu
 
 def test_no_more_than_the_prompt_can_have_been_cached():
     """Whatever an engine says: among several workers, prompts and what was cached of them are summed up."""
-    counted = Reported(prompt_tokens=10, completion_tokens=5, cache_read_input_tokens=99_999).usage()
+    counted = counts(Reported(prompt_tokens=10, completion_tokens=5, cache_read_input_tokens=99_999))
     taken = charging.taken(REQUEST, 300, counted, 5)
     assert (taken.prompt_tokens, taken.cached_tokens, taken.output_tokens) == (10, 10, 5)

@@ -20,7 +20,8 @@ from headgate.fleet.prefix import ExactIndex, hashing
 from headgate.observe.fetch import Client, FetchError
 from headgate.observe.process import Process
 from headgate.requests.bodies import prompt
-from headgate.requests.bodies.fields import Fields, inspect
+from headgate.requests.bodies.fields import inspect
+from headgate.requests.bodies.members import Fields, Prompt
 from headgate.requests.bodies.pieces import Pieces
 
 log = logging.getLogger(__name__)
@@ -180,7 +181,7 @@ def _asked(sent: Body) -> tuple[bytes, array[int] | None, int] | None:
     return msgspec.json.encode(members), None, read.size
 
 
-def _ids(ids: bytes, read: prompt.Prompt) -> tuple[bytes, array[int] | None, int] | None:
+def _ids(ids: bytes, read: Prompt) -> tuple[bytes, array[int] | None, int] | None:
     try:
         return b"", array("I", _decode_ids(ids)), read.size
     except (msgspec.DecodeError, OverflowError):

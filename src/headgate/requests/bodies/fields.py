@@ -12,44 +12,11 @@ import msgspec
 
 from headgate.engines import transfer
 from headgate.requests.bodies import scan
+from headgate.requests.bodies.members import Fields, decode
 from headgate.requests.refusal import Refusal
 
 MAX_NAME_CHARACTERS = 1024
 """Of a model's name."""
-_ABSENT = msgspec.Raw(b"")
-
-
-class Fields(msgspec.Struct, frozen=True, gc=False):
-    """What is decoded of a body; everything else is skipped over.
-
-    Members that make up the prompt are only found, not decoded, which costs no more than to skip them.
-    """
-
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: msgspec.Raw = _ABSENT
-    messages: msgspec.Raw = _ABSENT
-    prompt: msgspec.Raw = _ABSENT
-    input: msgspec.Raw = _ABSENT
-    tools: msgspec.Raw = _ABSENT
-    system: msgspec.Raw = _ABSENT
-    instructions: msgspec.Raw = _ABSENT
-    cache_salt: msgspec.Raw = _ABSENT
-    max_tokens: msgspec.Raw = _ABSENT
-    max_completion_tokens: msgspec.Raw = _ABSENT
-    max_output_tokens: msgspec.Raw = _ABSENT
-
-    @property
-    def most_tokens(self) -> int | None:
-        """How long the answer may be; None without a limit, and where it is for the engine to refuse it."""
-        limit = self.max_tokens or self.max_completion_tokens or self.max_output_tokens
-        if not limit:
-            return None
-        digits = bytes(limit)
-        return int(digits) if len(digits) < 10 and digits.isdigit() else None
-
-
-_decode = msgspec.json.Decoder(Fields).decode
 scanner = scan.Scanner(frozenset(Fields.__struct_fields__) | transfer.READ_MEMBERS)
 """Finds all members that the gateway reads or changes."""
 
@@ -60,7 +27,7 @@ def inspect(body: bytes) -> Fields | Refusal:
     Needs up to 6 ns for each byte, in one step: of large bodies, pass only the members that are needed.
     """
     try:
-        fields = _decode(body)
+        fields = decode(body)
     except msgspec.ValidationError as error:
         return _wrong_field(str(error))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -112,7 +79,7 @@ def replace_model(body: bytes, model: str) -> bytes:
     found = _MODEL_MEMBER.search(body)
     if found is not None:
         spliced = _splice(body, found.start(1), found.end(1), value)
-        if _decode(spliced).model == model:
+        if decode(spliced).model == model:
             return spliced
     return _splice(body, *_find_member(body, "model"), value)
 

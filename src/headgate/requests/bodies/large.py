@@ -14,7 +14,8 @@ import msgspec
 
 from headgate.engines import transfer
 from headgate.requests.bodies import forms, prompt, scan
-from headgate.requests.bodies.fields import Fields, inspect, invalid_json, scanner, too_long, with_usage
+from headgate.requests.bodies.fields import inspect, invalid_json, scanner, too_long, with_usage
+from headgate.requests.bodies.members import EMPTY, Fields, Prompt
 from headgate.requests.bodies.pieces import Buffer, Pieces
 from headgate.requests.refusal import Refusal
 
@@ -41,7 +42,7 @@ class Body(msgspec.Struct, frozen=True):
     fields: Fields | Refusal
     """Without the members of the prompt."""
     form: forms.Form | Refusal | None = None
-    prompt: prompt.Prompt = prompt.EMPTY
+    prompt: Prompt = EMPTY
     members: tuple[scan.Member, ...] = ()
     prompts: int = 1
     """How many prompts a request of the completions API has."""

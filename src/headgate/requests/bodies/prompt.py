@@ -20,7 +20,7 @@ import re2
 
 from headgate.fleet.prefix import hashing
 from headgate.requests.bodies import media, scan
-from headgate.requests.bodies.fields import Fields
+from headgate.requests.bodies.members import EMPTY, Fields, Prompt
 
 MESSAGES = "/v1/messages"
 SEARCHED_BYTES = 4096
@@ -38,21 +38,6 @@ _NULL = b"null"
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class Prompt(msgspec.Struct, frozen=True, gc=False):
-    """What is hashed of a request, and how long it is."""
-
-    text: bytes | memoryview
-    """At least what is hashed of it, from its beginning. Of a large body, a view if it stands there whole."""
-    size: int
-    """In bytes of text, of all prompts where there is a list of them."""
-    tokens: int = 0
-    """How many they are, where the client sent token ids; 0 otherwise."""
-    has_media: bool = False
-
-
-EMPTY = Prompt(b"", 0)
-
-
 def read(fields: Fields, path: str) -> Prompt:
     """The prompt of a chat, a completion, or a request of the responses API; empty if there is none."""
     main = bytes(fields.messages or fields.input or fields.prompt)
@@ -68,11 +53,11 @@ def _whole(main: bytes, fields: Fields, *, has_marks: bool = False) -> Prompt:
     if fields.tools or fields.instructions or fields.system:
         before = [bytes(part) for part in (fields.tools, fields.instructions, fields.system) if part]
         text = b"\n".join((*(part for part in before if part != _NULL), text))
-    if has_marks and b'"cache_control"' in text:
+    if has_marks and text.find(b'"cache_control"') >= 0:
         text = _CACHE_CONTROL.sub(b"", text, MAX_MARKS)
     if len(text) < SEARCHED_BYTES or not media.is_likely(text):
         return Prompt(text, len(text))
-    if b";base64," not in text and b'"data"' not in text:
+    if text.find(b";base64,") < 0 and text.find(b'"data"') < 0:
         return Prompt(text, len(text))
     replaced, size = media.replaced(text, HASHED_BYTES)
     return Prompt(replaced, size, has_media=size != len(text))

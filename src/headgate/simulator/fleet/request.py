@@ -6,7 +6,7 @@ from headgate import scheduling
 from headgate.requests.client import Header
 from headgate.requests.decision import Decision
 from headgate.requests.pool_state import PoolState
-from headgate.requests.usage import Usage
+from headgate.requests.reported import Usage
 from headgate.simulator.fleet.blocks import hashes_of, of_adapter
 from headgate.simulator.model import EngineConfig, FinishedRequest, RequestId, SimulatedRequest
 from headgate.simulator.traces import TimedRequest
