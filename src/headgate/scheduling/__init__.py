@@ -11,9 +11,9 @@ from headgate.scheduling.least_decoding import LeastDecoding
 from headgate.scheduling.least_work import LeastWork
 from headgate.scheduling.pairs import CACHED, NO_PREFILL, SHORT, Pair, Pairs, Terms, pick_again, pick_pair
 from headgate.scheduling.pick import pick
-from headgate.scheduling.policy import Choice, Policy, Refused
+from headgate.scheduling.policy import Policy, Refused
 from headgate.scheduling.predicted import PredictedFirstToken
-from headgate.scheduling.request import Request
+from headgate.scheduling.request import Choice, Request
 from headgate.scheduling.with_adapters import WithAdapters
 
 __all__ = [

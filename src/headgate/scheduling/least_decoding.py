@@ -7,10 +7,10 @@ import random
 from collections.abc import Sequence
 
 from headgate.fleet import EndpointState, Prediction
-from headgate.scheduling.policy import Choice, Policy
+from headgate.scheduling.policy import Policy
 from headgate.scheduling.predicted import in_flight_tokens
 from headgate.scheduling.prefixes import Prefixes
-from headgate.scheduling.request import Request
+from headgate.scheduling.request import Choice, Request
 
 
 class LeastDecoding(Policy):

@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 
 from headgate.fleet import EndpointState
-from headgate.scheduling.policy import Choice, Policy
-from headgate.scheduling.request import Request
+from headgate.scheduling.policy import Policy
+from headgate.scheduling.request import Choice, Request
 
 
 class LeastWork(Policy):

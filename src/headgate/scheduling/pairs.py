@@ -16,8 +16,8 @@ import msgspec
 from headgate.fleet import EndpointState
 from headgate.routing import PrefillDecode
 from headgate.scheduling.candidates import candidates
-from headgate.scheduling.policy import Choice, Policy
-from headgate.scheduling.request import Request
+from headgate.scheduling.policy import Policy
+from headgate.scheduling.request import Choice, Request
 
 DISAGGREGATED = ""
 """Why a prompt is prefilled where it is decoded, if it is not."""
@@ -113,13 +113,13 @@ def pick_pair(
     if terms.decodes_alone and request.prompt_tokens - decode.cached_tokens < terms.remote_tokens:
         return Pair(decode=decode, request=told, why=CACHED)
     able = _may_prefill(pairs, decode.load, terms, now, tried_prefill, max_requests)
-    prefill_request = msgspec.structs.replace(request, role="prefill", peer=decode.load)
+    prefill_request = request.for_role("prefill", decode.load)
     prefill = policy.pick(prefill_request, candidates(able, now, rng), now, rng)
     if prefill is None:
         return Pair(decode=decode, request=told, why=NO_PREFILL) if terms.decodes_alone else None
     if prefill.first_token_s is not None and decode.first_token_s is not None:
         first_s = prefill.first_token_s + decode.first_token_s
-        decode = msgspec.structs.replace(decode, first_token_s=first_s)
+        decode = Choice(load=decode.load, cached_tokens=decode.cached_tokens, first_token_s=first_s)
     return Pair(decode=decode, request=told, prefill=prefill, prefill_request=prefill_request)
 
 
@@ -153,9 +153,11 @@ def _alone(
 
 def _for_decoding(request: Request, terms: Terms) -> Request:
     """A prompt of which no prefix stays is not looked for."""
+    decoding = request.for_role("decode")
     if terms.keeps_prefix:
-        return msgspec.structs.replace(request, role="decode")
-    return msgspec.structs.replace(request, role="decode", prefix=(), block_ends=())
+        return decoding
+    decoding.prefix = decoding.block_ends = ()
+    return decoding
 
 
 def _may_prefill(

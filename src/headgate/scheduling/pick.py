@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 
 from headgate.fleet import EndpointState, adapters
 from headgate.scheduling.candidates import candidates
-from headgate.scheduling.policy import Choice, Policy
-from headgate.scheduling.request import Request
+from headgate.scheduling.policy import Policy
+from headgate.scheduling.request import Choice, Request
 
 
 def pick(

@@ -9,17 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from headgate.fleet import EndpointState
-from headgate.scheduling.request import Request
-
-
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """The endpoint that gets a request, and what is expected of it there."""
-
-    load: EndpointState
-    cached_tokens: int = 0
-    """Of the prompt, as far as the endpoint's cache is believed to hold it."""
-    first_token_s: float | None = None
-    """Predicted seconds until the first token; None where the policy predicts nothing."""
+from headgate.scheduling.request import Choice, Request
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):

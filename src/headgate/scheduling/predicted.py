@@ -28,9 +28,9 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 from headgate.fleet import EndpointState, PoolRates
-from headgate.scheduling.policy import Choice, Policy
+from headgate.scheduling.policy import Policy
 from headgate.scheduling.prefixes import Prefixes
-from headgate.scheduling.request import Request
+from headgate.scheduling.request import Choice, Request
 
 DELAYED_PER_WAITING = 5.0
 """Requests that a prefill delays, for each that is found waiting: those that come until the queue is empty

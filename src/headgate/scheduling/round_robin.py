@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 
 from headgate.fleet import EndpointState
-from headgate.scheduling.policy import Choice, Policy
-from headgate.scheduling.request import Request
+from headgate.scheduling.policy import Policy
+from headgate.scheduling.request import Choice, Request
 
 MAX_KNOWN = 4096
 """Endpoints whose turns are remembered: of those that are gone, the longest ago are forgotten."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from headgate.fleet import EndpointState
 from headgate.scheduling.homes import Homes
-from headgate.scheduling.policy import Choice, Policy, Refused
-from headgate.scheduling.request import Request
+from headgate.scheduling.policy import Policy, Refused
+from headgate.scheduling.request import Choice, Request
 
 
 class WithAdapters(Policy):

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from headgate.fleet import EndpointState
 from headgate.scheduling.plugins import Cycle, NoPrefixes, Plugin, PrefixIndex, users
-from headgate.scheduling.policy import Choice, Policy, Refused
+from headgate.scheduling.policy import Policy, Refused
 from headgate.scheduling.profiles.profile import Profile
-from headgate.scheduling.request import Request
+from headgate.scheduling.request import Choice, Request
 
 
 class Composed(Policy):
