@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from headgate import loop_turns
 
 
+@pytest.mark.counts_calls
 async def test_idle_clients_that_leave_at_once_are_all_closed(
     start_gateway, start_endpoint, eventually, monkeypatch
 ):

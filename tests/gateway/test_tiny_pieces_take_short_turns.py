@@ -98,6 +98,7 @@ async def test_an_answer_in_tiny_chunks_arrives_whole(one_piece_a_turn, gateway,
     assert endpoint.calls[0].transport is endpoint.calls[1].transport
 
 
+@pytest.mark.counts_calls
 async def test_answers_in_tiny_chunks_take_turns(monkeypatch, one_piece_a_turn, gateway, endpoint):
     """Where a piece takes as long as a turn may, one endpoint's answer goes on in each turn of the loop."""
     loop = asyncio.get_running_loop()
@@ -156,6 +157,7 @@ async def test_a_body_in_tiny_chunks_arrives_whole(one_piece_a_turn, gateway, en
     assert (await client.response()).status == 200
 
 
+@pytest.mark.counts_calls
 async def test_requests_sent_ahead_take_turns_with_others(one_piece_a_turn, gateway, endpoint):
     """A flood of requests that the gateway answers itself does not come before everybody else's."""
     endpoint.behave = lambda call: call.answer()
@@ -220,6 +222,7 @@ def no_time(monkeypatch, one_piece_a_turn):
     monkeypatch.setattr(turns, "MAX_S", 1e-9)
 
 
+@pytest.mark.counts_calls
 async def test_short_reads_of_many_clients_take_turns(no_time, parsed, gateway):
     """4 KB of requests each, all at once: after one read the others wait, and all are answered in the end."""
     ahead = AHEAD * (turns.AT_ONCE_BYTES // len(AHEAD))
@@ -233,6 +236,7 @@ async def test_short_reads_of_many_clients_take_turns(no_time, parsed, gateway):
     assert parsed.total() == len(clients) * len(ahead)
 
 
+@pytest.mark.counts_calls
 async def test_requests_behind_a_body_take_turns(no_time, parsed, gateway):
     """What is left of a body of known length is taken at once, and the requests behind it in pieces."""
     body = b'{"model":"none","prompt":"%b"}' % (b"y" * 70_000)
@@ -246,6 +250,7 @@ async def test_requests_behind_a_body_take_turns(no_time, parsed, gateway):
     assert max(parsed.values()) < 1000
 
 
+@pytest.mark.counts_calls
 async def test_short_reads_of_many_answers_take_turns(no_time, parsed, gateway, endpoint):
     """Chunks of one byte by a few KB at a time: after one read the others wait, and all arrive."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

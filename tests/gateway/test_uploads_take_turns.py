@@ -40,6 +40,7 @@ async def long_reads(monkeypatch):
     return found
 
 
+@pytest.mark.counts_calls
 async def test_bodies_are_read_by_turns(long_reads, gateway, endpoint):
     """Few of the uploads are read again in any one turn; all of them arrive whole."""
     endpoint.behave = lambda call: call.answer()
@@ -73,6 +74,7 @@ async def test_rejected_bodies_take_turns_too(long_reads, gateway):
     assert max(long_reads.values(), default=0) <= turns.LONG_READS
 
 
+@pytest.mark.counts_calls
 async def test_tiny_chunks_of_many_clients_take_turns(monkeypatch, gateway, endpoint):
     """Where a piece takes as long as a turn may, one connection goes on in each turn; all bodies arrive."""
     monkeypatch.setattr(turns, "TURN_S", 0.0)

@@ -51,7 +51,7 @@ def amounts(text: bytes | bytearray | memoryview, size: int) -> Amounts | None:
 
 def _has_escapes(sample: bytes | bytearray) -> bool:
     """Looked for at the beginning, in the middle and at the end: a client that escapes does so everywhere."""
-    if b"\\" not in sample:
+    if sample.find(b"\\") < 0:
         return False
     length, find = len(sample), sample.find
     if length <= 3 * _LOOKED_AT:

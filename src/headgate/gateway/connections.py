@@ -8,7 +8,7 @@ import errno
 import os
 import ssl
 from collections.abc import Set
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from headgate import lookup, routing
 from headgate.gateway import tls
@@ -89,9 +89,9 @@ class EndpointConnections:
         """
         loop = asyncio.get_running_loop()
         connection = UpstreamConnection(self)
-        protocol: asyncio.Protocol = connection
+        protocol = cast(asyncio.Protocol, connection)
         if self.speaks_http2:
-            protocol = speaking_http2(connection, self.uploads, self.downloads)
+            protocol = speaking_http2(protocol, self.uploads, self.downloads)
         try:
             async with asyncio.timeout(self.settings.endpoints.connect_timeout_s):
                 await self._lookup.connected(

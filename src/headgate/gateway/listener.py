@@ -40,8 +40,11 @@ _RESET = struct.pack("ii", 1, 0)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class ClientConnection(asyncio.Protocol):
-    """One client connection, from accept to close."""
+class ClientConnection:
+    """One client connection, from accept to close.
+
+    An asyncio protocol by its methods, not by inheritance: compiled classes have only compiled base classes.
+    """
 
     __slots__ = (
         "_ahead_bytes",

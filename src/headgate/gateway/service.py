@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
 import socket
@@ -11,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import cast
 
 from headgate import cluster, serving, telemetry
 from headgate.api import ObjectRef
@@ -83,7 +83,7 @@ class Service:
         """
         for descriptor in set(listeners) - self._servers.keys():
             self._servers[descriptor] = await self._loop.create_server(
-                functools.partial(ClientConnection, self.shell.services, self.shell.clients),
+                lambda: cast(asyncio.Protocol, ClientConnection(self.shell.services, self.shell.clients)),
                 sock=socket.socket(fileno=os.dup(descriptor)),
                 backlog=serving.BACKLOG,
             )

@@ -10,20 +10,18 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 import httptools
 
 from headgate import loop_turns as turns
 from headgate.gateway.bodies import LONG_BYTES
+from headgate.gateway.chunks import payload_at
 from headgate.gateway.http2.errors import Http2Error, NotTakenError
+from headgate.gateway.settings import GatewaySettings
 from headgate.requests.bodies.pieces import Pieces
-
-if TYPE_CHECKING:
-    from headgate.gateway.settings import GatewaySettings
-    from headgate.requests.client import Header
-    from headgate.requests.usage import AnswerTail
-
+from headgate.requests.client import Header
+from headgate.requests.usage import AnswerTail
 
 _NEWLINE = 10
 _USAGE = b'"usage"'
@@ -79,12 +77,16 @@ class Home(Protocol):
     def lost(self, connection: UpstreamConnection) -> None: ...
 
 
-class UpstreamConnection(asyncio.Protocol):
-    """One connection to an endpoint; owned by its `Home`, lent to one Exchange at a time."""
+class UpstreamConnection:
+    """One connection to an endpoint; owned by its `Home`, lent to one Exchange at a time.
+
+    An asyncio protocol by its methods, not by inheritance: compiled classes have only compiled base classes.
+    """
 
     __slots__ = (
         "_begun",
         "_change",
+        "_chunk_is_over",
         "_complete",
         "_cut",
         "_exchange",
@@ -92,6 +94,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_headers",
         "_home",
         "_interim_bytes",
+        "_is_between_chunks",
         "_is_given_up",
         "_is_light",
         "_keep_alive",
@@ -126,6 +129,10 @@ class UpstreamConnection(asyncio.Protocol):
         """Of responses before the final one, which count towards its head: they could go on for ever."""
         self._begun = False
         self._complete = False
+        self._chunk_is_over = False
+        """Whether the last event of llhttp was the end of a chunk."""
+        self._is_between_chunks = False
+        """Whether llhttp stands before the size of a chunk, and may miss a whole one."""
         self._until_close = False
         self._keep_alive = False
         self._paused = False
@@ -166,6 +173,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._head = b""
         self._interim_bytes = 0
         self._begun = self._complete = self._until_close = self._cut = False
+        self._chunk_is_over = self._is_between_chunks = False
         self.passed_bytes = 0
         if not body:
             self._transport.write(payload)
@@ -279,7 +287,8 @@ class UpstreamConnection(asyncio.Protocol):
             return
         change = self._change
         try:
-            self._parser.feed_data(data)
+            if not (self._is_between_chunks and payload_at(data)):
+                self._parse(data)
             passed = data if change is None else change(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._answer_is_invalid(exchange, error)
@@ -287,11 +296,17 @@ class UpstreamConnection(asyncio.Protocol):
         if passed:
             write(passed)
         self.passed_bytes += len(data)
-        if data[-1] != _NEWLINE or self._cut or _USAGE in data:
-            self._cut = data[-1] != _NEWLINE
+        is_cut = data[-1] != _NEWLINE
+        if is_cut or self._cut or data.find(_USAGE) >= 0:
+            self._cut = is_cut
             exchange.tail.add(data)
         if self._complete:
             self._finish(exchange, exchange.now())
+
+    def _parse(self, data: bytes) -> None:
+        """Further bytes of the body, of which llhttp only tells where it ends."""
+        self._parser.feed_data(data)
+        self._is_between_chunks = self._chunk_is_over and data.endswith(b"\r\n")
 
     def _receive_in_turns(self, data: bytes) -> None:
         """Chunks and events of an answer may be tiny and many."""
@@ -351,7 +366,7 @@ class UpstreamConnection(asyncio.Protocol):
             if data:
                 if self._complete:
                     raise httptools.HttpParserError("bytes after the end of the response")
-                self._parser.feed_data(data)
+                self._parse(data)
             exchange.forward(data, now)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._answer_is_invalid(exchange, error)
@@ -365,6 +380,10 @@ class UpstreamConnection(asyncio.Protocol):
     def _answer_is_invalid(self, exchange: Exchange, error: Exception) -> None:
         self.abort()
         exchange.upstream_broke(f"the endpoint's answer is not valid HTTP: {_reason(error)}")
+
+    def eof_received(self) -> bool:
+        """The endpoint sends nothing more: the loop closes the connection."""
+        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._unread:
@@ -453,6 +472,12 @@ class UpstreamConnection(asyncio.Protocol):
             self._headers.append((name, value))
         elif name in _FRAMING:
             raise httptools.HttpParserError("a trailer speaks of the length of the body")
+
+    def on_chunk_header(self) -> None:
+        self._chunk_is_over = False
+
+    def on_chunk_complete(self) -> None:
+        self._chunk_is_over = True
 
     def on_message_complete(self) -> None:
         self._complete = True

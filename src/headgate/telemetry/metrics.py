@@ -225,7 +225,7 @@ def add_process_metrics(registry: Registry) -> None:
         ("version", "python", "form"),
         over="max",
     )
-    info.labels(build.version, build.python, build.form).value = 1
+    info.labels(build.version, build.python, build.form).value = 1.0
     registry.add(info)
     registry.include(ProcessCollector(registry=None))
     add_log_metrics(registry)

@@ -23,7 +23,7 @@ from headgate.gateway.request import Request
 from headgate.gateway.shell import Shell
 from headgate.telemetry import Registry
 
-pytestmark = pytest.mark.usefixtures("endless_turns")
+pytestmark = [pytest.mark.usefixtures("endless_turns"), pytest.mark.counts_calls]
 
 ABOUT_UPGRADES = {b"connection", b"upgrade", b"http2-settings"}
 """Taken out of a request that offers another protocol."""

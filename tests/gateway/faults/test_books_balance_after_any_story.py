@@ -22,7 +22,7 @@ from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry
 
-pytestmark = pytest.mark.usefixtures("endless_turns")
+pytestmark = [pytest.mark.usefixtures("endless_turns"), pytest.mark.counts_calls]
 
 ANSWERS = (
     faults.plain(b'{"text":"deep","usage":{"prompt_tokens":3,"completion_tokens":5}}'),

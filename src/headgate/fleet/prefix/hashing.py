@@ -37,7 +37,7 @@ def _block_ends() -> tuple[int, ...]:
     return tuple(ends)
 
 
-BLOCK_ENDS = _block_ends()
+BLOCK_ENDS: tuple[int, ...] = _block_ends()
 """Where the blocks of a text end, in units of 1 KB."""
 
 
