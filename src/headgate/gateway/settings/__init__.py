@@ -1,0 +1,16 @@
+"""The settings of a gateway: one nested structure, which its file, flags, environment and docs follow.
+
+Times are in seconds and sizes in bytes. Each setting is `Annotated` with `setting(...)`: what it is for, its
+bounds, and whether a running gateway applies a new value. A section's docstring describes it in the
+documentation.
+
+A setting has a path (`clients.max_body_bytes`) and a key, with "_" for the "." (`clients_max_body_bytes`).
+Flags (`--clients-max-body-bytes`) and environment variables (`HEADGATE_CLIENTS_MAX_BODY_BYTES`) are spelled
+after the key, so no two settings may have the same one.
+"""
+
+from headgate.gateway.settings.conflicts import InvalidSettings, conflicts, weight
+from headgate.gateway.settings.gateway_settings import GatewaySettings, changes, paths
+from headgate.gateway.settings.section import Section
+
+__all__ = ["GatewaySettings", "InvalidSettings", "Section", "changes", "conflicts", "paths", "weight"]

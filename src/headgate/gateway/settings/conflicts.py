@@ -1,0 +1,107 @@
+"""Values that are valid on their own, but not together or in detail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from headgate import routing
+from headgate.gateway import bodies, cors, hosts, trust
+from headgate.gateway.settings.gateway_settings import GatewaySettings
+from headgate.requests import paths as forwarded_paths
+
+
+def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Values that are valid on their own but not together or in detail: path of the setting, and why.
+
+    `unclear` are sections of which a part could not be read: their ports may not be the wanted ones."""
+    found = _listening_problems(settings, unclear)
+    clients = settings.clients
+    if bodies.for_long(clients.max_bodies_bytes) < clients.max_body_bytes:
+        longest, least = clients.max_body_bytes, bodies.least_limit(clients.max_body_bytes)
+        why = f"{clients.max_bodies_bytes} has no room for one body of {longest} bytes"
+        remedy = f"raise it to {least}, or lower clients.max_body_bytes"
+        found.append(("clients.max_bodies_bytes", f"{why}: {remedy}"))
+    origins = cors.problems(settings.cors.origins, credentials=settings.cors.credentials)
+    found += [
+        *(("engine_metrics.path", problem) for problem in _path_problems(settings.engine_metrics.path)),
+        *(
+            ("clients.trusted_networks", problem)
+            for problem in trust.problems(settings.clients.trusted_networks)
+        ),
+        *(("clients.allowed_hosts", problem) for problem in hosts.problems(settings.clients.allowed_hosts)),
+        *(
+            ("clients.forwarded_paths", problem)
+            for problem in forwarded_paths.problems(settings.clients.forwarded_paths)
+        ),
+        *(("cors.origins", problem) for problem in origins),
+        *(
+            ("rate_limits.redis_hosts", problem)
+            for problem in _host_problems(settings.rate_limits.redis_hosts)
+        ),
+        *(("queue.weights", problem) for problem in _weight_problems(settings.queue.weights)),
+        *(("cors.methods", problem) for problem in cors.not_names(settings.cors.methods)),
+        *(("cors.headers", problem) for problem in cors.not_names(settings.cors.headers)),
+    ]
+    return found
+
+
+def _listening_problems(settings: GatewaySettings, unclear: Collection[str]) -> list[tuple[str, str]]:
+    found = []
+    taken: dict[tuple[str, int], str] = {}
+    for section in ("listen", "metrics", "admin"):
+        page = getattr(settings, section)
+        if (problem := hosts.listening_problem(page.host)) is not None:
+            found.append((f"{section}.host", problem))
+        if section in unclear or not page.port:
+            continue
+        path = f"{section}.port"
+        other = taken.setdefault((page.host, page.port), path)
+        if other != path:
+            found.append((path, f"{page.port} is already used by {other}: choose another"))
+    return found
+
+
+def weight(text: str) -> tuple[str, float]:
+    """A flow and its weight, from "team-a=2". Raises ValueError."""
+    flow, _, number = text.rpartition("=")
+    return flow.strip(), float(number)
+
+
+def _weight_problems(weights: tuple[str, ...]) -> list[str]:
+    found = []
+    known: set[str] = set()
+    for text in weights:
+        try:
+            flow, number = weight(text)
+        except ValueError:
+            flow, number = "", 0.0
+        if not flow or not 0 < number < math.inf:
+            found.append(f"{text[:64]!r}: a flow and its weight above 0 are needed, as in team-a=2")
+        elif flow in known:
+            found.append(f"{text[:64]!r}: the flow {flow[:64]!r} has a weight already: remove one of the two")
+        known.add(flow)
+    return found
+
+
+def _host_problems(names: tuple[str, ...]) -> list[str]:
+    """Of hosts without port; the address of a Redis is compared with them as it is written."""
+    return [
+        f"{name[:64]!r}: a host without scheme, port or path is needed, such as redis.example.com or ::1"
+        for name in names
+        if not hosts.is_plain(name)
+    ]
+
+
+def _path_problems(path: str) -> list[str]:
+    if routing.is_page_path(path):
+        return []
+    return [f"{path[:64]!r} is not a path: a path begins with / and has no spaces"]
+
+
+class InvalidSettings(Exception):  # noqa: N818 - reads as what it says
+    """Settings that cannot be used; `errors` has one line for each problem."""
+
+    def __init__(self, errors: list[str]) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = errors
