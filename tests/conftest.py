@@ -69,7 +69,7 @@ def pytest_report_header() -> list[str]:
     return [] if HAS_KUBECTL else [f"Tests that need kubectl are skipped: {NO_KUBECTL}"]
 
 
-LONG = ("soak", "whole", "operations", "conformance", "docs", "apiserver", "cli", "controllers")
+LONG = ("soak", "whole", "workers", "conformance", "docs", "apiserver", "cli", "controllers")
 """Folders of tests that start processes. They come first, so that nobody waits for a long test in the end."""
 
 _close_loop = uvloop.Loop.close

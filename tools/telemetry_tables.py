@@ -15,10 +15,10 @@ from headgate.gateway import GatewaySettings, gauges
 from headgate.gateway.access_fields import FIELDS
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
-from headgate.gateway.workers.configuration import Configuration
-from headgate.gateway.workers.supervisor import Supervisor
 from headgate.telemetry import Registry, add_process_metrics, sums
 from headgate.telemetry.sums import Family
+from headgate.workers.configuration import Configuration
+from headgate.workers.supervisor import Supervisor
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = (DOCS / "metrics.md", DOCS / "access-log.md")

@@ -20,11 +20,11 @@ from headgate.gateway.explaining import View, explain
 from headgate.gateway.explanation import Explanation
 from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.trust import Networks, Peer
-from headgate.gateway.workers import messages, worker
 from headgate.requests import paths
 from headgate.requests.decision import decide
 from headgate.requests.destinations import destinations
 from headgate.routing.patterns import RequestPattern, StringPattern
+from headgate.workers import messages, worker
 
 
 async def asked(gateway, body, path="/v1/chat/completions", **headers):

@@ -1,4 +1,4 @@
-"""The HTTP shell around the decisions: listener, upstream connections, streaming, retries, access log.
+"""The HTTP shell around the decisions, one process: listener, upstream connections, streaming, access log.
 
 Is given client connections and a stream of routing snapshots; hands requests to endpoints and their answers
 back, byte for byte. A request's way is: listener, inspect, exchange (route, pick, retry), upstream, settle.

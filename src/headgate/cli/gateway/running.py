@@ -19,10 +19,10 @@ import msgspec
 from headgate import serving, telemetry
 from headgate.cli import process
 from headgate.cli.gateway import configuration as reading
-from headgate.gateway.workers import pages, sockets
-from headgate.gateway.workers.configuration import Configuration
-from headgate.gateway.workers.messages import known
-from headgate.gateway.workers.supervisor import HandOver, StartError, Supervisor
+from headgate.workers import pages, sockets
+from headgate.workers.configuration import Configuration
+from headgate.workers.messages import known
+from headgate.workers.supervisor import HandOver, StartError, Supervisor
 
 log = logging.getLogger(__name__)
 

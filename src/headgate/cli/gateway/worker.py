@@ -7,8 +7,8 @@ import uvloop
 
 from headgate import cluster
 from headgate.cli import process
-from headgate.gateway.workers import channel
-from headgate.gateway.workers.worker import run_worker
+from headgate.workers import channel
+from headgate.workers.worker import run_worker
 
 _TOLD = (cluster.ConfigurationError, OSError, channel.Closed)
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from headgate.gateway.workers.messages import Order, Report
+from headgate.workers.messages import Order, Report
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 MAX_CARRIED_BYTES = MAX_MESSAGE_BYTES // 2

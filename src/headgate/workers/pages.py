@@ -17,12 +17,12 @@ from starlette.routing import Route
 
 from headgate.gateway import pages, setting_types
 from headgate.gateway.settings import GatewaySettings
-from headgate.gateway.workers import channel
-from headgate.gateway.workers.messages import Answered
-from headgate.gateway.workers.page_hosts import KnownHosts
-from headgate.gateway.workers.process import NoAnswer, WorkerProcess
-from headgate.gateway.workers.supervisor import Supervisor
 from headgate.telemetry import sums
+from headgate.workers import channel
+from headgate.workers.messages import Answered
+from headgate.workers.page_hosts import KnownHosts
+from headgate.workers.process import NoAnswer, WorkerProcess
+from headgate.workers.supervisor import Supervisor
 
 ANSWER_S = 2.0
 

@@ -11,8 +11,8 @@ import pytest
 from headgate import telemetry
 from headgate.cli.gateway import running
 from headgate.gateway import GatewaySettings
-from headgate.gateway.workers.configuration import Configuration
-from headgate.gateway.workers.supervisor import Supervisor
+from headgate.workers.configuration import Configuration
+from headgate.workers.supervisor import Supervisor
 
 NUMBERS = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2}
 

@@ -18,10 +18,10 @@ from headgate.flow.sharing import PoolReport
 from headgate.gateway import pages
 from headgate.gateway.queueing.pending_report import Place
 from headgate.gateway.service import Service
-from headgate.gateway.workers import channel as wire
-from headgate.gateway.workers import messages
-from headgate.gateway.workers.accounts import SupervisorTransport
 from headgate.telemetry import sums
+from headgate.workers import channel as wire
+from headgate.workers import messages
+from headgate.workers.accounts import SupervisorTransport
 
 COUNT_INTERVAL_S = 5.0
 """How often metrics are told unasked: what was counted since is lost if the worker is killed. And whoever

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from headgate.flow.limits import Claim, Grant, LeaseAccount, LocalBudget, Presence, Standing
 from headgate.flow.limits.lease_account import FORGET_S
-from headgate.gateway.workers import messages
 from headgate.quota.transport import Answer, Unreachable
+from headgate.workers import messages
 
 SWEEP_S = 60.0
 

@@ -18,11 +18,11 @@ from starlette.routing import Route
 
 from headgate import telemetry
 from headgate.gateway import GatewaySettings
-from headgate.gateway.workers import channel, messages, pages, process
-from headgate.gateway.workers.configuration import Configuration
-from headgate.gateway.workers.supervisor import HandOver, StartError, Supervisor
-from headgate.gateway.workers.worker import answer
 from headgate.telemetry.sums import Family, Sample
+from headgate.workers import channel, messages, pages, process
+from headgate.workers.configuration import Configuration
+from headgate.workers.supervisor import HandOver, StartError, Supervisor
+from headgate.workers.worker import answer
 
 REPORTS = [
     messages.Ready(),

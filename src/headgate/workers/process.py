@@ -16,11 +16,11 @@ from typing import TypeAlias
 import msgspec
 
 from headgate.gateway.settings import GatewaySettings
-from headgate.gateway.workers import channel as wire
-from headgate.gateway.workers import messages
-from headgate.gateway.workers.accounts import Accounts
-from headgate.gateway.workers.shared_queues import SharedQueues
 from headgate.telemetry.sums import Family
+from headgate.workers import channel as wire
+from headgate.workers import messages
+from headgate.workers.accounts import Accounts
+from headgate.workers.shared_queues import SharedQueues
 
 CLOSED_S = 60.0
 """How long a worker may run on that has closed its channel, or drains since it found it broken."""

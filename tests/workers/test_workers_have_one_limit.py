@@ -6,9 +6,9 @@ import json
 import pytest
 
 from headgate.flow.limits import LeasedBudget, Presence, Standing
-from headgate.gateway.workers import messages
-from headgate.gateway.workers.accounts import Accounts, SupervisorTransport
 from headgate.quota.transport import Unreachable
+from headgate.workers import messages
+from headgate.workers.accounts import Accounts, SupervisorTransport
 
 
 async def test_workers_let_through_one_limit(start_gateway, client, model_route, kubeconfig, eventually):

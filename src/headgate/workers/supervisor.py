@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from headgate import telemetry
-from headgate.gateway.workers import messages
-from headgate.gateway.workers.accounts import Accounts
-from headgate.gateway.workers.configuration import Configuration
-from headgate.gateway.workers.messages import known
-from headgate.gateway.workers.process import Adopted, WorkerProcess
-from headgate.gateway.workers.shared_queues import SharedQueues
-from headgate.gateway.workers.sockets import HandedOver, Sockets
 from headgate.telemetry import sums
+from headgate.workers import messages
+from headgate.workers.accounts import Accounts
+from headgate.workers.configuration import Configuration
+from headgate.workers.messages import known
+from headgate.workers.process import Adopted, WorkerProcess
+from headgate.workers.shared_queues import SharedQueues
+from headgate.workers.sockets import HandedOver, Sockets
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from headgate.flow.sharing import Hub, PoolReport
-from headgate.gateway.workers import messages
+from headgate.workers import messages
 
 GATHER_S = 0.02
 """After a report others are waited for, which come about when it does: one answer is for all of them."""
