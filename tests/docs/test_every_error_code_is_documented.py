@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from headgate.gateway.queueing import reasons
+from headgate.requests.queueing import reasons
 
 ROOT = Path(__file__).parents[2]
 DROPPED = set(reasons.CODES.values()) - {"client_gone"}

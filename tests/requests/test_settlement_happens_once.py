@@ -35,12 +35,12 @@ class Room:
         self.settled_of.append(life)
         self.held = [each for each in self.held if each.life is not life]
 
-    def why_wait(self, priority):
+    def why_wait(self, priority, now):
         return ""
 
     def answered(self, life): ...
     def room_made(self): ...
-    def refresh_endpoints(self): ...
+    def refresh_endpoints(self, now): ...
 
 
 class Lives(RuleBasedStateMachine):

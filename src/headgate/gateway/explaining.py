@@ -157,7 +157,7 @@ class _Explainer:
             prompt_tokens_estimate=decision.scheduled.prompt_tokens,
             endpoints=endpoints,
             answer=self._answer(refusal),
-            waits=_waits(pool, decision) if decision.refusal is None else "",
+            waits=_waits(pool, decision, self._view.now) if decision.refusal is None else "",
         )
 
     def _pick(self, pool: PoolState, decision: Decision) -> Picked:
@@ -301,11 +301,11 @@ def _changes(decision: Decision) -> list[str]:
     return changes
 
 
-def _waits(pool: PoolState | None, decision: Decision) -> str:
+def _waits(pool: PoolState | None, decision: Decision, now: float) -> str:
     """What keeps it from being sent at once."""
     if pool is None or pool.queue is None:
         return ""
-    return pool.queue.why_wait(decision.scheduled.priority)
+    return pool.queue.why_wait(decision.scheduled.priority, now)
 
 
 def _text(body: bytes | Pieces) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate import routing
-from headgate.gateway.queueing.kinds import UNKNOWN
+from headgate.requests.queueing.kinds import UNKNOWN
 from headgate.telemetry.metrics import OTHER
 
 NONE = "none"

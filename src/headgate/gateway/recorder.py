@@ -13,10 +13,10 @@ from headgate import routing
 from headgate.gateway.access_log import AccessLog, Tokens
 from headgate.gateway.live_names import NONE, LiveNames
 from headgate.gateway.log_field_cache import LogFieldCache
-from headgate.gateway.queueing.kinds import UNKNOWN
 from headgate.gateway.queueing.metrics import MAX_MODELS, WaitMetrics
 from headgate.requests.account import SERVED
 from headgate.requests.health import why
+from headgate.requests.queueing.kinds import UNKNOWN
 from headgate.telemetry import Counter, Histogram, LabelValues, LineLog, Registry
 from headgate.telemetry.metrics import PER_TOKEN_S
 

@@ -11,17 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.fleet import EndpointState
-    from headgate.fleet.prefix import PrefixIndex
+    from headgate.requests.data_plane import DataPlane
     from headgate.requests.life import Life
     from headgate.requests.reported import Usage
     from headgate.scheduling import Request
 
 
-def work(scheduled: Request, prefixes: PrefixIndex, loads: Sequence[EndpointState]) -> int:
-    """In tokens: of its prompt those that no endpoint holds, and of its answer all."""
-    held = prefixes.matched(scheduled.prefix, loads) if scheduled.prefix else None
+def work(scheduled: Request, plane: DataPlane, loads: Sequence[EndpointState]) -> int:
+    """In tokens: those of its prompt that no endpoint holds, and those that its answer is expected to have,
+    also where its shell did not say how many."""
+    held = plane.prefixes.matched(scheduled.prefix, loads) if scheduled.prefix else None
     cached = scheduled.tokens_in(max(held)) if held else 0
-    return max(scheduled.prompt_tokens - cached, 0) + scheduled.output_tokens
+    output_tokens = scheduled.output_tokens or plane.answer_sizes.expected(scheduled.model, None)
+    return max(scheduled.prompt_tokens - cached, 0) + output_tokens
 
 
 def has_taken(life: Life) -> bool:

@@ -41,7 +41,7 @@ class Health:
         if pool.evidence.failed(load, reason, now, pool.budget.requests + pool.budget.granted):
             self._ejected(pool, load, reason, now)
         if pool.queue is not None:
-            pool.queue.refresh_endpoints()
+            pool.queue.refresh_endpoints(now)
 
     def disappointed(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
         """Counts a response that says nothing, which may eject its endpoint if the others respond better."""
@@ -60,7 +60,7 @@ class Health:
         if load.ejected_until <= now and load.hangs(now):
             self._ejected(pool, load, HANG, now)
             if pool.queue is not None:
-                pool.queue.refresh_endpoints()
+                pool.queue.refresh_endpoints(now)
 
     def is_stopped(self, pool: PoolState, load: fleet.EndpointState, long_s: float, now: float) -> bool:
         """Whether nothing at all is heard of an endpoint, not even an answer to a question of the gateway's

@@ -17,7 +17,7 @@ class Queue(Protocol):
         """Whether a request of this priority may go at once."""
         ...
 
-    def why_wait(self, priority: int) -> str:
+    def why_wait(self, priority: int, now: float) -> str:
         """What a request that comes now would wait for; empty if it would go at once."""
         ...
 
@@ -33,5 +33,5 @@ class Queue(Protocol):
     def room_made(self) -> None:
         """Something of a request of the pool has ended."""
 
-    def refresh_endpoints(self) -> None:
+    def refresh_endpoints(self, now: float) -> None:
         """An endpoint of the pool may have failed, or come back."""

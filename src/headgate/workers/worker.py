@@ -16,8 +16,8 @@ from starlette.applications import Starlette
 from headgate import allocator, garbage
 from headgate.flow.sharing import PoolReport
 from headgate.gateway import pages
-from headgate.gateway.queueing.pending_report import Place
 from headgate.gateway.service import Service
+from headgate.requests.queueing.pending_report import Place
 from headgate.telemetry import sums
 from headgate.workers import channel as wire
 from headgate.workers import messages

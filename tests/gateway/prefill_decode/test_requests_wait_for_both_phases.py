@@ -18,7 +18,7 @@ async def test_a_busy_prefill_is_waited_for(split, eventually):
     prefill = await pool.prefill[0].call()
     second.post(chat("second"))
     await eventually(lambda: queue.held == 1)
-    assert queue.room.saturation() == {"prefill": 1.0, "decode": 0.5, "all": 1.0}
+    assert queue.room.saturation(pool.gateway.shell.now()) == {"prefill": 1.0, "decode": 0.5, "all": 1.0}
     prefill.answer(json.dumps({"kv_transfer_params": {"remote_port": 1}}).encode())
     assert b"second" in (await pool.prefill[0].call()).body
     assert queue.held == 0

@@ -6,13 +6,13 @@ import pytest
 
 from headgate import api, routing, scheduling
 from headgate.gateway import GatewaySettings
-from headgate.gateway.queueing import pool_queue
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.shell import Shell
 from headgate.gateway.trust import Networks, Peer
 from headgate.requests.decision import Decision
 from headgate.requests.life import Life
+from headgate.requests.queueing import pool_queue
 from headgate.requests.received import ReceivedBody
 from headgate.telemetry import Registry
 
@@ -109,7 +109,7 @@ async def test_one_that_cannot_be_told_keeps_the_news_from_nobody(shell, caplog)
         each.turn_away = lambda refusal, now: told.append(refusal)
         queue.hold(each, shell.now())
     waiting[1].turn_away = lambda refusal, now: 1 / 0
-    queue.close()
+    queue.close(shell.now())
     assert [refusal.code for refusal in told] == ["shutting_down"] * 2
     assert queue.held == 0
     assert "ZeroDivisionError" in caplog.text

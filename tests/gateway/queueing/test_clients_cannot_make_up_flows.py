@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.flow.queue import BandSettings, FlowSettings
-from headgate.gateway.queueing.flow_names import KEYS_OF_ADDRESS, MAX_FLOWS, SHARED_FLOWS, FlowNames
-from headgate.gateway.queueing.queue_hints import QueueHints
+from headgate.requests.queueing.flow_names import KEYS_OF_ADDRESS, MAX_FLOWS, SHARED_FLOWS, FlowNames
+from headgate.requests.queueing.hints import QueueHints
 
 
 async def flows(pool) -> set[str]:

@@ -93,7 +93,7 @@ async def test_all_bytes_of_such_a_stream_are_logged(start_pool, endpoint, form)
     client = await pool.wait("streams", stream=True, **asks)
     pool.sweep(1.0)
     pool.sweep(6.1)
-    pool.queue.close()
+    pool.queue.close(pool.gateway.shell.now())
     wire = await client.rest()
     size = len(wire.partition(b"\r\n\r\n")[2])
     assert wire.count(b": queued") == 2

@@ -10,6 +10,7 @@ from headgate.gateway import GatewaySettings
 from headgate.gateway.queueing import queue_hints
 from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.trust import Networks, Peer
+from headgate.requests.queueing.hints import QueueHints
 
 TRUSTED, ANYONE = Peer("10.0.0.1", Networks(["10.0.0.0/8"])), Peer("192.0.2.1", Networks([]))
 
@@ -24,8 +25,8 @@ def read(*headers, peer=ANYONE, is_stream=True, is_http_1_0=False, **settings):
 
 def test_a_request_that_says_nothing():
     """It is of the flow of its client's address, and in no hurry."""
-    assert read() == queue_hints.QueueHints(flow="192.0.2.1")
-    assert read(peer=Peer("", Networks([]))) == queue_hints.QueueHints(flow="default-flow")
+    assert read() == QueueHints(flow="192.0.2.1")
+    assert read(peer=Peer("", Networks([]))) == QueueHints(flow="default-flow")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 
 from headgate.cli.route import rendering
 from headgate.gateway import explaining
-from headgate.gateway.queueing import gauges, kinds, metrics
+from headgate.gateway.queueing import gauges, metrics
+from headgate.requests.queueing import kinds
 from headgate.telemetry import LabelValues
 
 BODY = b'{"model": "m", "prompt": "hello"}'

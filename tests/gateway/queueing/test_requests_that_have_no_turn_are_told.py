@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from headgate import routing
-from headgate.gateway.queueing import pool_queue
+from headgate.requests.queueing import pool_queue
 
 REASONS = ("x-headgate-dropped-reason", "x-llm-d-request-dropped-reason")
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headgate.flow.sharing import Charge, Part, PoolShare
-from headgate.gateway.queueing.pending_report import Place
+from headgate.requests.queueing.pending_report import Place
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ async def start_worker(start_pool, endpoint):
         told = []
         queues = pool.gateway.shell.queues
         for key in list(queues._queues):
-            queues._queues.pop(key).remove()
+            queues._queues.pop(key).remove(queues.now())
 
         def send(reports, gone):
             told.append((dict(reports), set(gone)))

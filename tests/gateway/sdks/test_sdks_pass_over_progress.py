@@ -37,7 +37,7 @@ async def test_the_answer_follows(start_gateway, endpoint, openai_sdk, eventuall
 async def test_a_refusal_is_raised(start_gateway, endpoint, openai_sdk, eventually):
     """As the error of a stream that broke, with the gateway's words."""
     queue, first, stream = await waiting(start_gateway, endpoint, openai_sdk, eventually)
-    queue.close()
+    queue.close(asyncio.get_running_loop().time())
     with pytest.raises(openai.APIError, match="shutting down"):
         [chunk async for chunk in stream]
     first.answer(b"{}")

@@ -1,11 +1,10 @@
-"""Requests that wait until their pool has room for them: the queues of `headgate.flow`, driven by events.
+"""The queues of a gateway process, on its event loop: `headgate.requests.queueing` decides who goes.
 
-Is given requests that may not go at once; sends each on its way when it is its turn, or tells its client why
-not. Nobody is asked twice: what may go is decided at arrivals, first tokens, ends, readings of engines and
-changes of objects, and by one timer for each pool.
+Wakes the queue of each pool, reads from headers how a request wants to wait, and keeps the metrics. A queue
+looks who may go at arrivals, first tokens, ends, readings of engines and changes of objects, and when the
+timer of its alarm is due.
 """
 
-from headgate.gateway.queueing.pool_queue import PoolQueue
 from headgate.gateway.queueing.queues import Queues
 
-__all__ = ["PoolQueue", "Queues"]
+__all__ = ["Queues"]

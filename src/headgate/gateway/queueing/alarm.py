@@ -1,4 +1,4 @@
-"""When somebody looks again: soon, once, however often that is asked for; or when the time has come."""
+"""Wakes a queue on the event loop: in its next turn, once, however often that is asked for; or at a time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ SOONEST_S = 0.001
 """Between two looks that are owed to the time alone."""
 
 
-class Alarm:
-    """Calls `look` in a later turn of the loop; while that is due, it is asleep no more."""
+class LoopAlarm:
+    """Calls `look` with the time in a later turn of the loop."""
 
-    __slots__ = ("_look", "_loop", "_timer", "_woken")
+    __slots__ = ("_look", "_loop", "_now", "_timer", "_woken")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, look: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        now: Callable[[], float],
+        look: Callable[[float], None],
+    ) -> None:
         self._loop = loop
+        self._now = now
         self._look = look
         self._woken: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -24,7 +30,7 @@ class Alarm:
     def wake(self) -> None:
         """In the next turn."""
         if self._woken is None:
-            self._woken = self._loop.call_soon(self._look)
+            self._woken = self._loop.call_soon(self._ring)
 
     def wake_at(self, at: float, now: float) -> None:
         """At a time, unless before; infinite is never."""
@@ -32,10 +38,13 @@ class Alarm:
             self._timer = self._loop.call_at(max(at, now + SOONEST_S), self.wake)
 
     def stop(self) -> None:
-        """Whoever looks has begun to, or nobody has to."""
+        """The queue has begun to look, or has nothing to look for."""
         if self._woken is not None:
             self._woken.cancel()
             self._woken = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _ring(self) -> None:
+        self._look(self._now())

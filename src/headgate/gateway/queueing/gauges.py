@@ -107,15 +107,18 @@ class _Reader:
         return [((queue.name,), queue.held if queue.room.is_empty else 0) for queue in self._queues.all()]
 
     def saturation(self) -> _Samples:
+        now = self._queues.now()
         return [
             ((queue.name, stage), saturation)
             for queue in self._queues.all()
-            for stage, saturation in queue.room.saturation().items()
+            for stage, saturation in queue.room.saturation(now).items()
         ]
 
     def stale(self) -> _Samples:
+        now = self._queues.now()
         return [
-            ((queue.name, queue.room.detector), queue.room.stale_endpoints()) for queue in self._queues.all()
+            ((queue.name, queue.room.detector), queue.room.stale_endpoints(now))
+            for queue in self._queues.all()
         ]
 
     def band_requests(self) -> _Samples:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from headgate.flow.queue import Waiting
-    from headgate.gateway.queueing.kinds import Kind
-    from headgate.gateway.queueing.wait import QueueWait
     from headgate.requests.pool_state import PoolState
+    from headgate.requests.queueing.kinds import Kind
+    from headgate.requests.wait import Wait
     from headgate.telemetry.metrics import CounterChild, HistogramChild
 
 PREFIX = "headgate_gateway_flow_control"
@@ -28,8 +28,6 @@ MAX_TOGETHER = 2000
 what these make together is far more than each. Of the others, flows are not told apart."""
 MAX_BOUND = 2000
 """Kinds of ends whose series are at hand; past this many, all are looked up anew."""
-HELD = "held"
-"""What became of a request that wanted to wait, and may."""
 COST_S = (
     0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
 )  # fmt: skip
@@ -90,7 +88,7 @@ class WaitMetrics:
         priority, flow = self._priorities.value(str(place.priority)), self._flows.value(place.flow)
         self.enqueueing.labels(pool.name, priority, outcome, flow).observe(took_s)
 
-    def ended(self, pool: PoolState, wait: QueueWait, outcome: str, now: float) -> None:
+    def ended(self, pool: PoolState, wait: Wait, outcome: str, now: float) -> None:
         """It waits no more."""
         labels = pool.name, outcome, wait.kind
         requests, duration = self._ends.get(labels) or self._bind(labels)

@@ -9,9 +9,8 @@ import hashlib
 import math
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from headgate.gateway import limits, trust
+from headgate.requests.queueing.hints import QueueHints
 
 if TYPE_CHECKING:
     from headgate.gateway.request import Request
@@ -41,18 +40,6 @@ _API_KEYS = (b"authorization", b"x-api-key", b"api-key")
 
 _KNOWN = frozenset((*FAIRNESS_IDS, *OBJECTIVES_MS, *_DEADLINES_MS, *_SILENCES_S, PROGRESS, *_API_KEYS))
 _YES = ("1", "true", "yes")
-
-
-class QueueHints(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request asks for; times are in seconds since its arrival."""
-
-    flow: str
-    address: str = ""
-    """Of the client, where the flow is its API key, which nobody has checked; empty otherwise."""
-    objective_s: float = math.inf
-    patience_s: float = math.inf
-    """How long its client waits at most."""
-    wants_progress: bool = False
 
 
 def read(

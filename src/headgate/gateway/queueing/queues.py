@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.gateway.queueing import making
-from headgate.gateway.queueing.pending_report import ALONE, Place
-from headgate.gateway.queueing.pool_queue import PoolQueue
+from headgate.gateway.queueing import making, queue_shown
+from headgate.gateway.queueing.loop_shell import LoopShell
 from headgate.gateway.queueing.queue_shown import QueueShown
 from headgate.gateway.queueing.shares import Shares
+from headgate.requests.queueing.pending_report import ALONE, Place
+from headgate.requests.queueing.pool_queue import PoolQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -25,6 +26,7 @@ class Queues:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._shell = LoopShell(services)
         self._queueing = making.queueing(services.settings)
         self._queues: dict[ObjectRef, PoolQueue] = {}
         self._is_closed = False
@@ -50,17 +52,19 @@ class Queues:
 
     def use(self) -> None:
         """Takes up the pools as they are now, each of which is told its queue."""
-        pools = self._services.plane.pools
+        plane, now = self._services.plane, self.now()
+        pools = plane.pools
         for key in self._queues.keys() - pools.keys():
-            self._queues.pop(key).remove()
+            self._queues.pop(key).remove(now)
         for key, pool in pools.items():
             queue = self._queues.get(key)
             if queue is None:
-                queue = self._queues[key] = PoolQueue(self._services, pool, self._queueing, self._place)
+                queue = PoolQueue(plane, pool, self._queueing, self._shell, now, self._place)
+                self._queues[key] = queue
                 if self._is_closed:
-                    queue.close()
+                    queue.close(now)
             else:
-                queue.use(pool)
+                queue.use(pool, now)
             pool.queue = queue
         self._note_sharing()
 
@@ -69,7 +73,7 @@ class Queues:
         if making.decides(before) != making.decides(settings):
             self._queueing = making.queueing(settings)
             for queue in self._queues.values():
-                queue.change(self._queueing)
+                queue.change(self._queueing, self.now())
 
     def learned(self, load: EndpointState) -> None:
         """Something was heard of an endpoint: requests that wait for it may go."""
@@ -97,16 +101,18 @@ class Queues:
 
     def sweep(self) -> None:
         """Called about once a second."""
+        now = self.now()
         for queue in self._queues.values():
-            queue.sweep()
+            queue.sweep(now)
 
     def close(self) -> None:
         """Nobody waits any longer."""
+        now = self.now()
         self._is_closed = True
         if self._shares is not None:
             self._shares.stop()
         for queue in self._queues.values():
-            queue.close()
+            queue.close(now)
 
     @property
     def held(self) -> int:
@@ -115,7 +121,12 @@ class Queues:
 
     def shown(self) -> dict[str, list[QueueShown]]:
         """By the pools' names, for `/debug/flow`."""
-        return {queue.name: [queue.shown()] for queue in self.all()}
+        now = self.now()
+        return {queue.name: [queue_shown.shown(queue, now)] for queue in self.all()}
+
+    def now(self) -> float:
+        """The time that the queues go by."""
+        return self._services.now()
 
     def all(self) -> list[PoolQueue]:
         return list(self._queues.values())

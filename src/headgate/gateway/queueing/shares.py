@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from headgate.flow.sharing import PoolReport, PoolShare
 
 if TYPE_CHECKING:
-    from headgate.gateway.queueing.pending_report import PendingReport
-    from headgate.gateway.queueing.pool_queue import PoolQueue
+    from headgate.requests.queueing.pending_report import PendingReport
+    from headgate.requests.queueing.pool_queue import PoolQueue
 
 TELL_S = 0.1
 

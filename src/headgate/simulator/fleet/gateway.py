@@ -10,19 +10,22 @@ from headgate import fleet, routing, scheduling
 from headgate.api import ObjectRef
 from headgate.fleet import EndpointState, RetryBudget
 from headgate.fleet.prefix import PrefixIndex
+from headgate.flow.configuration import Queueing
+from headgate.flow.queue import FlowSettings
 from headgate.requests.data_plane import DataPlane
 from headgate.requests.observer import Unobserved
 from headgate.requests.pool_state import PoolState
+from headgate.requests.queueing.pool_queue import PoolQueue
 from headgate.requests.rules import Rules
 from headgate.simulator.fleet.description import FleetDescription
 from headgate.simulator.fleet.endpoint import SimulatedEndpoint
 from headgate.simulator.fleet.exchange import SimulatedExchange
 from headgate.simulator.fleet.observer import Observer
+from headgate.simulator.fleet.queue_shell import VirtualShell
 from headgate.simulator.fleet.records import RequestRecord
 from headgate.simulator.fleet.request import TracedRequest
 from headgate.simulator.fleet.timeline import Timeline
 from headgate.simulator.fleet.transfers import SharedLink
-from headgate.simulator.fleet.waiting_room import WaitingRoom
 from headgate.simulator.traces import TimedRequest
 
 POOL = ObjectRef(routing.MODEL_SERVER, "simulated", "fleet")
@@ -64,10 +67,8 @@ class SimulatedGateway:
             prefixes=prefixes,
             policies=_OnePolicy(policy, prefixes),
         )
-        self._room: WaitingRoom | None = None
-        if description.flow is not None:
-            capacity = description.capacity
-            self._room = WaitingRoom(description.flow, capacity, self.plane, timeline, waits)
+        self._waits = waits
+        self._queue: PoolQueue | None = None
         self._pool = self._use_pool()
         self.budget = self._pool.budget = RetryBudget(timeline.now, description.retry_budget)
 
@@ -89,10 +90,23 @@ class SimulatedGateway:
             ),
             self.timeline.now,
         )
-        if self._room is not None:
-            self._room.follow(pool)
-            pool.queue = self._room
+        if self._description.flow is not None:
+            self._use_queue(self._description.flow, pool)
         return pool
+
+    def _use_queue(self, flow: FlowSettings, pool: PoolState) -> None:
+        now = self.timeline.now
+        if self._queue is None:
+            queueing = Queueing(flow=flow, capacity=self._description.capacity)
+            shell = VirtualShell(self.timeline, self._queue_looked)
+            pool.queue = self._queue = PoolQueue(self.plane, pool, queueing, shell, now)
+        else:
+            pool.queue = self._queue
+            self._queue.use(pool, now)
+
+    def _queue_looked(self) -> None:
+        if self._queue is not None and self._queue.held:
+            self._waits()
 
     def _phases(self, ready: Iterable[SimulatedEndpoint]) -> routing.PrefillDecode | None:
         """What each endpoint does, where prefill and decode are apart."""
@@ -108,8 +122,8 @@ class SimulatedGateway:
 
     def look_at_queue(self) -> None:
         """Something has happened by which there may be room for one that waits."""
-        if self._room is not None:
-            self._room.room_made()
+        if self._queue is not None:
+            self._queue.room_made()
 
     def arrive(self, number: int, timed: TimedRequest) -> None:
         """A client sends a request."""

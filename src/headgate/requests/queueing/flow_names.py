@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headgate.flow.queue import FlowSettings
-    from headgate.gateway.queueing.queue_hints import QueueHints
+    from headgate.requests.queueing.hints import QueueHints
 
 KEYS_OF_ADDRESS = 16
 MAX_FLOWS = 1000

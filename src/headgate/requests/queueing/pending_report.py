@@ -21,8 +21,8 @@ class Reporting(Protocol):
 
     held: int
 
-    def fullness(self) -> float | None: ...
-    def parts(self) -> tuple[object, ...]: ...
+    def fullness(self, now: float) -> float | None: ...
+    def parts(self, now: float) -> tuple[object, ...]: ...
     def report(self, came: Mapping[int, int], charges: Sequence[Charge], now: float) -> PoolReport: ...
 
 
@@ -75,9 +75,9 @@ class PendingReport:
     def report(self, queue: Reporting, now: float) -> PoolReport | None:
         """None where nothing is to be told."""
         is_active = bool(queue.held or self.came or self.charges)
-        fullness = queue.fullness()
+        fullness = queue.fullness(now)
         is_heeded = now - self.heard_at < HEED_S and fullness != self.told
-        parts = queue.parts()
+        parts = queue.parts(now)
         is_confirmed = parts == self.told_parts or self.heard_at == -math.inf
         if not (is_active or self.was_active or is_heeded) and is_confirmed:
             return None

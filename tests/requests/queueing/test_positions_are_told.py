@@ -5,7 +5,7 @@ import weakref
 from itertools import count
 
 from headgate.flow.queue import Waiting
-from headgate.gateway.queueing.positions import FRESH_S, Positions
+from headgate.requests.queueing.positions import FRESH_S, Positions
 
 NUMBERS = count(1)
 

@@ -1,70 +1,69 @@
-"""The queue of one pool, wired to what happens: who may go is sent, who may not wait any longer is told.
+"""The queue of one pool: sends requests when it is their turn, and rejects those that may wait no longer.
 
-A request that is held is sent, or dropped, or its client leaves: exactly one of these ends its wait. Whatever
-may have made room wakes the queue, which then looks once in the next turn of the event loop, however often it
-was woken; if only time will make room, a timer wakes it.
+Exactly one event ends the wait of a request: it is sent, it is dropped, or its client leaves. Whatever may
+have made room wakes the queue through its alarm, however often. The queue then looks once: it sends all that
+may go. If only time will make room, the alarm rings at that time.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
 import math
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-import msgspec
-
-from headgate.flow.queue import Bounds, Dropped, FlowQueue, FlowSettings, Waiting
-from headgate.gateway.queueing import queue_hints, reasons
-from headgate.gateway.queueing.alarm import Alarm
-from headgate.gateway.queueing.flow_names import FlowNames
-from headgate.gateway.queueing.kinds import Kinds
-from headgate.gateway.queueing.metrics import HELD
-from headgate.gateway.queueing.pending_report import ALONE, PendingReport, Place
-from headgate.gateway.queueing.positions import Positions
-from headgate.gateway.queueing.queue_shown import QueueShown
-from headgate.gateway.queueing.room import PoolRoom
-from headgate.gateway.queueing.wait import QueueWait
+from headgate.flow.queue import Bounds, Dropped, FlowQueue, FlowSettings, QueueView, Waiting
 from headgate.requests import charging
 from headgate.requests.decision import no_endpoint
+from headgate.requests.queueing import reasons
+from headgate.requests.queueing.flow_names import FlowNames
+from headgate.requests.queueing.kinds import Kinds, kind_of
+from headgate.requests.queueing.pending_report import ALONE, PendingReport, Place
+from headgate.requests.queueing.positions import Positions
+from headgate.requests.queueing.room import PoolRoom
 from headgate.requests.refusal import Refusal
+from headgate.requests.wait import Wait
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState
     from headgate.flow.configuration import Queueing
     from headgate.flow.sharing import Charge, PoolReport, PoolShare
-    from headgate.gateway.request import Request
-    from headgate.gateway.services import Services
+    from headgate.requests.data_plane import DataPlane
     from headgate.requests.life import Life
     from headgate.requests.owner import Owner
     from headgate.requests.pool_state import PoolState
-
-log = logging.getLogger(__name__)
+    from headgate.requests.queueing.shell import QueueShell
 
 AT_ONCE = 64
-"""Requests that are sent in one turn of the loop; then connections have theirs."""
-MAX_SATURATED = 1000.0
-"""As it is shown: JSON knows nothing infinite."""
+"""Requests that are sent in one look; then whatever else the process does has its turn."""
 
 
 class PoolQueue:
     """Holds the requests of a pool that may not go yet. Lives as long as the pool, across snapshots."""
 
-    def __init__(self, services: Services, pool: PoolState, queueing: Queueing, place: Place = ALONE) -> None:
+    def __init__(
+        self,
+        plane: DataPlane,
+        pool: PoolState,
+        queueing: Queueing,
+        shell: QueueShell,
+        now: float,
+        place: Place = ALONE,
+    ) -> None:
         """`place` is that of this worker among those that share the queue."""
-        self._services = services
+        self._plane = plane
         self._pool = pool
+        self._shell = shell
+        self._observer = shell.observer
         self._flow_header = queueing.flow_header.encode()
-        self.room = PoolRoom(services, pool, queueing, 1.0 / place.workers)
+        self.room = PoolRoom(plane, pool, queueing, shell.observer, 1.0 / place.workers, now)
         bounds = Bounds(queueing.flow, place.workers, place.number)
-        self._flow = FlowQueue(queueing.flow, self.room.capacity, services.rng, bounds)
+        self._flow = FlowQueue(queueing.flow, self.room.capacity, plane.rng, bounds)
         self.tally = PendingReport() if place.workers > 1 else None
         """What other workers are to be told; None where there are none."""
         self.passes = self._flow.passes
         """Whether a request may go at once: its priority, and the time."""
-        self._waits: dict[Waiting, QueueWait] = {}
+        self._waits: dict[Waiting, Wait] = {}
         """Those that are held, in the order of their arrival."""
         self.counts_all = self.settings.goes_by_usage
         """Whether fairness goes by what requests have taken, also of those that need not wait."""
@@ -77,7 +76,7 @@ class PoolQueue:
         self.kinds = Kinds()
         """How many wait, as metrics tell them apart."""
         self._positions = Positions()
-        self._alarm = Alarm(services.loop, self._look)
+        self._alarm = shell.alarm(self._look)
         self.wake = self._alarm.wake
         """Says that there may be room."""
         self._is_removed = False
@@ -93,9 +92,9 @@ class PoolQueue:
     def settings(self) -> FlowSettings:
         return self._flow.settings
 
-    def refresh_endpoints(self) -> None:
+    def refresh_endpoints(self, now: float) -> None:
         """An endpoint may have failed."""
-        self.room.refresh_endpoints()
+        self.room.refresh_endpoints(now)
 
     def serves(self, load: EndpointState) -> bool:
         """Whether an endpoint is one of its pool's."""
@@ -105,13 +104,13 @@ class PoolQueue:
         """Of each priority with which requests wait: how many, and the bytes of their bodies."""
         return self._flow.sizes()
 
-    def waits(self) -> Iterable[QueueWait]:
+    def waits(self) -> Iterable[Wait]:
         """Those that are held, the oldest first."""
         return self._waits.values()
 
-    def why_wait(self, priority: int) -> str:
+    def why_wait(self, priority: int, now: float) -> str:
         """What a request that comes now would wait for; empty if it would go at once."""
-        settings, now = self.settings, self._services.now()
+        settings = self.settings
         if not settings.is_on:
             return ""
         if self.room.is_empty:
@@ -122,16 +121,9 @@ class PoolQueue:
             return f"{ahead} wait before it"
         return self.room.why_full(priority, now)
 
-    def shown(self) -> QueueShown:
-        """For whoever asks what it does."""
-        view = self._flow.explain(self._services.now())
-        return QueueShown(
-            is_on=self.settings.is_on,
-            endpoints=len(self.room.answering()),
-            in_flight=self.room.capacity.in_flight(),
-            why=self.why_wait(0),
-            queue=msgspec.structs.replace(view, saturation=min(view.saturation, MAX_SATURATED)),
-        )
+    def explain(self, now: float) -> QueueView:
+        """Who waits, and why."""
+        return self._flow.explain(now)
 
     def progress(self, place: Waiting, now: float) -> str:
         """What a client hears that waits."""
@@ -144,25 +136,25 @@ class PoolQueue:
 
     # -- what happens to it
 
-    def use(self, pool: PoolState) -> None:
+    def use(self, pool: PoolState, now: float) -> None:
         """The pool as a new snapshot has it."""
         self._pool = pool
-        self.room.use(pool)
+        self.room.use(pool, now)
         if self.held:
             self.wake()
 
-    def sweep(self) -> None:
+    def sweep(self, now: float) -> None:
         """Called about once a second."""
-        self.room.sweep()
+        self.room.sweep(now)
         if self.held:
             self.wake()
 
-    def change(self, queueing: Queueing) -> None:
+    def change(self, queueing: Queueing, now: float) -> None:
         """Goes on by other settings: those that wait go on waiting."""
         self._flow_header = queueing.flow_header.encode()
-        self.room.change(queueing)
+        self.room.change(queueing, now)
         self._flow.capacity = self.room.capacity
-        self._flow.change(queueing.flow, self._services.now())
+        self._flow.change(queueing.flow, now)
         self.names.settings = queueing.flow
         self.counts_all = self.settings.goes_by_usage
         if self.tally is not None:
@@ -173,13 +165,13 @@ class PoolQueue:
         """What other workers have to know."""
         return self._flow.report(came, charges, now)
 
-    def fullness(self) -> float | None:
+    def fullness(self, now: float) -> float | None:
         """What this worker has in flight, as a share of all the room."""
-        return self.room.fullness()
+        return self.room.fullness(now)
 
-    def parts(self) -> tuple[object, ...]:
+    def parts(self, now: float) -> tuple[object, ...]:
         """What this worker goes by of what is set for all."""
-        return (self.room.share if self.room.fullness() is not None else None, *self._flow.bounds.parts())
+        return (self.room.share if self.room.fullness(now) is not None else None, *self._flow.bounds.parts())
 
     def take_share(self, share: PoolShare, now: float) -> None:
         """What this worker may do from now on, and what flows had at others."""
@@ -189,61 +181,51 @@ class PoolQueue:
         if self.held:
             self.wake()
 
-    def close(self) -> None:
+    def close(self, now: float) -> None:
         """Whoever waits is told that nobody is served any more, and whoever comes later."""
-        self._flow.close(self._services.now())
-        self._look()
+        self._flow.close(now)
+        self._look(now)
 
-    def remove(self) -> None:
+    def remove(self, now: float) -> None:
         """The pool is gone."""
         self._is_removed = True
-        self._alarm.stop()
-        self._turn_all_away()
-
-    def _turn_all_away(self) -> None:
-        """In slices: other pools have their turns in between."""
-        now = self._services.now()
-        for wait in list(itertools.islice(self._waits.values(), AT_ONCE)):
-            self._flow.leave(wait.place, now)
-            self._drop(wait, reasons.DELETED, now)
-        if self._waits:
-            self._services.loop.call_soon(self._turn_all_away)
+        self._look(now)
 
     # -- requests
 
     def hold(self, owner: Owner, now: float) -> None:
         """Takes a request that does not pass; or refuses it, if there is no place for it."""
-        began = time.perf_counter()
-        life, services = owner.life, self._services
-        request, decision = cast("Request", life.request), life.decision
-        says = queue_hints.read(
-            request, services.settings, is_stream=decision.stream, flow_header=self._flow_header
-        )
-        flow = self.names.of(says)
-        self.names.increment(flow, says)
+        began = self._observer.begins()
+        life = owner.life
+        request, decision = life.request, life.decision
+        hints = self._shell.hints(life, self._flow_header)
+        flow = self.names.of(hints)
+        self.names.increment(flow, hints)
         ttl_s = self.settings.ttl_s
+        size = self._shell.size(life)
         if decision.body is not request.body:
             request.body = b""  # of the two, one is sent
         waiting = Waiting(
             owner,
             flow=flow,
             priority=decision.scheduled.priority,
-            work=charging.work(decision.scheduled, services.plane.prefixes, self._pool.loads),
-            size=len(decision.body),
+            work=charging.work(decision.scheduled, self._plane, self._pool.loads),
+            size=size,
             arrived=now,
             deadline=now + (ttl_s or math.inf),
-            gives_up_at=request.arrived_at + says.patience_s,
-            slo_at=request.arrived_at + says.objective_s,
+            gives_up_at=request.arrived_at + hints.patience_s,
+            slo_at=request.arrived_at + hints.objective_s,
         )
-        wait = life.wait = QueueWait(life, self, waiting, now, wants_progress=says.wants_progress)
+        kind = kind_of(decision, waiting)
+        wait = life.wait = Wait(self, waiting, kind, now, wants_progress=hints.wants_progress)
         self._waits[waiting] = wait
-        self.kinds.increment(wait.kind, waiting.size)
+        self.kinds.increment(kind, waiting.size)
         self.held += 1
         if self.tally is not None:
             self.tally.came[waiting.priority] += 1
         dropped = self._refused(waiting, now)
-        outcome = HELD if dropped is None else dropped.reason
-        services.recorder.waits.entered(self._pool, waiting, outcome, time.perf_counter() - began)
+        outcome = reasons.HELD if dropped is None else dropped.reason
+        self._observer.entered(self._pool, waiting, outcome, began)
         if dropped is not None:
             self._drop(wait, dropped, now)
         self.wake()
@@ -278,14 +260,7 @@ class PoolQueue:
         if wait is not None:
             flow, work, order = wait.place.flow, wait.place.work, wait.place.order
         else:
-            settings = self._services.settings
-            says = queue_hints.read(
-                cast("Request", life.request),
-                settings,
-                is_stream=decision.stream,
-                flow_header=self._flow_header,
-            )
-            flow = self.names.of(says)
+            flow = self.names.of(self._shell.hints(life, self._flow_header))
             work = decision.scheduled.prompt_tokens + decision.scheduled.output_tokens
             order = 0
         taken = charging.taken_by(life, work)
@@ -306,13 +281,13 @@ class PoolQueue:
             if queue.held:
                 queue.wake()
 
-    def _look(self) -> None:
+    def _look(self, now: float) -> None:
         """Sends all that may go, tells all that may not wait longer, and sleeps until something is due."""
-        if self._is_removed:
-            return
-        began = time.perf_counter()
         self._alarm.stop()
-        now = self._services.now()
+        if self._is_removed:
+            self._turn_all_away(now)
+            return
+        began = self._observer.begins()
         self._turn_away(self._flow.dropped(now), now)
         sent = 0
         while sent < AT_ONCE and (waiting := self._flow.next(now)) is not None:
@@ -326,9 +301,9 @@ class PoolQueue:
             self.wake()
         elif self.held:
             self._alarm.wake_at(self._flow.wake_at(now), now)
-        self._services.recorder.waits.look.observe(time.perf_counter() - began)
+        self._observer.looked(began)
 
-    def _send(self, wait: QueueWait, now: float) -> None:
+    def _send(self, wait: Wait, now: float) -> None:
         owner = cast("Owner", wait.place.owner)
         if self.tally is not None:
             self.tally.charges.add(wait.place.priority, wait.place.flow, sent=wait.place.work)
@@ -336,11 +311,19 @@ class PoolQueue:
         try:
             owner.admitted(self._pool, now)
         except Exception:
+            self._observer.failed(self._pool, "sent")
             # The others must not wait for it.
-            log.exception("a request to %s could not be sent", self._pool.pool.key)
             if not owner.life.is_over:
                 broken = Refusal.broken("the gateway failed to send the request: its log says why")
                 self._tell(owner, broken, now)
+
+    def _turn_all_away(self, now: float) -> None:
+        """In slices: other pools have their turns in between."""
+        for wait in list(itertools.islice(self._waits.values(), AT_ONCE)):
+            self._flow.leave(wait.place, now)
+            self._drop(wait, reasons.DELETED, now)
+        if self._waits:
+            self.wake()
 
     def _turn_away(self, dropped: Sequence[tuple[Waiting, Dropped]], now: float) -> None:
         for waiting, why in dropped:
@@ -348,7 +331,7 @@ class PoolQueue:
             if wait is not None:  # else its client left before it was told
                 self._drop(wait, why, now)
 
-    def _drop(self, wait: QueueWait, dropped: Dropped, now: float) -> None:
+    def _drop(self, wait: Wait, dropped: Dropped, now: float) -> None:
         wait.dropped_reason = dropped.reason
         self._end(wait, dropped.reason, now)
         self._tell(cast("Owner", wait.place.owner), self._refusal(dropped, wait.seconds(now)), now)
@@ -358,13 +341,13 @@ class PoolQueue:
         try:
             owner.turn_away(refusal, now)
         except Exception:
-            log.exception("a request to %s could not be refused", self._pool.pool.key)
+            self._observer.failed(self._pool, "refused")
 
     def _refusal(self, dropped: Dropped, waited_s: float) -> Refusal:
         """The answer, with what is known here of a pool without endpoints."""
         if dropped.reason != reasons.NO_ENDPOINTS or self._is_removed:
             return reasons.refusal(dropped, str(self._pool.pool.key))
-        none = no_endpoint(self._pool, self._services.settings.endpoints.max_connections)
+        none = no_endpoint(self._pool, self._plane.rules.max_requests)
         return reasons.without_endpoints(dropped, none, waited_s)
 
     def _evict(self, waiting: Waiting, dropped: Dropped, now: float) -> None:
@@ -372,13 +355,13 @@ class PoolQueue:
         owner = cast("Owner | None", waiting.owner)
         if owner is not None and owner.life.wait is not None and owner.life.can_be_evicted:
             owner.life.wait.dropped_reason = dropped.reason
-            self._services.recorder.waits.evicted(self._pool, waiting.priority)
+            self._observer.evicted(self._pool, waiting.priority)
             owner.turn_away(self._refusal(dropped, 0.0), now)
 
-    def _end(self, wait: QueueWait, outcome: str, now: float) -> None:
+    def _end(self, wait: Wait, outcome: str, now: float) -> None:
         del self._waits[wait.place]
         self.names.decrement(wait.place.flow)
         self.kinds.decrement(wait.kind, wait.place.size)
         self.held -= 1
         wait.over_at = now
-        self._services.recorder.waits.ended(self._pool, wait, outcome, now)
+        self._observer.ended(self._pool, wait, outcome, now)

@@ -10,6 +10,8 @@ from headgate.requests.refusal import Refusal, dropped_lines
 _TYPES = {429: "rate_limit_error", 503: "service_unavailable_error"}
 NO_ENDPOINTS: Reason = "rejected-no-endpoints"
 CANCELLED: Reason = "rejected-context-cancelled"
+HELD = "held"
+"""What became of a request that wanted to wait, and may."""
 DISPATCHED = "dispatched"
 """The outcome of a wait that came to its end as it should."""
 CODES: dict[Reason, str] = {

@@ -1,0 +1,73 @@
+"""What drives the queues of a gateway process: its event loop, request headers, metrics and the log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from headgate.gateway.queueing import queue_hints
+from headgate.gateway.queueing.alarm import LoopAlarm
+
+if TYPE_CHECKING:
+    from headgate.flow.queue import Waiting
+    from headgate.gateway.queueing.metrics import WaitMetrics
+    from headgate.gateway.request import Request
+    from headgate.gateway.services import Services
+    from headgate.requests.life import Life
+    from headgate.requests.pool_state import PoolState
+    from headgate.requests.queueing.hints import QueueHints
+    from headgate.requests.wait import Wait
+
+log = logging.getLogger(__name__)
+
+
+class LoopShell:
+    """The `QueueShell` of all queues of a process."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.observer = Recording(services.recorder.waits)
+
+    def alarm(self, look: Callable[[float], None]) -> LoopAlarm:
+        services = self._services
+        return LoopAlarm(services.loop, lambda: services.now(), look)
+
+    def hints(self, life: Life, flow_header: bytes) -> QueueHints:
+        request, settings = cast("Request", life.request), self._services.settings
+        return queue_hints.read(request, settings, is_stream=life.decision.stream, flow_header=flow_header)
+
+    def size(self, life: Life) -> int:
+        return len(life.decision.body)
+
+
+class Recording:
+    """The `QueueObserver`: writes to metrics and to the log."""
+
+    def __init__(self, metrics: WaitMetrics) -> None:
+        self._metrics = metrics
+
+    def begins(self) -> float:
+        return time.perf_counter()
+
+    def entered(self, pool: PoolState, place: Waiting, outcome: str, began: float) -> None:
+        self._metrics.entered(pool, place, outcome, time.perf_counter() - began)
+
+    def ended(self, pool: PoolState, wait: Wait, outcome: str, now: float) -> None:
+        self._metrics.ended(pool, wait, outcome, now)
+
+    def evicted(self, pool: PoolState, priority: int) -> None:
+        self._metrics.evicted(pool, priority)
+
+    def looked(self, began: float) -> None:
+        self._metrics.look.observe(time.perf_counter() - began)
+
+    def starves(self, pool: PoolState, wait_s: float) -> None:
+        log.warning("%s has no ready endpoint: requests wait up to %g s for one", pool.name, wait_s)
+
+    def recovers(self, pool: PoolState) -> None:
+        log.info("%s has a ready endpoint: the requests that waited for one go on", pool.name)
+
+    def failed(self, pool: PoolState, what: str) -> None:
+        log.exception("a request to %s could not be %s", pool.pool.key, what)
