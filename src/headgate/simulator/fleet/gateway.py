@@ -120,6 +120,16 @@ class SimulatedGateway:
         }
         return routing.PrefillDecode(connector="nixl", roles=roles)
 
+    def refresh_endpoints(self) -> None:
+        """An endpoint was ejected: nothing that waits counts on it."""
+        if self._queue is not None:
+            self._queue.refresh_endpoints(self.timeline.now)
+
+    def sweep(self) -> None:
+        """Called once a second: an endpoint may have come back."""
+        if self._queue is not None:
+            self._queue.sweep(self.timeline.now)
+
     def look_at_queue(self) -> None:
         """Something has happened by which there may be room for one that waits."""
         if self._queue is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headgate import fleet
 from headgate.simulator.fleet.endpoint import SimulatedEndpoint
@@ -18,11 +18,18 @@ class HangWatch:
     """Looks at all endpoints now and then, for as long as anything else goes on."""
 
     def __init__(
-        self, timeline: Timeline, endpoints: Sequence[SimulatedEndpoint], *, asks_questions: bool
+        self,
+        timeline: Timeline,
+        endpoints: Sequence[SimulatedEndpoint],
+        ejected: Callable[[], None],
+        *,
+        asks_questions: bool,
     ) -> None:
-        """Only a gateway that reads the engines' metrics asks them anything itself."""
+        """`ejected` is called when an endpoint gets no requests for a while. Only a gateway that reads the
+        engines' metrics asks them anything itself."""
         self._timeline = timeline
         self._endpoints = endpoints
+        self._ejected = ejected
         self._asks_questions = asks_questions
         self._asked_s: dict[SimulatedEndpoint, float] = {}
         """When those were asked that have not answered since."""
@@ -41,6 +48,7 @@ class HangWatch:
             pool = [endpoint.load for endpoint in self._endpoints if endpoint.is_ready]
             for load in fleet.hung(pool, now):
                 load.hangs(now)
+                self._ejected()
         if self._asks_questions:
             for endpoint in self._endpoints:
                 self._look_for_stop(endpoint, now)
@@ -61,5 +69,6 @@ class HangWatch:
             return
         if endpoint.load.ejected_until <= now:
             endpoint.load.hangs(now)
+            self._ejected()
         for listener in late:
             listener.leave()

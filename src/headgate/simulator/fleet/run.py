@@ -22,6 +22,8 @@ from headgate.simulator.fleet.summary import FleetRun
 from headgate.simulator.fleet.timeline import Timeline
 from headgate.simulator.traces import TimedRequest
 
+SWEEP_INTERVAL_S = 1.0
+"""How often the gateway sweeps its queue."""
 STALE_AFTER_LOOKS = 3.0
 """A reading is good for so many scrape periods, as in the gateway."""
 
@@ -87,7 +89,14 @@ class _Run:
         if description.scrape_s:
             self._plan_readings()
         if description.ejection.failures:
-            HangWatch(self._timeline, self._endpoints, asks_questions=description.scrape_s > 0).begin()
+            HangWatch(
+                self._timeline,
+                self._endpoints,
+                self._gateway.refresh_endpoints,
+                asks_questions=description.scrape_s > 0,
+            ).begin()
+        if description.flow is not None:
+            self._plan_sweep()
         self._clients.expect_next()
 
     def result(self) -> FleetRun:
@@ -182,6 +191,13 @@ class _Run:
             for endpoint in self._endpoints:
                 tokens = endpoint.config.kv_blocks * endpoint.config.block_size
                 self._prefixes.limit(endpoint.load, tokens // block_tokens)
+
+    def _plan_sweep(self) -> None:
+        self._timeline.at(self._timeline.now + SWEEP_INTERVAL_S, self._sweep, is_awaited=False)
+
+    def _sweep(self) -> None:
+        self._gateway.sweep()
+        self._plan_sweep()
 
     def _plan_readings(self) -> None:
         """Engines are read one after the other, spread over the period."""
