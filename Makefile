@@ -56,7 +56,7 @@ redis-server:  ## fetch the one that the tests use into .cache, unless there is 
 kubectl:  ## fetch or build the one that the tests use into the user's cache, unless there is one on PATH
 	@tools/fetch_kubectl.sh
 
-bench: $(DEV_STAMP)  ## CPU per request and per chunk, against nginx, Envoy, the Rust routers and LiteLLM
+bench: $(DEV_STAMP)  ## CPU per request and chunk, memory per connection and route, against nginx, Envoy, the Rust routers and LiteLLM
 	$(BIN)/python bench/gateway.py $(ARGS)
 
 bench-routing: $(DEV_STAMP)  ## our policies and published formulas on traces, in virtual time (ARGS="--traces DIR")

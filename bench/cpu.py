@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from pathlib import Path
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -39,6 +40,12 @@ def process_tree(pid: int) -> dict[int, int]:
     while more := {child for child, parent in parents.items() if parent in tree} - tree:
         tree |= more
     return {number: ticks[number] for number in tree}
+
+
+def age_s(pid: int) -> float:
+    """How long ago a process started."""
+    started = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started * TICK_S
 
 
 def cpu_seconds(pid: int) -> float:

@@ -1,7 +1,8 @@
-"""What a request and a streamed chunk cost: our gateway beside nginx, Envoy, three Rust routers and
-LiteLLM, in one table.
+"""What a request, a streamed chunk, an idle connection and a route cost: our gateway beside nginx, Envoy,
+three Rust routers and LiteLLM, in one table.
 
-The result is the CPU time of the proxy over completed work; docs/benchmarks.md says what is measured and why.
+The result is the CPU time of the proxy over completed work, or its memory over what it holds;
+docs/benchmarks.md says what is measured and why.
 
     make bench
     make bench ARGS="--only headgate,nginx --scenario chunk --repeat 3"
@@ -104,15 +105,25 @@ def measure(proxy: proxies.Proxy, scenario: Scenario, port: int, settings: Setti
     if scenario.compares_bytes and not proxy.passes_bytes:
         cell.unavailable = "it writes answers anew"
         return
+    if scenario.needs_routes and not proxy.has_routes:
+        cell.unavailable = "its models are not routes"
+        return
+    upstreams = [(host, port) for host in ENGINES[: scenario.engines]]
+    target: Target | None = None
+
+    def start(routes: int) -> Target:
+        nonlocal target
+        proxy.stop()
+        listening, pid = proxy.start(upstreams, scenario.cache_aware, routes)
+        target = Target(f"127.0.0.1:{listening}", pid, proxies.CACHE / "run", proxy.question)
+        return target
+
     try:
-        listening, pid = proxy.start(
-            [(host, port) for host in ENGINES[: scenario.engines]], scenario.cache_aware
-        )
-        window = scenario.run(Target(f"127.0.0.1:{listening}", pid, proxies.CACHE / "run"), settings)
+        window = scenario.run(start, settings)
         if not window.work:
             raise RuntimeError(f"no {scenario.unit} was completed: {', '.join(window.failures[:3])}")
         cell.windows.append(window)
-        cell.memory_mb = max(cell.memory_mb, cpu.peak_memory_mb(pid))
+        cell.memory_mb = max(cell.memory_mb, cpu.peak_memory_mb(target.pid))
     except (proxies.UnavailableError, RuntimeError, OSError, httpx2.HTTPError) as error:
         cell.unavailable = str(error) or type(error).__name__
     finally:
@@ -212,6 +223,16 @@ ROWS = tuple(scenario.name for scenario in SCENARIOS)
     help="Idle streams; fewer if a process may not open two files for each.",
 )
 @click.option(
+    "--idle-connections",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="Idle keep-alive connections; fewer as of idle streams.",
+)
+@click.option(
+    "--routes", type=click.IntRange(2), default=10_000, show_default=True, help="Routes of a proxy."
+)
+@click.option(
     "--only", callback=selection(NAMES), default=",".join(NAMES), show_default=True, help="Proxies."
 )
 @click.option("--scenario", callback=selection(ROWS), default=",".join(ROWS), show_default=True, help="Rows.")
@@ -225,6 +246,8 @@ def main(
     repeat: int,
     streams: int,
     idle_streams: int,
+    idle_connections: int,
+    routes: int,
     only: list[str],
     scenario: list[str],
     output: str,
@@ -232,9 +255,18 @@ def main(
     quick: bool,
 ) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
-    settings = Settings(seconds, 1.5, streams, idle_streams, repeat, pin)
+    settings = Settings(seconds, 1.5, streams, idle_streams, idle_connections, routes, repeat, pin)
     if quick:
-        settings = Settings(1, 1, min(streams, 32), min(idle_streams, 200), 1, pin)
+        settings = replace(
+            settings,
+            seconds=1,
+            warmup=1,
+            streams=min(streams, 32),
+            idle_streams=min(idle_streams, 200),
+            idle_connections=min(idle_connections, 200),
+            routes=min(routes, 200),
+            repeat=1,
+        )
     if shutil.which("wrk") is None:
         raise click.ClickException("wrk is not installed: apt-get install wrk")
     if pin:

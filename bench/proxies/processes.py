@@ -38,6 +38,8 @@ class Proxy(Protocol):
     """How it is configured, in one line, for the table's foot."""
     passes_bytes: ClassVar[bool]
     """Whether answers come through as the engine wrote them, so that streams can be compared."""
+    has_routes: ClassVar[bool]
+    """Whether it can have many routes."""
 
     def __init__(self, cpu: int | None = None) -> None:
         """`cpu`: the one CPU that its processes may use."""
@@ -45,14 +47,22 @@ class Proxy(Protocol):
     def install(self) -> str:
         """Make it runnable if it is not yet; return its version. Raises UnavailableError."""
 
-    def start(self, upstreams: Addresses, cache_aware: bool) -> tuple[int, int]:
+    def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         """Start it in front of `upstreams`; return its port and pid once it answers a chat request.
 
-        `cache_aware`: route by cached prefixes, if it can; otherwise by its cheapest policy.
+        `cache_aware`: route by cached prefixes, if it can; otherwise by its cheapest policy. `routes`: the
+        number of routes besides the one that takes everything, where it can have more than that.
         """
+
+    def question(self, route: int) -> tuple[str, bytes]:
+        """Path and body of a chat request that only this one of `routes` takes."""
 
     def stop(self) -> None:
         """End every process that start() began."""
+
+
+def route_name(route: int) -> str:
+    return f"route-{route:06}"
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -90,6 +100,7 @@ class ProxyProcesses:
 
     name: ClassVar[str]
     passes_bytes: ClassVar[bool] = True
+    has_routes: ClassVar[bool] = False
     ready_within_s: ClassVar[float] = READY_WITHIN_S
 
     def __init__(self, cpu: int | None = None) -> None:
@@ -136,6 +147,10 @@ class ProxyProcesses:
             )
 
         wait_until(ready, "a chat request through it", self.check_alive, self.ready_within_s)
+
+    def question(self, route: int) -> tuple[str, bytes]:
+        """By its path, as of a proxy that reads no JSON."""
+        return f"/{route_name(route)}{load.CHAT_PATH}", load.IDLE_CONNECTION.body
 
     def stop(self) -> None:
         for process in reversed(self._running):

@@ -27,7 +27,7 @@ class Router(PackagedProxy):
         """Workers are looked at every 30 s by default, which would only be a wait here."""
         return ("--worker-startup-check-interval", "1")
 
-    def start(self, upstreams: Addresses, cache_aware: bool) -> tuple[int, int]:
+    def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         self.fresh_scratch()
         port = free_port()
         pid = self.spawn(

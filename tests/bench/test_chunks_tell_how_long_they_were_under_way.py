@@ -1,4 +1,4 @@
-"""The loads of the rows that look at time and memory, against the benchmark's own engines."""
+"""The load of the row that looks at the time under way, against the benchmark's own engines."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -37,13 +37,3 @@ async def test_a_late_chunk_is_seen(monkeypatch: pytest.MonkeyPatch, unused_tcp_
         monkeypatch.setattr(upstream, "event", lambda number: sent((number - 3_000_000) % upstream.STAMPS))
         window = await streams.run(warmup=0.05, seconds=0.6, cost=lambda: 0.0)
     assert 3_000 <= window.p50_ms < 8_000
-
-
-async def test_idle_streams_stay_open_and_share_their_memory(unused_tcp_port: int) -> None:
-    """All are opened, none is lost, and what the process grew by is divided among them."""
-    memory = iter([1000.0, 1640.0])
-    async with engine(unused_tcp_port) as address:
-        window = await load.idle(address, 80, lambda: 0.0, lambda: next(memory))
-    assert window.failures == ()
-    assert window.work == 80
-    assert window.kb_each == 8.0
