@@ -2,7 +2,9 @@
 
 import importlib.util
 import shutil
+import subprocess
 import sys
+import sysconfig
 import types
 from pathlib import Path
 
@@ -36,7 +38,21 @@ def clone(tmp_path) -> Path:
 
 
 @pytest.fixture
-def packed(clone, monkeypatch):
+def needs(monkeypatch):
+    """Says which libraries and which versions of glibc's symbols the compiled modules need."""
+
+    def say(libraries: list[str], versions: list[str]) -> None:
+        shown = [f" 0x1 (NEEDED)  Shared library: [{name}]" for name in libraries]
+        shown += [f"  0x0010:   Name: {version}  Flags: none  Version: 2" for version in versions]
+        ran = subprocess.CompletedProcess([], 0, stdout="\n".join(shown))
+        monkeypatch.setattr(subprocess, "run", lambda *_, **__: ran)
+
+    say(["libc.so.6"], ["GLIBC_2.2.5"])
+    return say
+
+
+@pytest.fixture
+def packed(clone, needs, monkeypatch):
     """What the hook of the wheel adds, by the kind of wheel."""
     interface = types.ModuleType("interface")
     monkeypatch.setattr(interface, "BuildHookInterface", object, raising=False)
@@ -63,8 +79,40 @@ def test_compiled_modules_go_into_the_wheel_of_their_python(packed):
     data = packed("standard")
     [inside] = data["force_include"].values()
     assert inside.startswith("headgate/fleet/ledger.cpython-3")
-    assert data["infer_tag"]
+    assert data["tag"].startswith("cp{0}{1}-cp{0}{1}".format(*sys.version_info))
     assert not data["pure_python"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "platform"),
+    [
+        (["GLIBC_2.2.5", "GLIBC_2.14"], "manylinux_2_17"),
+        (["GLIBC_2.38", "GLIBC_2.4"], "manylinux_2_38"),
+    ],
+)
+def test_its_name_has_the_oldest_glibc_that_it_runs_with(versions, platform, packed, needs):
+    """Which is that of its newest symbol; older than 2.17 is none for pip."""
+    needs(["libc.so.6", "libm.so.6"], versions)
+    machine = sysconfig.get_platform().removeprefix("linux-")
+    assert packed("standard")["tag"].endswith(f"-{platform}_{machine}")
+
+
+@pytest.mark.parametrize(
+    ("libraries", "versions"),
+    [
+        (["libc.musl-x86_64.so.1"], []),
+        (["libc.so.6", "libstdc++.so.6"], ["GLIBC_2.2.5"]),
+        (["libc.so.6"], ["GLIBC_2.2.5", "GLIBC_ABI_DT_RELR"]),
+    ],
+)
+def test_where_the_oldest_glibc_is_not_known_it_is_for_this_kind_of_machine(
+    libraries, versions, packed, needs
+):
+    """As with other libraries, or another C library."""
+    needs(libraries, versions)
+    data = packed("standard")
+    assert data["infer_tag"]
+    assert "tag" not in data
 
 
 def test_other_sources_make_a_wheel_of_plain_python(packed, clone):
