@@ -20,16 +20,17 @@ class Nginx(ProxyProcesses):
     )
     has_routes: ClassVar[bool] = True
 
-    # As many connections as the process may have files: the idle streams need them. Buffering off: with it
-    # nginx would hold back the chunks of a stream. keepalive_requests: by default a connection is closed
-    # after 1,000 requests, and reconnecting is not what is measured.
+    # The idle streams take nearly all files that the process may open. With less than a sixteenth of its
+    # connections free, nginx closes new ones, so it has twice as many as files. Buffering off: with it nginx
+    # would hold back the chunks of a stream. keepalive_requests: by default a connection is closed after
+    # 1,000 requests, and reconnecting is not what is measured.
     _CONFIGURATION = """
 daemon off;
 worker_processes 1;
 pid {scratch}/nginx.pid;
 error_log {scratch}/error.log warn;
 worker_rlimit_nofile {files};
-events {{ worker_connections {files}; }}
+events {{ worker_connections {connections}; }}
 http {{
   access_log {scratch}/access.log combined;
   client_body_temp_path {scratch}/body;
@@ -78,7 +79,12 @@ http {{
         file = scratch / "nginx.conf"
         file.write_text(
             self._CONFIGURATION.format(
-                scratch=scratch, servers=servers, port=port, files=files, locations=locations
+                scratch=scratch,
+                servers=servers,
+                port=port,
+                files=files,
+                connections=2 * files,
+                locations=locations,
             )
         )
         pid = self.spawn("nginx", self._find(), "-p", scratch, "-c", file, "-e", scratch / "error.log")
