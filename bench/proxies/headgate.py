@@ -30,6 +30,7 @@ class Headgate(ProxyProcesses):
     name: ClassVar[str] = "headgate"
     note: ClassVar[str] = "one process, all features at their defaults, access log to a file"
     has_routes: ClassVar[bool] = True
+    ready_within_s: ClassVar[float] = 120.0  # with thousands of routes, on a busy machine
     _executable = Path(sys.executable).with_name("headgate")
 
     def __init__(
@@ -81,6 +82,7 @@ class Headgate(ProxyProcesses):
             lambda: httpx2.get(f"http://127.0.0.1:{admin}/readyz").status_code == 200,
             "the gateway's /readyz",
             self.check_alive,
+            self.ready_within_s,
         )
         self.answers(port)
         return port, pid
