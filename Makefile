@@ -7,10 +7,11 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 COMPILE_STAMP := $(VENV)/.installed-compile
 EXAMPLE ?= examples/quickstart
+IMAGE ?= headgate
 PYTHONS ?= python3.11 python3.12 python3.13
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels pure fresh test check unit unit-compiled test-api redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -23,6 +24,9 @@ compiled: $(COMPILE_STAMP)  ## compile the data path with mypyc, in half a minut
 
 wheels:  ## build a wheel of plain Python, and a compiled one for each of PYTHONS, into dist
 	@$(PYTHON) tools/wheels.py $(PYTHONS)
+
+image:  ## build the container image IMAGE with docker, podman or buildah
+	@tools/image.sh $(IMAGE) $(ARGS)
 
 pure: $(STAMP)  ## remove what `make compiled` built: Headgate runs as plain Python again
 	@$(BIN)/python tools/compile.py pure
