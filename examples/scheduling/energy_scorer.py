@@ -1,4 +1,4 @@
-"""A scorer of one's own: endpoints on the GPUs that need the least power come first."""
+"""An example scorer: prefer endpoints on the GPUs that draw the least power."""
 
 from typing import Annotated
 
@@ -13,14 +13,14 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class EnergyScorer(Scorer):
-    """1 - watts / mostWatts, by a label of the Pod; 0 where it has none."""
+    """Score 1 - watts / mostWatts, from a label of the Pod; 0 without the label."""
 
     Parameters = Parameters
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__()
-        self._said = parameters
+        self._parameters = parameters
 
     def scores(self, cycle: Cycle, loads: Loads) -> list[float]:
-        most = self._said.most_watts
-        return [1.0 - float(load.labels.get(self._said.label, most)) / most for load in loads]
+        most = self._parameters.most_watts
+        return [1.0 - float(load.labels.get(self._parameters.label, most)) / most for load in loads]
