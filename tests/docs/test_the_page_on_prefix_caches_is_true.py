@@ -22,7 +22,7 @@ def test_numbers_are_those_of_the_code():
         (index.ENDPOINT_BLOCKS, "(else {:,} blocks)"),
         (index.MAX_BLOCKS, "by {:,} blocks"),
         (int(index.TTL_S // 60), "by {} minutes"),
-        (learning.MIN_TOKENS, "of {:,}\n"),
+        (learning.MIN_TOKENS, "of {:,} or more tokens"),
         (int(learning.SURE_AFTER_S), "more than {} s ago"),
         (tiers.WEIGHTS[tiers.HOST], "counts for {} of one"),
         (tiers.WEIGHTS[tiers.STORAGE], "else for {}."),
