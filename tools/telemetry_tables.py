@@ -22,7 +22,7 @@ from headgate.workers.supervisor import Supervisor
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = (DOCS / "metrics.md", DOCS / "access-log.md")
-_METRICS_HEAD = "| name | type | labels | what it says |\n| --- | --- | --- | --- |\n"
+_METRICS_HEAD = "| name | type | labels | description |\n| --- | --- | --- | --- |\n"
 _TABLE = re.compile(r"(<!-- table of (\w+) -->\n)(.*?)(<!-- end of table -->)", re.S)
 
 
@@ -67,7 +67,7 @@ def apiserver_table() -> Iterator[str]:
 
 
 def fields_table() -> Iterator[str]:
-    yield "| JSON | type | in text | what it says |\n| --- | --- | --- | --- |\n"
+    yield "| JSON | type | in text | description |\n| --- | --- | --- | --- |\n"
     for field in FIELDS:
         text = f"`{field.text}=`" if field.text.isidentifier() and field.text != "number" else field.text
         yield f"| `{field.name}` | {field.type} | {text} | {_escaped(field.meaning)} |\n"
