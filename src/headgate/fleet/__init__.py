@@ -1,7 +1,7 @@
-"""What is known of every endpoint right now: the work in flight on it, and what its engine says of itself.
+"""Tracks the live state of every endpoint: its requests in flight and what its engine reports.
 
-Is told of each request that starts and ends, how it was answered, and what a metrics page said; hands the
-scheduler one load per endpoint. State lives here and outlives the snapshots that routing makes.
+The room records each request that starts and ends, each outcome, and each metrics page. It gives the
+scheduler one `EndpointState` per endpoint, which outlives the snapshots that routing makes.
 """
 
 from headgate.fleet import adapters, blame, scripts

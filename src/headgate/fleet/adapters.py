@@ -1,4 +1,5 @@
-"""What an endpoint can do for an adapter: it has it loaded, has a place for it, has none, or knows it not."""
+"""Whether an endpoint can serve an adapter: loaded, with a free slot, with all slots taken, or unknown to
+it."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ from typing import Literal, TypeAlias
 from headgate.fleet.ledger import EndpointState
 
 Place: TypeAlias = Literal["loaded", "fits", "full", "unknown"]
-"""`full`: as many others are in use as fit into one batch, so that a request would wait for a place;
-`unknown`: the engine does not answer to the name, as far as its list of models or a 404 of it goes."""
+"""`full`: the adapters in use fill a batch, so a request has to wait for a slot. `unknown`: the engine does
+not list the adapter, or responded 404 for it."""
 
 
 def place(load: EndpointState, adapter: str) -> Place:
-    """How an adapter stands with an endpoint, by the requests on their way and by the last reading.
+    """State of an adapter on an endpoint, from the requests in flight and the last reading.
 
-    An endpoint of which nothing is known counts as one that has a place.
+    Without a reading, the endpoint counts as having a free slot.
     """
     if adapter in load.lacking:
         return "unknown"
@@ -29,19 +30,19 @@ def place(load: EndpointState, adapter: str) -> Place:
         return "loaded"
     if reading.models is not None and adapter not in reading.models:
         return "unknown"
-    # The union is made only where it matters: most of these are the same adapters.
+    # Build the union only where it matters: most names are in several of the three sets.
     if limit is None or len(load.adapters) + len(running) + len(waiting) < limit:
         return "fits"
     return "fits" if len(in_use(load)) < limit else "full"
 
 
 def not_lacking(adapter: str, loads: Sequence[EndpointState]) -> Sequence[EndpointState]:
-    """Those that have not answered 404 for an adapter lately; all if there are none."""
+    """The endpoints that have not responded 404 for an adapter recently, or all if there are none."""
     return [load for load in loads if adapter not in load.lacking] or loads
 
 
 def in_use(load: EndpointState) -> set[str]:
-    """The adapters that requests on an endpoint use or wait for, whoever sent them."""
+    """The adapters that requests on an endpoint use or wait for, including requests of other gateways."""
     reading = load.reading
     if reading is None:
         return set(load.adapters)

@@ -1,7 +1,7 @@
-"""Whose fault a status is: the endpoint's, or that of the request, which every endpoint would answer alike.
+"""Decides whether an error status is the fault of the endpoint or of the request.
 
-A status alone does not tell. A retry does: if another endpoint answers well, the first one has failed; if it
-answers with the same status, nobody has. Where there is no retry, the next request of the like tells it.
+The status alone does not show it. A retry does: if another endpoint succeeds, the first one has failed; if it
+returns the same status, the request is at fault. Without a retry, the next similar request decides.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 TOO_MANY = 429
 UNAVAILABLE = frozenset({502, 503, 504})
-"""Failures of the endpoint as well where no other endpoint was asked."""
+"""Count as failures of the endpoint even if no other endpoint was tried."""
 OVERLOADED = UNAVAILABLE | {TOO_MANY}
-"""A third endpoint may have capacity where two had none."""
+"""Worth a third attempt: another endpoint may have capacity where two had none."""
 OF_CLIENTS = frozenset({401, 403, 404})
 """Mostly the client's own mistake, which it repeats."""
 LIKELY_SHARED = OF_CLIENTS | {TOO_MANY}
-"""Others are rejected alike that have the same credentials, or ask for the same."""
+"""Requests with the same credentials, or for the same model, are likely to be rejected as well."""
 RESERVED = 0.5
-"""The part of the retry budget that mistakes of clients leave to failures of endpoints."""
+"""The share of the retry budget that client mistakes leave to endpoint failures."""
 
 REMEMBERED_S = 10.0
 REFUTED_S = 60.0
@@ -31,40 +31,41 @@ MAX_REMEMBERED = 1024
 
 
 def is_suspect(status: int) -> bool:
-    """Whether a status may be the fault of the endpoint that sent it."""
+    """Whether the endpoint that returned this status may be at fault."""
     return status >= 500 or status == TOO_MANY or status in OF_CLIENTS
 
 
 def reserved(status: int) -> float:
-    """The part of the retry budget that is not for a request with this status."""
+    """The share of the retry budget that a request with this status must not use."""
     return RESERVED if status < 500 else 0.0
 
 
 class SharedStatuses:
-    """Rejections that two endpoints of a pool gave alike, remembered for `REMEMBERED_S`.
+    """Rejections on which two endpoints of a pool agreed, remembered for `REMEMBERED_S`.
 
-    A client with a wrong key sends many requests: one of them each ten seconds is retried.
+    A client with a wrong key sends many requests; this limits retries of them to one per ten seconds.
     """
 
     __slots__ = ("_alone", "_refuted", "_until", "alone_until")
 
     def __init__(self) -> None:
         self._alone: dict[Hashable, tuple[EndpointState, int, float]] = {}
-        """Who gave one where no other endpoint was asked, with the status, and until when that counts."""
+        """Rejections that no other endpoint has confirmed: who sent it, its status, and when it expires."""
         self.alone_until = -math.inf
-        """Until when there may be any of these."""
+        """When the last entry of `_alone` expires."""
         self._until: dict[Hashable, float] = {}
         self._refuted: dict[Hashable, float] = {}
-        """Until when two endpoints that agree are not believed."""
+        """Keys for which two agreeing endpoints are not trusted, and until when."""
 
     def note(self, key: Hashable, now: float) -> None:
-        """Notes that endpoints agree. `key` has the status and what it depends on."""
+        """Record that endpoints agree. `key` holds the status and what it depends on."""
         _bound(self._until)
         self._until[key] = now + REMEMBERED_S
 
     def alone(self, key: Hashable, load: EndpointState, status: int, now: float) -> None:
-        """An endpoint gave one, and no other can be asked: the next request with this key goes to another, if
-        it asks `alone_with`. If that one gives it as well, they agree."""
+        """An endpoint returned `status` and no other can be tried. The next request with this key goes to
+        another endpoint if its caller avoids those of `alone_with`; if that one returns the status too, they
+        agree."""
         other, _, until = self._alone.pop(key, (load, status, 0.0))
         if other is not load and until > now:
             if self._refuted.get(key, now) <= now:
@@ -76,15 +77,16 @@ class SharedStatuses:
         self._alone[key] = load, status, self.alone_until
 
     def alone_with(self, keys: Iterable[Hashable], now: float) -> list[EndpointState]:
-        """Those that a request with these keys had better not go to."""
+        """The endpoints that a request with these keys should avoid."""
         known = (self._alone.get(key) for key in keys)
         return [each[0] for each in known if each is not None and each[2] > now]
 
     def served(
         self, keys: Callable[[], Iterable[Hashable]], load: EndpointState, now: float
     ) -> Sequence[tuple[EndpointState, int]]:
-        """An endpoint serves a request with these keys: if others agree on a rejection of the like, they are
-        at fault, and for `REFUTED_S` that is not enough. Returns who gave one alone, with its status."""
+        """An endpoint served a request with these keys. Endpoints that had agreed on rejecting it are at
+        fault, and for `REFUTED_S` two that agree are not trusted. Returns the endpoints with unconfirmed
+        rejections, and their statuses."""
         if not self._until and self.alone_until <= now:
             return ()
         failed = []
@@ -101,8 +103,8 @@ class SharedStatuses:
         return self._until.get(key, now) > now
 
     def is_open(self, status: int, key: Callable[[], Hashable], now: float, *, is_shared: bool) -> bool:
-        """Whether another endpoint's response to a request would tell more of the status. `is_shared` says
-        that an endpoint gave it before, and `key` what a client's mistake depends on."""
+        """Whether a retry on another endpoint would show more about the status. `is_shared`: an endpoint has
+        returned it before. `key`: what a client's mistake depends on."""
         if status in OVERLOADED:
             return True
         if status not in OF_CLIENTS:
@@ -117,6 +119,6 @@ class SharedStatuses:
 
 
 def _bound(times: dict[Hashable, float]) -> None:
-    """Clients make keys up."""
+    """Clients control the keys, so their number must be bounded."""
     if len(times) >= MAX_REMEMBERED:
         times.clear()

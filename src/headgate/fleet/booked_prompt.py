@@ -1,4 +1,4 @@
-"""A prompt in the queue of an endpoint, as its estimator keeps it there."""
+"""A prompt in the queue of an endpoint, as the endpoint's estimator tracks it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 class BookedPrompt:
-    """Of one request, from its booking on. Changed by the estimator of its endpoint."""
+    """The prompt of one request, from its booking on. Only the endpoint's estimator changes it."""
 
     __slots__ = (
         "at",
@@ -23,14 +23,15 @@ class BookedPrompt:
     def __init__(self, uncached_tokens: int, now: float, is_streamed: bool) -> None:
         self.uncached_tokens = uncached_tokens
         self.at = now
-        """When it was booked."""
+        """When the request was booked."""
         self.is_streamed = is_streamed
         self.is_prefilled = False
         self.loads_adapter = False
         """Whether its adapter has to be loaded first."""
         self.position = self.owed_tokens = 0
-        """Where it ends in the queue of the endpoint, and how long it is there."""
+        """Its end position in the endpoint's queue, and its length there, in tokens."""
         self.is_settled = False
-        """Whether it is owed no more, while it is in that queue: given up, or served before its turn."""
+        """True once no work is owed for it although it is still in the queue: given up, or served out of
+        order."""
         self.overtaken_at = math.inf
-        """When a later request had its first token, and this one had not."""
+        """When a later request got its first token before this one; infinite if none has."""

@@ -1,12 +1,12 @@
-"""Prompts whose answers come in one piece, and whose first tokens the engine counts.
+"""First tokens of responses that are not streamed, from the engine's own counts.
 
-Nobody sees these first tokens, but a metrics page has how many there were, and how long they took in all. Of
-an engine that serves prompts in order, the n first tokens between two looks are those of the next n prompts.
-Where each waits for those before it, and begins when it was sent or when the one before it was done,
+The gateway cannot see these first tokens, but a metrics page has their number and the sum of their latencies.
+An engine that serves prompts in order has produced the n first tokens between two readings for the next n
+prompts. If each prompt starts when it is sent or when the one before it is done, then
 
     sum of times = starts * delay + prefilled tokens until each * seconds per token - what was done before
 
-so that a prompt by itself says exactly what it took, and many together say it on average.
+so a single prompt gives its exact time, and several together give their mean.
 """
 
 from __future__ import annotations
@@ -20,46 +20,47 @@ if TYPE_CHECKING:
     from headgate.fleet.reading import EngineReading
 
 SLACK_S = 0.25
-"""How far first tokens may be outside of the interval in which they were counted: a step, and the network."""
+"""How far a first token may lie outside of the interval that counted it: one step, and the network."""
 GOOD_S = 30.0
-"""An engine's counts are relied on for so long."""
+"""How long the engine's counts are trusted after they matched."""
 
 
 class Lesson(NamedTuple):
-    """What counted prompts took, on average."""
+    """Mean cost of a group of counted prompts."""
 
     starts: float
-    """How often one of them found its engine idle, or waited for one that did."""
+    """Mean number of times that a prompt, or one that it waited for, found the engine idle."""
     tokens: float
-    """Prefilled from then on until its first token."""
+    """Mean tokens prefilled from then until its first token."""
     took_s: float
     last_at: float
-    """When the last one had its first token."""
+    """When the last one got its first token."""
 
 
 class CountedPrompts:
-    """Of one endpoint, from booking to the look that counts them."""
+    """The unstreamed prompts of one endpoint, from booking to the reading that counts them."""
 
     __slots__ = ("_expected", "_good_until", "_until", "is_sure", "seen_at")
 
     def __init__(self) -> None:
         self._expected: dict[BookedPrompt, float] = {}
-        """Those that are not known to have a first token, and when they ended."""
+        """Prompts without a known first token, and when they ended; infinite while they run."""
         self._good_until = -math.inf
         self._until = -math.inf
         self.is_sure = False
-        """Whether each count was that of the next prompts since there were none: if one was missed, or one
-        failed, those that come after it may be taken for one another."""
+        """Whether every count since the last empty state matched the next prompts. After a missed or failed
+        prompt, later ones may be confused with each other."""
         self.seen_at = -math.inf
-        """The last first token that was counted."""
+        """Time of the last counted first token."""
 
     def is_good(self, now: float) -> bool:
-        """Whether the engine's counts fit what was sent, so that they tell more than the ends of answers."""
+        """Whether the engine's counts match what was sent, so that they are better evidence than the ends of
+        responses."""
         return now < self._good_until
 
     @property
     def next(self) -> BookedPrompt | None:
-        """The first one that has no first token yet."""
+        """The first running prompt without a first token."""
         return next((booking for booking, at in self._expected.items() if at == math.inf), None)
 
     def add(self, booking: BookedPrompt) -> None:
@@ -67,7 +68,8 @@ class CountedPrompts:
         self._expected[booking] = math.inf
 
     def ended(self, booking: BookedPrompt, now: float, *, is_served: bool) -> None:
-        """Its answer is here, or it failed. The next look is to count the first token of an answer."""
+        """The response is complete, or failed. The next reading should count the first token of a complete
+        response."""
         if is_served and self.is_good(now):
             if booking in self._expected:
                 self._expected[booking] = now
@@ -75,13 +77,13 @@ class CountedPrompts:
             self.is_sure = False
 
     def distrust(self) -> None:
-        """The engine has requests that are not among these."""
+        """Stop trusting the counts: the engine has requests that are not tracked here."""
         self._good_until = -math.inf
         self.is_sure = False
 
     def count(self, reading: EngineReading) -> list[BookedPrompt]:
-        """Those that had their first tokens in the last interval; none if it was counted before, or if they
-        cannot have been these."""
+        """The prompts that got their first tokens in the reading's interval. Empty if the interval was
+        counted before, or if the times do not fit these prompts."""
         since, until, count = reading.ttft_since, reading.ttft_at, reading.first_tokens
         if not count or since is None or until is None or reading.ttft_s is None or until <= self._until:
             return []
@@ -99,13 +101,13 @@ class CountedPrompts:
                 self._good_until = until + GOOD_S
                 self.is_sure = self.is_sure and not place
                 return expected[place : place + count]
-            if place + count < len(expected):  # those before were missed
+            if place + count < len(expected):  # if the prompts before them were missed
                 sent_s += expected[place + count].at - expected[place].at
         self.distrust()
         return []
 
     def _forget_ended(self, until: float) -> None:
-        """Their first tokens were before that."""
+        """Drop prompts that ended before `until`: their first tokens came earlier."""
         for booking in [booking for booking, at in self._expected.items() if at <= until]:
             del self._expected[booking]
             self.is_sure = False
@@ -113,8 +115,8 @@ class CountedPrompts:
     def lesson(
         self, served: Iterable[BookedPrompt], mean_s: float, idle_at: float, delay_s: float, token_s: float
     ) -> Lesson:
-        """What is learned from prompts with such a mean time to the first token, on an engine that had
-        nothing else to prefill from `idle_at` on. The rates say which of them waited for another."""
+        """Mean cost of prompts whose mean time to first token is `mean_s`, on an engine without other prefill
+        work since `idle_at`. The rates decide which prompts waited for another."""
         began_at = free_at = idle_at
         start = done = count = starts = tokens = 0
         took_s = expected_s = sent_s = 0.0

@@ -1,10 +1,10 @@
-"""Whether an endpoint is as fast as the others of its pool, as far as that can be told from chance.
+"""Decides whether an endpoint differs in speed from the rest of its pool by more than chance.
 
-What one prompt took says little: those that share a step have their first tokens together, so that some of
-the work of the next is counted to the one before it. A policy that sees small differences in this sends long
-prompts after them, and what makes endpoints that are equal look different makes a queue on one of them. So
-endpoints learn together until one has shown that it is another kind, and again once it is as the others: what
-made it slow may be over, or was chance after all.
+The time of one prompt is weak evidence: prompts that share a step get their first tokens together, so some of
+the work of one is attributed to the one before it. A policy that reacts to such small differences sends long
+prompts after them and queues up work on one of several equal endpoints. So the endpoints of a pool learn
+shared rates until one differs significantly, and again once it matches the others: the cause may be gone, or
+it was chance.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ import math
 from headgate.fleet.fit import LARGEST_SURPRISE
 
 LEARNED_BY = 24
-"""Observations of a pool: by then it knows what to expect, wherever it began; before, all of it surprises."""
+"""Observations after which a pool's rates no longer depend on their prior. Before, every observation
+deviates."""
 KEPT = 31 / 32
-"""Of what was seen, with each observation."""
+"""Decay of older observations with each new one."""
 MIN_OBSERVATIONS = 8
 LARGEST_CHANCE = 1.25
-"""Endpoints that are equal differ less, over so many observations. GPUs of two generations differ by more."""
+"""Equal endpoints differ by less than this over so many observations; GPUs of two generations differ by
+more."""
 ERRORS = 4.0
-"""A difference is no chance that is so many times its standard error."""
+"""A difference is significant if it exceeds this many standard errors."""
 ALIKE = 1.125
-"""One that differs less than this, as surely, is as the others."""
+"""An endpoint that differs by less than this, as surely, matches the others."""
 
 
 class Deviation:
-    """Of one endpoint from what all together have learned: seconds that prompts took over those expected.
+    """Deviation of one endpoint from the pool's shared rates: seconds taken over seconds expected.
 
-    A ratio of sums, as what is counted to one prompt too much is counted to the next too little. Its standard
+    A ratio of sums, because time attributed to one prompt too much is missing from the next. Its standard
     error is that of the residuals, which overstates it for the same reason.
     """
 
@@ -39,12 +41,13 @@ class Deviation:
         self._observations = 0
         self._expected_s = self._took_s = self._squares = 0.0
         self.is_alike = False
-        """Whether it is known to take as long as the others."""
+        """Whether the endpoint is known to be as fast as the others."""
 
     def observe(self, expected_s: float, took_s: float) -> float | None:
-        """Prompts took so long that were expected to take `expected_s`; one surprise counts only so much.
+        """Add an observation: prompts expected to take `expected_s` took `took_s`, which counts up to
+        LARGEST_SURPRISE.
 
-        Says how many times as long as the others it takes; None while that may be chance.
+        Returns the factor by which the endpoint is slower than the others; None while that may be chance.
         """
         took_s = min(max(took_s, expected_s / LARGEST_SURPRISE), expected_s * LARGEST_SURPRISE)
         self._observations += 1

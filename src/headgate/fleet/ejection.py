@@ -1,7 +1,7 @@
 """Passive outlier ejection: an endpoint that keeps failing gets no requests for a while, then few, then all.
 
-Nothing is probed: what its requests came to is the evidence. Time is an argument, so that an outage of
-hours is a test of milliseconds.
+Nothing is probed: the outcomes of requests are the evidence. Time is an argument, so tests cover hours in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from headgate.fleet.ejection_policy import EjectionPolicy
 from headgate.fleet.outliers import Tally, is_outlier
 
 AVOID_AFTER_FAILURE_S = 1.0
-"""How long an endpoint is picked only when no other is left, after any failure."""
+"""For this long after any failure, an endpoint is picked only if no other is left."""
 
 LAST_FAILURES = 8
 HANG = "hang"
-"""The reason of whoever answered nothing."""
+"""Failure reason of an endpoint that stopped responding."""
 FIRST_SHARE = 0.1
-"""What an endpoint that returns gets of its share at first: some requests, to learn from."""
+"""The initial share of traffic of an endpoint that returns: a few requests, to learn from."""
 
 
 class EndpointHealth:
-    """What the requests of one endpoint tell about it. Changed only through its methods.
+    """Health of one endpoint, from the outcomes of its requests. Changed only through its methods.
 
-    The count of failures in a row is not begun anew by an ejection: who fails the first request after the
-    return goes again, at the cost of that one request.
+    An ejection does not reset the count of consecutive failures: an endpoint that fails its first request
+    after its return is ejected again, at the cost of that one request.
     """
 
     __slots__ = (
@@ -55,35 +55,35 @@ class EndpointHealth:
         self.failures = 0
         self.failures_in_row = 0
         self.reasons: deque[str] = deque(maxlen=LAST_FAILURES)
-        """Of its last failures."""
+        """Reasons of the last failures."""
         self.failed_at = -math.inf
         self.avoided_until = -math.inf
-        """Until then it is picked only when no other is left."""
+        """Until then, it is picked only if no other endpoint is left."""
         self.heard_at = -math.inf
-        """When it last sent a part of an answer, as far as that is noted."""
+        """When it last sent a part of a response, as far as that is recorded."""
         self.hanging = 0
-        """How many of its requests have waited for longer than `policy.hang_s`; counted now and then."""
+        """Requests that have waited longer than `policy.hang_s`; counted periodically."""
         self.ejections = 0
         self.ejected_until = -math.inf
-        """When the ejection ends or ended; it is in force only within the bounds that `ejected` keeps."""
+        """End of the current or last ejection, which applies only within the limits of `ejected`."""
         self.ejected_for_s = 0.0
-        """Length of the last ejection; half of that if an answer ended it."""
+        """Length of the last ejection; half of that if a response ended it."""
         self.ejected_share = 0.0
-        """The share of failures among its requests that it was ejected for; 0 for failures in a row."""
+        """Failure rate that it was ejected for; 0 if it was ejected for consecutive failures."""
         self.tally = Tally()
-        """Of its requests and failures of late, as of its last failure."""
+        """Recent requests and failures, as of the last failure."""
         self.resting_until = -math.inf
-        """Until then it wants no requests, as it said itself."""
+        """Until then it takes no requests, at its own request."""
         self.rest_began_at = -math.inf
         self.suspect_until = -math.inf
-        """Until then it is avoided, ejected, resting, or in its slow start; later it is like any other. One
-        comparison of this tells the pick that it need not look closer."""
+        """Until then it is avoided, ejected, resting, or in slow start. One comparison tells the pick that no
+        closer look is needed."""
 
     def failed(self, now: float, reason: str = "failure") -> bool:
-        """Notes a failure at `now` (monotonic seconds); `reason` is for people. Says whether the endpoint
-        is ejected for it.
+        """Record a failure at `now` (monotonic seconds); `reason` is for people. Returns whether the endpoint
+        is ejected.
 
-        Failures of requests that were under way as it was ejected do not make the ejection longer.
+        Failures of requests that were in flight when it was ejected do not extend the ejection.
         """
         self.failures += 1
         self.reasons.append(reason)
@@ -99,8 +99,8 @@ class EndpointHealth:
         return True
 
     def disappoints(self, now: float, reason: str) -> bool:
-        """Notes a response that says nothing, though its status is good; says whether the endpoint is ejected
-        as it is no better than before its last ejection."""
+        """Record an empty response with a good status. Returns whether the endpoint is ejected because it is
+        no better than before its last ejection."""
         self.failures += 1
         self.reasons.append(reason)
         self.failed_at = now
@@ -110,12 +110,13 @@ class EndpointHealth:
         return True
 
     def _relapses(self, now: float) -> bool:
-        """Whether it has just returned from an ejection for its share of failures, and is no better."""
+        """Whether it has just returned from an ejection for its failure rate, and fails as often as
+        before."""
         is_on_trial = 0.0 < now - self.ejected_until < self.policy.slow_start_s
         return is_on_trial and 0.0 < self.ejected_share <= 2.0 * self.tally.share
 
     def stands_out(self, pool: Tally, now: float) -> bool:
-        """Whether it fails far more often than the others of its pool, and is ejected for that now."""
+        """Eject it if it fails far more often than the others of its pool; returns whether it was ejected."""
         if self.ejected_until > now or not self.policy.failures or not is_outlier(self.tally, pool):
             return False
         self._eject(now)
@@ -125,39 +126,40 @@ class EndpointHealth:
         return True
 
     def suspected(self, now: float) -> None:
-        """Notes a rejection that may be its own fault: it is avoided, but nothing counts yet."""
+        """Record a rejection that may be the endpoint's fault: it is avoided, but no failure counts yet."""
         self.avoided_until = now + AVOID_AFTER_FAILURE_S
         self._note_suspicion()
 
     def cleared(self) -> None:
-        """Notes that the rejection was not its own fault."""
+        """Record that the rejection was not the endpoint's fault."""
         self.avoided_until = self.failed_at + AVOID_AFTER_FAILURE_S
         self._note_suspicion()
 
     def rests(self, now: float, seconds: float) -> float:
-        """Notes that it wants no requests for so long, which is no failure; says until when it gets none."""
+        """Record that it asked for no requests for `seconds`, which is no failure. Returns when the rest
+        ends."""
         self.resting_until = max(self.resting_until, now + min(seconds, self.policy.longest_s))
         self.rest_began_at = now
         self._note_suspicion()
         return self.resting_until
 
     def rested(self) -> None:
-        """Ends its rest."""
+        """End its rest."""
         self.resting_until = -math.inf
         self._note_suspicion()
 
     def _note_suspicion(self) -> None:
-        """One of the times has changed that it is the latest of."""
+        """Recompute `suspect_until` after one of its parts changed."""
         back_at = self.ejected_until + self.policy.slow_start_s
         self.suspect_until = max(self.avoided_until, self.resting_until, back_at)
 
     def hangs(self, now: float) -> bool:
-        """Notes that all of its requests hang, which is as much as a row of failures."""
+        """Record that all of its requests hang, which counts as `policy.failures` consecutive failures."""
         self.failures_in_row = max(self.failures_in_row, self.policy.failures - 1)
         return self.failed(now, HANG)
 
     def _eject(self, now: float) -> None:
-        """Twice as long as before, unless it has served since then for as long as it was away."""
+        """Eject for twice as long as before, unless it has served since then for as long as it was away."""
         policy = self.policy
         if self.failures_in_row >= policy.failures:
             self.ejected_share = 0.0
@@ -168,49 +170,50 @@ class EndpointHealth:
         self._note_suspicion()
 
     def succeeded(self, now: float, asked_at: float = math.inf) -> None:
-        """Notes a whole answer to a request of `asked_at`: the failures before it count no more."""
+        """Record a complete response to a request sent at `asked_at`: resets the consecutive failures."""
         self.failures_in_row = 0
         self.answered(now, asked_at)
 
     def answered(self, now: float, asked_at: float = math.inf) -> None:
-        """Notes that an answer has begun: an ejection ends with a slow start. Streams that begin well and
-        always break are failures in a row nevertheless. A rest, and an ejection for a share of failures, end
-        only if it was asked since they began. An event loop's clock has milliseconds: what was asked in the
-        one in which they began counts as asked since."""
+        """Record that a response has begun: an ejection ends with a slow start. Streams that begin well and
+        always break still count as consecutive failures. A rest, and an ejection for a failure rate, end only
+        if the request was sent after they began. An event loop's clock has a resolution of milliseconds, so
+        the same millisecond counts as after."""
         if asked_at >= self.rest_began_at:
             self.rested()
         if self.ejected_until > now and (
             not self.ejected_share or asked_at >= self.ejected_until - self.ejected_for_s
         ):
-            self.ejected_for_s /= 2  # it served when it had to: should it go again, then for no longer
+            self.ejected_for_s /= 2  # it served when it had to: the next ejection shall not be longer
             self.ejected_until = now
             self._note_suspicion()
 
     def begins_anew(self, now: float) -> None:
-        """Notes that its process has started again: what the one before failed with keeps it away no longer.
-        If its first request fails, it goes again, for longer."""
+        """Record that its process has restarted: earlier failures no longer keep it away. If its first
+        request fails, it is ejected again, for longer."""
         self.rested()
         if self.ejected_until > now:
             self.ejected_until = now
             self._note_suspicion()
 
     def may_be_tried(self, now: float) -> bool:
-        """Whether the first time of its ejection is over, and another try would cost little: it answered at
-        once, though with an error. A failure has it avoided for a second, as always."""
+        """Whether it may be tried early: the base time of its ejection has passed, and a failed try costs
+        little because it last failed at once, with an error status. A failure has it avoided for a second, as
+        always."""
         ejected_s = now - (self.ejected_until - self.ejected_for_s)
         return ejected_s >= self.policy.base_s and bool(self.reasons) and "status" in self.reasons[-1]
 
     @property
     def away_until(self) -> float:
-        """When it may have requests again, as far as its ejection and its rest go."""
+        """When its ejection and its rest are over."""
         return max(self.ejected_until, self.resting_until)
 
     def avoided(self, now: float) -> bool:
-        """Whether its last failure is so recent that any other is better."""
+        """Whether its last failure is so recent that any other endpoint is better."""
         return self.avoided_until > now
 
     def share(self, now: float) -> float:
-        """How much of an endpoint's usual share it may get: 0 while ejected, then growing from 0.1 to 1."""
+        """The share of its usual traffic that it may get: 0 while ejected, then growing from 0.1 to 1."""
         back_s = now - self.ejected_until
         slow_start_s = self.policy.slow_start_s
         if back_s < 0:
@@ -222,17 +225,17 @@ Health = TypeVar("Health", bound=EndpointHealth)
 
 
 def most_ejected(pool: Sequence[Health]) -> int:
-    """How many of a pool may be ejected at a time."""
+    """How many endpoints of a pool may be ejected at a time."""
     count = len(pool)
     return min(count * pool[0].policy.most_percent // 100, count - 1) if count else 0
 
 
 def ejected(pool: Sequence[Health], now: float, most: int | None = None) -> list[Health]:
-    """Those of a pool that get no requests for their failures: never more than `most_ejected` of it.
+    """The endpoints of a pool that get no requests because of failures: at most `most_ejected`.
 
-    Where more have failed, those that failed least recently take part: it is more likely then that the
-    failures are not the endpoints' own, and the rest of a pool would not carry the load of all. `most` is
-    that of the pool where only a part of it is given, with all that may be ejected.
+    If more have failed, those that failed least recently stay in use: the cause is then more likely not the
+    endpoints themselves, and the rest of the pool could not carry the load. Where `pool` is only a part of a
+    pool, with all candidates for ejection, `most` is the limit of the whole pool.
     """
     out = [health for health in pool if health.ejected_until > now]
     if most is None:
@@ -244,16 +247,17 @@ def ejected(pool: Sequence[Health], now: float, most: int | None = None) -> list
 
 
 def without_requests(pool: Sequence[Health], now: float) -> list[Health]:
-    """Those of a pool that are ejected, and those that asked for no requests for a while."""
+    """The endpoints of a pool that are ejected or that asked for no requests for a while."""
     out = ejected(pool, now)
     return [*out, *(health for health in pool if health.resting_until > now and health not in out)]
 
 
 def hung(pool: Sequence[Health], now: float) -> list[Health]:
-    """Those of a pool that accept requests and answer none, while others do.
+    """The endpoints of a pool that accept requests and do not respond, while others do.
 
-    No request is cut off for it: a long queue, or long answers that come in one piece, look the same. It
-    takes several requests, silence on all that the endpoint has, and another that was heard of meanwhile.
+    No request is cancelled for it: a long queue, or long unstreamed responses, look the same. It takes
+    several waiting requests, silence on all requests of the endpoint, and another endpoint that responded
+    meanwhile.
     """
     out = [
         health

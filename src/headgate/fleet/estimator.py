@@ -1,23 +1,23 @@
-"""How long a request would wait for its first token on an endpoint: all that goes into it, in seconds.
+"""Predicts how long a request waits for its first token on an endpoint, in seconds.
 
     first token = queue + prefill + beside + adapter               (a Prediction has the terms)
     prefill     = uncached tokens * seconds per token + delay
     beside      = sequences that decode * what each adds to a step * steps that the prompt takes
     adapter     = the time to load it, where it is not loaded
 
-Where another endpoint prefills, the one that answers has the handover of the KV cache instead of the prefill.
+If another endpoint prefills, the decoding endpoint has the handover of the KV cache instead of the prefill.
 
-The queue is the work that was booked before it and not seen served, at the learned rate, less the time that
-has passed since the endpoint took it up: a sum of open prompts alone overstates, as the endpoint works on the
-first of them. Each first token that is seen corrects the clock: engines serve prompts in the order of their
-arrival, so that what was booked before it is served, and what was booked after it is not.
+The queue is the work booked before the request and not seen served, at the learned rate, less the time since
+the endpoint started on it. A plain sum of open prompts would overstate it, because the endpoint is already
+working on the first. Each first token corrects the clock: engines serve prompts in the order of arrival, so
+everything booked before it is served and everything booked after it is not.
 
-An engine may have another order: the shortest first, or by priority. It shows that by first tokens that come
-well after those of later requests. From then on, each takes only its own prompt out of the queue.
+Some engines use another order: shortest first, or by priority. Their first tokens come well after those of
+later requests. Once that shows, each first token removes only its own prompt from the queue.
 
-Of an answer in one piece only the end is seen. Where the engine's page counts first tokens, the next reading
-says when it had its own. Otherwise that came as much earlier as its other tokens took, at the pace of the
-engine's streams, or that it reports. What a reading counts as waiting bounds the queue.
+Of an unstreamed response only the end is visible. If the engine's page counts first tokens, the next reading
+gives the time of its first token. Otherwise that time is estimated by the pace of the engine's streams, or by
+the pace that it reports. The waiting requests in a reading bound the queue.
 """
 
 from __future__ import annotations
@@ -40,18 +40,19 @@ if TYPE_CHECKING:
     from headgate.fleet.reading import EngineReading
 
 STEP_TOKENS = 2048
-"""Prompts share steps until they have so many tokens together, and longer ones take several: what engines
-have for a budget, if nothing else is said. Up to there, prompts are observed together, as their first tokens
-come at once."""
+"""Prompts share steps until they have so many tokens together, and longer ones take several: the default
+token budget of engines. Up to that size, prompts are observed together, because their first tokens come at
+once."""
 USUAL_PROMPT_TOKENS = 1000.0
-"""What a request of another gateway is taken for, until requests of ours have shown what is usual."""
+"""Assumed size of a request from another gateway until our own requests show a mean."""
 USUAL_SHARE = 1 / 32
 PACE_ERROR = 0.25
-"""How far the time that an answer in one piece was decoded may be off, as a share of it."""
+"""Relative error of the time that an unstreamed response is assumed to have decoded."""
 
 
 class Estimator:
-    """The clock of one endpoint. Told of bookings, first tokens and ends; each costs the same at any load."""
+    """The clock of one endpoint, updated on bookings, first tokens and ends. Each update takes constant
+    time."""
 
     __slots__ = (
         "_booked",
@@ -92,79 +93,83 @@ class Estimator:
 
     def __init__(self) -> None:
         self.rates = Rates()
-        """Shared with the pool, until it has shown that it is faster or slower than the others."""
+        """Shared with the pool until the endpoint proves faster or slower than the others."""
         self.busy_until = -math.inf
-        """When it will have prefilled all that was booked, while the first in its queue is not overdue."""
+        """When all booked work will be prefilled, while the head of the queue is not overdue."""
         self.is_simple_until = math.inf
-        """Until then `busy_until` says all of the queue; later, or earlier where its cache is nearly full,
-        `queue_s` has to be asked. One comparison tells the pick."""
+        """Until then `busy_until` alone gives the queue. Later, or if the cache is nearly full, call
+        `queue_s`. One comparison is enough for the pick."""
         self.room = KvRoom()
         self.pause_s = math.inf
-        """Seconds between the last two requests that were sent to it."""
+        """Seconds between the last two requests sent to it."""
         self.decoding = 0
-        """Requests that are past their prefill. Of those that do not stream nothing is seen: all count."""
+        """Requests past their prefill. Unstreamed requests all count, because their prefill is not
+        visible."""
         self._decoding_s = 0.0
         self._prefilled_s = 0.0
         self._decoding_at = 0.0
         self._booked_at = -math.inf
         self._others_s = 0.0
-        """Of its queue, what the last reading showed that is not ours: of other gateways."""
+        """Seconds of the queue that the last reading attributes to other gateways."""
         self._read_at = -math.inf
         self._prompt_tokens = USUAL_PROMPT_TOKENS
         self._shared = self.rates
         self._deviation = Deviation()
-        # Positions are in tokens booked since the beginning: what is between `_served` and `_booked` is owed,
-        # less `_void`, which was given up; it was taken up at `_since`, with a delay if it was idle before.
+        # Positions are in tokens booked since the beginning. The endpoint owes what lies between `_served`
+        # and `_booked`, less `_void`, which was given up. It started on it at `_since`, with a delay if it
+        # was idle before.
         self._booked = 0
         self._served = 0
         self._void = 0
         self._since = -math.inf
         self._delay_s = 0.0
         self._is_guess = False
-        """Whether it was idle at `_since` by its clock alone, while answers in one piece were to come."""
+        """Whether only its clock says that it was idle at `_since`, while unstreamed responses were
+        outstanding."""
         self._seen = (0, -math.inf)
-        """A position, and when it was seen to be served."""
+        """A position, and when it was seen served."""
         self._waiting: deque[BookedPrompt] = deque()
         self._group_tokens = 0
         self._group_starts = 0.0
         self._group_s = 0.0
         self._group_error_s = 0.0
-        """How far that may be off since it was last idle, where first tokens were not seen."""
+        """Uncertainty of the group since the endpoint was last idle, where first tokens were not seen."""
         self._group_squares = 0.0
-        """Of the same before that."""
+        """Sum of squared uncertainties before that."""
         self._order = ServingOrder()
         self._overtaken: dict[BookedPrompt, None] = {}
-        """Streams that were taken for served as later ones were, and have no first token yet."""
+        """Streams assumed served because later ones were, that have no first token yet."""
         self._unseen = UnseenPrompts()
         self._counted = CountedPrompts()
         self._streamed_at = -math.inf
-        """When a stream last had its first token: an engine counts those, too."""
+        """When a stream last got its first token: the engine counts those too."""
         self._is_blurred = False
-        """Whether it is unknown how long the first in the queue takes: nothing is learned from that one."""
+        """Whether the duration of the queue's head is unknown, so that nothing is learned from it."""
 
     def join(self, shared: Rates) -> None:
-        """Learns with others, and from them, as long as it is not known to differ."""
+        """Share rates with the pool, as long as this endpoint is not known to differ."""
         if self.rates is self._shared:
             self.rates = shared
         self._shared = shared
 
-    # -- what is predicted
+    # -- predictions
 
     @property
     def is_told(self) -> bool:
-        """Whether the engine's own figures are a part of what is predicted; otherwise the ledger is all."""
+        """Whether predictions include the engine's own figures; otherwise they come from the ledger alone."""
         return self._read_at > -math.inf
 
     @property
     def awaits_first_token(self) -> bool:
-        """Whether a stream is in its queue, whose first token will say how long that was."""
+        """Whether a stream is queued whose first token will reveal the length of the queue."""
         return bool(self._waiting)
 
     def queue_s(self, now: float, uncached_tokens: float = 0.0) -> float:
-        """Seconds until it would take up a request that comes now, of which so many tokens need room.
+        """Seconds until the endpoint would start on a request that arrives now and needs `uncached_tokens` of
+        cache.
 
-        If the first in the queue is overdue, it is expected to take as long again as it is late: nothing is
-        known but that, and an endpoint that has stopped looks worse the longer it is silent.
+        If the head of the queue is overdue, it is expected to take as long again as it is late: an endpoint
+        that has stopped looks worse the longer it is silent.
         """
         queue_s = self.busy_until - now
         if queue_s < 0.0:
@@ -173,7 +178,7 @@ class Estimator:
             return queue_s
         token_s = self._token_s()
         if now > (head_due := self._head_due(token_s)):
-            # The rate may be another by now than the clock was set with.
+            # The rate may have changed since the clock was set.
             queue_s = max(self.busy_until - head_due, 0.0) + now - head_due
         if self.room.total_tokens:
             waiting_tokens = queue_s / token_s
@@ -181,8 +186,8 @@ class Estimator:
         return queue_s
 
     def first_token_s(self, uncached_tokens: float, now: float, *, loads_adapter: bool = False) -> float:
-        """Seconds until the first token of a request of which so many tokens are to be prefilled here, and
-        whose adapter may have to be loaded before: the sum that `predicted` has in its parts."""
+        """Seconds until the first token of a request with `uncached_tokens` to prefill here, and perhaps an
+        adapter to load: the sum of the terms of `predicted`."""
         rates = self.rates
         seconds = self.queue_s(now, uncached_tokens) + uncached_tokens * rates.token_s + rates.delay_s
         if self.decoding:
@@ -190,7 +195,7 @@ class Estimator:
         return seconds + rates.pool.adapter_s if loads_adapter else seconds
 
     def predicted(self, uncached_tokens: float, now: float, *, loads_adapter: bool = False) -> Prediction:
-        """The same in its parts."""
+        """The terms of `first_token_s`."""
         rates = self.rates
         return Prediction(
             queue_s=self.queue_s(now, uncached_tokens),
@@ -202,8 +207,8 @@ class Estimator:
     def predicted_after_handover(
         self, fetched_tokens: float, now: float, *, loads_adapter: bool = False
     ) -> Prediction:
-        """Seconds from the end of a prefill elsewhere to the first token here, of which so many tokens of KV
-        cache are fetched."""
+        """Terms of the time from the end of a prefill elsewhere to the first token here, with
+        `fetched_tokens` of KV cache to fetch."""
         pool = self.rates.pool
         return Prediction(
             queue_s=self.queue_s(now, fetched_tokens),
@@ -212,17 +217,17 @@ class Estimator:
         )
 
     def _token_s(self) -> float:
-        """Seconds for each token of the queue, beside what decodes now."""
+        """Seconds per queued token, with the sequences that decode now."""
         rates = self.rates
         return rates.token_s * (1.0 + self.decoding * rates.pool.beside_tokens / STEP_TOKENS)
 
-    # -- what happens
+    # -- events
 
     def booked(self, booking: BookedPrompt, now: float) -> None:
         """A request is on its way to the endpoint."""
         tokens = booking.uncached_tokens
         if not tokens and not booking.is_streamed and not booking.loads_adapter:
-            booking.position = self._booked  # it was prefilled elsewhere
+            booking.position = self._booked  # prefilled elsewhere
             self._decodes(1, now)
             return
         self._prompt_tokens += (tokens - self._prompt_tokens) * USUAL_SHARE
@@ -235,7 +240,7 @@ class Estimator:
             self._is_guess = len(self._unseen) > 0
             if not self._counted.is_good(now):
                 self._begin_group()
-        tokens += 1  # the first of the answer
+        tokens += 1  # the first token of the response
         if booking.loads_adapter:
             tokens += int(self.rates.pool.adapter_s / self._token_s())
         booking.owed_tokens = tokens
@@ -250,8 +255,8 @@ class Estimator:
         self._set_clock()
 
     def first_token(self, booking: BookedPrompt, now: float) -> None:
-        """The first token of a streamed request is here. Where prompts are served in their order, all before
-        it is served, and nothing after it; otherwise it is."""
+        """A streamed request got its first token. If prompts are served in order, everything before it is
+        served too, and nothing after it; otherwise only this prompt is."""
         self._streamed_at = now
         if booking.is_settled:
             self._overtaken.pop(booking, None)
@@ -270,10 +275,10 @@ class Estimator:
         self._set_clock()
 
     def _served_until(self, booking: BookedPrompt, now: float) -> None:
-        """It is prefilled, and all that was booked before it."""
+        """This prompt is prefilled, and all that was booked before it."""
         waiting = self._waiting
         tokens, adapters = booking.position - self._served, 0
-        if tokens <= 0:  # what was before it was passed already, while it had an order of its own
+        if tokens <= 0:  # prompts before it were skipped while the engine served out of order
             tokens, self._is_blurred = booking.owed_tokens, True
         while waiting and waiting[0].position <= booking.position:
             passed = waiting.popleft()
@@ -292,7 +297,7 @@ class Estimator:
         self._take_up(now)
 
     def _owe_overtaken(self) -> None:
-        """It has an order of its own: what was taken for served as something later was is still owed."""
+        """The engine serves out of order: prompts assumed served because a later one was are still owed."""
         at = self._served = self._served - sum(booking.owed_tokens for booking in self._overtaken)
         for booking in self._overtaken:
             at += booking.owed_tokens
@@ -302,7 +307,7 @@ class Estimator:
         self._set_clock()
 
     def _served_alone(self, booking: BookedPrompt, now: float) -> None:
-        """It is prefilled, and others that were booked before it may not be."""
+        """This prompt is prefilled; earlier ones may not be."""
         head = self._waiting[0]
         if head is booking:
             self._order.saw(now - booking.overtaken_at)
@@ -319,17 +324,17 @@ class Estimator:
         self._take_up(now)
 
     def _pass_unseen(self, tokens: int) -> None:
-        """So many tokens of prompts were prefilled beside those that were seen to be, wherever they stood in
-        the queue: no more than are owed besides the streams that wait for their first tokens."""
+        """Remove `tokens` of prompts whose prefill is not visible from the queue, wherever they stood in it:
+        at most what is owed besides the streams that wait for their first tokens."""
         unseen = self._booked - self._served - self._void - self._awaited_tokens()
         self._served += min(max(tokens, 0), max(unseen, 0))
 
     def _awaited_tokens(self) -> int:
-        """Of the streams whose first tokens are to come."""
+        """Tokens of the streams whose first tokens are outstanding."""
         return sum(booking.owed_tokens for booking in self._waiting if not booking.is_settled)
 
     def _take_up(self, now: float) -> None:
-        """The next prompt is taken up."""
+        """The endpoint starts on the next prompt."""
         self._since, self._delay_s = now, 0.0
         self._seen, self._is_guess = (self._served, now), False
         if self._group_tokens >= STEP_TOKENS and self._is_sure():
@@ -337,8 +342,8 @@ class Estimator:
         self._pass_settled()
 
     def _observe(self, tokens: int, adapters: int, now: float) -> None:
-        """So many tokens were prefilled since the last first token, and adapters loaded. How long prefill
-        takes by itself is learned: what decodes beside it is taken out."""
+        """Observe that `tokens` were prefilled, and adapters loaded, since the last first token. Only the
+        cost of prefill itself is learned: the share of sequences that decode beside it is subtracted."""
         rates, took_s = self.rates, now - self._since
         alone_s = self._delay_s + tokens * rates.token_s
         steps = tokens / STEP_TOKENS + (1.0 if self._delay_s else 0.0)
@@ -355,10 +360,9 @@ class Estimator:
             self._group_s += took_s
 
     def ended(self, booking: BookedPrompt, now: float, answer_tokens: int | None = None) -> None:
-        """A request is over. What it held in the cache is free, if it had its first token; if it streams and
-        had none, its prompt is owed no more. With the last that is there, nothing is owed: of a prompt whose
-        answer does not stream, however long it is, the end says that. `answer_tokens`: of an answer that was
-        served to its end; None if that is not known."""
+        """A request is over. Its cache is free if it had its first token. The prompt of a stream without one
+        is owed no more. When the last request ends, nothing is owed: the end of an unstreamed response proves
+        its prefill. `answer_tokens`: tokens of a response served to its end; None if unknown."""
         if not booking.is_streamed and self._unseen.remove(booking):
             self._counted.ended(booking, now, is_served=answer_tokens is not None)
             self._came_whole(booking, answer_tokens, now)
@@ -380,8 +384,8 @@ class Estimator:
             self._set_clock()
 
     def _came_whole(self, booking: BookedPrompt, answer_tokens: int | None, now: float) -> None:
-        """An answer in one piece is here, or failed. Its first token came before the others, which took their
-        pace."""
+        """An unstreamed response is complete, or failed. Its first token preceded the others by their decode
+        time."""
         if not self._order.is_kept:
             owed = self._unseen.owed_tokens + self._awaited_tokens()
             self._served = max(self._served, self._booked - self._void - owed)
@@ -390,7 +394,7 @@ class Estimator:
         if answer_tokens is None or (booking.position <= self._served and not self._is_guess):
             return
         if waiting and waiting[0].position < booking.position:
-            return  # a stream before it says for itself when it is served
+            return  # a stream before it reports its own first token
         steps = max(answer_tokens - 1, 0)
         step_s = self._unseen.step_s(booking, steps, self.rates, now)
         if steps and not step_s:
@@ -398,7 +402,7 @@ class Estimator:
         error_s = PACE_ERROR * steps * step_s
         first_at = max(now - steps * step_s, booking.at)
         tokens = booking.position - self._served
-        if self._counted.is_good(now):  # the next look says more
+        if self._counted.is_good(now):  # the next reading is better evidence
             if tokens > 0:
                 self._served, self._since, self._delay_s = booking.position, max(first_at, self._since), 0.0
                 self._set_clock()
@@ -415,8 +419,9 @@ class Estimator:
         self._set_clock()
 
     def _longest_work(self, booking: BookedPrompt, first_at: float) -> tuple[int, float]:
-        """It was not idle when its clock said so, but still had this prompt: how many tokens it did in which
-        time, at least. That is this one since it came, or all since the last that was seen to be served."""
+        """The clock said idle, but the endpoint still had this prompt. Returns the tokens that it did, and
+        the least time that they took: this prompt since it was booked, or everything since the last position
+        seen served."""
         position, seen_at = self._seen
         tokens, took_s = booking.owed_tokens, first_at - booking.at
         if (first_at - seen_at) * tokens < took_s * (booking.position - position):
@@ -424,14 +429,14 @@ class Estimator:
         return tokens, took_s
 
     def _decodes(self, more: int, now: float) -> None:
-        """One sequence more is decoded from now on, or one less."""
+        """Change the number of decoding sequences by `more`."""
         self._decoding_s += self.decoding * (now - self._decoding_at)
         self._decoding_at = now
         self.decoding += more
 
     def so_far(self, now: float) -> tuple[float, float]:
-        """Two sums since the beginning, which differ by what was there in between: of the number that decodes
-        over time, and of the seconds that prefill took, as far as it is."""
+        """Two running sums whose differences describe an interval: decoding sequences times seconds, and
+        seconds of prefill done so far."""
         prefilled_s = self._prefilled_s
         if self._waiting:
             head_tokens = self._waiting[0].position - self._served
@@ -439,9 +444,9 @@ class Estimator:
         return self._decoding_s + self.decoding * (now - self._decoding_at), prefilled_s
 
     def read(self, reading: EngineReading | None, own_requests: int) -> None:
-        """What the engine said of itself while it had so many requests of ours; None is nothing any more.
+        """Apply a reading, taken while the engine had `own_requests` of ours; None clears it.
 
-        What waits there and is not ours is taken for as long as ours usually are.
+        Waiting requests of other gateways are assumed to be as long as ours usually are.
         """
         self._others_s, self._read_at = 0.0, -math.inf
         self._unseen.read(reading)
@@ -466,7 +471,8 @@ class Estimator:
         self._set_clock()
 
     def _count(self, reading: EngineReading, own_requests: int) -> None:
-        """The engine has counted first tokens: those of the next prompts, if it has no others."""
+        """Apply the engine's count of first tokens: they belong to the next prompts, if it has no other
+        requests."""
         counted, rates = self._counted, self.rates
         is_alone = (reading.waiting or 0) + (reading.running or 0) <= own_requests
         if not is_alone or self._waiting or self._streamed_at > (reading.ttft_since or -math.inf):
@@ -487,7 +493,7 @@ class Estimator:
             self._since, self._delay_s = coming.at, self.rates.delay_s
 
     def _learn_counted(self, served: Sequence[BookedPrompt], lesson: Lesson) -> None:
-        """How long they took is observed, as far as nothing but prefill did."""
+        """Observe the duration of counted prompts, as far as only prefill took it."""
         rates = self.rates
         took_s = lesson.took_s
         took_s -= (lesson.tokens / STEP_TOKENS + lesson.starts) * self.decoding * rates.beside_s
@@ -500,9 +506,9 @@ class Estimator:
             self._group_s += took_s
 
     def _bound(self, waiting: int, at: float) -> None:
-        """So many wait, all of them ours: sets the clock to what the engine can have to prefill."""
+        """Set the clock to the range of work that `waiting` requests, all of them ours, can have left."""
         least, most = self._unseen.bounds(waiting, at, is_ordered=self._order.is_kept)
-        if self._waiting:  # streams tell more than that
+        if self._waiting:  # streams are better evidence
             least, most = 0, most + self._awaited_tokens()
         owed = self._booked - self._served - self._void
         left = min(max(self.busy_until - at, 0.0) / self._token_s(), owed)
@@ -524,7 +530,7 @@ class Estimator:
         self._take_up(at)
 
     def _pass_settled(self) -> bool:
-        """Whether the first in the queue were given up or are prefilled: they are there no more."""
+        """Remove settled prompts from the head of the queue. Returns whether there were any."""
         waiting = self._waiting
         if not waiting or not waiting[0].is_settled:
             return False
@@ -533,11 +539,12 @@ class Estimator:
             self._void -= tokens
             self._served += tokens
         if self._served == self._booked:
-            self._delay_s = 0.0  # of nothing that is owed, nothing is waited for
+            self._delay_s = 0.0  # nothing is owed, so nothing is delayed
         return True
 
     def _begin_group(self) -> None:
-        """It was idle, and begins a prompt: what was seen until now is complete, if it is sure enough."""
+        """The endpoint was idle and starts on a prompt: the group so far is complete, if it is certain
+        enough."""
         if self._group_tokens and not self._is_sure():
             self._group_squares += self._group_error_s**2
             self._group_error_s = 0.0
@@ -546,7 +553,7 @@ class Estimator:
         self._group_starts += 1
 
     def _close_group(self) -> None:
-        """Learns from the prompts that were observed together."""
+        """Learn from the prompts that were observed together."""
         if self._group_tokens:
             rates, took_s = self.rates, self._group_s
             expected_s = self._shared.expected_s(self._group_starts, self._group_tokens)
@@ -556,7 +563,7 @@ class Estimator:
         self._forget_group()
 
     def _compare(self, expected_s: float, took_s: float) -> None:
-        """Whether it goes by what the others have learned, of whom so long was expected, or by itself."""
+        """Decide between the pool's rates, which expected `expected_s`, and rates of its own."""
         factor = self._deviation.observe(expected_s, took_s)
         if factor is None:
             if self.rates is not self._shared and self._deviation.is_alike:
@@ -565,7 +572,7 @@ class Estimator:
             self.rates = self._shared.fork(factor)
 
     def _is_sure(self) -> bool:
-        """Whether what was observed is more than what may be wrong about it."""
+        """Whether the observed time clearly exceeds its uncertainty."""
         observed_s = max(self._group_s, self._group_tokens * self.rates.token_s)
         return observed_s**2 >= 4.0 * (self._group_squares + self._group_error_s**2)
 
@@ -590,7 +597,7 @@ class Estimator:
             self.is_simple_until = math.inf
 
     def _head_due(self, token_s: float) -> float:
-        """When the first token of the first in its queue is expected; infinite if nothing is to be seen."""
+        """When the first token of the queue's head is due; infinite if no stream waits."""
         if not self._waiting:
             return math.inf
         last = self._waiting[0].position if self._order.is_kept else self._booked - self._void

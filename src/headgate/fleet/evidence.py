@@ -1,4 +1,4 @@
-"""What the requests of a pool tell about the health of its endpoints."""
+"""What the requests of a pool show about the health of its endpoints."""
 
 from __future__ import annotations
 
@@ -10,60 +10,62 @@ from headgate.fleet.outliers import Tally
 from headgate.fleet.waits import Waits
 
 MEDIANS = 10.0
-"""So many medians of silence are suspicious: whoever is silent is asked before it is left."""
+"""Silence longer than so many medians is suspicious: the endpoint is probed before it is abandoned."""
 
 
 class Evidence:
-    """Of one pool. Outlives its snapshots."""
+    """Evidence of one pool. Outlives snapshots."""
 
     __slots__ = ("connects", "first_tokens", "prefills", "shared", "silences", "tally", "unserved_until")
 
     def __init__(self) -> None:
         self.shared = SharedStatuses()
         self.tally = Tally()
-        """Attempts and failures of all its endpoints of late."""
+        """Recent attempts and failures of all endpoints."""
         self.silences = Waits(0.25, 2.0, MEDIANS), Waits(0.25, 2.0, MEDIANS)
-        """How long endpoints are silent before their response, if it is not streamed, and if it is."""
+        """Silence before the response: unstreamed, and streamed."""
         self.first_tokens = Waits(0.25, 2.0, MEDIANS)
-        """How long endpoints take for the first token of a stream, whose head may have come long before."""
+        """Time to the first token of a stream, whose head may come long before."""
         self.prefills = Waits(0.25, 2.0, MEDIANS)
-        """How long endpoints are silent that prefill for others."""
+        """Silence of endpoints that prefill for others."""
         self.connects = Waits(0.01, 0.25)
-        """How long new connections take."""
+        """Time to open a new connection."""
         self.unserved_until = -math.inf
         """Until when an endpoint may be known not to serve some path or model that others serve."""
 
     def failed(self, load: EndpointState, reason: str, now: float, attempts: int) -> bool:
-        """Counts a failure of an endpoint; says whether it is ejected for it. `attempts` are all that the
-        pool has made so far."""
+        """Count a failure of an endpoint; returns whether it is ejected. `attempts`: all that the pool has
+        made so far."""
         load.tally.failed(now, load.started)
         self.tally.failed(now, attempts)
         return load.failed(now, reason) or load.stands_out(self.tally, now)
 
     def disappointed(self, load: EndpointState, reason: str, now: float, attempts: int) -> bool:
-        """Counts a response that is no failure by itself, as it may be the client's fault that it says
-        nothing: an endpoint is ejected for it only if it does so far more often than the others."""
+        """Count an empty response, which may be the client's fault: an endpoint is ejected only if it sends
+        them far more often than the others."""
         load.tally.failed(now, load.started)
         self.tally.failed(now, attempts)
         return load.disappoints(now, reason) or load.stands_out(self.tally, now)
 
     def not_found(self, load: EndpointState, asked: ModelPath, now: float) -> bool:
-        """Notes that an endpoint answered 404 for what another serves. Says whether it is well otherwise."""
+        """Record a 404 for what another endpoint serves. Returns whether the endpoint is healthy
+        otherwise."""
         if not load.does_not_serve(asked, now):
             return False
         self.unserved_until = now + LACKING_S
         return True
 
     def long_silence_s(self, is_streamed: bool, otherwise_s: float, now: float) -> float:
-        """From when on silence before a response is suspicious; `otherwise_s` while too little is known."""
+        """Silence before a response that is suspicious, in seconds; `otherwise_s` while too little is
+        known."""
         return _or(self.silences[is_streamed].long_s(now), otherwise_s)
 
     def long_first_token_s(self, otherwise_s: float, now: float) -> float:
-        """The same of a stream whose head has come, and nothing else."""
+        """Like `long_silence_s`, for a stream that has sent nothing but its head."""
         return _or(self.first_tokens.long_s(now), otherwise_s)
 
     def long_prefill_s(self, otherwise_s: float, now: float) -> float:
-        """The same of an endpoint that prefills for another."""
+        """Like `long_silence_s`, for an endpoint that prefills for another."""
         return _or(self.prefills.long_s(now), otherwise_s)
 
 

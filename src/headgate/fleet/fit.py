@@ -1,28 +1,27 @@
-"""Two numbers learned from what things took: least squares that forget, and that one surprise cannot sway."""
+"""Learns two numbers from measured times: least squares with forgetting, robust against outliers."""
 
 from __future__ import annotations
 
 KEPT = 0.98
-"""Of the weight of what was learned, with each observation: half of it is forgotten after 34."""
+"""Decay of older weight with each observation: half of it is gone after 34."""
 PRIOR_WEIGHT = 2.0
-"""A guess counts as much as so many observations."""
+"""The prior counts as so many observations."""
 LARGEST_SURPRISE = 2.0
-"""An observation counts as at most so many times longer or shorter than expected: a stall, or a cache that
-does not hold what was believed, moves the fit a little; a GPU that has changed moves it again each time."""
+"""An observation counts as at most this factor above or below its expectation. A stall, or a cache without
+the expected blocks, moves the fit a little; a changed GPU moves it again each time."""
 STREAK = 3
-"""So many surprises in a row, all too long or all too short, are none: what was learned is wrong, and half of
-it is forgotten with each."""
+"""After so many outliers in a row on the same side, the fit is wrong, and each one halves its weight."""
 STREAK_KEPT = 0.5
 SHORTEST_S = 1e-4
 _ANCHOR = 1e-3
 
 
 class Fit:
-    """A fit of `took = each * times + per * amount`, weighted by 1/expected, as errors grow with size.
+    """Fit of `took = each * times + per * amount`, weighted by 1/expected, because errors grow with size.
 
-    Weighted least squares in two unknowns by their normal equations, with exponential forgetting (recursive
-    least squares in its plainest form), and observations clipped to a factor of what was expected (Huber).
-    It costs the same for the thousandth observation as for the first.
+    Weighted least squares in two unknowns by their normal equations, with exponential forgetting (the
+    simplest recursive least squares), and observations clipped to a factor of their expectation (Huber). Each
+    observation takes constant time.
     """
 
     __slots__ = (
@@ -44,22 +43,22 @@ class Fit:
     def __init__(
         self, each_s: float, per_s: float, kept: float = KEPT, *, gives_up: bool = False, held: float = 0.0
     ) -> None:
-        """Guesses of both; they are taken for observed apart from one another, with an amount of 1.
+        """`each_s` and `per_s` are priors, weighted as if observed separately, with an amount of 1.
 
-        `gives_up` is for what may change at once: a streak of surprises makes it forget. `held` keeps `per_s`
-        at its guess until amounts have varied enough to tell (ridge regression, by the variance of the noise
-        over that of the guess): noise of a share n of `each_s` on a guess that may be off by g needs n² / g².
+        `gives_up`: forget after a streak of outliers, for values that can change abruptly. `held` keeps
+        `per_s` at its prior until the amounts vary enough (ridge regression; the ratio of noise variance to
+        prior variance): with noise of a share n of `each_s`, and a prior that may be off by g, use n² / g².
         """
         self.each_s = each_s
         """Seconds for each time."""
         self.per_s = per_s
-        """Seconds for an amount of 1; stays above 0."""
+        """Seconds for an amount of 1; always above 0."""
         self.observations = 0
         self._kept = kept
         self._held, self._guess = held, per_s
         self._streak_kept = STREAK_KEPT if gives_up else kept
         self._streak = 0
-        """Surprises since the last observation that was none: more than 0 if they took too long."""
+        """Consecutive outliers: positive if they took too long, negative if too short."""
         weight = PRIOR_WEIGHT / (each_s + per_s + SHORTEST_S)
         self._tt = self._aa = weight
         self._ta = 0.0
@@ -67,17 +66,17 @@ class Fit:
         self._ya = weight * per_s
 
     def scaled(self, factor: float) -> Fit:
-        """Another that has seen the same, but each time `factor` times as long."""
+        """A copy of this fit as if each time had been `factor` times as long."""
         scaled = Fit(self.each_s * factor, self.per_s * factor, self._kept, held=self._held)
         scaled._streak_kept = self._streak_kept
-        # Weights are 1/expected; sums of what it took have them as a factor already.
+        # Weights are 1/expected; the sums of measured times contain that factor already.
         scaled._tt, scaled._ta, scaled._aa = self._tt / factor, self._ta / factor, self._aa / factor
         scaled._ty, scaled._ya = self._ty, self._ya
         return scaled
 
     def learn(self, times: float, amount: float, took_s: float) -> float:
-        """Takes an observation, of which `times` or `amount` may be 0; says what was expected, which is never
-        0."""
+        """Add an observation; `times` or `amount` may be 0. Returns the time that was expected, which is
+        never 0."""
         expected = times * self.each_s + amount * self.per_s + SHORTEST_S
         took, weight, kept = took_s, 1.0 / expected, self._kept
         if took > expected * LARGEST_SURPRISE:
@@ -100,7 +99,8 @@ class Fit:
         return expected
 
     def _solve(self) -> None:
-        """Anchored a little at the present numbers, so that what was long not observed stays as it was."""
+        """Solve the normal equations, anchored slightly at the present values, so that unobserved ones do not
+        drift."""
         anchor = _ANCHOR * (self._tt + self._aa)
         held = self._held * self.each_s
         tt, aa = self._tt + anchor, self._aa + anchor + held
@@ -112,6 +112,6 @@ class Fit:
             each, per = 0.0, ya / aa
         if per > 0.0:
             self.per_s = per
-        else:  # it stays as it was, and the other number is what fits to that
+        else:  # keep it, and fit the other one to it
             each = max((ty - self.per_s * self._ta) / tt, 0.0)
         self.each_s = each

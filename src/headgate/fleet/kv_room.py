@@ -1,6 +1,6 @@
-"""The room in an engine's KV cache, and how long a prompt waits for it when there is none.
+"""Free space in an engine's KV cache, and how long a prompt waits for it.
 
-An engine that is full begins no request until others end, however little there is to prefill.
+An engine with a full cache starts no request until others end, however short its prompt.
 """
 
 from __future__ import annotations
@@ -8,52 +8,52 @@ from __future__ import annotations
 import math
 
 REMEMBERED_S = 20.0
-"""The pace at which requests give room back is that of about so many seconds."""
+"""Time constant of the rate at which requests free cache space."""
 STEPS = 200
-"""In so many steps it is forgotten: what ends within one counts alike."""
+"""The decay is applied in this many steps; requests that end within one step count alike."""
 LONGEST_WAIT_S = 60.0
 TIGHT_SHARE = 0.25
-"""With less room than this share of all behind the prompts that wait, it must be looked at."""
+"""`is_tight` if less than this share of the cache is free behind the waiting prompts."""
 
 
 class KvRoom:
-    """Of one engine, in tokens: what its last reading left free, and what ends in a second.
+    """KV cache of one engine, in tokens: the free space at the last reading, and the tokens freed per second.
 
-    wait = (prompts before + own - free) / tokens given back a second
+    wait = (prompts before + own - free) / tokens freed per second
     """
 
     __slots__ = ("_given_back", "_given_back_at", "free_tokens", "total_tokens")
 
     def __init__(self) -> None:
         self.total_tokens = 0
-        """0 where the engine has not said."""
+        """0 if the engine has not reported it."""
         self.free_tokens = math.inf
-        """At the last reading; a reading is a second old, which is little of what a cache holds."""
+        """At the last reading, which is about a second old: little compared to the size of a cache."""
         self._given_back = 0.0
         self._given_back_at = -math.inf
 
     def read(self, total_tokens: int, usage: float) -> None:
-        """The engine has said how large its cache is, and how much of it is in use (0 to 1)."""
+        """Apply a reading: the size of the cache, and the share of it in use (0 to 1)."""
         self.total_tokens = total_tokens
         self.free_tokens = total_tokens * (1.0 - usage)
 
     def unknown(self) -> None:
-        """The engine says nothing of it, or not any more."""
+        """The engine does not report its cache, or not any more."""
         self.total_tokens, self.free_tokens = 0, math.inf
 
     def give_back(self, tokens: int, now: float) -> None:
-        """A request has ended that had so many tokens."""
+        """A request ended that held `tokens`."""
         if now - self._given_back_at > REMEMBERED_S / STEPS:
             self._given_back *= math.exp((self._given_back_at - now) / REMEMBERED_S)
             self._given_back_at = now
         self._given_back += tokens
 
     def is_tight(self, waiting_tokens: float) -> bool:
-        """Whether prompts may have to wait for room, behind those that wait already."""
+        """Whether prompts may have to wait for cache space, behind `waiting_tokens`."""
         return waiting_tokens + TIGHT_SHARE * self.total_tokens > self.free_tokens
 
     def wait_s(self, tokens: float, now: float) -> float:
-        """Seconds until there is room for so many tokens."""
+        """Seconds until `tokens` fit."""
         lacking = tokens - self.free_tokens
         if lacking <= 0.0:
             return 0.0

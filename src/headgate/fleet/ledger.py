@@ -1,6 +1,6 @@
-"""The in-flight ledger: which work this gateway has given to each endpoint and not yet got back.
+"""The in-flight ledger: the work that this gateway has sent to each endpoint and that has not ended.
 
-It is updated inside the pick, before the request is sent, so that a burst of requests spreads instead of
+It is updated within the pick, before the request is sent, so that a burst of requests spreads instead of
 herding onto the endpoint that looked idle a moment ago.
 """
 
@@ -18,23 +18,23 @@ from headgate.fleet.reading import EngineReading
 from headgate.routing import Endpoint
 
 DECODE_WORK_TOKENS = 200
-"""What a request adds besides its prompt: its share of the decode batch, in tokens of prefill.
+"""Load of a request besides its prompt: its share of the decode batch, in tokens of prefill.
 
-A request of unknown length holds a batch slot about as long as a prompt of a few hundred tokens
-takes to prefill; the learned estimate of each endpoint replaces this figure.
+A request of unknown length holds a batch slot for about as long as the prefill of a few hundred tokens; the
+learned estimate of each endpoint replaces this figure.
 """
 
 LACKING_S = 60.0
-"""An endpoint that does not know an adapter is asked again after this time: somebody may have loaded it."""
+"""An endpoint that lacks an adapter is tried again after this time: it may have been loaded since."""
 MAX_LACKING = 1024
 ModelPath: TypeAlias = tuple[str, str]
 """What a 404 may depend on: the model and the path of a request."""
 MAX_ADAPTERS = 64
-"""So many are taken for loaded at most, where an engine does not say how many it has places for."""
+"""Adapters assumed to be loaded at most, if the engine does not report its limit."""
 
 
 class EndpointState(EndpointHealth):
-    """The open account of one endpoint, and its health. Changed only through methods."""
+    """Account and health of one endpoint. Changed only through methods."""
 
     __slots__ = (
         "adapters",
@@ -59,37 +59,37 @@ class EndpointState(EndpointHealth):
         super().__init__(policy or EjectionPolicy())
         self.endpoint = endpoint
         self.labels: Mapping[str, str] = {}
-        """Of its Pod, as the latest snapshot has them."""
+        """Labels of its Pod in the latest snapshot."""
         self.reading: EngineReading | None = None
-        """What the engine last said of itself; None as long as it has said nothing that is still true."""
+        """The latest reading of its engine; None if there is none or it is outdated."""
         self.requests_at_reading = 0
-        """How many of its requests were in flight at the reading: the difference is what it does not tell."""
+        """Its requests in flight at the reading. The difference to `requests` is not in the reading."""
         self.requests = 0
         self.adapters: dict[str, int] = {}
-        """How many of its requests are for each adapter; those that have none are not in it."""
+        """Its requests per adapter; requests without one are not counted."""
         self.used_adapters: dict[str, None] = {}
-        """Those that it has loaded, as far as it was sent requests for them: the one used last is last."""
+        """Adapters assumed to be loaded because requests used them, least recently used first."""
         self.lacking: dict[str, tuple[float, frozenset[str] | None]] = {}
-        """Adapters that it said it does not know: until when that counts, and its list of models then."""
+        """Adapters for which it responded 404: when that expires, and its list of models at the time."""
         self.served: ModelPath | None = None
-        """What it served last."""
+        """The model and path that it last served."""
         self.unserved: dict[ModelPath, float] = {}
-        """What it answered 404 for while it serves other requests: until when that counts."""
+        """Requests for which it responded 404 while it serves others, and when that expires."""
         self.decoding = 0
-        """Those of its requests that have their first token."""
+        """Its requests past their first token."""
         self.prefill_tokens = 0
-        """Prompt tokens that it has to prefill for requests without a first token: the uncached ones."""
+        """Uncached prompt tokens of its requests without a first token."""
         self.unseen_tokens = 0
-        """Those of `prefill_tokens` whose answers are not streamed: they may have been prefilled long ago."""
+        """The part of `prefill_tokens` whose responses are not streamed: they may be prefilled already."""
         self.output_tokens = 0
         """Tokens that its requests are expected to generate."""
         self.started = 0
         self.estimator = Estimator()
-        """How long its queue is in seconds, and how fast it prefills."""
+        """Estimates its queue in seconds, and its prefill rate."""
 
     def read(self, reading: EngineReading | None) -> None:
-        """Notes what the engine said of itself just now; None where nothing is known of it any more. The same
-        reading again changes nothing."""
+        """Apply the engine's latest reading; None if it is unknown now. The same reading again changes
+        nothing."""
         if reading is not self.reading:
             self.reading = reading
             if self.lacking and reading is not None:
@@ -98,7 +98,7 @@ class EndpointState(EndpointHealth):
             self.estimator.read(reading, self.requests)
 
     def has_adapter(self, adapter: str) -> bool:
-        """Whether an adapter is taken for loaded, so that a request for it need not wait for that."""
+        """Whether an adapter is assumed to be loaded, so that a request does not wait for it."""
         if not adapter or adapter in self.used_adapters:
             return True
         reading = self.reading
@@ -107,8 +107,8 @@ class EndpointState(EndpointHealth):
         )
 
     def use_adapter(self, adapter: str) -> None:
-        """Notes that a request for it is on its way: the engine loads it, and drops the one whose last use is
-        longest ago where it has no place left."""
+        """Record that a request for an adapter is on its way: the engine loads it, and evicts the least
+        recently used one if all slots are taken."""
         used = self.used_adapters
         used.pop(adapter, None)
         used[adapter] = None
@@ -117,15 +117,15 @@ class EndpointState(EndpointHealth):
             del used[next(iter(used))]
 
     def lacks(self, adapter: str, now: float) -> None:
-        """Notes that it answered 404 for an adapter. A later list of models, an answer or time ends that."""
+        """Record a 404 for an adapter. A later list of models, a response, or time clears it."""
         self.used_adapters.pop(adapter, None)
         if len(self.lacking) >= MAX_LACKING:
             self.lacking.clear()
         self.lacking[adapter] = now + LACKING_S, self.reading.models if self.reading is not None else None
 
     def does_not_serve(self, asked: ModelPath, now: float) -> bool:
-        """Notes that it answered 404 for what another endpoint serves. Says whether it is well nevertheless:
-        it serves requests of other kinds, so that it is asked for none of this kind for a while."""
+        """Record a 404 for what another endpoint serves. Returns whether this one is healthy otherwise: it
+        serves other requests, so that it gets none of this kind for a while."""
         if self.served is None or self.served == asked:
             return False
         if len(self.unserved) >= MAX_LACKING:
@@ -135,7 +135,7 @@ class EndpointState(EndpointHealth):
         return True
 
     def _find_listed(self, models: frozenset[str] | None) -> None:
-        """Its list of models is newer than its 404: what it has then is there."""
+        """Clear recorded 404s for adapters that a newer list of models contains."""
         if models is not None:
             self.lacking = {
                 adapter: (until, before)
@@ -144,7 +144,7 @@ class EndpointState(EndpointHealth):
             }
 
     def sweep(self, now: float) -> None:
-        """Forgets what was long ago; called about once a second."""
+        """Drop expired records; called about once a second."""
         self.hanging = 0
         if self.lacking:
             self.lacking = {name: known for name, known in self.lacking.items() if known[0] > now}
@@ -152,7 +152,7 @@ class EndpointState(EndpointHealth):
             self.unserved = {asked: until for asked, until in self.unserved.items() if until > now}
 
     def restarted(self) -> None:
-        """Its engine began anew: nothing is loaded."""
+        """The engine restarted: nothing is loaded."""
         self.used_adapters.clear()
         self.lacking.clear()
         self.served = None
@@ -160,7 +160,7 @@ class EndpointState(EndpointHealth):
 
     @property
     def work_tokens(self) -> int:
-        """All that it owes, in tokens of prefill."""
+        """Its outstanding work, in tokens of prefill."""
         return self.prefill_tokens + DECODE_WORK_TOKENS * self.requests
 
     def book(
@@ -171,13 +171,13 @@ class EndpointState(EndpointHealth):
         is_streamed: bool = True,
         adapter: str = "",
     ) -> Booking:
-        """Books a request that is about to be sent. Where its answer does not come as a stream, nothing is
-        seen of its first token."""
+        """Book a request that is about to be sent. If its response is not streamed, its first token will not
+        be visible."""
         return Booking(self, uncached_tokens, output_tokens, now, is_streamed, adapter)
 
 
 class Booking(BookedPrompt):
-    """One request in the account of an endpoint: made once, ended once."""
+    """One request in the account of an endpoint: created once, ended once."""
 
     __slots__ = ("_began_at", "_began_with", "adapter", "is_over", "load", "output_tokens")
 
@@ -209,7 +209,7 @@ class Booking(BookedPrompt):
         load.estimator.booked(self, now)
 
     def first_token(self, now: float) -> None:
-        """The prompt is prefilled; called once, as the first byte of the answer's body is here."""
+        """The prompt is prefilled; called once, when the first byte of the response body arrives."""
         self.is_prefilled = True
         load = self.load
         self._leave_prefill(load)
@@ -220,8 +220,8 @@ class Booking(BookedPrompt):
             self._began_at, self._began_with = now, load.estimator.so_far(now)
 
     def paced(self, answer_tokens: int, now: float) -> None:
-        """A streamed answer that had so many tokens is complete just now: its pace is learned. One whose
-        prompt was prefilled elsewhere counts, though it was booked as one that tells nothing of prefill."""
+        """Learn the pace of a streamed response that has just completed with `answer_tokens`. A response
+        whose prompt was prefilled elsewhere counts too, although its booking shows nothing about prefill."""
         if not self.is_prefilled or answer_tokens < 2 or now <= self._began_at:
             return
         estimator, steps, lasted_s = self.load.estimator, answer_tokens - 1, now - self._began_at
@@ -236,8 +236,8 @@ class Booking(BookedPrompt):
         )
 
     def end(self, now: float, answer_tokens: int | None = None) -> None:
-        """Takes the request out of the account, whatever became of it. `answer_tokens` are those of an answer
-        that was served to its end, if they are known."""
+        """Remove the request from the account, whatever its outcome. `answer_tokens`: those of a response
+        served to its end, if known."""
         self.is_over = True
         load = self.load
         load.requests -= 1
@@ -264,27 +264,27 @@ class Booking(BookedPrompt):
 
 
 class Ledger:
-    """The loads of all endpoints, by endpoint."""
+    """The states of all endpoints, by endpoint."""
 
     def __init__(self, policy: EjectionPolicy | None = None) -> None:
         self._policy = policy or EjectionPolicy()
         self._loads: dict[Endpoint, EndpointState] = {}
 
     def load(self, endpoint: Endpoint) -> EndpointState:
-        """The account of an endpoint, opened on first use."""
+        """The state of an endpoint, created on first use."""
         load = self._loads.get(endpoint)
         if load is None:
             load = self._loads[endpoint] = EndpointState(endpoint, self._policy)
         return load
 
     def change(self, policy: EjectionPolicy) -> None:
-        """Failures are judged by another policy from now on; ejections under way stay."""
+        """Apply another ejection policy from now on; current ejections stay."""
         self._policy = policy
         for load in self._loads.values():
             load.policy = policy
 
     def keep(self, endpoints: Iterable[Endpoint]) -> list[EndpointState]:
-        """Closes the accounts of all other endpoints, but for those with requests, and returns them.
+        """Drop and return the states of all other endpoints, except those with requests in flight.
 
         An endpoint that comes back while its requests still run must not look idle.
         """
@@ -305,7 +305,7 @@ class Ledger:
         return list(self._loads.values())
 
     def validate(self) -> None:
-        """Checks the invariants; for tests."""
+        """Check the invariants; for tests."""
         for load in self._loads.values():
             assert load.requests >= 0
             assert 0 <= load.decoding <= load.requests

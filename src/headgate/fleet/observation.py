@@ -1,7 +1,7 @@
-"""What looks at one engine, one after the other, tell together.
+"""Merges successive readings of one engine.
 
-Counters become means over an interval, a restart is told from a quiet hour, and a look that failed leaves
-what was seen before, with its age.
+Turns counters into means over an interval, tells a restart from an idle hour, and keeps the last reading with
+its age when a scrape fails.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from headgate.engines import Figures, Total
 from headgate.fleet.reading import EngineReading
 
 INTERVAL_S = 1.0
-"""The shortest interval that means are taken over: of few tokens they would say little."""
+"""Shortest interval for means: a shorter one holds too few tokens."""
 START_TOLERANCE_S = 1.0
 
 ReadingState: TypeAlias = Literal["fresh", "stale", "missing", "unsupported"]
-"""`missing`: nothing was ever read; `unsupported`: it answers, but has no page of a known engine."""
+"""`missing`: nothing was ever read; `unsupported`: it responds, but has no page of a known engine."""
 
 
 class IntervalMean:
-    """The mean of what a histogram has counted since it was last asked, where there was something."""
+    """Mean of a histogram's samples since the last interval, if there were any."""
 
     __slots__ = ("_at", "_before", "mean_at", "mean_s", "samples", "since")
 
@@ -32,27 +32,26 @@ class IntervalMean:
         self._at = 0.0
         self.mean_s: float | None = None
         self.mean_at: float | None = None
-        """When the interval ended that the mean is of: an interval without samples has none, and changes
-        nothing."""
+        """When the interval of the mean ended. An interval without samples changes nothing."""
         self.since: float | None = None
-        """When it began."""
+        """When that interval began."""
         self.samples = 0
-        """How many there were in it."""
+        """Samples in that interval."""
 
     def went_back(self, total: Total | None) -> bool:
-        """Whether there is less than before, which only a restart brings about."""
+        """Whether the total is lower than before, which only a restart causes."""
         before = self._before
         if before is None or total is None:
             return False
         return total.samples < before.samples or total.sum_s < before.sum_s
 
     def begin_anew(self, at: float) -> None:
-        """The engine has started again and counts from 0."""
+        """The engine has restarted and counts from 0."""
         if self._before is not None:
             self._before, self._at = Total(0.0, 0.0), at - INTERVAL_S
 
     def add(self, total: Total | None, at: float) -> None:
-        """Takes what the histogram has counted at `at`; None if the page does not say."""
+        """Add the histogram's total at `at`; None if the page lacks it."""
         if total is None:
             return
         if self._before is None:
@@ -61,35 +60,33 @@ class IntervalMean:
         if at - self._at < INTERVAL_S:
             return
         count = total.samples - self._before.samples
-        if count >= 1:  # samples are whole: a part of one would make any mean
+        if count >= 1:  # samples are whole: less than one gives no meaningful mean
             self.mean_s = max(total.sum_s - self._before.sum_s, 0.0) / count
             self.since, self.mean_at, self.samples = self._at, at, round(count)
         self._before, self._at = total, at
 
 
 class Observation:
-    """One engine, as far as it was looked at. Times are in monotonic seconds."""
+    """Observations of one engine. Times are in monotonic seconds."""
 
     __slots__ = ("_adapters", "_has_page", "_models", "_started_at", "_tpot", "_ttft", "reading", "restarts")
 
     def __init__(self) -> None:
         self.reading: EngineReading | None = None
-        """The last one, however old it is."""
+        """The last reading, however old."""
         self.restarts = 0
-        """How often the engine was found to have started anew."""
+        """Restarts of the engine that were noticed."""
         self._models: frozenset[str] | None = None
         self._adapters: frozenset[str] = frozenset()
         self._ttft = IntervalMean()
         self._tpot = IntervalMean()
         self._started_at: float | None = None
         self._has_page: bool | None = None
-        """None as long as it was not seen to have one or none."""
+        """None until it is known whether the engine has a page."""
 
     def see(self, figures: Figures, at: float) -> bool:
-        """Takes a page that was asked for at `at`; says whether the engine has started anew since the last.
-
-        What it held in its cache is gone then.
-        """
+        """Apply a page requested at `at`; returns whether the engine has restarted since the last, which
+        empties its cache."""
         restarted = self._has_restarted(figures)
         if restarted:
             self.restarts += 1
@@ -122,13 +119,13 @@ class Observation:
         return restarted
 
     def see_no_page(self, at: float) -> None:
-        """It has no page, or one of something else: what an earlier page said is true no more."""
+        """The engine has no page, or not that of a known engine: earlier pages no longer count."""
         if self._has_page is not False:
             self._has_page = False
             self.reading = self._of_list(at) if self._models is not None else None
 
     def list_models(self, models: Set[str], at: float, adapters: Set[str] = frozenset()) -> None:
-        """Takes the names that it answers to, and those of them that are adapters, as they were at `at`."""
+        """Apply the list of models at `at`, and those of them that are adapters."""
         self._models, self._adapters = frozenset(models), frozenset(adapters)
         if self._has_page and self.reading is not None:
             self.reading = msgspec.structs.replace(
@@ -138,11 +135,11 @@ class Observation:
             self.reading = self._of_list(at)
 
     def _of_list(self, at: float) -> EngineReading:
-        """Of an engine whose list is all that is known."""
+        """A reading of an engine that has only a list of models."""
         return EngineReading(at=at, models=self._models, adapters_listed=self._adapters)
 
     def state(self, now: float, stale_s: float) -> ReadingState:
-        """How far its page can be relied on: it is stale once it is older than `stale_s`."""
+        """State of its page: stale once it is older than `stale_s`."""
         if self._has_page is False:
             return "unsupported"
         if self.reading is None or self._has_page is None:

@@ -1,32 +1,33 @@
-"""Whether an engine serves prompts in the order of their arrival, as its first tokens show.
+"""Detects from first tokens whether an engine serves prompts in order of arrival.
 
-Most do. Others take the shortest first, or the one with the longest cached prefix, or go by priority, or are
-several behind one address: what was booked before a prompt is not served with it there.
+Most do. Others take the shortest first, or the longest cached prefix, or go by priority, or are several
+engines behind one address: there, a first token does not prove that earlier prompts are served.
 """
 
 from __future__ import annotations
 
 LATE_S = 0.1
-"""First tokens of one step come together, in whatever order; what comes later than this was overtaken."""
+"""First tokens of one step come together, in any order; one that is later than this was overtaken."""
 SHARE = 1 / 32
-"""How far one first token moves the share of those that were overtaken."""
+"""Weight of one first token in the share of overtaken ones."""
 MANY, FEW = 0.05, 0.01
-"""Two of 32 that were overtaken are no chance; a hundred in a row that were not have their order again."""
+"""Two of 32 overtaken are no chance; after a hundred in order, the engine serves in order again."""
 
 
 class ServingOrder:
-    """Of one engine."""
+    """The serving order of one engine."""
 
     __slots__ = ("is_kept", "overtaken")
 
     def __init__(self) -> None:
         self.is_kept = True
         self.overtaken = 0.0
-        """The share of its first tokens of late that were: while it is 0, those in order need not be told."""
+        """Recent share of overtaken first tokens. While it is 0, first tokens in order need not be
+        reported."""
 
     def saw(self, late_s: float) -> None:
-        """A first token is here, so long after that of a request which was booked later; 0 if none was
-        before it."""
+        """Record a first token that came `late_s` after that of a request booked later; 0 if none came before
+        it."""
         self.overtaken += SHARE * ((1.0 if late_s > LATE_S else 0.0) - self.overtaken)
         if self.overtaken > MANY:
             self.is_kept = False

@@ -1,9 +1,9 @@
-"""Endpoints that fail far more often than the rest of their pool, though never many times in a row.
+"""Detects endpoints that fail far more often than the rest of their pool, though not many times in a row.
 
-Requests and failures are counted with a memory of half a minute, for each endpoint and for its pool. An
-endpoint is an outlier if chance would hardly give it that many failures at the failure rate of the others:
-n requests with a share q of failures, where p is expected, have a probability below exp(-n D(q, p)), D being
-the relative entropy (Chernoff's bound).
+Requests and failures are counted with a memory of half a minute, per endpoint and per pool. An endpoint is an
+outlier if that many failures are very unlikely at the failure rate of the others: n requests with a failure
+rate of q, where p is expected, have a probability below exp(-n D(q, p)), where D is the relative entropy
+(Chernoff's bound).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import math
 MEMORY_S = 30.0
 MIN_FAILURES = 5.0
 EVIDENCE = 10.0
-"""Chance alone would do it once in 22,000 times (exp of this)."""
+"""A probability by chance of one in 22,000 (exp of this)."""
 MIN_EXCESS = 0.05
-"""Of the share of failures over that of the others: less is not worth an endpoint's capacity."""
+"""Least difference of failure rates: a smaller one is not worth an endpoint's capacity."""
 MIN_EXPECTED = 0.01
 """Some failures are expected of any endpoint."""
 
 
 class Tally:
-    """Requests and failures of late. Nothing is done for a request: they are counted at the next failure."""
+    """Recent requests and failures. Requests cost nothing: they are counted at the next failure."""
 
     __slots__ = ("_at", "_started", "failures", "requests")
 
@@ -30,7 +30,8 @@ class Tally:
         self._at, self._started = now, started
 
     def read(self, now: float, started: int) -> None:
-        """Takes the count of all requests until now, as if those since the last time had come evenly."""
+        """Update to the count `started` of all requests at `now`, spreading those since the last update
+        evenly."""
         passed = max(now - self._at, 0.0) / MEMORY_S
         kept = math.exp(-passed)
         came = started - self._started
@@ -44,7 +45,7 @@ class Tally:
         self.failures += 1.0
 
     def subtract(self, part: Tally) -> None:
-        """Leaves out what an endpoint did that is not counted any more."""
+        """Leave out the requests and failures of an endpoint."""
         self.requests = max(self.requests - part.requests, 0.0)
         self.failures = max(self.failures - part.failures, 0.0)
 
@@ -53,12 +54,13 @@ class Tally:
 
     @property
     def share(self) -> float:
-        """Of its requests, that failed."""
+        """Failure rate."""
         return min(self.failures / self.requests, 1.0) if self.requests else float(self.failures > 0)
 
 
 def is_outlier(one: Tally, pool: Tally) -> bool:
-    """Whether an endpoint fails far more often than the others of its pool; both tallies are of now."""
+    """Whether an endpoint fails far more often than the others of its pool; both tallies must be up to
+    date."""
     if one.failures < MIN_FAILURES:
         return False
     others = max(pool.requests - one.requests, 0.0)
@@ -69,7 +71,7 @@ def is_outlier(one: Tally, pool: Tally) -> bool:
 
 
 def _entropy(share: float, expected: float) -> float:
-    """D(share, expected) of two coins, in nats; expected lies between 0 and 1."""
+    """D(share, expected) of two Bernoulli variables, in nats; expected lies between 0 and 1."""
     rest = 1.0 - share
     failed = share * math.log(share / expected) if share else 0.0
     return failed + (rest * math.log(rest / (1.0 - expected)) if rest else 0.0)

@@ -1,10 +1,9 @@
-"""What the endpoints of a pool learn together: what is rarely seen on one of them, or hard to tell there.
+"""Rates that the endpoints of a pool learn together, because one endpoint alone sees too little.
 
-How long it takes to fetch what a request needs (an adapter's weights, a prompt's KV cache) depends on the
-network and on storage that they share. What it costs a step that sequences are decoded in it is told from
-streams beside few and beside many others, which are seen sooner on several endpoints; it is counted in tokens
-of prefill, so that an endpoint that is twice as fast is so in this as well. How fast they prefill on average
-says what their time is worth where they differ.
+The time to fetch an adapter's weights or a KV cache depends on the network and storage that they share. What
+a decoding sequence adds to a step is learned from streams with few and with many others beside them, which
+several endpoints provide sooner. It is measured in tokens of prefill, so it scales with an endpoint's speed.
+The mean prefill rate says what their time is worth where they differ.
 """
 
 from __future__ import annotations
@@ -12,62 +11,62 @@ from __future__ import annotations
 from headgate.fleet.fit import LARGEST_SURPRISE, SHORTEST_S, Fit
 
 PRIOR_TOKEN_S = 1 / 10_000
-"""A guess, before anything is known: between a small model on a large GPU and the reverse."""
+"""Prior, between a small model on a large GPU and the reverse."""
 MAX_PREFILLS = 32
-"""The mean rate of the pool is that of about so many observations of prefill."""
+"""The pool's mean rate averages about so many observations of prefill."""
 PRIOR_ADAPTER_S = 0.3
-"""A guess: an adapter of some hundred MB is read from a disk in a second, from the host's memory at once."""
+"""Prior: an adapter of some hundred MB loads in a second from disk, and at once from host memory."""
 ADAPTER_SHARE = 1 / 8
-"""How far one load moves what is expected of the next."""
+"""Weight of one load in the expected time of the next."""
 PRIOR_HANDOVER_S = 0.02
-"""A guess of what a handover takes besides its tokens: a round trip, and the step that it waits for."""
+"""Prior of a handover besides its tokens: a round trip, and the step that it waits for."""
 PRIOR_HANDOVER_TOKEN_S = 6e-6
-"""A guess for each token: of an 8B model it is 128 KB, which at 200 Gbit/s takes 5 µs."""
+"""Prior per token: 128 KB for an 8B model, which takes 5 µs at 200 Gbit/s."""
 PRIOR_BESIDE_TOKENS = 1.2
-"""A guess: a sequence that is decoded computes one token, and reads its KV cache besides."""
+"""Prior: a decoding sequence computes one token, and reads its KV cache."""
 MIN_BESIDE_TOKENS, MAX_BESIDE_TOKENS = 0.1, 20.0
 PACE_HELD = 0.05
-"""A step varies by a third of what it takes anyway, and the guess may be off by as much again and more."""
+"""Steps vary by a third, and the prior may be off by its own size and more."""
 PACE_KEPT = 0.995
-"""The number of sequences changes slowly: their cost is told from more streams than the rate of prefill is
-from prompts."""
+"""The number of sequences changes slowly, so their cost needs more streams than the prefill rate needs
+prompts."""
 
 
 class PoolRates:
-    """What was learned of all of it."""
+    """Rates of one pool."""
 
     __slots__ = ("_handover", "_pace", "_prefills", "adapter_s", "adapters", "beside_tokens", "token_s")
 
     def __init__(self, token_s: float = PRIOR_TOKEN_S) -> None:
         self.token_s = token_s
-        """Seconds for each token of a prompt, on average: each endpoint counts by how much it prefills."""
+        """Mean seconds per prompt token, weighted by how much each endpoint prefills."""
         self.adapter_s = PRIOR_ADAPTER_S
-        """Seconds by which a first token is later that has to wait for its adapter."""
+        """Delay of a first token that waits for its adapter, in seconds."""
         self.adapters = 0
-        """Observations of that."""
+        """Observed adapter loads."""
         self.beside_tokens = PRIOR_BESIDE_TOKENS
-        """A sequence that is decoded makes a step as much longer as so many prompt tokens would."""
+        """Prompt tokens by which one decoding sequence lengthens a step."""
         self._prefills = 0
         self._handover = Fit(PRIOR_HANDOVER_S, PRIOR_HANDOVER_TOKEN_S * 1e3)
         self._pace: Fit | None = None
 
     @property
     def handovers(self) -> int:
-        """Observations of KV caches that were handed over."""
+        """Observed handovers of KV caches."""
         return self._handover.observations
 
     @property
     def handover_token_s(self) -> float:
-        """Seconds for each token of a KV cache that comes from another endpoint."""
+        """Seconds per token of a KV cache from another endpoint."""
         return self._handover.per_s * 1e-3
 
     def handover_s(self, tokens: float) -> float:
-        """Seconds from the end of a prefill elsewhere to the first token, where so many tokens of KV cache
-        come from there."""
+        """Seconds from the end of a prefill elsewhere to the first token, with `tokens` of KV cache to
+        fetch."""
         return self._handover.each_s + tokens * self._handover.per_s * 1e-3
 
     def learn_prefill(self, token_s: float) -> None:
-        """An endpoint has prefilled some prompts, each token of which takes it so long."""
+        """An endpoint prefilled prompts at this rate."""
         self._prefills = min(self._prefills + 1, MAX_PREFILLS)
         self.token_s += (token_s - self.token_s) / self._prefills
 
@@ -76,16 +75,16 @@ class PoolRates:
         self._handover.learn(1.0, tokens * 1e-3, took_s)
 
     def learn_adapter(self, later_s: float) -> None:
-        """A first token that waited for its adapter was later by so much than without."""
+        """A first token came `later_s` later because it waited for its adapter."""
         known = self.adapter_s
         seen = min(max(later_s, known / LARGEST_SURPRISE, SHORTEST_S), known * LARGEST_SURPRISE)
         self.adapter_s = known + ADAPTER_SHARE * (seen - known)
         self.adapters += 1
 
     def learn_pace(self, step_tokens: float, decoding: float) -> None:
-        """The steps of a stream, in which so many sequences were decoded on average, itself included, took as
-        long as so many tokens of prefill do: step = what it takes anyway + sequences * beside."""
-        step_tokens = max(step_tokens, 0.0)  # less where prefill was taken for longer than it was
+        """Learn from a stream whose mean step took as long as `step_tokens` of prefill, with `decoding`
+        sequences on average, itself included: step = base time + sequences * beside."""
+        step_tokens = max(step_tokens, 0.0)  # negative if prefill was overestimated
         if self._pace is None:
             alone = max(step_tokens - decoding * PRIOR_BESIDE_TOKENS, 0.5 * step_tokens)
             self._pace = Fit(alone, PRIOR_BESIDE_TOKENS, PACE_KEPT, held=PACE_HELD)

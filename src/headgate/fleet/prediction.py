@@ -1,4 +1,4 @@
-"""What a predicted first token is made of."""
+"""The terms of a predicted first token."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import msgspec
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds until a first token, by what takes them."""
+    """Seconds until a first token, by cause."""
 
     queue_s: float
-    """Until the endpoint takes the request up."""
+    """Until the endpoint starts on the request."""
     prefill_s: float = 0.0
-    """For the prompt, with the delay of an idle endpoint."""
+    """Prefill of the prompt, with the delay of an idle endpoint."""
     beside_s: float = 0.0
-    """By which sequences that decode meanwhile make that longer."""
+    """Slowdown by sequences that decode meanwhile."""
     adapter_s: float = 0.0
-    """For the request's adapter, where it has to be loaded."""
+    """Load of the request's adapter."""
     handover_s: float = 0.0
-    """For the KV cache of a prompt that another endpoint prefilled."""
+    """Fetch of a KV cache that another endpoint prefilled."""
 
     @property
     def first_token_s(self) -> float:
         return self.queue_s + self.prefill_s + self.beside_s + self.adapter_s + self.handover_s
 
     def in_words(self) -> str:
-        """The terms that count for something."""
+        """The terms that are not negligible."""
         terms = (
             ("queue", self.queue_s),
             ("prefill", self.prefill_s),

@@ -1,7 +1,7 @@
-"""How many bytes of a prompt make a token, for each model: learned from what engines count.
+"""Bytes per prompt token of each model, learned from what engines count.
 
-Of plain ASCII that is all. Other scripts are weighed first (`fleet.scripts`), and how far off that is for a
-model is learned for each script apart: an older vocabulary makes three tokens of a Chinese character.
+For plain ASCII that is all. Other scripts are weighed first (`fleet.scripts`), and the error is learned per
+model and script: an older vocabulary makes three tokens of a Chinese character.
 """
 
 from __future__ import annotations
@@ -9,24 +9,25 @@ from __future__ import annotations
 from headgate.fleet.scripts import LATIN, Amounts
 
 BYTES_PER_TOKEN = 4.0
-"""Of a model of which nothing is known yet: English text in most vocabularies, with the JSON around it."""
+"""Of a new model: English text in most vocabularies, with its JSON."""
 MIN_BYTES = 512
-"""Of shorter prompts, most tokens are the template's."""
+"""Most tokens of a shorter prompt are the template's."""
 MIN_BYTES_PER_TOKEN, MAX_BYTES_PER_TOKEN = 1.0, 16.0
 MAX_COUNTED = 32
-"""Prompts before it that a prompt counts as much as, at least."""
+"""Each prompt moves the mean by at least 1/32."""
 LEARNED_OF = 8
-"""After so many, one prompt of so many is enough to follow."""
+"""After MAX_COUNTED prompts, only every 8th is learned."""
 FARTHEST = 1.5
-"""A prompt of which the figure is off by more counts as if it were by so much: a hundred pages of digits, or
-an image that was guessed wrong, must not change what is known of all others."""
+"""A prompt that deviates by more counts as if it deviated by this factor: a hundred pages of digits, or a
+misjudged image, must not change the estimate of all others."""
 MIN_SHARE = 0.3
-"""Of a prompt's tokens, for its count to tell anything of a script other than Latin."""
+"""Least share of a prompt's tokens that is in scripts other than Latin, for its count to say anything about
+them."""
 MAX_MODELS = 4096
 
 
 class _Running:
-    """A running mean: the first figures all count alike, later it follows slowly."""
+    """A running mean: an exact mean of the first values, then an exponential one."""
 
     __slots__ = ("count", "value")
 
@@ -44,7 +45,7 @@ class _Running:
 
 
 class PromptSizes:
-    """Learned from prompts that engines have counted."""
+    """Ratios learned from prompts that engines have counted."""
 
     __slots__ = ("_ratios", "_scripts")
 
@@ -54,12 +55,12 @@ class PromptSizes:
         """Bytes per token of a script other than Latin, as `scripts` weighs them."""
 
     def bytes_per_token(self, model: str) -> float:
-        """Of a prompt in ASCII."""
+        """Ratio of an ASCII prompt."""
         known = self._ratios.get(model)
         return BYTES_PER_TOKEN if known is None else known.value
 
     def tokens(self, model: str, amounts: Amounts) -> float:
-        """Of a prompt that is not all ASCII."""
+        """Tokens of a prompt that is not all ASCII."""
         return sum(self._by_script(model, amounts).values())
 
     def _by_script(self, model: str, amounts: Amounts) -> dict[str, float]:
@@ -72,8 +73,8 @@ class PromptSizes:
         return BYTES_PER_TOKEN if known is None else known.value
 
     def learn(self, model: str, size: int, tokens: int, amounts: Amounts | None = None) -> None:
-        """Takes a prompt of `size` bytes, of which the engine says how many tokens it is, with its `amounts`
-        if it is not all ASCII."""
+        """Learn from a prompt of `size` bytes that the engine counted as `tokens`, with its `amounts` if it
+        is not all ASCII."""
         if size < MIN_BYTES or tokens <= 0:
             return
         if amounts is not None:
@@ -91,8 +92,8 @@ class PromptSizes:
         self._ratios[model] = _Running(seen)
 
     def _learn_scripts(self, model: str, tokens: int, amounts: Amounts) -> None:
-        """What the Latin part is taken for is taken off; the rest is shared out as the parts of it were
-        estimated."""
+        """Subtract the estimated Latin tokens, and distribute the rest in proportion to the estimates of the
+        other scripts."""
         estimated = self._by_script(model, amounts)
         latin = estimated.pop(LATIN, 0.0)
         others = sum(estimated.values())
@@ -113,7 +114,7 @@ class PromptSizes:
                 self._scripts[key] = _Running(seen)
 
     def statistics(self) -> dict[str, float]:
-        """Bytes per token, by model; of other scripts, as they are weighed."""
+        """Bytes per token, by model; for other scripts, of their weighed bytes."""
         told = {model: round(known.value, 3) for model, known in self._ratios.items()}
         for (model, script), known in self._scripts.items():
             told[f"{model} ({script})"] = round(known.value, 3)

@@ -1,8 +1,8 @@
-"""How fast an endpoint prefills and decodes, learned from what its tokens took.
+"""Prefill and decode rates of an endpoint, learned from its token times.
 
-Of prefill two numbers: seconds for each prompt token, and the delay before the first token that an idle
-endpoint adds (network, its current step, the first decode step). Of decoding, the pace of its streams of
-late, and what each of them takes from the others.
+Prefill has two numbers: seconds per prompt token, and the delay that an idle endpoint adds before the first
+token (network, its current step, the first decode step). Decode has the recent pace of its streams, and how
+much each slows the others.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from headgate.fleet.pool_rates import PRIOR_TOKEN_S, PoolRates
 
 PRIOR_DELAY_S = 0.02
 STEP_SHARE = 1 / 32
-"""How far one stream moves the pace."""
+"""Weight of one stream in the pace."""
 
 
 class Rates:
-    """What was learned. Prefill and decode share steps, so that each has to be told from the other."""
+    """Learned rates. Prefill and decode share steps, so each has to be separated from the other."""
 
     __slots__ = ("_prefill", "delay_s", "is_paced", "observations", "pool", "step_s", "token_s")
 
@@ -24,38 +24,37 @@ class Rates:
         self, token_s: float = PRIOR_TOKEN_S, delay_s: float = PRIOR_DELAY_S, pool: PoolRates | None = None
     ) -> None:
         self.token_s = token_s
-        """Seconds for each token of a prompt, beside nothing that decodes."""
+        """Seconds per prompt token, without decoding sequences beside it."""
         self.delay_s = delay_s
-        """Seconds that an idle endpoint takes besides those."""
+        """Additional seconds of an idle endpoint."""
         self.step_s = 0.0
-        """Seconds from one token of a stream to the next; 0 until a stream has ended."""
+        """Seconds between the tokens of a stream; 0 until a stream has ended."""
         self.is_paced = False
-        """Whether streams have shown that."""
+        """Whether `step_s` comes from streams."""
         self.pool = pool or PoolRates(token_s)
-        """The same for all endpoints of a pool."""
+        """The rates that all endpoints of a pool share."""
         self.observations = 0
-        """Of prefill."""
+        """Number of prefill observations."""
         self._prefill = Fit(delay_s, token_s * 1e3, gives_up=True)
 
     @property
     def beside_s(self) -> float:
-        """Seconds by which each sequence that decodes makes a step longer."""
+        """Seconds by which each decoding sequence lengthens a step."""
         return self.pool.beside_tokens * self.token_s
 
     def fork(self, factor: float = 1.0) -> Rates:
-        """Another that begins with what this one knows, where each time it took `factor` times as long, and
-        goes on by its own observations."""
+        """A copy as if each time had been `factor` times as long, which then learns independently."""
         fork = Rates(self.token_s * factor, self.delay_s * factor, self.pool)
         fork._prefill = self._prefill.scaled(factor)
         fork.step_s, fork.is_paced, fork.observations = self.step_s, self.is_paced, self.observations
         return fork
 
     def expected_s(self, starts: float, tokens: int) -> float:
-        """Seconds in which so many tokens are prefilled, of which `starts` times from idleness; above 0."""
+        """Expected seconds to prefill `tokens`, with `starts` starts from idle; above 0."""
         return starts * self.delay_s + tokens * self.token_s + SHORTEST_S
 
     def learn(self, starts: float, tokens: int, took_s: float) -> None:
-        """Notes that `tokens` were prefilled in `took_s` seconds, of which `starts` times from idleness."""
+        """Learn that prefilling `tokens` took `took_s` seconds, with `starts` starts from idle."""
         fit = self._prefill
         fit.learn(starts, tokens * 1e-3, took_s)
         self.observations += 1
@@ -63,7 +62,7 @@ class Rates:
         self.pool.learn_prefill(self.token_s)
 
     def learn_step(self, step_s: float) -> None:
-        """Notes the mean time between two tokens of a stream that was served to its end."""
+        """Learn the mean time between the tokens of a stream served to its end."""
         known = self.step_s
         if known <= 0.0:
             self.step_s = step_s
@@ -72,8 +71,8 @@ class Rates:
             self.step_s = known + STEP_SHARE * (seen - known)
 
     def learn_pace(self, step_s: float, decoding: float, prefill_s: float) -> None:
-        """The same, where so many sequences were decoded in its steps on average, itself included, and so
-        many seconds of each step went to prefill."""
+        """Like `learn_step`, where each step had `decoding` sequences on average, itself included, and spent
+        `prefill_s` seconds on prefill."""
         self.learn_step(step_s)
         self.is_paced = True
         self.pool.learn_pace((step_s - prefill_s) / self.token_s, decoding)

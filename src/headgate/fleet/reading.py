@@ -1,4 +1,4 @@
-"""What an engine last said of itself: the figures of its metrics page and its list of models."""
+"""The last report of an engine: the figures of its metrics page and its list of models."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import msgspec
 
 
 class EngineReading(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at an engine. What its page did not say is None, never 0: nothing is known of it."""
+    """One reading of an engine. A figure that its page lacks is None, never 0: it is unknown."""
 
     at: float
-    """When the page was asked for, in monotonic seconds."""
+    """When the page was requested, in monotonic seconds."""
     waiting: int | None = None
-    """Requests that it has taken and not begun; over all of its data-parallel ranks and models."""
+    """Requests accepted and not started, over all of its data-parallel ranks and models."""
     running: int | None = None
     """Requests in its batches."""
     kv_usage: float | None = None
@@ -19,25 +19,26 @@ class EngineReading(msgspec.Struct, frozen=True, kw_only=True):
     block_tokens: int | None = None
     """Tokens of one KV block."""
     blocks: int | None = None
-    """How many KV blocks it has."""
+    """Number of its KV blocks."""
     ttft_s: float | None = None
-    """Mean time to the first token over the last interval in which there were any."""
+    """Mean time to first token in the last interval with samples."""
     ttft_at: float | None = None
     """When that interval ended."""
     ttft_since: float | None = None
     """When it began."""
     first_tokens: int | None = None
-    """How many there were in it, if those of responses in one piece are among them as they are generated."""
+    """First tokens in that interval, if the engine counts those of unstreamed responses when it generates
+    them."""
     tpot_s: float | None = None
-    """Mean time between tokens over the last interval in which there were any."""
+    """Mean time between tokens in the last interval with samples."""
     tpot_at: float | None = None
     adapters_running: frozenset[str] = frozenset()
     """Adapters of the requests in its batches: they are in its memory."""
     adapters_waiting: frozenset[str] = frozenset()
-    """Adapters of requests that wait."""
+    """Adapters of waiting requests."""
     max_adapters: int | None = None
     """How many adapters one batch may mix."""
     models: frozenset[str] | None = None
-    """The names that it answers to, adapters among them."""
+    """Names of the models that it serves, adapters included."""
     adapters_listed: frozenset[str] = frozenset()
-    """Those of them that it says are adapters."""
+    """Those of them that it lists as adapters."""

@@ -1,7 +1,7 @@
-"""How many requests of a pool may be tried again: a bounded share of them, whatever has failed.
+"""Retry budget of a pool: a bounded share of its requests, whatever has failed.
 
-While one endpoint fails, its requests are few and all are tried elsewhere. When a pool fails as a whole, each
-of its requests would be sent several times, and what is left of the pool would drown: the budget ends that.
+While one endpoint fails, its requests are few, and all are retried elsewhere. When a whole pool fails,
+retrying each request several times would overload what is left of it: the budget prevents that.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ import msgspec
 
 
 class RetryBudgetPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pool saves for retries."""
+    """How a pool accumulates its retry budget."""
 
     share: float = 0.2
-    """So much of a retry is saved with each request."""
+    """Retries added per request."""
     floor_per_s: float = 3.0
-    """So many retries are saved each second, also without requests: a pool of few needs no bound."""
+    """Retries added per second, even without requests: a small pool needs no limit."""
     window_s: float = 30.0
-    """What is saved is lost again with this time constant. Requests last about as long, and all that are in
-    flight on an endpoint fail at once if it dies."""
+    """Time constant of the budget's decay. Requests last about as long, and all that are in flight on an
+    endpoint fail at once if it dies."""
 
 
 class RetryBudget:
-    """The savings of one pool. `requests` is counted up by whoever starts one: it is all that those cost."""
+    """The budget of one pool. Whoever starts a request increments `requests`: requests cost no more than
+    that."""
 
     __slots__ = ("_counted", "_counted_at", "_saved", "denied", "granted", "policy", "requests")
 
@@ -38,8 +39,8 @@ class RetryBudget:
         self._saved = self.policy.floor_per_s * self.policy.window_s
 
     def take(self, now: float, reserved: float = 0.0) -> bool:
-        """Spends one retry at `now` (monotonic seconds), or says that there is none. `reserved` is the part
-        of what a quiet pool saves that stays for others."""
+        """Take one retry at `now` (monotonic seconds); False if there is none. `reserved`: share of an idle
+        pool's budget to leave for others."""
         self._count(now)
         policy = self.policy
         if self._saved < 1.0 + reserved * policy.floor_per_s * policy.window_s:
@@ -50,7 +51,7 @@ class RetryBudget:
         return True
 
     def _count(self, now: float) -> None:
-        """Adds what was saved since the last count, as if it had come evenly, and takes off what is lost."""
+        """Add what accumulated since the last count, assuming an even rate, and apply the decay."""
         policy = self.policy
         came = policy.share * (self.requests - self._counted)
         passed = max(0.0, now - self._counted_at) / policy.window_s

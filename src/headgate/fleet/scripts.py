@@ -1,7 +1,7 @@
-"""How much of a text is written in which script: a token of one is many more bytes than of another.
+"""Weighs a text by script, because a token of one script has many more bytes than one of another.
 
-Amounts are in bytes of English text that would make as many tokens in most vocabularies of today. Plain
-ASCII is one look; of a long text, some pieces stand for the whole.
+Amounts are in bytes of English text that would make as many tokens in most current vocabularies. Plain ASCII
+is found in one check; a long text is sampled.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 LATIN = "latin"
-"""ASCII as well: of a text that is nothing else, the amount is its length."""
+"""Includes ASCII: for pure ASCII, the amount is the length."""
 SAMPLED_BYTES = 16 * 1024
 _PIECES = 8
 _LOOKED_AT = 512
@@ -31,8 +31,8 @@ _WEIGHTS: tuple[tuple[int, int, str, float], ...] = (
     (0xEE, 0xEF, "symbols", 3.0),
     (0xF0, 0xFF, "symbols", 5.2),
 )
-"""Of a character whose first byte in UTF-8 is from one to another: its script, and what it amounts to, as
-counted with the vocabularies of Qwen and DeepSeek. Usage corrects it: what a model's engine counts."""
+"""By first byte of a UTF-8 character (first, last): its script, and its weight, measured with the
+vocabularies of Qwen and DeepSeek. The usage that engines report corrects it."""
 _CLASS_OF = bytes(place for place, (first, last, _, _) in enumerate(_WEIGHTS) for _ in range(first, last + 1))
 
 Amounts = Mapping[str, float]
@@ -40,7 +40,7 @@ Amounts = Mapping[str, float]
 
 
 def amounts(text: bytes | bytearray | memoryview, size: int) -> Amounts | None:
-    """Of a text that stands in JSON, and for so many bytes; None where it is plain ASCII."""
+    """The amounts of a text as it stands in JSON, scaled to `size` bytes; None for plain ASCII."""
     sample = text if len(text) <= SAMPLED_BYTES and not isinstance(text, memoryview) else _sample(text)
     if sample.isascii():
         if not _has_escapes(sample):
@@ -50,7 +50,7 @@ def amounts(text: bytes | bytearray | memoryview, size: int) -> Amounts | None:
 
 
 def _has_escapes(sample: bytes | bytearray) -> bool:
-    """Looked for at the beginning, in the middle and at the end: a client that escapes does so everywhere."""
+    """Check the beginning, the middle and the end: a client that escapes does so everywhere."""
     if sample.find(b"\\") < 0:
         return False
     length, find = len(sample), sample.find
@@ -73,7 +73,7 @@ def _sample(text: bytes | bytearray | memoryview) -> bytes:
 
 
 def _unescaped(sample: bytes | bytearray) -> bytes:
-    """With the characters that `\\uXXXX` stand for; two of these are one beyond the first 65,536."""
+    """Replace `\\uXXXX` by the characters; two of these are one beyond the first 65,536."""
     told = sample.decode("raw_unicode_escape", "ignore")
     return told.encode("utf-16", "surrogatepass").decode("utf-16", "ignore").encode()
 

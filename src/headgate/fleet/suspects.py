@@ -1,4 +1,4 @@
-"""Endpoints that rejected a request, until another endpoint's response to it tells whose fault that was."""
+"""Endpoints that rejected a request, until another endpoint's response shows whose fault it was."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headgate.fleet import blame
 from headgate.fleet.ledger import EndpointState
 
 ACCEPTED_AFTER_S = 2.0
-"""An endpoint that works on a request for this long has not rejected it, and rejections come fast."""
+"""An endpoint that has worked on a request for so long has not rejected it: rejections come fast."""
 
 
 class Suspect(NamedTuple):
@@ -18,19 +18,19 @@ class Suspect(NamedTuple):
     load: EndpointState
     status: int
     back_at: float | None
-    """When it wants requests again; None where it did not say so."""
+    """When it accepts requests again; None if it did not say."""
     is_prefill: bool = False
-    """Whether it was asked only to prefill the prompt for another."""
+    """Whether it was only to prefill the prompt for another."""
 
     @property
     def reason(self) -> str:
-        """What it has failed with, if it has."""
+        """The failure reason, if it turns out to have failed."""
         return f"prefill_status_{self.status}" if self.is_prefill else f"status_{self.status}"
 
 
 class Suspects:
-    """Those of one request. They are avoided for a second, or as long as they asked for; whoever is found to
-    have failed is returned once, for the caller to count the failure."""
+    """The suspects of one request. They are avoided for a second, or as long as they asked for. Each that
+    turns out to have failed is returned once, for the caller to count."""
 
     __slots__ = ("_of",)
 
@@ -60,10 +60,11 @@ class Suspects:
         may_retry: Callable[[float], bool],
         now: float,
     ) -> tuple[bool, list[Suspect]]:
-        """An endpoint rejects the request. Says whether another is asked, and who has failed.
+        """An endpoint rejected the request. Returns whether to retry on another one, and which endpoints have
+        failed.
 
-        `statuses` are those of its pool, with `key` as `is_open` has it; `may_retry` is told which part of
-        the retry budget is not for this, and spends a retry if it says yes.
+        `statuses` are those of its pool, with `key` as in `is_open`. `may_retry` gets the share of the retry
+        budget to leave, and takes a retry if it returns True.
         """
         is_shared = self.have(status)
         is_open = statuses.is_open(status, key, now, is_shared=is_shared)
@@ -88,27 +89,27 @@ class Suspects:
         return any(each.status == status for each in self._of)
 
     def back_at(self) -> list[float]:
-        """When those want requests again that said so."""
+        """When the suspects that said so accept requests again."""
         return [each.back_at for each in self._of if each.back_at is not None]
 
     def served(self) -> list[Suspect]:
-        """Another endpoint serves the request: its rejections were the fault of those that sent them. To ask
-        for fewer requests is no failure."""
+        """Another endpoint serves the request: those that rejected it were at fault. Asking for fewer
+        requests is no failure."""
         failed = [each for each in self._of if each.back_at is None]
         self._of.clear()
         return failed
 
     def prefilled(self) -> list[Suspect]:
-        """Another endpoint has prefilled the prompt: rejections of the same task were the fault of those that
-        sent them. Of who rejected the rest of the request, this tells nothing."""
+        """Another endpoint has prefilled the prompt: those that rejected the prefill were at fault. This
+        shows nothing about those that rejected the rest of the request."""
         failed = [each for each in self._of if each.is_prefill and each.back_at is None]
         self._of = [each for each in self._of if not each.is_prefill]
         return failed
 
     def compare(self, status: int) -> list[Suspect]:
-        """Another endpoint has rejected the request too, and none is asked after it. Whoever gave the same
-        status is not to blame, nor is anybody for a client's mistake; 0 is no status. 429 of all of them may
-        be a limit of that client, for which others need not stay away."""
+        """Another endpoint has rejected the request too, and there is no further retry. Endpoints with the
+        same status are not at fault, nor is any for a client's mistake; 0 is no status. If all returned 429,
+        it may be a limit of that client, so other requests need not avoid them."""
         failed = []
         for each in self._of:
             if each.back_at is not None:

@@ -1,8 +1,8 @@
-"""Prompts whose answers come in one piece: nobody sees their first tokens.
+"""Prompts of unstreamed responses, whose first tokens are not visible.
 
-Where the engine does not count them (`counted.py`), two things tell when they are prefilled. The end of the
-answer does: its first token came as much earlier as the others took. And an engine's own count of the
-requests that wait bounds what it still has to prefill.
+If the engine does not count them (`counted.py`), two things show when they are prefilled. The end of the
+response does: its first token came earlier by the decode time of the others. And the engine's count of
+waiting requests bounds what it still has to prefill.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from headgate.fleet.reading import EngineReading
 
 SETTLED_S = 0.25
-"""What was sent later than this before a reading may not be in its figures: engines count after each step."""
+"""A reading may lack requests sent less than this before it: engines count after each step."""
 PACE_GOOD_S = 30.0
-"""An engine's own mean time between tokens is good for so long."""
+"""How long an engine's own mean time between tokens is trusted."""
 MIN_STEPS = 8
 DECODING = 4.0
-"""An answer tells the pace of decoding if it took at least so many times as long as its prompt."""
+"""A response reveals the decode pace if it took at least so many times as long as its prompt."""
 SLOWER = 1 + 1 / 64
-"""The fastest answer is forgotten: the pace may be so much slower with each."""
+"""The fastest response is forgotten: each one may slow the pace by this factor."""
 
 
 class UnseenPrompts:
-    """Of one endpoint, from booking to end."""
+    """The unseen prompts of one endpoint, from booking to end."""
 
     __slots__ = ("_bookings", "_pace_good_until", "_pace_s", "owed_tokens")
 
@@ -45,7 +45,7 @@ class UnseenPrompts:
         self.owed_tokens += booking.owed_tokens
 
     def remove(self, booking: BookedPrompt) -> bool:
-        """Whether it was there."""
+        """Returns whether it was there."""
         if booking not in self._bookings:
             return False
         del self._bookings[booking]
@@ -53,17 +53,17 @@ class UnseenPrompts:
         return True
 
     def read(self, reading: EngineReading | None) -> None:
-        """Notes the pace that the engine reports; None is nothing any more."""
+        """Apply the pace that the engine reports; None clears it."""
         if reading is None:
             self._pace_good_until = -math.inf
         elif reading.tpot_s and reading.tpot_at is not None:
             self._pace_s, self._pace_good_until = reading.tpot_s, reading.tpot_at + PACE_GOOD_S
 
     def step_s(self, booking: BookedPrompt, steps: int, rates: Rates, now: float) -> float:
-        """Seconds between the tokens of an answer that is here, in so many steps; 0 where nothing is known.
+        """Seconds between the tokens of a response that has just ended after `steps`; 0 if unknown.
 
-        As the engine reports it, else as streams have shown it. Where there are neither, it is that of the
-        fastest answer of late: nothing but its prompt and its tokens took time.
+        As the engine reports it, else as streams have shown it. Without either, it is that of the fastest
+        recent response: only its prompt and its tokens took time.
         """
         if now < self._pace_good_until:
             return self._pace_s
@@ -75,8 +75,8 @@ class UnseenPrompts:
         return rates.step_s
 
     def bounds(self, waiting: int, at: float, *, is_ordered: bool) -> tuple[int, int]:
-        """The least and most tokens that an engine has to prefill of them, which had so many waiting at `at`:
-        those, at most one besides that it is at, and what was sent just before."""
+        """The least and most tokens of these that the engine has left to prefill, with `waiting` requests at
+        `at`: those, at most one more that is in progress, and what was sent just before."""
         sent, least, most = 0, 0, 0
         for booking in reversed(self._bookings):
             tokens = booking.owed_tokens

@@ -1,13 +1,13 @@
-"""How long something usually takes in a pool, and from when on it takes suspiciously long."""
+"""How long something usually takes in a pool, and what duration is suspicious."""
 
 from __future__ import annotations
 
 import math
 
 MIN_KNOWN = 50
-"""So many have to be known before anything is called long."""
+"""Samples needed before anything counts as long."""
 MAX_KNOWN = 4096
-"""Beyond it, all that was seen before counts half: what is usual changes."""
+"""Beyond so many samples, older ones count half, so that the estimate follows changes."""
 RARE_SHARE = 0.01
 TIMES = 3.0
 MIN_MAX_S = 5.0
@@ -16,8 +16,8 @@ _FRESH_S = 1.0
 
 
 class Waits:
-    """Counts waits in steps of `step_s` up to 256 of them. `least_s` is called long at the soonest, and so
-    many `medians` at the latest, or 5 s: a few that are slow must not hide who has stopped."""
+    """Histogram of waits in steps of `step_s`, up to 256 of them. The bound is at least `least_s`, and at
+    most `medians` medians or 5 s: a few slow ones must not hide an endpoint that has stopped."""
 
     __slots__ = ("_bound_s", "_counts", "_least_s", "_medians", "_per_s", "_read_at")
 
@@ -34,8 +34,8 @@ class Waits:
         self._counts[place if 0 <= place < _BUCKETS else -1] += 1
 
     def long_s(self, now: float) -> float | None:
-        """Three times the 99th percentile, within the bounds; None while too little is known. Worked out once
-        a second."""
+        """Three times the 99th percentile, within the bounds; None with too few samples. Computed once a
+        second."""
         if now - self._read_at >= _FRESH_S:
             self._read_at, self._bound_s = now, self._read()
         return self._bound_s
@@ -51,7 +51,7 @@ class Waits:
         return max(min(TIMES * self._until_s(rare), most_s), self._least_s)
 
     def _place(self, longer: float) -> int:
-        """Where as many are not shorter, the longest first."""
+        """The first step with more than `longer` samples at or after it."""
         count, place = 0, _BUCKETS
         while count <= longer:
             place -= 1
@@ -59,5 +59,5 @@ class Waits:
         return place
 
     def _until_s(self, place: int) -> float:
-        """The end of a step; the last one has none."""
+        """The end of a step; infinite for the last one."""
         return math.inf if place == _BUCKETS - 1 else (place + 1) / self._per_s

@@ -1,7 +1,7 @@
-"""Which endpoint's KV cache is believed to hold how much of a prompt.
+"""Estimates how much of a prompt each endpoint's KV cache holds.
 
-Is given the block hashes of prompts as they are sent to endpoints, and hands on how many blocks of another
-prompt each endpoint holds from the front. Pure: time is an argument.
+Input: the block hashes of prompts sent to endpoints. Output: how many leading blocks of another prompt each
+endpoint holds. Pure: time is an argument.
 """
 
 from headgate.fleet.prefix.exact import ExactIndex

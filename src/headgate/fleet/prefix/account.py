@@ -1,7 +1,7 @@
-"""What one engine says that it holds: its names for blocks, and the tiers in which its ranks have each.
+"""The blocks that one engine reports: its names for them, and the tiers in which each rank holds them.
 
-An engine tells of a lower tier by names alone, often after it has told that the block has left the tier
-above. So a name is remembered for a while after the last tier dropped it.
+Engines report lower tiers by name only, often after they have dropped the block from the tier above. So a
+name is remembered for a while after the last tier dropped it.
 """
 
 from __future__ import annotations
@@ -13,58 +13,57 @@ from headgate.fleet.prefix.kv_events import EngineHash
 from headgate.routing.kv_events import MAX_RANKS
 
 MAX_BLOCKS = 500_000
-"""Of one rank; an engine whose accelerator has more is not kept account of."""
+"""Blocks per rank; engines with larger caches are not tracked."""
 MAX_BLOCKS_TOGETHER = 4_000_000
-"""Of all engines and ranks: 1 GB. An engine may have as many of them as are free, so that one that tells of
-too many leaves the others theirs."""
+"""Blocks of all engines and ranks: 1 GB. Each engine may use what is free, so one that reports too many
+leaves the others theirs."""
 REMEMBERED = 20_000
-"""Names of blocks that are nowhere any more."""
+"""Names of blocks that are in no tier any more."""
 
 _IN_TIER = tuple(
     sum(1 << (rank * tiers.TIERS + tier) for rank in range(MAX_RANKS)) for tier in range(tiers.TIERS)
 )
-"""Of the bits of a block, those of one tier, whatever the rank."""
+"""Mask of one tier, for all ranks."""
 _OF_RANK = (1 << tiers.TIERS) - 1
-"""Of the bits of a block, those of rank 0."""
+"""Mask of rank 0, for all tiers."""
 
 
 class TooManyBlocksError(ValueError):
-    """An engine tells of more blocks than any cache has, or than all engines together may have."""
+    """An engine reports more blocks than any cache has, or than all engines together may have."""
 
 
 class Tally:
-    """The names of blocks that the accounts of a process hold together."""
+    """Names of blocks that all accounts of a process hold together."""
 
     def __init__(self) -> None:
         self.held = 0
 
 
 class Account:
-    """The blocks of one engine, by our own hashes. Where one is, is a bit for each rank and tier."""
+    """The blocks of one engine, by our own hashes, with one bit for each rank and tier."""
 
     def __init__(self, bit: int, tally: Tally) -> None:
         self.bit = bit
-        """Stands for the engine."""
+        """The bit that stands for the engine."""
         self.held = 0
-        """Names of blocks, of all ranks; `tally` counts them too."""
+        """Names of blocks, of all ranks; also counted in `tally`."""
         self._tally = tally
         self.block_tokens = 0
         self.is_complete = False
         self.group: int | None = None
-        """The group of layers whose events count; None before the first."""
+        """The group of layers whose events count; None before the first event."""
         self.is_whole = False
-        """Whether that group keeps all of a prompt."""
+        """Whether that group keeps the whole prompt."""
         self.where: dict[int, int] = {}
-        """Of each block that is anywhere: bit `rank * TIERS + tier`."""
+        """For each block in any tier: bit `rank * TIERS + tier`."""
         self.in_tier = [0] * tiers.TIERS
-        """How many blocks are in each tier, of all ranks together."""
+        """Blocks in each tier, of all ranks together."""
         self._names: dict[int, dict[EngineHash, int]] = {}
-        """By rank: what its names stand for."""
+        """By rank: the block of each name."""
         self._gone: OrderedDict[tuple[int, EngineHash], int] = OrderedDict()
 
     def forget(self, bit: int) -> list[int]:
-        """Nothing is anywhere any more, and from now on another bit stands for the engine; returns the blocks
-        that were somewhere."""
+        """Drop everything and use another bit for the engine; returns the blocks that were in any tier."""
         blocks = list(self.where)
         self.bit, self.where, self.in_tier = bit, {}, [0] * tiers.TIERS
         self._names, self._gone = {}, OrderedDict()
@@ -76,7 +75,7 @@ class Account:
         self._tally.held += more
 
     def ranks(self) -> list[int]:
-        """Those that have told of anything."""
+        """The ranks that have reported anything."""
         return list(self._names)
 
     def has(self, tier: int, block: int) -> bool:
@@ -84,12 +83,12 @@ class Account:
         return bool(self.where.get(block, 0) & _IN_TIER[tier])
 
     def named(self, rank: int, name: EngineHash) -> int | None:
-        """The block that a rank means; None if it was not heard of."""
+        """The block that a rank's name stands for; None if unknown."""
         block = self._names.get(rank, {}).get(name)
         return self._gone.get((rank, name)) if block is None else block
 
     def check_room(self, rank: int, count: int) -> None:
-        """Raises TooManyBlocksError where a rank may not have so many more blocks."""
+        """Raise TooManyBlocksError if a rank must not add `count` blocks."""
         if len(self._names.get(rank, ())) + count > MAX_BLOCKS:
             raise TooManyBlocksError(f"the engine tells of more than {MAX_BLOCKS} blocks")
         if self.held + count > MAX_BLOCKS_TOGETHER - self._tally.held:
@@ -99,7 +98,7 @@ class Account:
             )
 
     def hold(self, rank: int, tier: int, name: EngineHash, block: int) -> bool:
-        """A rank has a block in a tier; returns whether none had it there before."""
+        """A rank has a block in a tier; returns whether no rank had it there before."""
         names = self._names.setdefault(rank, {})
         self._count(name not in names)
         names[name] = block
@@ -112,7 +111,7 @@ class Account:
         return True
 
     def drop(self, rank: int, tier: int, name: EngineHash) -> int | None:
-        """A rank has dropped a block from a tier; returns it if none has it there any more."""
+        """A rank has dropped a block from a tier; returns the block if no rank has it there any more."""
         names = self._names.get(rank, {})
         block = names.get(name)
         if block is None:
@@ -138,9 +137,8 @@ class Account:
             self._gone.popitem(last=False)
 
     def clear(self, rank: int, most: int) -> tuple[list[tuple[int, int]], bool]:
-        """A rank has nothing any more: takes back so many of its blocks. Returns tier and block of what no
-        other rank has there, and whether more are left, for which it is to be called again before the rank
-        tells of anything else."""
+        """Remove up to `most` blocks of a rank that was cleared. Returns tier and block of what no other rank
+        has there, and whether blocks are left: then call it again before the rank's next event."""
         gone = []
         names = self._names.get(rank, {})
         cleared = min(most, len(names))
@@ -163,7 +161,7 @@ class Account:
         return gone, False
 
     def validate(self) -> None:
-        """Checks the invariants; for tests."""
+        """Check the invariants; for tests."""
         assert self.held == sum(map(len, self._names.values()))
         named: dict[int, int] = {}
         for rank, names in self._names.items():

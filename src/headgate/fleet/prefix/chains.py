@@ -1,13 +1,13 @@
-"""Which blocks of tokens the blocks of bytes in prompts are: learned from prompts whose tokens are known.
+"""Maps the byte blocks of prompts to token blocks, learned from prompts whose tokens are known.
 
-A prompt that comes in has hashes of its bytes, and engines tell of hashes of tokens. Once the tokens of one
-prompt are known, those of every prompt that begins with the same bytes are known as well, up to there, and
-nothing need be tokenised on the way of a request. For each block of bytes it is noted which block of tokens
-is the last one before its end; its hash stands for all tokens before.
+Incoming prompts have hashes of bytes; engines report hashes of tokens. Once the tokens of one prompt are
+known, those of every prompt with the same leading bytes are known up to there, and no request has to be
+tokenized. Each byte block maps to the last token block before its end, whose hash stands for all tokens
+before.
 
-Where in its tokens a block of bytes ends is estimated by its share of the prompt, a little short of it. If
-that was too far, another prompt that begins with the same bytes has other tokens there: then the place
-before is taken, on which both agree.
+The end of a byte block within the tokens is estimated by its share of the prompt, minus a margin. If the
+estimate was too far, another prompt with the same leading bytes has other tokens there: then the previous
+block is taken, on which both agree.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from headgate.fleet.prefix import residency
 
 MAX_BLOCKS = 200_000
 SHORT_OF = 0.97
-"""How much of the estimated place counts."""
+"""Share of the estimated position that counts."""
 
 
 class PromptChains:
-    """Blocks of bytes to blocks of tokens, for one size of the latter; those not used for long leave."""
+    """Byte blocks to token blocks of one size, least recently used first."""
 
     def __init__(self, block_tokens: int, max_blocks: int = MAX_BLOCKS) -> None:
         self.block_tokens = block_tokens
@@ -37,9 +37,9 @@ class PromptChains:
     def learn(
         self, prefix: Sequence[int], shares: Sequence[float], tokens: array[int], adapter: str
     ) -> list[int]:
-        """Takes the tokens of a prompt; returns the blocks of tokens that its blocks of bytes come to.
+        """Learn the tokens of a prompt; returns the token blocks of its byte blocks.
 
-        `shares` is how much of the prompt comes before the end of each of its blocks of bytes, 0 to 1.
+        `shares`: how much of the prompt lies before the end of each byte block, 0 to 1.
         """
         begin = residency.front(adapter, self.block_tokens)
         whole = residency.chain(tokens, self.block_tokens, begin)
@@ -60,7 +60,7 @@ class PromptChains:
         return blocks
 
     def of(self, prefix: Sequence[int]) -> list[int]:
-        """The blocks of tokens of a prompt's blocks of bytes, as far as they are known from its front."""
+        """The token blocks of a prompt's leading byte blocks, as far as known."""
         found: list[int] = []
         for block in map(self._found.get, prefix):
             if block is None:

@@ -1,8 +1,8 @@
-"""What is known of prompts by what engines say that they hold, where that says more than belief.
+"""Corrects the believed prefix of each endpoint by what its engine reports.
 
-Of a prompt's blocks, as far as their tokens are known: where an engine does not hold all of them, that is the
-truth. Where it does, and for prompts whose tokens are not known yet, belief goes on from there. An engine
-that may hold more than it has told of, as it began before the gateway, is believed at least as much.
+It applies to the blocks of a prompt whose tokens are known. If an engine lacks some of them, its report is
+exact. If it has them all, or the tokens are not known yet, the belief continues from there. An engine that
+started before the gateway may hold more than it reported, so it is credited with at least the belief.
 """
 
 from __future__ import annotations
@@ -15,34 +15,32 @@ from headgate.fleet.prefix.chains import PromptChains
 from headgate.fleet.prefix.residency import Residency
 
 MAX_PROMPT_BLOCKS = 32_768
-"""Of one prompt: half a million tokens in blocks of 16. Hashing them takes 10 ms."""
+"""Blocks of one prompt: half a million tokens in blocks of 16, which take 10 ms to hash."""
 
 
 MAX_CHAINS = 8
-"""Numbers of tokens in a block that prompts are known by; each engine could say another one."""
+"""Different block sizes in tokens, of which each engine could report another."""
 
 
 class ExactIndex:
-    """Engines that publish what they hold, and the tokens of prompts by their bytes."""
+    """The reports of engines that publish KV events, and the token blocks of prompts."""
 
     def __init__(self) -> None:
         self.residency = Residency()
         self._chains: dict[int, PromptChains] = {}
-        """By the number of tokens in a block: engines may differ."""
+        """By tokens per block: engines may differ."""
 
     def corrected(
         self, counts: list[int], prefix: Sequence[int], loads: Sequence[EndpointState]
     ) -> list[int]:
-        """How many whole blocks each endpoint holds, given how many it is believed to hold."""
+        """How many whole blocks each endpoint holds, given the believed counts."""
         return list(map(int, self.weighed(counts, prefix, loads)))
 
     def weighed(
         self, counts: Sequence[float], prefix: Sequence[int], loads: Sequence[EndpointState]
     ) -> list[float]:
-        """How many blocks each endpoint holds, given how many it is believed to hold.
-
-        Blocks outside of the accelerator's memory count for less.
-        """
+        """How many blocks each endpoint holds, given the believed counts. Blocks outside of the accelerator's
+        memory count for less."""
         counts = list(counts)
         for chains in self._chains.values():
             known = chains.of(prefix)
@@ -67,13 +65,13 @@ class ExactIndex:
                 counts[n] = worth
 
     def expect(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:
-        """A prompt was sent to an engine, which will tell of it soon."""
+        """A prompt was sent to an engine, which will report its blocks soon."""
         chains = self._chains.get(self._block_tokens(load))
         if chains is not None:
             self.residency.expect(load, chains.of(prefix), now)
 
     def wants(self, prefix: Sequence[int], load: EndpointState) -> bool:
-        """Whether the tokens of a prompt are worth knowing that was sent to an engine."""
+        """Whether it is worth to learn the tokens of a prompt that was sent to an engine."""
         block_tokens = self._block_tokens(load)
         if not block_tokens or not prefix:
             return False
@@ -89,8 +87,8 @@ class ExactIndex:
         load: EndpointState,
         now: float,
     ) -> None:
-        """Takes the tokens of a prompt that was sent to an engine. `shares` is how much of it comes before
-        the end of each block. A prompt of too many blocks is not learned."""
+        """Learn the tokens of a prompt that was sent to an engine. `shares`: how much of the prompt lies
+        before the end of each block. A prompt with too many blocks is ignored."""
         block_tokens = self._block_tokens(load)
         if not block_tokens or len(tokens) > MAX_PROMPT_BLOCKS * block_tokens:
             return
@@ -102,7 +100,7 @@ class ExactIndex:
         self.residency.expect(load, chains.learn(prefix, shares, tokens, adapter), now)
 
     def _block_tokens(self, load: EndpointState) -> int:
-        """By what the engine has told of, or else by its metrics; 0 if it has said neither."""
+        """Tokens per block, from the engine's events or else its metrics; 0 if unknown."""
         told = self.residency.block_tokens(load)
         if told or load not in self.residency:
             return told

@@ -1,12 +1,12 @@
-"""The hashes of a prompt's blocks, each chained to the one before it.
+"""Hashes of a prompt's blocks, each chained to the one before it.
 
-Blocks are of bytes, as counting tokens would cost a hundred times more than everything else. A block is 1 KB
-long, some 256 tokens, and from 64 KB on a 32nd to a 64th of what is before it: a prompt of 500 KB has 130
-blocks instead of 500, and how much of it is held is still known to within 3 %. Places of blocks depend on
-nothing but the distance from the beginning, so that a conversation that grows keeps those it had. What comes
-after the last whole block, and after the first 4 MB, is not hashed: of a prompt below 1 KB nothing is. It is
-prefilled in a few milliseconds, and to look it up would add as much to the cost of a request as all else
-that picks its endpoint. A policy may ask for shorter blocks within the first kilobyte all the same.
+Blocks are of bytes, because counting tokens would cost a hundred times more than everything else. A block is
+1 KB long, about 256 tokens; from 64 KB on, it is 1/32 to 1/64 of what precedes it. A prompt of 500 KB has 130
+blocks instead of 500, and the held share is still known to within 3 %. Block boundaries depend only on the
+distance from the beginning, so a growing conversation keeps its blocks. What follows the last whole block, or
+the first 4 MB, is not hashed. A prompt below 1 KB has no block: its prefill takes a few milliseconds, and
+looking it up would double the cost of picking an endpoint. A policy may still ask for shorter blocks within
+the first kilobyte.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import NamedTuple
 import xxhash
 
 _SECRET = int.from_bytes(os.urandom(8), "little")
-"""As Python does for its own hashes: who does not know it cannot make prompts whose blocks collide."""
+"""Seeds the hashes as Python seeds its own: without it, nobody can construct prompts whose blocks collide."""
 BLOCK_BYTES = 1024
-"""The unit in which places in a prompt are counted."""
+"""The unit of positions in a prompt."""
 GROWTH = 32
-"""All before a long block is at least so many times as long as it is."""
+"""Everything before a long block is at least so many times its length."""
 MAX_BYTES = 4 * 1024 * 1024
 
 _digest = xxhash.xxh3_64_intdigest
@@ -42,7 +42,7 @@ BLOCK_ENDS: tuple[int, ...] = _block_ends()
 
 
 class Blocks(NamedTuple):
-    """How texts are cut."""
+    """How texts are divided into blocks."""
 
     ends: tuple[float, ...]
     """Where blocks end, in units of 1 KB."""
@@ -51,7 +51,7 @@ class Blocks(NamedTuple):
 
 
 def _blocks(first: tuple[int, ...]) -> Blocks:
-    """The usual ones, of which the first kilobyte is cut at these bytes."""
+    """The usual blocks, with the first kilobyte cut at these bytes."""
     byte_ends = (*first, *(end * BLOCK_BYTES for end in BLOCK_ENDS))
     slices = tuple(slice(start, end) for start, end in pairwise((0, *byte_ends)))
     return Blocks(tuple(end / BLOCK_BYTES for end in first) + BLOCK_ENDS, byte_ends, slices)
@@ -62,22 +62,22 @@ USUAL = _blocks(())
 
 @lru_cache(maxsize=64)
 def blocks_from(first_bytes: int) -> Blocks:
-    """Blocks of so many bytes in the first kilobyte, and the usual ones behind it; 0 is the usual ones. An
-    index counts each of the short ones as one unit, so it holds a little less."""
+    """Blocks of `first_bytes` in the first kilobyte, and the usual ones after it; 0 gives only the usual
+    ones. An index counts each short block as one unit, so it holds a little less."""
     return _blocks(tuple(range(first_bytes, BLOCK_BYTES, first_bytes))) if first_bytes else USUAL
 
 
 @lru_cache(maxsize=1024)
 def seed(model: str, salt: bytes = b"") -> int:
-    """What the first block is chained to: prompts of two models, adapters or salts have nothing in common.
+    """The seed of the first block: prompts for different models, adapters or salts share no hash.
 
-    It is another one in each process.
+    It differs in each process.
     """
     return _digest(salt, _digest(model.encode(), _SECRET))
 
 
 def hashes(text: bytes | memoryview, seed: int, blocks: Blocks = USUAL) -> list[int]:
-    """The hashes of a text's whole blocks, of 64 bits; each stands for all of the text before it as well."""
+    """The 64-bit hashes of a text's whole blocks; each also stands for all of the text before it."""
     chained, found = seed, []
     view = memoryview(text)  # blocks are not copied
     for block in blocks.slices[: bisect_right(blocks.byte_ends, len(text))]:

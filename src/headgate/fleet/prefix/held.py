@@ -1,4 +1,4 @@
-"""What one endpoint is believed to hold, and in which order it leaves: what was used longest ago first."""
+"""The runs that one endpoint is believed to hold, in eviction order: least recently used first."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections import deque
 from headgate.fleet.prefix.runs import Run
 
 SPARE_USES = 64
-"""How many uses are remembered, besides two for each run, before those that do not count are dropped."""
+"""How many uses are remembered, besides two per run, before outdated ones are dropped."""
 
 
 class Held:
-    """The runs of one endpoint. Where one is held, all before it in its prompt are held as well.
+    """The runs of one endpoint. An endpoint that holds a run holds all before it in the prompt.
 
-    A prompt's tail leaves before its head, as in the engines: a head without its tail is of use, a tail
-    without its head is not. To use a run is to use all before it, so that only the last one is noted: as it
-    leaves, those before it come next, as far as they have not been used since. No two uses have one time.
+    A prompt's tail is evicted before its head, as in the engines: a head without its tail is useful, a tail
+    without its head is not. Using a run uses all before it, so only the last one is recorded: once it is
+    evicted, those before it come next, unless they were used since. All uses have different times.
     """
 
     __slots__ = ("_uses", "bit", "blocks", "limit", "size", "used_at")
@@ -24,16 +24,16 @@ class Held:
     def __init__(self, bit: int, limit: int) -> None:
         self.bit = bit
         self.limit = limit
-        """In units, as sizes are."""
+        """In the units of sizes."""
         self.size = 0
         self.blocks = 0
         self.used_at: dict[Run, float] = {}
         """The last use of each run."""
         self._uses: deque[tuple[float, Run]] = deque()
-        """In the order of time; those of runs that were used again later do not count."""
+        """By time. Entries of runs that were used again later are outdated."""
 
     def use(self, run: Run, now: float) -> None:
-        """Notes that all up to the end of a run is there now."""
+        """Record that the endpoint holds everything up to the end of a run now."""
         uses, used_at, bit = self._uses, self.used_at, self.bit
         if uses and now <= uses[-1][0]:
             now = math.nextafter(uses[-1][0], math.inf)
@@ -42,7 +42,7 @@ class Held:
         while each is not None:
             if not each.holders & bit:
                 each.holders |= bit
-                each.answered = 0  # what another has generated behind it is not here
+                each.answered = 0  # what another endpoint generated after it is not here
                 self.size += each.size
                 self.blocks += len(each.blocks)
             used_at[each] = now
@@ -51,7 +51,7 @@ class Held:
             self._uses = deque(use for use in uses if used_at.get(use[1]) == use[0])
 
     def oldest(self) -> tuple[float, Run] | None:
-        """The run that leaves next, and when it was used last; None if nothing is held."""
+        """The run to evict next, and its last use; None if nothing is held."""
         uses, used_at = self._uses, self.used_at
         while uses:
             use = uses[0]
@@ -61,7 +61,7 @@ class Held:
         return None
 
     def drop_oldest(self) -> Run:
-        """Lets the run go that `oldest` tells of; returns it."""
+        """Evict the run that `oldest` returns; returns it."""
         at, run = self._uses.popleft()
         del self.used_at[run]
         run.holders ^= self.bit
@@ -73,7 +73,7 @@ class Held:
         return run
 
     def validate(self) -> None:
-        """Checks the invariants; for tests."""
+        """Check the invariants; for tests."""
         assert self.size == sum(run.size for run in self.used_at)
         assert self.blocks == sum(len(run.blocks) for run in self.used_at)
         times = [at for at, _ in self._uses]

@@ -1,4 +1,4 @@
-"""The approximate prefix index: what endpoints hold, as far as it follows from what was sent to them."""
+"""The approximate prefix index: what endpoints hold, inferred from what was sent to them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from headgate.fleet.prefix.held import Held
 from headgate.fleet.prefix.runs import Run, Runs
 
 MAX_BLOCKS = 500_000
-"""Of all endpoints together; each takes some 130 bytes of memory in runs of eight."""
+"""Limit for all endpoints together; a block takes about 130 bytes of memory in runs of eight."""
 ENDPOINT_BLOCKS = 4096
-"""Of an endpoint whose engine does not say how large its cache is."""
+"""Limit of an endpoint whose engine does not report the size of its cache."""
 TTL_S = 900.0
 SWEPT_BLOCKS = 2000
-"""About so many blocks leave in one sweep at most: it must not hold up requests."""
+"""At most about so many blocks expire in one sweep, so that it does not delay requests."""
 WHOLE_SHARE = 1 / 64
-"""A run of no more than this share of the limit leaves as a whole: to cut it costs more than it saves."""
+"""A run of at most this share of the limit is evicted whole: cutting it costs more than it saves."""
 
 
 _Asked = tuple[list[EndpointState], masks.Places, int]
@@ -30,13 +30,13 @@ _NONE: _Asked = ([], {}, 0)
 
 
 class PrefixIndex:
-    """Which endpoints hold which runs of blocks, and for each endpoint which it used when.
+    """Which endpoints hold which runs of blocks, and when each was last used.
 
-    A hash stands for all of the prompt up to the end of its block, and for the model, so that the blocks of
-    a prompt that an endpoint holds are always those at its front. Where blocks differ in length, limits are
-    in units, as `block_ends` is; otherwise each block is one unit.
+    A hash stands for the whole prompt up to the end of its block, and for the model, so an endpoint always
+    holds the leading blocks of a prompt. If block lengths differ, limits are in units, like `block_ends`;
+    otherwise each block is one unit.
 
-    Bounded: each endpoint by its limit, all together by `max_blocks`, in time by `ttl_s`.
+    Bounded per endpoint by its limit, in total by `max_blocks`, and in time by `ttl_s`.
     """
 
     def __init__(
@@ -47,11 +47,12 @@ class PrefixIndex:
         default_limit: int = ENDPOINT_BLOCKS,
         ttl_s: float = TTL_S,
     ) -> None:
-        """`block_ends` is where the blocks of any prompt end, in units; none where each is one unit long."""
+        """`block_ends`: where the blocks of any prompt end, in units; empty if each block is one unit
+        long."""
         self.max_blocks = max_blocks
         self.ttl_s = ttl_s
         self.exact: ExactIndex | None = None
-        """What engines say that they hold, where they do; what is believed of the others is all there is."""
+        """Corrections by engines that report their blocks; None if there are none."""
         self._default_limit = default_limit
         self._runs = Runs(block_ends)
         self._held: dict[EndpointState, Held] = {}
@@ -59,24 +60,25 @@ class PrefixIndex:
         self._free_bits: list[int] = []
         self._swept: list[Held] = []
         self._asked: dict[EndpointState, _Asked] = {}
-        """Lists that were asked for, by their first endpoint: where in it each bit is, and all together."""
+        """Lists of endpoints seen before, by their first endpoint: the position of each bit, and all bits
+        together."""
         self._count = 0
         """Blocks of all endpoints."""
         self._evicted = 0
         self._expired = 0
         self._forgotten = 0
 
-    # -- what is believed
+    # -- lookups
 
     def matched(self, prefix: Sequence[int], loads: Sequence[EndpointState]) -> list[int]:
-        """How many blocks of a prompt, from its front, each of the endpoints is believed to hold."""
+        """How many leading blocks of a prompt each endpoint is believed to hold."""
         if not prefix or not loads:
             return [0] * len(loads)
         counts = self._believed(prefix, loads)
         return counts if self.exact is None else self.exact.corrected(counts, prefix, loads)
 
     def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointState]) -> list[float]:
-        """The same, where a block that is held in slower memory than the accelerator's is a part of one."""
+        """Like `matched`, where a block in slower memory than the accelerator's counts for less than one."""
         if not prefix or not loads:
             return [0.0] * len(loads)
         counts = self._believed(prefix, loads)
@@ -88,9 +90,10 @@ class PrefixIndex:
             return [0] * len(loads)
         places, missing = self._places_of(loads)
         if count < run.answered <= len(prefix) and count == run.end and run.holders.bit_count() == 1:
-            count = run.answered  # the next turn has the answer in it
+            count = run.answered  # the next turn contains the response
         counts: list[tuple[int, int]] = []
-        while run is not None:  # who holds a run holds those before it: each is met first where it ends
+        # an endpoint that holds a run holds those before it, so each is found first where its prefix ends
+        while run is not None:
             found = run.holders & missing
             if found == missing:
                 return masks.spread(counts, places, len(loads), count)
@@ -102,13 +105,13 @@ class PrefixIndex:
         return masks.spread(counts, places, len(loads))
 
     def _places_of(self, loads: Sequence[EndpointState]) -> tuple[masks.Places, int]:
-        """Where in a list of endpoints each is, by its bit, and all bits together. A pool is mostly asked for
-        whole: then, what was found before holds."""
+        """The position of each endpoint in a list, by its bit, and all bits together. Cached, because most
+        lookups are for the whole pool."""
         known, places, together = self._asked.get(loads[0], _NONE)
         if known != loads:
             bits = list(map(self._bits.get, loads, repeat(0)))
             places = {bit: place for place, bit in enumerate(bits) if bit}
-            # Of one without a bit nothing is believed: then it is never so that all hold a run.
+            # Nothing is known of an endpoint without a bit, so no run is held by all.
             together = reduce(or_, bits) if all(bits) else -1
             self._asked[loads[0]] = list(loads), places, together
         return places, together
@@ -126,10 +129,10 @@ class PrefixIndex:
             run = run.parent
         return None if run is None else held.used_at[run]
 
-    # -- what happens
+    # -- events
 
     def add(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:
-        """Notes that a prompt was sent to an endpoint, at `now` in monotonic seconds."""
+        """Record that a prompt was sent to an endpoint, at `now` in monotonic seconds."""
         if self.exact is not None:
             self.exact.expect(prefix, load, now)
         held = self._held.get(load)
@@ -146,20 +149,20 @@ class PrefixIndex:
             self._make_room()
 
     def answered(self, prefix: Sequence[int], load: EndpointState, blocks: float) -> None:
-        """Notes that an endpoint has answered a prompt, which has so many blocks together with the answer.
+        """Record that an endpoint has responded; prompt and response together have `blocks`.
 
-        What it has generated is in its cache as well, and counts as held of a prompt that begins with this
-        one and is at least that long: the next turn. One that is shorter is something else, or the answer was
-        shortened in it, as those are of what a model thought. Where several prompts end with one block, or
-        several endpoints hold it, it cannot be told which of them goes on, and nothing is noted.
+        The generated tokens are in its cache as well, and count as held of a prompt that begins with this one
+        and is at least that long: the next turn. A shorter one is something else, or has a shortened
+        response, such as one without its reasoning. If several prompts end with one block, or several
+        endpoints hold it, the next turn is ambiguous, and nothing is recorded.
         """
         held = self._held.get(load)
         if held is not None and prefix:
             self._runs.answer(prefix, held.bit, int(blocks))
 
     def _ending(self, prefix: Sequence[int], held: Held) -> Run:
-        """The run that ends where a prompt ends. It is made if there is none, or cut from a longer one; and
-        what nobody else holds, and nothing follows, grows, so that a conversation stays one run."""
+        """The run that ends where a prompt ends: an existing one, one cut from a longer run, or a new one. A
+        run that nothing follows and nobody else holds is extended, so that a conversation stays one run."""
         run, known = self._runs.find(prefix)
         if run is not None and known < run.start + len(run.blocks):
             run = self._cut(run, known - run.start)
@@ -173,7 +176,7 @@ class PrefixIndex:
         return run
 
     def _cut(self, run: Run, count: int) -> Run:
-        """Makes two of a run, for all of its holders."""
+        """Split a run for all of its holders."""
         front = self._runs.cut(run, count)
         for held in self._held.values():
             if held.bit & run.holders:
@@ -181,7 +184,8 @@ class PrefixIndex:
         return front
 
     def limit(self, load: EndpointState, blocks: int) -> None:
-        """Bounds an endpoint by the size of its engine's cache, in blocks, or in units where they differ."""
+        """Set an endpoint's limit to the size of its engine's cache, in blocks, or in units where lengths
+        differ."""
         held = self._held.get(load)
         if held is None:
             held = self._begin(load)
@@ -190,23 +194,24 @@ class PrefixIndex:
             self._evicted += self._keep_within(held, blocks)
 
     def forget(self, load: EndpointState) -> None:
-        """The endpoint's cache is empty: its engine began anew."""
+        """The endpoint's cache is empty: its engine restarted."""
         held = self._held.get(load)
         if held is not None:
             self._forgotten += self._drop(held, held.blocks)
 
     def forget_until(self, at: float, load: EndpointState) -> None:
-        """Forgets what an endpoint has not used since: if a block of `at` is gone, so are all older ones."""
+        """Forget what an endpoint last used at `at` or before: if a block of `at` is gone, so are all older
+        ones."""
         held = self._held.get(load)
         if held is not None:
             self._forgotten += self._drop(held, held.blocks, at)
 
     def remove(self, load: EndpointState) -> None:
-        """The endpoint is gone, and will be another one should it return."""
+        """The endpoint is gone; if it returns, it counts as new."""
         self.forget(load)
         if self.exact is not None:
             self.exact.residency.end(load)
-        self._asked.clear()  # it may have been asked about, though it never held anything
+        self._asked.clear()  # it may have been looked up, though it never held anything
         held = self._held.pop(load, None)
         if held is not None:
             self._free_bits.append(held.bit)
@@ -214,10 +219,8 @@ class PrefixIndex:
             self._swept = []
 
     def sweep(self, now: float) -> None:
-        """Lets blocks go that were not used for long: a bounded number of one endpoint; called now and then.
-
-        Each call looks at another endpoint.
-        """
+        """Expire unused blocks of one endpoint, up to a bound. Call it regularly: each call takes another
+        endpoint."""
         if self.exact is not None:
             self.exact.residency.sweep(now)
         if not self._swept:
@@ -232,18 +235,18 @@ class PrefixIndex:
         self._asked.clear()
         return held
 
-    # -- what leaves
+    # -- eviction
 
     def _drop(self, held: Held, most: int, until: float = math.inf) -> int:
-        """Lets runs go that were used at `until` or before, as many as have about `most` blocks; returns
-        how many blocks went."""
+        """Evict runs last used at `until` or before, about `most` blocks; returns how many blocks were
+        evicted."""
         gone = 0
         while gone < most and (oldest := held.oldest()) is not None and oldest[0] <= until:
             gone += self._drop_oldest(held)
         return gone
 
     def _keep_within(self, held: Held, limit: int) -> int:
-        """Lets an endpoint hold no more than a limit; returns how many blocks went."""
+        """Evict until an endpoint is within a limit; returns how many blocks were evicted."""
         gone = 0
         while held.size > limit and (oldest := held.oldest()) is not None:
             _, run = oldest
@@ -263,11 +266,11 @@ class PrefixIndex:
         return len(run.blocks)
 
     def _make_room(self) -> None:
-        """The endpoint with the most blocks gives up a part of them, so that this is rarely done."""
+        """Evict a part of the endpoint with the most blocks, enough that this happens rarely."""
         held = max(self._held.values(), key=lambda held: held.blocks)
         self._evicted += self._keep_within(held, held.size - max(held.size // 64, 1))
 
-    # -- what is told
+    # -- statistics
 
     def statistics(self) -> dict[str, int]:
         return {
@@ -285,18 +288,18 @@ class PrefixIndex:
         return 0 if held is None else held.blocks
 
     def limit_of(self, load: EndpointState) -> int:
-        """How much it may be believed to hold, in blocks, or in units where they differ."""
+        """The limit of an endpoint, in blocks, or in units where lengths differ."""
         held = self._held.get(load)
         return self._default_limit if held is None else held.limit
 
     def oldest_at(self, load: EndpointState) -> float | None:
-        """When the block that leaves next was used; None if it holds nothing."""
+        """When the block to evict next was used; None if the endpoint holds nothing."""
         held = self._held.get(load)
         oldest = held.oldest() if held is not None else None
         return None if oldest is None else oldest[0]
 
     def validate(self) -> None:
-        """Checks the invariants; for tests."""
+        """Check the invariants; for tests."""
         assert self._count == sum(held.blocks for held in self._held.values()) <= self.max_blocks
         bits = [held.bit for held in self._held.values()] + self._free_bits
         assert sorted(bits) == [1 << n for n in range(len(bits))]

@@ -1,8 +1,8 @@
-"""What engines publish of their caches: batches of blocks stored and removed, as vLLM and SGLang write them.
+"""Decodes KV cache events, batches of stored and removed blocks, as vLLM and SGLang publish them.
 
-MessagePack, in two forms: events as arrays whose first element is their type, or as maps with `type`. What
-arrives is bounded and checked here, once: whoever can reach the port of an engine could have sent it. Lengths
-are checked before anything is decoded, as a megabyte of empty arrays would become 70 MB of objects.
+The format is MessagePack in two forms: events as arrays whose first element is their type, or as maps with
+`type`. This module bounds and checks everything once, because anyone who can reach an engine's port could
+have sent it. It checks lengths before decoding: a megabyte of empty arrays would become 70 MB of objects.
 """
 
 from __future__ import annotations
@@ -15,50 +15,51 @@ import msgspec
 
 MAX_EVENTS = 16_384
 MAX_BLOCKS = 65_536
-"""Of one event."""
+"""Per event."""
 MAX_TOKENS = 1 << 20
-"""Of one event."""
+"""Per event."""
 SLICE_BLOCKS = 1024
 SLICE_TOKENS = 65_536
-"""An event with more than one of these comes as several, so that others have their turns between them."""
+"""An event beyond one of these limits is split, so that other work gets its turn in between."""
 MAX_VALUE_BYTES = 1024
-"""Of a value that is no list, in MessagePack."""
+"""Per value that is not a list, in MessagePack."""
 EXTRA_CHARACTERS = 1024
 MAX_BLOCK_TOKENS = 8192
 MAX_HASH_BYTES = 64
 MAX_GROUPS = 64
-"""Of layers that have caches of their own."""
+"""Groups of layers with caches of their own."""
 
 _KEEP_ALL = frozenset({"full_attention", "mla_attention", "sink_full_attention"})
-"""Kinds of layers for which all of a prompt is kept; others keep its last tokens, or a state."""
+"""Kinds of layers that keep the whole prompt; others keep its last tokens, or a state."""
 
 EngineHash: TypeAlias = int | bytes
-"""What an engine calls a block: nothing is known of how it is made."""
+"""An engine's name of a block; opaque."""
 
 
 class InvalidEventsError(ValueError):
-    """A message that is no batch of events."""
+    """A message that is not a batch of events."""
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """Blocks that follow one another in a prompt are in the cache. Of lower tiers, some engines tell names
-    alone, in no order and without tokens."""
+    """Consecutive blocks of a prompt are in the cache. For lower tiers, some engines send names only, in no
+    order and without tokens."""
 
     hashes: tuple[EngineHash, ...]
     parent: EngineHash | None
     """The block before the first; None at the beginning of a prompt."""
     tokens: array[int]
-    """Of all its blocks, `block_tokens` for each; none where names alone are told."""
+    """Tokens of all blocks, `block_tokens` each; empty if the engine sends names only."""
     block_tokens: int
-    """0 where an engine does not say it with names alone."""
+    """0 if the engine sends names only, without a block size."""
     adapter: str
     medium: str
     extra: str = ""
-    """What else divides the cache, such as images or salts; empty for plain text."""
+    """Other keys of the cache, such as images or salts; empty for plain text."""
     group: int = 0
-    """Of layers, where a model has several kinds: each group tells of the same blocks, by the same names."""
+    """Group of layers. A model with several kinds has several: each reports the same blocks by the same
+    names."""
     is_whole: bool = True
-    """Whether these layers keep all of a prompt, as far as is told."""
+    """Whether these layers keep the whole prompt; assumed if the engine does not report it."""
 
 
 class Removed(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +106,7 @@ class _KindMap(_Kind, array_like=False):
 
 
 class _Stored(msgspec.Struct, array_like=True):
-    """The places of the array form; those that are not known come after them, and are not looked at."""
+    """The fields of the array form. Unknown fields follow them and are ignored."""
 
     type: str
     block_hashes: _Hashes
@@ -144,7 +145,7 @@ _decode_batch_map = msgspec.msgpack.Decoder(_BatchMap).decode
 
 
 class _Form(NamedTuple):
-    """What decodes the type of an event, blocks stored and blocks removed."""
+    """Decoders for the type of an event, for stored blocks and for removed blocks."""
 
     kind: Callable[[bytes], _Kind]
     stored: Callable[[bytes], _Stored]
@@ -157,9 +158,9 @@ _MAPS = _Form(_decoder(_KindMap).decode, _decoder(_StoredMap).decode, _decoder(_
 
 
 def read(payload: bytes) -> Iterator[Event]:
-    """The events of a batch, one after the other as each is decoded; types that are not known are left out.
+    """Decode the events of a batch one by one; unknown types are skipped.
 
-    Raises InvalidEventsError, also after some events.
+    Raises InvalidEventsError, possibly after some events.
     """
     try:
         batch = _decode_batch_map(payload) if _is_map(payload) else _decode_batch(payload)
@@ -177,7 +178,7 @@ def read(payload: bytes) -> Iterator[Event]:
 
 
 def cost(event: Event) -> int:
-    """What it costs to put it to use, in blocks: a cache that is cleared costs as much as a slice."""
+    """Cost of applying an event, in blocks: clearing a cache costs as much as a slice."""
     return SLICE_BLOCKS if isinstance(event, Cleared) else len(event.hashes)
 
 
@@ -204,7 +205,7 @@ def _removed(told: _Removed) -> Iterator[Removed]:
 
 
 def _stored(told: _Stored) -> Iterator[Stored]:
-    """What is more than a slice follows on the slice before, as blocks that are told of later do."""
+    """Split an event into slices, each of which follows the one before as a later event would."""
     hashes, tokens, block_tokens = told.block_hashes, told.token_ids, told.block_size
     if not (1 if tokens else 0) <= block_tokens <= MAX_BLOCK_TOKENS:
         raise InvalidEventsError(f"block_size is a number from 1 to {MAX_BLOCK_TOKENS}")
@@ -234,7 +235,7 @@ def _stored(told: _Stored) -> Iterator[Stored]:
 
 
 def _value(raw: msgspec.Raw) -> Any:
-    """What stands in MessagePack, which is short."""
+    """Decode a value of bounded length."""
     data = bytes(raw)
     if data == _NOTHING:
         return None
@@ -244,9 +245,9 @@ def _value(raw: msgspec.Raw) -> Any:
 
 
 def _extra(raw: msgspec.Raw, adapter: Any) -> str:
-    """What divides the cache besides the adapter, by blocks; empty where nothing does.
+    """Cache keys besides the adapter, by block; empty if there are none.
 
-    Engines put anything there. Only as much is decoded as counts: the beginning.
+    Engines put anything there. Only a bounded prefix, which is all that counts, is decoded.
     """
     data = bytes(raw)
     header = _ARRAY_HEADERS.get(data[0], 1)
@@ -264,7 +265,7 @@ def _extra(raw: msgspec.Raw, adapter: Any) -> str:
 
 
 def _key(data: bytes, adapter: Any) -> Any:
-    """What divides the cache at one block; the adapter comes first, and is told already."""
+    """Cache keys of one block, without the adapter: it comes first, and is reported separately."""
     if data == _NOTHING:
         return None
     if len(data) > MAX_VALUE_BYTES:

@@ -1,4 +1,4 @@
-"""Sets of endpoints as the bits of a number, and how far a prompt is held by each."""
+"""Bitmasks of endpoints, and how many leading blocks of a prompt each endpoint holds."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from itertools import repeat
 from typing import TypeAlias
 
 Places: TypeAlias = Mapping[int, int]
-"""Where in a list of endpoints each is, by its bit."""
+"""Position of each endpoint in a list, by its bit."""
 
 FEW = 4
-"""Of so few endpoints each is looked for; of more, all are gone through."""
+"""A set of at most this many endpoints is walked bit by bit; for a larger one, all places are checked."""
 
 
 def longest(owners: Mapping[int, int], blocks: Sequence[int], places: Places, size: int) -> list[int]:
-    """For each of `size` places, how many of the blocks at the front have its bit set in `owners`."""
+    """For each of `size` places, how many leading blocks have its bit set in `owners`."""
     holding = owners.get(blocks[0], 0) if blocks else 0
     if not holding:
         return [0] * size
-    if owners.get(blocks[-1], 0) == holding:  # who has the last block has all before it
+    if owners.get(blocks[-1], 0) == holding:  # whoever holds the last block holds all before it
         return spread([(holding, len(blocks))], places, size)
     return counted(map(owners.get, blocks, repeat(0)), places, size)
 
 
 def counted(masks: Iterable[int], places: Places, size: int) -> list[int]:
-    """For each of `size` places, how many of the masks at the front have its bit set."""
+    """For each of `size` places, how many leading masks have its bit set."""
     counts: list[tuple[int, int]] = []
     holding, count = -1, 0
     for mask in masks:
@@ -40,7 +40,8 @@ def counted(masks: Iterable[int], places: Places, size: int) -> list[int]:
 
 
 def spread(counts: Iterable[tuple[int, int]], places: Places, size: int, otherwise: int = 0) -> list[int]:
-    """The count of each place, from those of sets of endpoints, which may have others in them as well."""
+    """The count of each place, from pairs of endpoint masks and counts. Masks may contain endpoints without a
+    place."""
     spread = [otherwise] * size
     for chosen, count in counts:
         if chosen >= 0 and chosen.bit_count() <= FEW:

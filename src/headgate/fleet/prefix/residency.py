@@ -1,7 +1,7 @@
-"""What engines say that they hold: blocks of tokens, by hashes of our own.
+"""The token blocks that engines report to hold, by hashes of our own.
 
-An engine's own hashes are not made the same way everywhere. Each block that it tells of is given a hash of
-its tokens and of all before them, so that equal prompts on two engines have equal hashes.
+Engines hash their blocks in different ways. Each reported block gets a hash of its tokens and of all before
+them, so equal prompts on two engines have equal hashes.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from headgate.fleet.prefix import kv_events, masks, tiers
 from headgate.fleet.prefix.account import Account, Tally, TooManyBlocksError
 
 EXPECTED_S = 5.0
-"""How long what was just sent counts as held before the engine has said so."""
+"""How long blocks of a prompt that was just sent count as held before the engine reports them."""
 
 CLEANED_AT_ONCE = 20_000
-"""Blocks of which the marks of engines that hold them no more are taken back in one sweep."""
+"""Blocks whose outdated marks are removed in one sweep."""
 
 FRONT = 0
-"""Stands for the beginning of every prompt: all hold it."""
+"""The beginning of every prompt, which all engines hold."""
 
 _digest = xxhash.xxh3_64_intdigest
 
 
 def front(adapter: str, block_tokens: int) -> int:
-    """What the first block of a prompt is chained to."""
+    """The seed of a prompt's first block."""
     return _digest(adapter.encode(), block_tokens)
 
 
 def chain(tokens: array[int], block_tokens: int, before: int) -> list[int]:
-    """The hashes of the whole blocks of tokens, each chained to the one before it."""
+    """The hashes of the whole token blocks, each chained to the one before it."""
     data, width = tokens.tobytes(), tokens.itemsize * block_tokens
     whole = len(data) - len(data) % width
     return [before := _digest(data[at : at + width], before) for at in range(0, whole, width)]
 
 
 class Residency:
-    """Block hash to a bitmask of the engines that say that they hold it, for each tier of their memory."""
+    """For each tier of memory, block hash to a bitmask of the engines that report to hold it."""
 
     def __init__(self) -> None:
         self._accounts: dict[EndpointState, Account] = {}
         self._tally = Tally()
         self._free_bits: list[int] = []
         self._retired: deque[tuple[int, list[int]]] = deque()
-        """Bits that stand for no engine any more, and the blocks that may still be marked with them: there
-        can be half a million, for which one turn of the event loop is too short."""
+        """Bits that no engine uses any more, and the blocks still marked with them: up to half a million, too
+        many to clear in one turn of the event loop."""
         self._holders: tuple[dict[int, int], ...] = tuple({} for _ in range(tiers.TIERS))
         self._holders[tiers.GPU][FRONT] = -1
         self._expected: deque[tuple[float, EndpointState, list[int]]] = deque()
         self.unplaced = 0
-        """Blocks of which it was never told what they hold, or for which there was no room."""
+        """Blocks that could not be placed: their tokens are unknown, or there was no capacity."""
 
     def __contains__(self, load: EndpointState) -> bool:
         return load in self._accounts
@@ -65,7 +65,7 @@ class Residency:
         return list(self._accounts)
 
     def begin(self, load: EndpointState) -> None:
-        """Keeps account of an engine from now on, with nothing in its cache as yet."""
+        """Track an engine, with nothing in its cache yet."""
         self.end(load)
         self._accounts[load] = Account(self._new_bit(), self._tally)
 
@@ -75,14 +75,14 @@ class Residency:
         return 1 << (len(self._accounts) + len(self._retired))
 
     def end(self, load: EndpointState) -> None:
-        """Keeps no account of an engine any more."""
+        """Stop tracking an engine."""
         account = self._accounts.get(load)
         if account is not None:
             self._retire(account, 0)
             del self._accounts[load]
 
     def set_complete(self, load: EndpointState, is_complete: bool) -> None:
-        """Whether all that the engine holds was told of; otherwise it may hold more."""
+        """Set whether the engine has reported all that it holds; otherwise it may hold more."""
         self._accounts[load].is_complete = is_complete
 
     def is_complete(self, load: EndpointState) -> bool:
@@ -90,31 +90,31 @@ class Residency:
         return account is not None and account.is_complete
 
     def block_tokens(self, load: EndpointState) -> int:
-        """How many tokens its blocks have; 0 until it has told of one."""
+        """Tokens per block; 0 until the engine has reported one."""
         account = self._accounts.get(load)
         return 0 if account is None else account.block_tokens
 
     def blocks(self, load: EndpointState) -> int:
-        """How many different blocks an engine says that it holds."""
+        """How many different blocks an engine reports to hold."""
         account = self._accounts.get(load)
         return 0 if account is None else len(account.where)
 
     def blocks_in_tiers(self, load: EndpointState) -> dict[str, int]:
-        """How many of them are in each tier; one may be in several."""
+        """Its blocks in each tier; a block may be in several."""
         account = self._accounts.get(load)
         return dict(zip(tiers.NAMES, account.in_tier if account is not None else repeat(0), strict=False))
 
     @property
     def blocks_together(self) -> int:
-        """Blocks of all engines, counted once for each rank that has them."""
+        """Blocks of all engines, counted once per rank that has them."""
         return self._tally.held
 
-    # -- what engines tell
+    # -- reports of engines
 
     def apply(self, load: EndpointState, event: kv_events.Event, rank: int = 0) -> bool:
-        """Takes what an engine of which account is kept has told. Raises TooManyBlocksError.
+        """Apply an event of a tracked engine. Raises TooManyBlocksError.
 
-        Returns whether a cache that was cleared has more to be taken back, by `clear_rank`.
+        Returns whether a cleared cache has blocks left to remove: then call `clear_rank`.
         """
         account = self._accounts[load]
         match event:
@@ -129,13 +129,13 @@ class Residency:
         return False
 
     def clear_rank(self, load: EndpointState, rank: int) -> bool:
-        """One rank holds nothing any more. Where others do, so many of its blocks are taken back; returns
-        whether more are left, for which it is to be called again before the rank tells of anything else."""
+        """Remove a bounded number of blocks of a rank that was cleared. Returns whether blocks are left: then
+        call it again before the rank's next event."""
         return self._clear_rank(self._accounts[load], rank)
 
     def _follows(self, account: Account, event: kv_events.Stored) -> bool:
-        """Whether the event's group of layers is the one that counts: the first that keeps all of a prompt,
-        or the first of all until such a one is heard of."""
+        """Whether the event's group of layers counts: the first that keeps the whole prompt, or the first of
+        all until such a group reports."""
         if account.group is None or (event.is_whole and not account.is_whole):
             if event.group != account.group:
                 self._retire(account, self._new_bit())
@@ -180,7 +180,7 @@ class Residency:
                 _unset(self._holders[tier], block, account.bit)
 
     def _retire(self, account: Account, bit: int) -> None:
-        """The engine holds nothing any more, and has another bit: its old one is free as soon as no block is
+        """The engine holds nothing any more, and gets another bit. Its old one is free once no block is
         marked with it."""
         expected = [
             block
@@ -192,8 +192,8 @@ class Residency:
         self._retired.append((old, account.forget(bit) + expected))
 
     def _clean(self, most: int) -> None:
-        """Takes back so many marks that stand for no engine. With each block that is stored two are, so that
-        they cannot become more and more."""
+        """Remove up to `most` marks of retired bits. Each stored block removes two, so that they cannot pile
+        up."""
         while self._retired and most > 0:
             bit, blocks = self._retired[0]
             for _ in range(min(most, len(blocks))):
@@ -205,10 +205,11 @@ class Residency:
                 self._retired.popleft()
                 self._free_bits.append(bit)
 
-    # -- what was just sent
+    # -- prompts just sent
 
     def expect(self, load: EndpointState, blocks: Sequence[int], now: float) -> None:
-        """A prompt was sent to an engine: its blocks count as held until that must have been told."""
+        """A prompt was sent to an engine: its blocks count as held until the engine must have reported
+        them."""
         account = self._accounts.get(load)
         if account is None:
             return
@@ -221,7 +222,7 @@ class Residency:
         self._expected.append((now + EXPECTED_S, load, missing))
 
     def sweep(self, now: float) -> None:
-        """What was expected and has not been told of is not held; called now and then."""
+        """Drop expected blocks that were not reported in time; called regularly."""
         self._clean(CLEANED_AT_ONCE)
         while self._expected and self._expected[0][0] <= now:
             _, load, blocks = self._expected.popleft()
@@ -232,19 +233,19 @@ class Residency:
                 if not account.has(tiers.GPU, block):
                     _unset(self._holders[tiers.GPU], block, account.bit)
 
-    # -- what is asked
+    # -- lookups
 
     def accounts(self, loads: Sequence[EndpointState]) -> list[Account | None]:
-        """Those of engines, None where none is kept."""
+        """The accounts of engines; None for untracked ones."""
         return list(map(self._accounts.get, loads))
 
     def held(
         self, blocks: Sequence[int], accounts: Sequence[Account | None]
     ) -> tuple[list[int], Sequence[float]]:
-        """Of blocks that follow one another from the front of a prompt: how many each engine holds, and how
-        many on the accelerator these are worth. Nothing for those of which no account is kept.
+        """For consecutive blocks from the front of a prompt: how many each engine holds, and how many blocks
+        on the accelerator those are worth. 0 for untracked engines.
 
-        An engine takes what the accelerator has from the front, then what the next tier has from there on.
+        An engine takes the leading blocks from the accelerator, and the following ones from the next tier.
         """
         places = {account.bit: n for n, account in enumerate(accounts) if account is not None}
         size = len(accounts)
@@ -265,7 +266,7 @@ class Residency:
         return held, worth
 
     def validate(self) -> None:
-        """Checks the invariants; for tests."""
+        """Check the invariants; for tests."""
         bits = [account.bit for account in self._accounts.values()] + self._free_bits
         bits += [bit for bit, _ in self._retired]
         assert sorted(bits) == [1 << n for n in range(len(bits))]
@@ -281,8 +282,7 @@ class Residency:
 
 
 def _chained(account: Account, event: kv_events.Stored, rank: int) -> list[int]:
-    """The blocks of an event by their tokens; none where it tells names alone, or nothing is known of what
-    is before them."""
+    """The hashes of an event's blocks; none if it has names only, or if the blocks before it are unknown."""
     if not event.tokens:
         return []
     if not account.block_tokens:

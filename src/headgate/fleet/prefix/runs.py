@@ -1,8 +1,8 @@
-"""Runs of blocks: what endpoints hold of prompts, in pieces as large as can be.
+"""Runs of blocks: what endpoints hold of prompts, in pieces as large as possible.
 
-The blocks of a prompt come and go together, so that account is not kept of each: a run stands for blocks
-that follow one another and have the same holders. What it costs to look a prompt up, or to note it, depends
-on the number of its runs, which are few: what it has in common with other prompts, and what it has alone.
+The blocks of a prompt come and go together, so they are not tracked one by one: a run stands for consecutive
+blocks with the same holders. Looking up or recording a prompt costs in proportion to its runs, which are few:
+what it shares with other prompts, and what is its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 
 class Run:
-    """Blocks that follow one another in a prompt. Who holds them holds all runs before as well."""
+    """Consecutive blocks of a prompt. Whoever holds them holds all runs before as well."""
 
     __slots__ = ("answered", "blocks", "followers", "holders", "parent", "size", "start")
 
@@ -24,12 +24,12 @@ class Run:
         self.size = size
         """In units, of which a block may be several."""
         self.holders = holders
-        """Endpoints, as the bits of a number."""
+        """Bitmask of endpoints."""
         self.followers = 0
-        """How many runs it is the parent of."""
+        """Number of runs whose parent it is."""
         self.answered = 0
-        """How many blocks from the front the prompt and its answer are that ended here; 0 if it was not
-        answered, `SEVERAL` if several prompts ended here."""
+        """Blocks of the prompt that ended here together with its response; 0 without a response, `SEVERAL` if
+        several prompts ended here."""
 
     @property
     def end(self) -> int:
@@ -40,20 +40,21 @@ SEVERAL = -1
 
 
 class Runs:
-    """All runs by their blocks. Prompts that begin alike have their first runs in common."""
+    """All runs, by their blocks. Prompts with the same beginning share their first runs."""
 
     def __init__(self, block_ends: Sequence[int] = ()) -> None:
-        """`block_ends` is where the blocks of any prompt end, in units; none where each is one unit long."""
+        """`block_ends`: where the blocks of any prompt end, in units; empty if each block is one unit
+        long."""
         self._ends = (0, *block_ends) if block_ends else ()
         self._of: dict[int, Run] = {}
 
     def __len__(self) -> int:
-        """How many different blocks there are."""
+        """The number of different blocks."""
         return len(self._of)
 
     def find(self, prefix: Sequence[int]) -> tuple[Run | None, int]:
-        """The last run that a prompt has blocks of, and how many blocks of the prompt are known, which are
-        those at its front."""
+        """The last run that contains blocks of a prompt, and how many leading blocks of the prompt are
+        known."""
         of = self._of
         run = of.get(prefix[-1])
         if run is not None:
@@ -72,7 +73,7 @@ class Runs:
         return run, low
 
     def append(self, parent: Run | None, start: int, blocks: list[int]) -> Run:
-        """A new run, which nobody holds yet, behind another or at the front."""
+        """Add a run without holders, after another or at the front."""
         run = Run(parent, start, blocks, self._size(start, start + len(blocks)), 0)
         if parent is not None:
             parent.followers += 1
@@ -80,7 +81,7 @@ class Runs:
         return run
 
     def extend(self, run: Run, blocks: list[int]) -> int:
-        """Makes a run longer that nothing follows; returns by how many units."""
+        """Extend a run that nothing follows; returns by how many units."""
         end = run.start + len(run.blocks)
         size = self._size(end, end + len(blocks))
         run.blocks += blocks
@@ -90,8 +91,7 @@ class Runs:
         return size
 
     def cut(self, run: Run, count: int) -> Run:
-        """Makes two of a run: it stays what it was behind its first `count` blocks, which are returned as
-        the run before it, with the same holders."""
+        """Split a run: returns its first `count` blocks as a new run before it, with the same holders."""
         blocks = run.blocks[:count]
         front = Run(run.parent, run.start, blocks, self._size(run.start, run.start + count), run.holders)
         front.followers = 1
@@ -102,12 +102,12 @@ class Runs:
 
     def _place(self, run: Run, blocks: list[int]) -> None:
         of = self._of
-        for block in blocks:  # at half the cost of an update with a dict of them
+        for block in blocks:  # half the cost of an update with a dict of them
             of[block] = run
 
     def answer(self, prefix: Sequence[int], holder: int, blocks: int) -> None:
-        """Notes how long a prompt is together with its answer, if it ends with a run that nothing follows and
-        that one endpoint holds alone."""
+        """Record the length of a prompt with its response, if the prompt ends with a run that nothing follows
+        and that only this endpoint holds."""
         run = self._of.get(prefix[-1])
         if run is None or run.followers or run.holders != holder or run.end != len(prefix):
             return
@@ -117,7 +117,7 @@ class Runs:
             run.answered = blocks
 
     def remove(self, run: Run) -> None:
-        """Takes out a run that nobody holds any more."""
+        """Remove a run that nobody holds any more."""
         of = self._of
         for block in run.blocks:
             of.pop(block, None)  # it is there, unless two prompts had one hash
@@ -125,12 +125,12 @@ class Runs:
             run.parent.followers -= 1
 
     def _size(self, start: int, end: int) -> int:
-        """Of the blocks from one place of a prompt to another, in units."""
+        """Size of the blocks between two positions of a prompt, in units."""
         ends = self._ends
         return ends[end] - ends[start] if ends else end - start
 
     def blocks_of(self, size: int, run: Run) -> int:
-        """How many blocks at the end of a run are at least so many units."""
+        """How many blocks at the end of a run make up at least `size` units."""
         end = run.start + len(run.blocks)
         count = 1
         while count < len(run.blocks) and self._size(end - count, end) < size:
@@ -138,7 +138,7 @@ class Runs:
         return count
 
     def validate(self) -> None:
-        """Checks the invariants; for tests."""
+        """Check the invariants; for tests."""
         runs = set(self._of.values())
         assert sum(len(run.blocks) for run in runs) == len(self._of)
         for run in runs:

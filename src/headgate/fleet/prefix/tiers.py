@@ -1,8 +1,8 @@
-"""The tiers of memory that engines keep blocks in, and what a block is worth in each.
+"""Tiers of memory in which engines keep blocks, and the value of a block in each.
 
-Engines and their connectors name a place in many ways; for a router there are three: the accelerator, from
-which a block is used at once; the host's memory, from which it is copied; and all that is slower, be it a
-disk or a store elsewhere.
+Engines and their connectors have many names for them. A router needs three: the accelerator, whose blocks are
+used at once; host memory, from which they are copied; and everything slower, such as a disk or a remote
+store.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ TIERS: Final = 3
 NAMES: Final = ("accelerator", "host", "storage")
 
 WEIGHTS: Final = (1.0, 0.8, 0.5)
-"""What a block is worth: 1 less the share that its way to the accelerator has of the time to compute it. From
-a disk that reads 3 GB/s, a block of a model of 8 billion parameters takes half as long or more."""
+"""The value of a block: 1 less the ratio of its transfer time to its compute time. From a disk that reads 3
+GB/s, a block of a model with 8 billion parameters takes half as long as computing it, or more."""
 
 _NAMES: Final = {
     **dict.fromkeys(("", "GPU", "DEVICE"), GPU),
@@ -26,5 +26,5 @@ _NAMES: Final = {
 
 
 def of_medium(name: str) -> int:
-    """The tier of what an event calls its medium; a name that is not known is no faster than a disk."""
+    """The tier of an event's medium; an unknown one counts as storage."""
     return _NAMES.get(name.upper(), STORAGE)
