@@ -1,6 +1,5 @@
-"""When a request may go.
+"""Decides when a request may be sent.
 
-Given a request and what is in force for its route and its pool, `limits` says whether the route's token limit
-has room for it, `queue` who of those that wait goes next, and `capacity` whether the pool has room for one
-more. All of it is pure: time and randomness are arguments, and nothing here waits.
+`limits` checks the route's token limit, `queue` picks the next queued request, and `capacity` says whether
+the pool can take one more. All of it is pure: time and randomness are arguments, and nothing here waits.
 """

@@ -1,7 +1,7 @@
-"""Whether a pool has room for one more request.
+"""Decides whether a pool has capacity for one more request.
 
-A Capacity is told which endpoints and which bands there are, and looks at the loads of the endpoints when it
-is asked. `make` makes the one that settings name.
+A Capacity follows the endpoints and priority bands of a pool, and reads the endpoint states when asked.
+`make` creates one from settings.
 """
 
 from headgate.flow.capacity.capacity import Capacity

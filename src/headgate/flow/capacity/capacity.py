@@ -1,4 +1,4 @@
-"""What every way to tell whether a pool has room has in common."""
+"""The common interface of saturation detectors."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ MIN_SHARE = 1e-3
 
 
 class Capacity(ABC):
-    """Of one pool; outlives snapshots. There is room for a priority while the saturation is below its
-    ceiling, and never in a pool without endpoints."""
+    """Capacity of one pool; outlives snapshots. A priority has capacity while the saturation is below its
+    ceiling; a pool without endpoints has none."""
 
     is_paced = False
-    """Whether it is to be told of each request that goes: otherwise the loads tell."""
+    """Whether `sent` must be called for each request; otherwise the endpoint states are enough."""
 
     def __init__(self, ceilings: Ceilings | None = None) -> None:
         self.loads: Sequence[EndpointState] = ()
         self.share = 1.0
-        """How much of the room this process has, where requests or their rate are counted: with several
-        processes, bounds are of all of them together."""
+        """The fraction of the pool's capacity that this process may use, where requests or their rate are
+        counted: with several processes, limits apply to all of them together."""
         self.ceilings = ceilings or Ceilings()
         self.judge: Capacity = self
-        """Who says whether there is room: itself, or another in its stead, which saves requests a call."""
+        """The object to call `has_room` on: this one, or one that it delegates to, which saves a call per
+        request."""
 
     def follow(
         self,
@@ -35,35 +36,36 @@ class Capacity(ABC):
         phases: PrefillDecode | None = None,
         resting: Sequence[EndpointState] = (),
     ) -> None:
-        """Which endpoints there are from now on, and what they do where prefill and decode are apart.
-        `resting` are others of the pool, which are asked for nothing now: what is known of them is kept."""
+        """Update the endpoints, and their roles if prefill and decode are disaggregated. `resting` are other
+        endpoints of the pool that take no requests now: what is known of them is kept."""
         self.loads = loads
 
     def follow_bands(self, priorities: Sequence[int]) -> None:
-        """Which priorities requests have, the highest first: lower ones may find less room."""
+        """Update the priorities of the bands, highest first: lower ones may have less capacity."""
         self.ceilings.follow_bands(priorities)
 
     def take_share(self, share: float) -> None:
-        """Goes by another share from now on. With the least, one request at a time has room."""
+        """Update this process' fraction. Even the smallest leaves capacity for one request at a time."""
         self.share = max(share, MIN_SHARE)
 
     def fullness(self, now: float) -> float | None:
-        """What this process has in flight, as a share of all the room; None where that is not counted."""
+        """Requests in flight of this process, as a fraction of the whole capacity; None if that is not
+        counted."""
         return None
 
     @abstractmethod
     def saturation(self, now: float) -> float:
-        """How full the pool is: from 1 on, it is; 1 where there are no endpoints."""
+        """Saturation of the pool: full from 1 on; 1 without endpoints."""
 
     def has_room(self, priority: int, now: float) -> bool:
-        """Whether one more request of this priority may go."""
+        """Whether one more request of this priority may be sent."""
         if not self.loads:
             return False
         saturation = self.saturation(now)
         return saturation < self.ceilings.of(priority, saturation, now)
 
     def why_full(self, priority: int, now: float) -> str:
-        """Why there is no room for it, in words that follow "the pool has no room: "."""
+        """Why it has no capacity, in words that follow "the pool has no room: "."""
         if not self.loads:
             return "it has no endpoint"
         saturation, ceiling = self.saturation(now), self.ceiling(priority, now)
@@ -72,28 +74,28 @@ class Capacity(ABC):
         return told if ceiling >= 1.0 else told + bounded
 
     def room_at(self, priority: int, now: float) -> float:
-        """When there may be room for it without anything happening that is told; infinite if never."""
+        """When it may have capacity again without any event; infinite if never."""
         if not self.loads:
             return math.inf
         return self.ceilings.opens_at(priority, self.saturation(now), now)
 
     def ceiling(self, priority: int, now: float) -> float:
-        """The saturation from which on there is no room for requests of this priority."""
+        """The saturation from which on this priority has no capacity."""
         return self.ceilings.of(priority, self.saturation(now), now)
 
-    def sent(self, now: float) -> None:  # noqa: B027 - the loads tell most of them
-        """A request goes, where that is asked for."""
+    def sent(self, now: float) -> None:  # noqa: B027 - most detectors read the endpoint states instead
+        """Record a sent request, if `is_paced`."""
 
     def is_stale(self, load: EndpointState, now: float) -> bool:
-        """Whether it would go by what the engine of an endpoint says, and nothing fresh is known of that."""
+        """Whether the detector needs a reading of this endpoint's engine and has no recent one."""
         return False
 
     def stale(self, now: float) -> int:
-        """Of how many endpoints that is so."""
+        """Number of endpoints that are stale."""
         return sum(1 for load in self.loads if self.is_stale(load, now))
 
     def in_flight(self) -> int:
-        """Requests that the endpoints have from this gateway."""
+        """Requests that this gateway has in flight on the endpoints."""
         return sum(load.requests for load in self.loads)
 
     def is_empty(self) -> bool:

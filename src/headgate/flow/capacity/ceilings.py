@@ -1,6 +1,6 @@
-"""How full a pool may be for requests of each priority: llm-d's usage limit policies.
+"""Saturation ceilings per priority: llm-d's usage limit policies.
 
-What a lower priority may not use stays free for the higher ones, which find room when they come.
+What a lower priority may not use stays free for the higher ones.
 """
 
 from __future__ import annotations
@@ -9,38 +9,38 @@ import math
 from collections.abc import Sequence
 
 SLICE_S = 0.001
-"""In a band that is open part of the time, it is for so long at a time."""
+"""Length of a time slice, for bands that are open part of the time."""
 
 
 class Ceilings:
-    """static-usage-limit-policy: the same for all priorities."""
+    """static-usage-limit-policy: the same ceiling for all priorities."""
 
     def __init__(self, ceiling: float = 1.0) -> None:
         self.fixed: float | None = ceiling
-        """The ceiling of every priority; None where they differ."""
+        """The ceiling of every priority; None if they differ."""
         self._priorities: Sequence[int] = ()
 
     def follow_bands(self, priorities: Sequence[int]) -> None:
-        """Which priorities there are, the highest first."""
+        """Update the priorities, highest first."""
         self._priorities = priorities
 
     def of(self, priority: int, saturation: float, now: float) -> float:
-        """The saturation from which on there is no room for the priority."""
+        """The saturation from which on the priority has no capacity."""
         assert self.fixed is not None
         return self.fixed
 
     def opens_at(self, priority: int, saturation: float, now: float) -> float:
-        """When the ceiling rises by itself; infinite if it does not."""
+        """When the ceiling next rises by itself; infinite if it does not."""
         return math.inf
 
     def _rank(self, priority: int) -> int:
-        """How many priorities are above it."""
+        """Number of priorities above it."""
         return sum(1 for each in self._priorities if each > priority)
 
 
 class Holdback(Ceilings):
-    """priority-holdback-policy: from `most` for the highest priority down to `least` for the lowest; in equal
-    steps, or in proportion to the values of the priorities."""
+    """priority-holdback-policy: from `most` for the highest priority down to `least` for the lowest, in equal
+    steps or in proportion to the priority values."""
 
     def __init__(self, least: float, most: float = 1.0, *, by_value: bool = False) -> None:
         super().__init__()
@@ -64,9 +64,9 @@ class Holdback(Ceilings):
 class SoftReflective(Ceilings):
     """soft-reflective-ceiling-policy: the fuller the pool, the lower the ceilings.
 
-    The band of rank i of N is open below 1 - i * saturation / (N - 1). Above it is open in one of
-    round(saturation / (1 - saturation)) slices of time, all such bands in the same ones, and in none from
-    saturation 1 on.
+    The band of rank i of N is fully open below a saturation of 1 - i * saturation / (N - 1). Above, it is
+    open in one of round(saturation / (1 - saturation)) time slices, the same ones for all bands, and closed
+    from saturation 1 on.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""concurrency-detector: what this gateway has in flight, against a bound for each endpoint."""
+"""concurrency-detector: what this gateway has in flight, against a limit per endpoint."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ ConcurrencyMode: TypeAlias = Literal["requests", "tokens", "hybrid"]
 
 
 class Concurrency(Capacity):
-    """Requests in flight / (bound * endpoints), or tokens likewise, or the greater of both (hybrid).
+    """Requests in flight / (limit * endpoints), the same for tokens, or the greater of both (hybrid).
 
-    Tokens are prompts that wait for their first token, and all that answers are expected to have.
+    Tokens are those of prompts without a first token, and all that responses are expected to have.
     """
 
     def __init__(

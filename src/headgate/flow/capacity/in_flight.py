@@ -1,4 +1,4 @@
-"""Bounds of requests in flight, as Kthena's queues have them."""
+"""Limits on requests in flight, like those of Kthena's queues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate.flow.capacity.ceilings import Ceilings
 
 
 class InFlight(Capacity):
-    """Kthena's fairness with FAIRNESS_MAX_CONCURRENT: so many requests over all endpoints."""
+    """Kthena's fairness with FAIRNESS_MAX_CONCURRENT: a limit over all endpoints."""
 
     def __init__(self, ceilings: Ceilings | None = None, *, most: int) -> None:
         super().__init__(ceilings)
@@ -22,9 +22,9 @@ class InFlight(Capacity):
 
 
 class SessionRoom(Capacity):
-    """Kthena's session boost: so many for each endpoint, and one of these has nothing waiting.
+    """Kthena's session boost: a limit per endpoint on average, and at least one endpoint with an empty queue.
 
-    An endpoint that does not say what waits there is taken for one with nothing.
+    An endpoint that does not report its queue counts as one with an empty queue.
     """
 
     def __init__(self, ceilings: Ceilings | None = None, *, per_endpoint: int = 16) -> None:

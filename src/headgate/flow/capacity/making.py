@@ -1,4 +1,4 @@
-"""From settings to the capacity of a pool."""
+"""Creates the capacity of a pool from settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.flow.capacity.utilization import Utilization
 
 
 def make(settings: CapacitySettings, max_requests: int = sys.maxsize) -> Capacity:
-    """Of a pool each of whose endpoints may have `max_requests` in any case; it follows no endpoints yet."""
+    """A capacity without endpoints yet; `max_requests` caps each endpoint in any case."""
     match settings.detector:
         case "pace":
             return Pace(settings.per_s)

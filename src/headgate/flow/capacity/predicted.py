@@ -1,4 +1,4 @@
-"""Room by predicted work: engines have enough to do, and what waits for them waits here."""
+"""Capacity by predicted work: engines get enough to do, and everything else queues here."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from headgate.routing import PrefillDecode
 
 TARGET_S = 0.2
 LATE_S = 0.001
-"""Room that time makes is looked for so much later: to the last bit, sums of times are not what they say."""
+"""Margin after the computed time: floating-point sums of times are not exact to the last bit."""
 DELAYS_AHEAD = 40.0
 STEP_TOKENS = 1024
-"""An engine whose steps begin few prompts spends much of its time on what each step takes anyway. So the
-target is longer where short prompts take long: up to so many delays of an idle engine, which has that in it,
-and less the sooner so many tokens, which fill half of a step, are prefilled."""
+"""If an engine's steps start few prompts, it spends much of its time on the fixed cost of steps. So the
+target grows where short prompts take long: up to this many delays of an idle engine, whose delay contains
+that cost. The growth is smaller the faster the engine prefills STEP_TOKENS, which fill half of a step."""
 DECODING_SHARE = 8 / 9
-"""Where so many of its requests are past their prefill, answers are long: those fill its steps, and others
-may wait for one of them to end."""
+"""Above this share of requests past their prefill, responses are long: those fill the engine's steps, and
+others may wait for one of them to end."""
 WITHOUT_READING = 256
-"""Requests that an endpoint may have which says nothing of itself: vLLM's usual bound of a batch."""
+"""Limit of requests on an endpoint without readings: vLLM's usual batch limit."""
 
 
 class PredictedWork(Capacity):
-    """There is room while some endpoint is predicted to take up a request within a target, or its engine
-    has shown that it could take one, and it has not more requests than its engine can work on.
+    """A pool has capacity while some endpoint is predicted to start a request within a target, or its
+    engine's readings show that it could take one, and it has no more requests than its engine can work on.
 
-    The prediction is the ledger's, so that it follows each request at once, and goes on where engines are not
-    read. It counts for streams, whose first tokens correct it. For prompts whose answers are not streamed
-    nothing would: of these, an endpoint may have what its engine has shown (`Slots`), whatever the ledger
-    expects. The saturation is that of the least loaded endpoint.
+    The prediction comes from the ledger, so it follows each request at once and works without readings. It
+    applies to streams, whose first tokens correct it. Nothing corrects it for prompts of unstreamed
+    responses: an endpoint may have as many of those as its engine has shown to take (`Slots`), whatever the
+    ledger predicts. The saturation is that of the least loaded endpoint.
 
-    What is not known holds nobody up. Before a first token was ever seen the rate of prefill is a guess, and
-    requests alone are counted; and an endpoint with nothing in flight always has room. Only sheddable
-    requests find none where an engine says that requests wait in it, whoever sent them: what matters more
-    must not starve beside another gateway, and they may.
+    Missing knowledge blocks nothing. Before the first token was seen, the prefill rate is a guess, and only
+    requests are counted; an endpoint without requests in flight always has capacity. Sheddable requests alone
+    get none while an engine reports queued requests, whoever sent them: more important ones must not starve
+    beside another gateway.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class PredictedWork(Capacity):
         without_reading: int = WITHOUT_READING,
         max_requests: int = sys.maxsize,
     ) -> None:
-        """`target_s` is how long the queue of an endpoint may be whose steps it fills; others' are longer in
-        proportion. `max_requests` is what each endpoint may have in any case."""
+        """`target_s`: the longest queue of an endpoint whose steps are full; that of others is longer in
+        proportion. `max_requests`: limit of each endpoint in any case."""
         super().__init__(ceilings)
         self._target_s = target_s
         self._without_reading = without_reading
@@ -74,8 +74,8 @@ class PredictedWork(Capacity):
         ceiling = self.ceilings.fixed
         if ceiling is None:
             return super().has_room(priority, now)
-        # Asked for every request: the first endpoint with room is enough, and hardly anything is called. It
-        # says what `_queue_share` does; the time until `busy_until` is the least that the ledger expects.
+        # Called for every request: the first endpoint with capacity is enough, and calls are avoided. It must
+        # agree with `_queue_share`; the time until `busy_until` is the least that the ledger can predict.
         soon = now + self._target_s * ceiling
         is_short: bool | None = None
         for load, slots in self._slots.items():
@@ -141,15 +141,15 @@ class PredictedWork(Capacity):
         return min((self._fullness(load, now, is_short) for load in self.loads), default=1.0)
 
     def _is_short(self, now: float) -> bool:
-        """Whether less than half of the endpoints is in good health. Those that are not ejected have their
-        room all the same then, as they have their share of the requests."""
+        """Whether less than half of the endpoints are healthy. Then suspicious ones that are not ejected keep
+        their capacity, as they keep their share of the requests."""
         return 2 * sum(load.suspect_until <= now for load in self._slots) < len(self._slots)
 
     def is_stale(self, load: EndpointState, now: float) -> bool:
         return load.reading is None
 
     def by_endpoint(self, now: float) -> dict[str, float]:
-        """Of each endpoint, by its name; for explanations."""
+        """Saturation of each endpoint, by its name; for explanations."""
         is_short = self._is_short(now)
         return {load.endpoint.name: self._fullness(load, now, is_short) for load in self.loads}
 
@@ -165,7 +165,7 @@ class PredictedWork(Capacity):
         return max(fullness, 1.0) if is_barred else fullness
 
     def _target_of(self, load: EndpointState) -> float:
-        """How long its queue may be."""
+        """The longest allowed queue of an endpoint, in seconds."""
         if load.decoding > DECODING_SHARE * load.requests:
             return self._target_s
         rates = load.estimator.rates
@@ -174,7 +174,8 @@ class PredictedWork(Capacity):
         return self._target_s * max(fills_steps_s / TARGET_S, 1.0)
 
     def _queue_share(self, load: EndpointState, slots: Slots, now: float) -> float:
-        """Of the longest queue: what the ledger expects, or what the engine has shown, whichever is less."""
+        """The queue as a share of the longest allowed one: by the ledger's prediction or the engine's
+        readings, whichever is less."""
         estimator = load.estimator
         rates = estimator.rates
         if not rates.observations:

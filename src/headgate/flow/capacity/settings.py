@@ -1,4 +1,4 @@
-"""How it is told whether a pool has room."""
+"""Settings of saturation detectors and ceilings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DetectorName: TypeAlias = Literal[
     "session-room",
     "pace",
 ]
-"""The first is Headgate's own, the next two are llm-d's by their names, the others are Kthena's."""
+"""The first is Headgate's own, the next two have llm-d's names, the others are Kthena's."""
 CeilingName: TypeAlias = Literal[
     "static-usage-limit-policy", "priority-holdback-policy", "soft-reflective-ceiling-policy"
 ]
@@ -29,17 +29,17 @@ MODES: tuple[ConcurrencyMode, ...] = get_args(ConcurrencyMode)
 
 
 class CeilingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How full a pool may be for each priority."""
+    """Saturation ceilings per priority."""
 
     policy: CeilingName = "static-usage-limit-policy"
     ceiling: float = 1.0
-    """Of all priorities, where it is static."""
+    """static-usage-limit-policy: the ceiling of all priorities."""
     least: float = 0.5
-    """Of the lowest priority, where lower ones are held back."""
+    """priority-holdback-policy: the ceiling of the lowest priority."""
     most: float = 1.0
-    """Of the highest."""
+    """priority-holdback-policy: the ceiling of the highest priority."""
     domain: Literal["rank", "value"] = "rank"
-    """Whether ceilings are in equal steps, or follow the values of priorities."""
+    """priority-holdback-policy: equal steps (rank), or in proportion to the priorities (value)."""
 
     def problems(self) -> Iterator[str]:
         if self.policy not in CEILINGS:
@@ -57,29 +57,29 @@ class CeilingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CapacitySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Checked when it is made: a ValueError names every field that is wrong."""
+    """Validated on creation: a ValueError names every wrong field."""
 
     detector: DetectorName = "predicted-work"
     ceilings: CeilingSettings = CeilingSettings()
     target_s: float = TARGET_S
-    """predicted-work: how long an endpoint's queue may be."""
+    """predicted-work: the longest queue of an endpoint, in seconds."""
     without_reading: int = 256
-    """predicted-work: requests of an endpoint whose engine is not read."""
+    """predicted-work: limit of requests on an endpoint without readings."""
     queue_depth: int = 5
-    """utilization-detector: requests waiting in an engine that is full."""
+    """utilization-detector: queued requests of a full engine."""
     kv_usage: float = 0.8
-    """utilization-detector: the share of its KV cache in use in an engine that is full."""
+    """utilization-detector: KV cache usage of a full engine, 0 to 1."""
     stale_s: float = 0.2
-    """utilization-detector: how old a reading may be."""
+    """utilization-detector: the greatest age of a reading."""
     mode: ConcurrencyMode = "requests"
     max_requests: int = 100
-    """concurrency-detector: of each endpoint."""
+    """concurrency-detector: per endpoint."""
     max_tokens: int = 1_000_000
-    """concurrency-detector: of each endpoint."""
+    """concurrency-detector: per endpoint."""
     most: int = 100
     """in-flight: requests over all endpoints."""
     per_endpoint: int = 16
-    """session-room: requests of each endpoint, on average."""
+    """session-room: requests per endpoint, on average."""
     per_s: float = 100.0
     """pace: requests per second."""
 

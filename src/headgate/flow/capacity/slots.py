@@ -1,13 +1,13 @@
-"""How many requests an engine can be given, as far as its own figures say.
+"""Learns from an engine's readings how many requests it can take.
 
-The ledger cannot see when a prompt is prefilled whose answer is not streamed, and its rates may be those of
-other prompts. What the engine says of itself is better evidence. While nothing waits in it, it could take
-more, whatever the ledger expects: so it is given more with each such reading, in steps that double. Where
-requests wait in every reading of a second, and it works on no more of them than before, as many as it works
-on are enough, and some ahead: what is sent beyond that waits there, where nothing can go before it any more.
+The ledger cannot see when the prompt of an unstreamed response is prefilled, and its rates may come from
+other prompts. The engine's own figures are better evidence. While its queue is empty, it could take more,
+whatever the ledger predicts: so each such reading raises its limit, in steps that double. If its queue is
+never empty within a second, and its batch does not grow, the running requests plus a few ahead are enough:
+what is sent beyond that waits in the engine, where more important requests can no longer overtake it.
 
-The least that waited counts, as in CoDel: what waits for a moment is a burst, and what never goes is a queue.
-The bound is never what an engine was seen to work on alone, which may be all that it was given.
+The least queue length within a second counts, as in CoDel: a short queue is a burst, a standing one is
+excess. The limit is never just what the engine was seen to run, which may be all that it was given.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from headgate.fleet.reading import EngineReading
 
 FULL_CACHE = 0.9
 FULL_BATCH = 0.95
-"""A batch is full where so large a share of the most that ran is always running, while others wait."""
+"""A batch is full if this share of its largest size is always running while other requests wait."""
 MIN_AHEAD, AHEAD_SHARE = 2, 1 / 32
-"""So many may wait in the engine, so that it has one to begin with when others end: the next one from here
-takes a moment. In most steps one in hundreds ends."""
+"""Requests that may wait in the engine, so that it can start one when others end: the next one from here
+takes a moment. In most steps, one in hundreds ends."""
 AHEAD_S = 0.5
-"""And so many as end in this time, unless its cache is full: an engine that finds few to begin with has steps
-that are hardly filled."""
+"""Also the requests that end in this time, unless the cache is full: an engine with few requests to start
+leaves its steps almost empty."""
 MORE_REQUESTS, MORE_TOKENS = 32, 2048
-"""What an engine in which nothing waits is given more, whichever is less: prompts for about one step."""
+"""Raise of an engine with an empty queue, whichever is less: prompts for about one step."""
 MORE_SHARE = 1 / 4
-"""Where it has shown a bound, it is given so much more than it had: that nothing waited may be chance."""
+"""Raise of an engine that has shown a limit, relative to its requests: the empty queue may be chance."""
 MAX_DOUBLINGS = 8
 USED_SHARE = 0.75
-"""It keeps up with what it may be given if it was given so much of that."""
+"""It keeps up with its limit if it had this share of it."""
 GROWTH = 1.05
-"""An engine that works on so many times as many as before is still taking up what waits."""
+"""If the batch grows by this factor, the engine is still taking up its queue."""
 WINDOW_S = 0.9
-"""A little less than the time between two readings of an engine that is not read more often."""
+"""A little less than the interval between two readings that are rare."""
 
 
 class Window:
-    """Readings of a second, of our requests: how many the engine had, worked on, and kept waiting."""
+    """Readings within a second, of our requests: total, running and queued."""
 
     __slots__ = ("_ended", "began_at", "least_working", "most", "waiting", "working")
 
@@ -49,22 +49,22 @@ class Window:
         self._ended = ended
         self.most = self.working = 0.0
         self.least_working = self.waiting = math.inf
-        """The least that waited, as of the others the most."""
+        """The minimum of the queue; the others are maxima."""
 
     def see(self, working: float, waiting: float) -> None:
-        """Takes a reading."""
+        """Add a reading."""
         self.most = max(self.most, working + waiting)
         self.working = max(self.working, working)
         self.least_working = min(self.least_working, working)
         self.waiting = min(self.waiting, waiting)
 
     def per_s(self, at: float, ended: int) -> float:
-        """How many ended in a second of it, if it ends now."""
+        """Requests per second that ended in the window, if it ends now."""
         return (ended - self._ended) / (at - self.began_at)
 
 
 class Slots:
-    """Of one endpoint. Follows its readings; between them the ledger tells."""
+    """Limits of one endpoint, updated by its readings; in between, the ledger counts."""
 
     __slots__ = (
         "_ahead",
@@ -88,22 +88,22 @@ class Slots:
         self._read_at = -math.inf
         self._window = self._before = Window()
         self._per_s = 0.0
-        """Requests that ended in a second of the last window."""
+        """Requests per second that ended in the last window."""
         self._doublings = 0
         self.reading: EngineReading | None = None
-        """The last that was followed: where the load has another, `follow` is due."""
+        """The last reading applied. If the endpoint has another, call `follow`."""
         self.bound = float(without_reading)
-        """Requests that the endpoint may have in any case; infinite as long as it has shown no bound. An
-        engine that shows nothing may have `without_reading`, or fewer where it has shown that before."""
+        """Limit of requests in any case; infinite as long as the endpoint has shown no limit. An engine
+        without readings may have `without_reading`, or fewer if it has shown a lower limit before."""
         self.evident = float(without_reading)
-        """Requests that it may have whatever the ledger expects of prompts whose prefill is not seen."""
+        """Requests that it may have whatever the ledger predicts for prompts whose prefill is not visible."""
         self.evident_tokens = math.inf
-        """Tokens of such prompts that it may have."""
+        """Limit of tokens of such prompts."""
         self._others_waiting = 0
         self._ahead = float(MIN_AHEAD)
 
     def follow(self) -> None:
-        """The engine has said something of itself, or says nothing any more."""
+        """Apply a new reading, or that there is none any more."""
         reading = self.reading = self._load.reading
         if reading is None or reading.waiting is None:
             self.bound = self.evident = min(self.bound, self._without_reading)
@@ -117,8 +117,8 @@ class Slots:
             self._learn(reading, reading.waiting, reading.running or 0)
 
     def makes_wait(self) -> bool:
-        """Whether more requests wait in the engine than it needs ahead, whoever sent them: of ours, those of
-        the last reading that may still be without a first token."""
+        """Whether the engine queues more requests than it needs ahead, whoever sent them. Of ours, those of
+        the last reading that may still lack a first token count."""
         load, reading = self._load, self.reading
         if reading is None or reading.waiting is None:
             return False
@@ -130,7 +130,7 @@ class Slots:
         requests = load.requests_at_reading
         self._others_waiting = min(waiting, max(waiting + running - requests, 0))
         self._ahead = max(MIN_AHEAD, running * AHEAD_SHARE)
-        # Of all that the engine has, as many of ours wait as of others', such as another worker's.
+        # The queue holds ours and others' (such as those of another worker) in proportion.
         waits = waiting * min(requests / (running + waiting), 1.0) if waiting else 0.0
         window, before = self._window, self._before
         window.see(requests - waits, waits)
@@ -151,12 +151,12 @@ class Slots:
             self._keep_ahead(window, has_ended and window.working <= before.working * GROWTH)
 
     def _is_full(self, working: float) -> None:
-        """It works on so many, and begins another when one of them ends."""
+        """It runs `working` requests, and starts another when one of them ends."""
         self._stop_growth()
         self.bound = self.evident = max(working, 1.0) + max(MIN_AHEAD, working * AHEAD_SHARE)
 
     def _keep_ahead(self, window: Window, is_standing: bool) -> None:
-        """Some wait, and it takes up as many as its steps hold."""
+        """Some requests wait, and it starts as many as its steps hold."""
         self._stop_growth()
         working = window.working
         ahead = max(MIN_AHEAD, working * AHEAD_SHARE, self._per_s * AHEAD_S)
@@ -172,7 +172,7 @@ class Slots:
         self._doublings, self.evident_tokens = 0, math.inf
 
     def _give_more(self, requests: int) -> None:
-        """Nothing of ours waits in the engine."""
+        """None of our requests waits in the engine."""
         tokens = self._load.unseen_tokens
         if requests >= USED_SHARE * self.evident or tokens >= USED_SHARE * self.evident_tokens:
             self._doublings = min(self._doublings + 1, MAX_DOUBLINGS)
@@ -186,6 +186,6 @@ class Slots:
 
 
 def _has_full_batch(*windows: Window) -> bool:
-    """Whether as many ran all the time while others waited: prefill alone takes up more or fewer."""
+    """Whether the batch kept its size while other requests waited: prefill alone would let it vary."""
     most = max(window.working for window in windows)
     return all(window.waiting and window.least_working >= FULL_BATCH * most for window in windows)

@@ -1,4 +1,4 @@
-"""Pools where prefill and decode are apart: there is room where both stages have it."""
+"""Capacity of pools with disaggregated prefill and decode: both stages must have it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from headgate.routing import DECODES, PREFILLS, PrefillDecode
 def partition(
     loads: Sequence[EndpointState], phases: PrefillDecode | None
 ) -> tuple[list[EndpointState], list[EndpointState]]:
-    """The endpoints that prefill, and those that decode; some may be in both.
+    """The endpoints that prefill, and those that decode; some may do both.
 
-    By the roles that the pool's object gives them, or else by their label. Where no endpoint says what it
-    does, there are no stages: both are empty.
+    Decided by the roles in the pool's object, or else by label. If no endpoint has a role, there are no
+    stages: both lists are empty.
     """
     if phases is not None:
         roles = phases.roles
@@ -35,16 +35,16 @@ def partition(
 
 
 class Stages(Capacity):
-    """As full as the fuller of its stages; one stage alone where there are no two."""
+    """As saturated as the more saturated stage. A pool without roles has a single stage."""
 
     def __init__(self, make: Callable[[], Capacity]) -> None:
-        """`make` makes the capacity of one stage."""
+        """`make` creates the capacity of one stage."""
         super().__init__()
         self._make = make
         self.judge = make()
         self._stages: Mapping[str, Capacity] = {"all": self.judge}
         self._known: dict[str, Capacity] = {"all": self.judge}
-        """Those that there were: one whose endpoints all rest is there again when they are."""
+        """All stages so far: one whose endpoints are all resting comes back when they do."""
         self._priorities: Sequence[int] = ()
 
     def follow(
@@ -100,8 +100,8 @@ class Stages(Capacity):
         return max((each for each in told if each is not None), default=None)
 
     def is_stale(self, load: EndpointState, now: float) -> bool:
-        return next(iter(self._stages.values())).is_stale(load, now)  # they are all of one kind
+        return next(iter(self._stages.values())).is_stale(load, now)  # all stages have the same detector
 
     def by_stage(self, now: float) -> dict[str, float]:
-        """The saturation of each: `prefill` and `decode`, or `all`."""
+        """Saturation of each stage: `prefill` and `decode`, or `all`."""
         return {name: stage.saturation(now) for name, stage in self._stages.items()}

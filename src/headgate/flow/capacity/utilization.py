@@ -1,4 +1,4 @@
-"""utilization-detector: how full engines say that they are."""
+"""utilization-detector: saturation by the engines' own figures."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ FALLBACK_REQUESTS = 100
 
 
 class Utilization(Capacity):
-    """The mean over endpoints of max(waiting / queue depth, KV usage / its threshold), not bounded.
+    """The mean over endpoints of max(waiting / queue depth, KV usage / its threshold), without an upper
+    bound.
 
-    An endpoint without a reading that is fresh counts as full, 1. Where that are all of them, which would
-    stop the pool, requests in flight are counted instead, 100 to an endpoint.
+    An endpoint without a fresh reading counts as full, 1. If that is so for all of them, which would stop the
+    pool, requests in flight are counted instead, 100 per endpoint.
     """
 
     def __init__(

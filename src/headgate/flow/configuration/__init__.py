@@ -1,7 +1,7 @@
-"""How requests wait, as the files and the environments of other systems say it.
+"""Translates queue settings of other systems.
 
-Is given the content of a configuration of the endpoint picker, or the environment of Kthena's router, and
-hands on a Queueing with all that is wrong or without effect in it. Reading either is left to those who may.
+Input: the content of an endpoint picker configuration, or the environment of Kthena's router. Output: a
+Queueing, with all errors and settings without effect. Callers read the files and the environment.
 """
 
 from headgate.flow.configuration.kthena import ENVIRONMENT, of_kthena

@@ -1,6 +1,6 @@
-"""Kthena's fairness scheduling and session boost, by the names of its router's environment.
+"""Kthena's fairness scheduling and session boost, by the environment variables of its router.
 
-Values that Kthena would not take are told, and their defaults stand, as there.
+Values that Kthena would reject are reported, and the defaults apply, as in Kthena.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENVIRONMENT = (
     "SESSION_BOOST_GRACE_PERIOD",
     "SESSION_BOOST_TIMEOUT",
 )
-"""All the names that are read."""
+"""All variables that are read."""
 _Number = TypeVar("_Number", int, float)
 _WITHOUT_EFFECT = ("FAIRNESS_PRIORITY_REFRESH_RETRIES", "FAIRNESS_REBUILD_THRESHOLD")
 _BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False, "": False}
@@ -44,7 +44,7 @@ _SHORTEST_WINDOW_S, _LONGEST_WINDOW_S = 60.0, 3600.0
 
 
 def of_kthena(environment: Mapping[str, str], problems: Problems) -> Queueing | None:
-    """How requests wait by an environment; None if neither is switched on there."""
+    """Queue settings of an environment; None if neither feature is on."""
     said = _Environment(environment, problems)
     is_fair, is_boosted = said.boolean(FAIRNESS), said.boolean(SESSIONS)
     if is_fair and is_boosted:
@@ -110,7 +110,7 @@ def _sessions(said: _Environment) -> Queueing:
 
 
 class _Environment:
-    """Values by name; what cannot be read is told, and has its default."""
+    """Values by name; an invalid one is reported, and its default applies."""
 
     def __init__(self, environment: Mapping[str, str], problems: Problems) -> None:
         self._environment = environment
@@ -137,7 +137,7 @@ class _Environment:
         )
 
     def seconds(self, name: str, default: float, *, least: float = 0.0, most: float = math.inf) -> float:
-        """Below 0 is 0, where that may be: no limit of time."""
+        """A negative value, where allowed, becomes 0: no time limit."""
         span = f" of at least {duration.format(least)}" if least > -math.inf else ""
         if most < math.inf:
             span = f" from {duration.format(least)} to {duration.format(most)}"

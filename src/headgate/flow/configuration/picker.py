@@ -1,7 +1,7 @@
-"""`flowControl` of an EndpointPickerConfig, with the plugins that it names.
+"""`flowControl` of an EndpointPickerConfig, with the plugins that it references.
 
-What is not said is as the endpoint picker has it, but for the saturation detector: its default would stop a
-pool whose engines are read less than five times a second, so predicted work takes that place.
+Defaults are those of the endpoint picker, except for the saturation detector: its default would stop a pool
+whose engines are read less than five times a second, so predicted work is the default here.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class _Holdback(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Nothing(msgspec.Struct, frozen=True, kw_only=True):
-    """No parameters have an effect."""
+    """Parameters of a plugin that takes none."""
 
 
 def of_picker(said: Document, problems: Problems) -> Queueing | None:
-    """How requests wait by a file of the endpoint picker; None if it leaves that to the gateway."""
+    """Queue settings of an endpoint picker file; None if it leaves them to the gateway."""
     gate, flow = document.gate(said, GATE), said.flow_control
     if gate is False:
         return Queueing(flow=FlowSettings(is_on=False))
@@ -64,7 +64,7 @@ def of_picker(said: Document, problems: Problems) -> Queueing | None:
 
 
 class _Translation:
-    """One file."""
+    """The translation of one file."""
 
     def __init__(self, said: Document, problems: Problems) -> None:
         self._said = said
@@ -92,7 +92,7 @@ class _Translation:
         )
         return Queueing(flow=settings, capacity=self._capacity(flow))
 
-    # -- the queue
+    # -- queue
 
     def _bands(self, flow: FlowControl) -> dict[int, BandSettings]:
         bands: dict[int, BandSettings] = {}
@@ -130,7 +130,7 @@ class _Translation:
         self._misused(path, name, f"{kind} is no policy for this", meant(kind, known))
         return known[0]
 
-    # -- when there is room
+    # -- capacity
 
     def _capacity(self, flow: FlowControl) -> CapacitySettings:
         ceilings = self._ceilings(flow.usage_limit_policy_plugin_ref)
@@ -164,7 +164,7 @@ class _Translation:
     def _by_utilization(
         self, parameters: Mapping[str, Any], where: str, ceilings: CeilingSettings
     ) -> CapacitySettings:
-        """Its parameters were judged before."""
+        """The parameters were validated before."""
         said = (
             read_struct(UtilizationDetectorParameters, parameters, where, Problems())
             or UtilizationDetectorParameters()
@@ -209,12 +209,13 @@ class _Translation:
     def _parameters(
         self, kind: type[_Parameters], given: Mapping[str, Any], where: str, *, aloud: bool = False
     ) -> _Parameters:
-        """Those of a detector were judged as a filter's, which it is as well; others are judged `aloud`."""
+        """A detector's parameters were validated already, as it is also a filter; others are validated if
+        `aloud`."""
         problems = self._problems if aloud else Problems()
         return read_struct(kind, given, f"{where}.parameters", problems) or kind()
 
     def _misused(self, path: str, name: str, told: str, fix: str) -> None:
-        """A plugin that is there, and is for something else; one that is not there was told already."""
+        """Report a plugin of the wrong kind; a missing one was reported already."""
         if name in self._plugins or name in elsewhere.TYPES:
             self._problems.error(path, told, fix)
 

@@ -1,4 +1,4 @@
-"""What a configuration comes to: how requests wait for a pool, and when it has room."""
+"""Queue and capacity settings that a configuration results in."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headgate.flow.queue import FlowSettings
 
 
 class Queueing(msgspec.Struct, frozen=True, kw_only=True):
-    """Of every pool."""
+    """Settings of every pool."""
 
     flow: FlowSettings = FlowSettings()
     capacity: CapacitySettings = CapacitySettings()
     flow_header: str = ""
-    """The header whose value is the flow of a request, in lower case; "" leaves that to the gateway."""
+    """The header that names the flow of a request, in lower case; "" leaves it to the gateway."""

@@ -1,4 +1,5 @@
-"""The configuration of a scheduler with what it says of waiting: one look at the file finds all errors."""
+"""Reads a scheduler's configuration together with its queue settings, so that all errors are found at
+once."""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ from headgate.scheduling import configuration
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says of waiting."""
+    """Queue settings of a file."""
 
     queueing: Queueing | None
-    """None if it says nothing, or if there are errors."""
+    """None if the file has none, or has errors."""
     problems: tuple[configuration.Problem, ...] = ()
-    """Of all of the file."""
+    """Of the whole file."""
 
 
 def read(document: object, *, allow_alpha: bool | None = False) -> Reading:
-    """From the content of a file; `allow_alpha` as for `scheduling.configuration.read`."""
+    """Read the content of a file; `allow_alpha` as in `scheduling.configuration.read`."""
     scheduling = configuration.read(document, allow_alpha=allow_alpha)
     problems = configuration.Problems()
     queueing = of_picker(scheduling.document, problems) if scheduling.document is not None else None

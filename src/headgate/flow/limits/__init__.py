@@ -1,9 +1,9 @@
-"""Token limits: whether a route has tokens left for one more request, and what it has used.
+"""Token limits of routes: whether one more request fits, and what was used.
 
-Given the routes of each snapshot, RouteLimits keeps a RouteLimit for each that is limited. That reserves
-tokens for a request as it arrives, or says what is short; the Reservation is settled once, at the request's
-end. Each direction, input and output, counts in a Budget of its own: one that a process keeps for itself, or
-one on lease from an account that several processes share.
+RouteLimits keeps a RouteLimit for each limited route of the snapshot. It reserves tokens for a request on
+arrival, or says what is short; the Reservation is settled once, at the end of the request. Input and output
+each have a Budget: one that a process keeps for itself, or one on lease from an account that several
+processes share.
 """
 
 from headgate.flow.limits.account import Account, Direction

@@ -1,4 +1,4 @@
-"""One direction of one route's limit: its budget, and what is told of it."""
+"""One direction of a route's limit: its budget and its counters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Direction = Literal["input", "output"]
 
 
 class Account:
-    """Counts what requests of a route reserve and use in one direction."""
+    """Counts the tokens that a route's requests reserve and use in one direction."""
 
     __slots__ = ("budget", "direction", "refused", "reserved", "used")
 
@@ -18,14 +18,15 @@ class Account:
         self.direction = direction
         self.budget = budget
         self.reserved = 0
-        """Tokens that are taken for requests under way."""
+        """Tokens reserved for requests in flight."""
         self.used = 0
-        """Tokens of requests that are over."""
+        """Tokens of finished requests."""
         self.refused = 0
-        """Requests for which there was not enough."""
+        """Requests rejected for lack of tokens."""
 
     def settle(self, reserved: int, used: int, now: float) -> None:
-        """A request is over: less than what was reserved for it is given back, more goes into debt."""
+        """A request is over: return what it did not use of its reservation, or charge what it used beyond
+        it."""
         self.reserved -= reserved
         self.used += used
         if used < reserved:

@@ -1,7 +1,7 @@
-"""The tokens of one direction of one route's limit: what may still be used, and how it comes back.
+"""Token budget of one direction of a route's limit.
 
-A token bucket: it holds at most the limit, starts full, and fills up evenly at the limit's rate. It may go
-into debt, which the same rate pays off.
+A token bucket: it holds at most the limit, starts full, and refills at a constant rate. It may go into debt,
+which the refill pays off.
 """
 
 from __future__ import annotations
@@ -13,51 +13,51 @@ from typing import Protocol
 class Budget(Protocol):
     """One direction, input or output, of one route's limit, in tokens. `now` is monotonic seconds.
 
-    What is taken is a reservation. Its owner settles it once: what was not used is given back, what was used
-    beyond it is charged.
+    What is taken is a reservation. Its owner settles it once: unused tokens are given back, tokens beyond it
+    are charged.
     """
 
     @property
     def limit(self) -> int:
-        """Tokens in each unit of time, and the most that there may be at once."""
+        """Tokens per unit of time, which is also the capacity of the bucket."""
 
     @property
     def is_parted(self) -> bool:
-        """Whether it should count together with others, and cannot now."""
+        """Whether the budget is shared but cannot reach its account now."""
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it refuses for that alone."""
+        """Whether it rejects only because of that."""
 
     def take(self, tokens: int, now: float) -> bool:
-        """Reserves so many; False where there are fewer, and then nothing is taken."""
+        """Reserve tokens; False, and no change, if there are fewer."""
 
     def overdraw(self, tokens: int, now: float) -> bool:
-        """Reserves so many if at least one is there, and goes into debt for what is missing; False if not
-        even one is, and then nothing is taken."""
+        """Reserve tokens, going into debt if there are fewer; False, and no change, if there is not even
+        one."""
 
     def give_back(self, tokens: int, now: float) -> None:
-        """Returns what was taken and not used; there are never more than the limit."""
+        """Return reserved tokens that were not used; the bucket never exceeds the limit."""
 
     def charge(self, tokens: int, now: float) -> None:
-        """Takes so many whatever there is: they were used already. What is missing becomes debt."""
+        """Take tokens that were used already, going into debt if there are fewer."""
 
     def available(self, now: float) -> float:
-        """Tokens that are there; negative is debt."""
+        """Available tokens; negative is debt."""
 
     def wait_s(self, tokens: int, now: float) -> float:
-        """Seconds until so many are there, if nothing else is taken; infinite if they never are."""
+        """Seconds until `tokens` are available, if nothing else is taken; infinite if they never are."""
 
     def change(self, limit: int, unit_s: int, now: float) -> None:
-        """Goes on by another limit at once; see LocalBudget for what becomes of what was used."""
+        """Apply another limit at once; see LocalBudget for the effect on what was used."""
 
 
 class LocalBudget:
     """A budget that one process keeps for itself.
 
-    Nothing is summed up that is not whole: tokens are counted from the moment at which the bucket was last
-    full, and what has come in since is computed from that moment. So a month of small requests adds up to the
-    token, where fractions, added at each request, would have drifted.
+    It sums up whole tokens only: it counts them from the moment when the bucket was last full, and computes
+    the refill from that moment. So a month of small requests is exact to the token, where fractions added per
+    request would drift.
     """
 
     __slots__ = ("_per_s", "_since", "_tokens", "limit")
@@ -69,10 +69,10 @@ class LocalBudget:
         self.limit = limit
         self._per_s = limit / unit_s
         self._tokens = float(limit)
-        """What there would be now, had nothing come in since,"""
+        """The level now, without any refill since `_since`."""
         self._since = now
 
-    # What has come in is worked out in each of these: a call would cost more than the sum.
+    # Each method computes the refill itself: a call would cost more than the sum.
 
     def available(self, now: float) -> float:
         tokens = self._tokens + (now - self._since) * self._per_s
@@ -102,7 +102,7 @@ class LocalBudget:
         return True
 
     def give_back(self, tokens: int, now: float) -> None:
-        self._tokens += tokens  # what is beyond the limit is cut off at the next look
+        self._tokens += tokens  # the next call cuts off what exceeds the limit
 
     def charge(self, tokens: int, now: float) -> None:
         if self._tokens + (now - self._since) * self._per_s >= self.limit:
@@ -111,7 +111,7 @@ class LocalBudget:
         self._tokens -= tokens
 
     def overflow(self, now: float) -> float:
-        """Tokens that came in since anybody looked, and for which there is no room."""
+        """Tokens that came in since the last call and exceed the limit."""
         return max(self._tokens + (now - self._since) * self._per_s - self.limit, 0.0)
 
     def wait_s(self, tokens: int, now: float) -> float:
@@ -121,8 +121,8 @@ class LocalBudget:
         return missing / self._per_s if missing > 0 else 0.0
 
     def change(self, limit: int, unit_s: int, now: float) -> None:
-        """What was used stays used: of a higher limit there is so much more at once, of a lower one so much
-        less, down to nothing. Debt stays what it is; a change by itself makes none."""
+        """What was used stays used: a higher limit adds the difference at once, a lower one subtracts it,
+        down to 0. Debt stays; a change alone never creates debt."""
         left = self.available(now)
         self._tokens = max(left + limit - self.limit, min(left, 0.0))
         self._since = now

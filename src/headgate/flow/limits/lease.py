@@ -1,9 +1,9 @@
-"""A member's part of a shared budget: tokens on lease, that requests take without asking anybody.
+"""A member's part of a shared budget: leased tokens, which requests take without a round trip.
 
-The shell carries `claim`s to the account and its grants back (`granted`), and says when the account is out
-of reach (`part`): then what is left of the lease is used, and after it the local share, which is the limit
-divided by the members that there were, beginning with this member's part of what was left. All of it is told
-to the account afterwards.
+The caller sends `claim`s to the account, passes its grants to `granted`, and calls `disconnect` when the
+account is unreachable. Then the rest of the lease is used, and after it a local share: the limit divided by
+the known members, starting with this member's part of what was left. All of it is reported to the account
+afterwards.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from headgate.flow.limits.lease_demand import Demand
 LARGEST_SHARE = 16
 """A lease is at most this fraction of the limit, unless requests wait for more."""
 TELL_S = 1.0
-"""What was used is told after this time at the latest,"""
+"""The longest time before use is reported."""
 IDLE_S = 5.0
-"""and where nothing was used for so long, the lease is given back."""
+"""A lease without use for so long is given back."""
 PAUSE_S = 0.05
-"""Between a claim that got less than it needed or would have liked and the next that needs as much: while the
-account is all but empty, what comes in is fetched in parts that suffice for some requests."""
+"""Pause after a claim that got less than it needed or wanted, before the next one for as much. While the
+account is almost empty, its refill is fetched in portions that suffice for some requests."""
 LOOK_AGAIN_S = 1.0
-"""After this time, what was not there may be: others give tokens back."""
+"""After this time, missing tokens may be available: other members give tokens back."""
 
 Call = Callable[["LeasedBudget"], None]
-"""Tells the shell that a claim should be made soon."""
+"""Notifies the caller that a claim should be made soon."""
 
 
 class LeasedBudget:
-    """One direction of one route's limit, as `Budget` has it, in tokens. `now` is monotonic seconds."""
+    """One direction of one route's limit, implementing `Budget`, in tokens. `now` is monotonic seconds."""
 
     def __init__(
         self,
@@ -44,48 +44,48 @@ class LeasedBudget:
         call: Call,
         members: int = 1,
     ) -> None:
-        """Of the account of this name, under a name that no other budget ever has; `members` is how many
-        there may be until the account says."""
+        """`account`: name of the account. `member`: unique to this budget. `members`: expected number of
+        members until the account reports it."""
         self.account = account
         self.member = member
         self.limit = limit
         self.members = members
         self.fraction: float | None = None
-        """Of the limit, by which it goes while the account is out of reach; without it, by one member's."""
+        """Local share of the limit while the account is unreachable; None is 1/members."""
         self.is_strict = False
-        """Whether nothing goes without the account."""
+        """Whether everything is rejected while the account is unreachable."""
         self.is_called = False
-        """Whether the shell was told that a claim should be made."""
+        """Whether the caller was notified that a claim should be made."""
         self._unit_s = unit_s
         self._call = call
         self._held = 0
-        """Granted and not used; negative is what was used beyond it."""
+        """Granted and not used; negative is use beyond the grant."""
         self._granted = self._told = self._turn = 0
         self._until = -math.inf
         self._low = 0
-        """With less than this, more is asked for."""
+        """Claim more when less than this is held."""
         self._need = self._least = 0
         self._ask_at = -math.inf
-        """Before this time, asking for more is of no use,"""
+        """Before this time, claims for `_refused` tokens or more are pointless."""
         self._refused = 0
-        """or for so many, if requests wait for them."""
+        """The number of tokens that the account cannot grant before `_ask_at`."""
         self.is_closed = False
         """Whether no route needs it any more."""
         self._epoch = ""
         self._level = float(limit)
         self._level_at = self._asked_at = now
         self._time: float | None = None
-        """The account's, when it last answered,"""
+        """The account's time in its last grant."""
         self._time_asked_at = now
-        """which was after this."""
+        """When the claim of that grant was sent."""
         self._time_ahead = -math.inf
-        """The account's time is at least so much ahead of ours. The most that any answer has shown: one whose
-        claim was on its way for long shows less, as the account did not know how long."""
+        """Minimum lead of the account's clock over ours: the largest that any grant has shown. A slow claim
+        shows less, because the account does not know its delay."""
         self._demand = Demand(now)
         self._share: LocalBudget | None = None
-        """What it goes by while the account is out of reach."""
+        """The local budget while the account is unreachable."""
         self._inflow, self._parted_at = 0.0, now
-        """What came into that since the account last answered, until it was last cut off."""
+        """Tokens that came into it since the last grant, until the last disconnect."""
 
     # -- requests
 
@@ -120,7 +120,7 @@ class LeasedBudget:
 
     def give_back(self, tokens: int, now: float) -> None:
         if self._share is not None and self._held < 0:
-            # What was used beyond the lease came from the share, and goes back there first.
+            # Use beyond the lease came from the share, and goes back there first.
             self._share.give_back(min(tokens, -self._held), now)
         self._held += tokens
         if self.is_closed and not self.is_called:
@@ -134,7 +134,7 @@ class LeasedBudget:
             self._make_call()
 
     def available(self, now: float) -> float:
-        """What it has and what is left for all, as far as it knows; negative is debt."""
+        """Leased tokens plus the estimated rest of the account; negative is debt."""
         held = self._held if now < self._until else min(self._held, 0)
         if self._share is not None:
             share = 0.0 if self.is_strict else self._share.available(now)
@@ -146,7 +146,7 @@ class LeasedBudget:
             return math.inf
         if self._share is not None and not self.is_strict:
             wait_s = self._share.wait_s(tokens - max(self._held, 0), now)
-            # What no share ever has, the account may have as soon as it is back.
+            # The share is never that large, but the account may be, once it is back.
             return wait_s if wait_s < math.inf else LOOK_AGAIN_S
         if not self.lacks(tokens, now):
             return 0.0
@@ -154,7 +154,7 @@ class LeasedBudget:
         return max(missing * self._unit_s / self.limit, max(self._ask_at - now, 0.0))
 
     def change(self, limit: int, unit_s: int, now: float) -> None:
-        """Goes on by another limit at once. What is there stays, as far as the new limit has room for it."""
+        """Apply another limit at once. The level stays, up to the new limit."""
         self._level = min(self._filled(now), limit)
         self._level_at = now
         self.limit, self._unit_s = limit, unit_s
@@ -164,15 +164,15 @@ class LeasedBudget:
         if not self.is_called:
             self._make_call()
 
-    # -- asking
+    # -- claims
 
     def lacks(self, tokens: int, now: float) -> bool:
-        """Whether fewer are on lease."""
+        """Whether fewer tokens are on lease."""
         return self._held < tokens or now >= self._until
 
     def ask(self, tokens: int, now: float, least: int | None = None) -> bool:
-        """For a request that got nothing: has so many claimed, of which `least` would do. False if those are
-        known not to be there."""
+        """Request a claim of `tokens` for a request that got none; `least` would be enough. False if the
+        account is known to have less."""
         least = tokens if least is None else least
         if self._share is not None or not self._may_be_there(least, now):
             return False
@@ -183,7 +183,7 @@ class LeasedBudget:
         return True
 
     def _may_be_there(self, tokens: int, now: float) -> bool:
-        """Whether the account may have so many, by what it had when it last said so."""
+        """Whether the account may have the tokens, by its last report."""
         if tokens > self.limit or (now < self._ask_at and tokens - max(self._held, 0) >= self._refused):
             return False
         return tokens <= self.available(now) or now - self._level_at >= LOOK_AGAIN_S
@@ -193,14 +193,14 @@ class LeasedBudget:
         self._call(self)
 
     def is_due(self, now: float) -> bool:
-        """Whether a claim should be made though nobody asks: to tell of use, or to give the lease back."""
+        """Whether to claim without demand: to report use, or to give the lease back."""
         if not self.has_told_all:
             return now - self._asked_at >= TELL_S
         return self._held != 0 and now - self._demand.used_at >= IDLE_S
 
     @property
     def is_settled(self) -> bool:
-        """Whether it holds nothing and has told all."""
+        """Whether it holds nothing and has reported everything."""
         return self._held == 0 and self.has_told_all
 
     @property
@@ -209,12 +209,12 @@ class LeasedBudget:
 
     @property
     def is_over(self) -> bool:
-        """Whether the account need hear nothing of it any more, unless it calls."""
+        """Whether the account needs no further claim from it, unless it calls."""
         return self.is_closed and self.is_settled and not self.is_called
 
     @property
     def used(self) -> int:
-        """Tokens since its start, less what was given back."""
+        """Tokens used since the start, less those given back."""
         return self._granted - self._held
 
     @property
@@ -222,13 +222,13 @@ class LeasedBudget:
         return self.limit / self._unit_s
 
     def wants_lease(self, now: float) -> int:
-        """Tokens that it would like to have on lease, by what was used of late and what is waited for."""
+        """Tokens that it wants on lease, by recent use and by the requests that wait."""
         if self.is_closed or (now - self._demand.used_at >= IDLE_S and not self._need):
             return 0
         return max(min(self._demand.tokens, self.limit // LARGEST_SHARE), self._need)
 
     def claim(self, now: float) -> Claim:
-        """What to tell the account now. What is to be given back is not used from now on."""
+        """The claim to send now. Tokens to be given back are no longer used."""
         self._end_lease(now)
         self._demand.learn(self.used, self._need > 0, self._least, now)
         want = self.wants_lease(now)
@@ -264,13 +264,13 @@ class LeasedBudget:
         return max(self._time + now - self._time_asked_at, now + self._time_ahead)
 
     def _covered(self, now: float) -> float:
-        """Tokens that came into its shares since the account last answered."""
+        """Tokens that came into its shares since the last grant."""
         if self._share is None:
             return self._inflow
         return self._inflow + (now - self._parted_at) * self._part_of_limit() / self._unit_s
 
     def granted(self, claim: Claim, grant: Grant, now: float) -> None:
-        """The account's answer to the last claim, which was made at `_asked_at`."""
+        """Apply the grant of the last claim, which was made at `_asked_at`."""
         self._inflow, self._parted_at = 0.0, self._asked_at
         used = self.used
         self._granted, self._told = grant.granted, grant.used
@@ -284,15 +284,15 @@ class LeasedBudget:
         self._pause(claim, grant, now)
 
     def has_enough_for_all(self, claim: Claim, now: float) -> bool:
-        """Whether the grant of this claim suffices for those too that came meanwhile; then no more
-        is claimed for them."""
+        """Whether this grant also suffices for requests that arrived meanwhile; then they need no further
+        claim."""
         if self.lacks(claim.need + self._need, now):
             return False
         self._need = self._least = 0
         return True
 
     def _pause(self, claim: Claim, grant: Grant, now: float) -> None:
-        """Sets below what and from when on more is asked for."""
+        """Set the level below which, and the time from which, to claim more."""
         had = grant.granted - grant.used
         self._low = claim.want // 2
         self._refused = max(math.floor(grant.level), 0) + 1
@@ -301,7 +301,7 @@ class LeasedBudget:
             self._ask_at = now + PAUSE_S
 
     def _end_lease(self, now: float) -> None:
-        """What the account knows nothing of is not ours any more: it takes back what it gave."""
+        """When the lease has expired, drop tokens that the account takes back."""
         if now >= self._until:
             used = self.used
             self._granted = self._told
@@ -310,7 +310,7 @@ class LeasedBudget:
     # -- without the account
 
     def disconnect(self, now: float) -> None:
-        """The account is out of reach: goes on by the local share of what was left."""
+        """The account is unreachable: use the local share of what was left."""
         if self._share is not None:
             return
         self._level, self._level_at = self._filled(now), now
@@ -322,7 +322,7 @@ class LeasedBudget:
         self._need = self._least = 0
 
     def reconnect(self, now: float) -> None:
-        """The account is there again."""
+        """The account is reachable again."""
         if self._share is None:
             return
         self._inflow = self._covered(now)
@@ -333,7 +333,7 @@ class LeasedBudget:
             self._make_call()
 
     def divide(self, members: int, now: float) -> None:
-        """Goes by the share of one of so many from now on; what was used of it stays used."""
+        """Use the share of one of `members` from now on; what was used stays used."""
         self.members = members
         if self._share is not None:
             self._share.change(self._part_of_limit(), self._unit_s, now)
@@ -344,11 +344,11 @@ class LeasedBudget:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether what it refuses is refused only because the account is out of reach."""
+        """Whether it rejects only because the account is unreachable."""
         return self.is_strict and self._share is not None
 
     def close(self) -> None:
-        """Nobody takes from it any more: the lease is given back, and what was used is told."""
+        """Nobody uses it any more: give the lease back, and report the use."""
         self.is_closed = True
         if not self.is_called:
             self._make_call()
@@ -360,8 +360,8 @@ class LeasedBudget:
         return max(self._share_of(self.limit), 1)
 
     def _filled(self, now: float) -> float:
-        """What is left for all, if nobody else has taken anything since it was told. While the account is out
-        of reach, the others are taken to use all that comes in."""
+        """The estimated level of the account, if nobody else has taken tokens since. While it is unreachable,
+        the others are assumed to use its whole refill."""
         if self._share is not None:
             return self._level
         return min(self._level + (now - self._level_at) * self.limit / self._unit_s, self.limit)

@@ -1,8 +1,8 @@
-"""A budget that several processes share: what is left of it, and what each of them has on lease.
+"""A shared budget: its level, and the lease of each member.
 
-Members take tokens out of the account in leases and use those without asking. All that they say is cumulative
-(tokens used, tokens granted, since their start), so that a claim may be repeated, lost or answered in vain
-without a token lost or created. `quota/redis_script.py` does the same inside Redis.
+Members lease tokens from the account and use them without a round trip. All their figures are cumulative
+(tokens used and granted since their start), so a claim may be repeated or lost, or its grant may be lost,
+without losing or creating tokens. `quota/redis_script.py` does the same inside Redis.
 """
 
 from __future__ import annotations
@@ -14,67 +14,68 @@ import msgspec
 from headgate.flow.limits.budget import LocalBudget
 
 LEASE_S = 10.0
-"""How long a lease lasts if its member says nothing; then what was not used of it returns to the account."""
+"""Life of a lease without a claim; then its unused tokens return to the account."""
 GRACE_S = 1.0
-"""How much later than the member the account takes a lease to be over: nobody uses what has returned."""
+"""How much later than the member the account ends a lease, so that nobody uses returned tokens."""
 SPILL_S = 10.0
-"""For so long it is known what did not fit into the full bucket: what members used meanwhile by their shares,
-of which they tell now, was covered by that."""
+"""How long the overflow of a full bucket is remembered: it covers what members used from their local shares
+meanwhile and report now."""
 FORGET_S = 600.0
-"""A member that was silent for so long is forgotten. If it comes back, it says itself what it used since."""
+"""After so much silence, a member is forgotten. If it comes back, it reports itself what it has used
+since."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member says and asks. Tokens all."""
+    """A member's report and request. All amounts are in tokens."""
 
     member: str
     turn: int
-    """Counts its claims: one that arrives after a later one says nothing."""
+    """Sequence number: a claim that arrives after a later one is ignored."""
     limit: int
     unit_s: int
     used: int
     """Used since its start, less what was given back."""
     covered: int = 0
-    """As much of what was used beyond the lease as came into the member's share meanwhile, while the account
-    was out of reach."""
+    """The part of the use beyond the lease that came into the member's local share while the account was
+    unreachable."""
     told: int
-    """As much of that as the account has confirmed."""
+    """The part of `used` that the account has confirmed."""
     granted: int
-    """Granted since its start, as far as it knows; what `told` is if its lease is over."""
+    """Granted since its start, as far as the member knows; `told` if its lease has expired."""
     need: int = 0
-    """What requests wait for."""
+    """Tokens that requests wait for."""
     least: int = 0
-    """What the smallest of them waits for: less is of no use."""
+    """Tokens that the smallest of them waits for: less is useless."""
     want: int = 0
-    """What it would like to have on lease; less than it has gives the rest back."""
+    """Tokens wanted on lease; if less than it has, the rest is given back."""
     epoch: str = ""
-    """Of the account that it knows."""
+    """The account that the member knows."""
     level: float = math.inf
-    """What is in that, as it believes."""
+    """The level of that account, as the member believes."""
     time_from: float | None = None
-    """By the member's clock it is as late as this in the account's time,"""
+    """The account's time by the member's clock, at least."""
     time_until: float | None = None
-    """and no later than this, but for the time that the claim is on its way. An account whose clock may jump
-    goes by it."""
+    """The same, at most, except for the time that the claim travels. An account whose clock may jump uses
+    both."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a claim."""
+    """The response to a claim."""
 
     epoch: str
     used: int
-    """What is now known to be used."""
+    """Use that is now confirmed."""
     granted: int
     level: float
-    """What is left for all, after this; negative is debt."""
+    """What is left for all after this grant; negative is debt."""
     members: int
-    """Who said something lately, the claimant among them."""
+    """Members that sent a claim recently, including this one."""
     time: float = 0.0
-    """The account's, in seconds since whenever; it never goes back."""
+    """The account's monotonic time, in seconds since an arbitrary start."""
 
 
 class _Member:
-    """A member's lease: `granted - used` tokens, until a time."""
+    """A member's lease: `granted - used` tokens, for a limited time."""
 
     __slots__ = ("granted", "heard_at", "turn", "used")
 
@@ -90,7 +91,7 @@ class _Member:
 
 
 class LeaseAccount:
-    """The account over a budget. `epoch` names this one account: another in its place knows no leases."""
+    """The account over a budget. `epoch` identifies it: an account that replaces it knows no leases."""
 
     def __init__(self, budget: LocalBudget, epoch: str) -> None:
         self.budget = budget
@@ -99,7 +100,7 @@ class LeaseAccount:
         self._spilled, self._spilled_at = 0.0, -math.inf
 
     def claim(self, claim: Claim, now: float) -> Grant:
-        """Takes down what a member used, and changes its lease as it asks and as the budget allows."""
+        """Record a member's use, and change its lease as it asks and as the budget allows."""
         self._note_spilled(self.budget.overflow(now), now)
         is_other = bool(claim.epoch) and claim.epoch != self.epoch
         if is_other:
@@ -123,7 +124,7 @@ class LeaseAccount:
         )
 
     def _lower_to(self, level: float, now: float) -> None:
-        """An account whose data were lost begins with what its members remember of the one before."""
+        """Lower the level of an account whose data were lost to what its members remember."""
         surplus = self.budget.available(now) - max(level, 0)
         if surplus > 0:
             self.budget.charge(math.ceil(surplus), now)
@@ -140,15 +141,15 @@ class LeaseAccount:
         return sum(now - member.heard_at <= LEASE_S + GRACE_S for member in self._members.values())
 
     def _note_spilled(self, tokens: float, now: float) -> None:
-        """Not summed up: what came in before members lost sight of the account covers nothing."""
+        """Kept as a maximum, not a sum: refill from before a member lost the account covers nothing."""
         if now - self._spilled_at > SPILL_S:
             self._spilled = 0.0
         if tokens > self._spilled:
             self._spilled, self._spilled_at = tokens, now
 
     def _note_used(self, member: _Member, claim: Claim, is_other: bool, now: float) -> None:
-        """What was used beyond the lease is the account's debt, but for what came in for it: that is
-        not in the account, if it had no room or is a new one."""
+        """Charge use beyond the lease, except for what its refill covers: that refill is not in the account
+        if the bucket was full or the account is new."""
         member.used = claim.used
         beyond = -member.outstanding
         if beyond > 0:
@@ -185,9 +186,9 @@ class LeaseAccount:
 def granted(held: int, claim: Claim, free: int) -> int:
     """How many of `free` tokens a member gets that has `held`.
 
-    What it wants, which follows its use, but at most half of what is left: so leases get small as the budget
-    runs out, and few tokens lie idle with one member while another needs them. What requests wait for, it
-    gets all the same, if it is there.
+    It gets what it wants, which follows its use, but at most half of what is left: so leases shrink as the
+    budget runs out, and few tokens lie idle with one member while another needs them. Tokens that requests
+    wait for are granted in full, if there are enough.
     """
     needed = max(claim.need - held, 0)
     if needed and held + free < claim.least:

@@ -1,4 +1,4 @@
-"""The token limit of one route, whatever names its requests come by: model and adapters count together."""
+"""The token limit of one route: requests for its model and its adapters count together."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from headgate.flow.limits.budget import Budget, LocalBudget
 from headgate.flow.limits.shortage import Shortage
 
 MakeBudget = Callable[[routing.Route, Direction, int, float], Budget]
-"""Makes the budget of one direction of a route: the tokens of its limit, and the time."""
+"""Creates the budget of one direction of a route, from the tokens of its limit and the time."""
 
 
 def local_budget(route: routing.Route, direction: Direction, limit: int, now: float) -> Budget:
-    """One that this process keeps for itself."""
+    """A budget that this process keeps for itself."""
     assert route.limits is not None
     return LocalBudget(limit, route.limits.unit_s, now)
 
 
 class Reservation(msgspec.Struct, gc=False):
-    """Settled exactly once. A direction that is not limited has no account, and counts nowhere.
+    """Settled exactly once. A direction without a limit has no account.
 
-    It stays with the accounts that it was made with. Where a limit is taken away in the meantime, nobody asks
-    those any more.
+    It stays with the accounts that it was made with. If the limit is removed meanwhile, nobody reads those
+    any more.
     """
 
     limit: RouteLimit
     input: Account | None
     input_tokens: int
-    """Reserved until it is settled, then used; so of the output."""
+    """Reserved until it is settled, then used; likewise for the output."""
     output: Account | None
     output_tokens: int
     is_settled: bool = False
 
     def settle(self, input_tokens: int, output_tokens: int, now: float) -> None:
-        """Counts what was used, which may be more."""
+        """Count what was used, which may be more than was reserved."""
         assert not self.is_settled, "a reservation is settled once"
         self.is_settled = True
         if self.input is not None:
@@ -51,9 +51,9 @@ class Reservation(msgspec.Struct, gc=False):
 class RouteLimit:
     """Reserves tokens for the requests of a route that has `limits`.
 
-    Of the input, the whole prompt is reserved as estimated. Of the output, one token must be left; then as
-    much is reserved as the answer is expected to have, into debt if need be: else every request of a burst
-    would find the last tokens, as none is counted before it ends.
+    For the input, the whole estimated prompt is reserved. For the output, one token must be left; then the
+    expected response is reserved, into debt if need be. Otherwise every request of a burst would find the
+    last tokens, because none is counted before it ends.
     """
 
     __slots__ = ("_make", "input", "name", "output", "uid", "written")
@@ -73,11 +73,11 @@ class RouteLimit:
         return None if limit is None else Account(direction, self._make(route, direction, limit, now))
 
     def change(self, route: routing.Route, now: float) -> None:
-        """Goes on by what the route says now.
+        """Apply the route's present limits.
 
-        A direction that is no longer limited is forgotten, one that is limited anew begins full. In between
-        what was used stays used. Where it is another Redis that counts, or none any more, the new count is as
-        it is there, and requests under way are settled in the old one.
+        A direction without a limit any more is forgotten; a new one starts full; in a changed one, what was
+        used stays used. If another Redis counts, or none any more, the new count starts as it is there, and
+        requests in flight are settled in the old one.
         """
         before, limits = self.written, route.limits
         assert limits is not None
@@ -111,16 +111,16 @@ class RouteLimit:
 
     @property
     def is_parted(self) -> bool:
-        """Whether it should count together with others, and cannot now."""
+        """Whether a shared budget cannot reach its account now."""
         return any(account.budget.is_parted for account in self.accounts())
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether what it refuses is refused for that alone."""
+        """Whether it rejects only because of that."""
         return any(account.budget.is_cut_off for account in self.accounts())
 
     def reserve(self, input_tokens: int, output_tokens: int, now: float) -> Reservation | None:
-        """None where it is not to go; then nothing is taken, and `shortage` tells why."""
+        """None if the request must wait or be rejected; then nothing is taken, and `shortage` says why."""
         input, output = self.input, self.output
         if input is not None and not input.budget.take(input_tokens, now):
             return None
@@ -135,7 +135,8 @@ class RouteLimit:
         return Reservation(self, input, input_tokens, output, output_tokens)
 
     def shortage(self, input_tokens: int, now: float) -> Shortage:
-        """What a request waits for the longest; not at all if it could go. Takes nothing."""
+        """The direction that a request waits for the longest; its `wait_s` is 0 if it could go. Takes
+        nothing."""
         found = [
             self._short(account, needed, now)
             for account, needed in ((self.input, input_tokens), (self.output, 1))
@@ -144,7 +145,7 @@ class RouteLimit:
         return max(found, key=lambda each: each.wait_s)
 
     def refused(self, shortage: Shortage) -> None:
-        """Counts a request that did not go for it."""
+        """Count a request rejected for this shortage."""
         account = self.input if shortage.direction == "input" else self.output
         if account is not None:
             account.refused += 1
@@ -161,6 +162,6 @@ class RouteLimit:
         )
 
     def validate(self) -> None:
-        """Raises AssertionError if more is reserved than can be, or less than nothing."""
+        """Raise AssertionError if a negative amount is reserved."""
         for account in self.accounts():
             assert account.reserved >= 0, f"{self.name}: {account.direction} reserved {account.reserved}"

@@ -1,4 +1,4 @@
-"""The token limits of all routes: what is used of them outlives every change of other objects."""
+"""The token limits of all routes; use counts survive changes of other objects."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from headgate.flow.limits.route_limit import MakeBudget, RouteLimit, local_budge
 
 
 class RouteLimits:
-    """One RouteLimit for each route that is limited, for as long as it is.
+    """One RouteLimit for each limited route.
 
-    Two routes never share one, even if they are for the same model. A route that was deleted and made anew is
-    another, which its uid tells, and begins full.
+    Two routes never share one, even for the same model. A route that was deleted and recreated has another
+    uid, and starts full.
     """
 
     def __init__(self, make: MakeBudget = local_budget) -> None:
         self._make = make
         self.by_route: dict[ObjectRef, RouteLimit] = {}
-        """By the route's key; read by whoever serves a request."""
+        """By the route's key; read for each request."""
 
     def use(self, routes: Iterable[routing.Route], now: float) -> None:
-        """Goes on by these routes at once; what others had is forgotten."""
+        """Keep exactly these routes; the limits of others are dropped."""
         limited = {route.key: route for route in routes if route.limits is not None}
         self.change(self.by_route.keys() - limited.keys(), limited.values(), now)
 
     def change(self, gone: Iterable[ObjectRef], routes: Iterable[routing.Route], now: float) -> bool:
-        """Takes routes that are new or were edited, and forgets those that are gone.
+        """Apply new or changed routes, and drop those that are gone.
 
-        Says whether a budget may be needed no longer.
+        Returns whether a budget may be unused now.
         """
         is_less = False
         for key in gone:
@@ -53,6 +53,6 @@ class RouteLimits:
             limit.validate()
 
     def statistics(self) -> dict[str, Any]:
-        """How many routes are limited, and the tokens that are reserved for requests under way."""
+        """The number of limited routes, and the tokens reserved for requests in flight."""
         accounts = [account for limit in self.by_route.values() for account in limit.accounts()]
         return {"routes": len(self.by_route), "reserved": sum(account.reserved for account in accounts)}

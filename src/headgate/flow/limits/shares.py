@@ -1,9 +1,9 @@
-"""Which part of every limit each gateway goes by while they cannot count together.
+"""The part of every limit that each gateway uses while they cannot share accounts.
 
-Gateways tell a common book at times how much they used of late, and are told their part, which follows that,
-with a floor for those that used nothing. A part is a promise: it is held by one until that one has said that
-it goes by another. So parts never add up to more than the whole, whoever comes, goes, or hears an answer too
-late or not at all. `quota/redis_members.py` keeps the same book inside Redis.
+Gateways regularly report their recent use to a common book, which assigns them parts in proportion, with a
+floor for those without use. A part is a promise: the gateway holds it until it reports another one. So parts
+never add up to more than the whole, whoever joins, leaves, or receives a response late or never.
+`quota/redis_members.py` keeps the same book inside Redis.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ WHOLE = 1_000_000
 FLOOR = 0.2
 """So much of the whole is divided evenly, the rest by use."""
 RESERVE = WHOLE // 32
-"""Kept for who comes next, until the others have made room."""
+"""Kept for new members until the others have given up some."""
 PRESENT_S = 10.0
-"""Who was silent for longer is not counted; its part stays promised for"""
+"""A member silent for longer is not counted. Its part stays promised for KEEP_S."""
 KEEP_S = 20.0
 GRACE_S = 3.0
-"""By so much later than the gateway does the book take a promise to be over."""
+"""How much later than the gateway the book ends a promise."""
 SMOOTHING_S = 10.0
-"""Over what time use is averaged."""
+"""Averaging time of the use."""
 
 
 class Presence(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gateway says."""
+    """Report of a gateway."""
 
     turn: int
-    """Counts its words: one that arrives after a later one says nothing."""
+    """Sequence number: a report that arrives after a later one is ignored."""
     held: int
-    """The part that it goes by, of WHOLE; 0 for none."""
+    """The part that it uses, of WHOLE; 0 for none."""
     weight: float
-    """What it used of late, of all that limits allow."""
+    """Its recent use, relative to all limits."""
     is_leaving: bool = False
     time_from: float | None = None
     """As in Claim."""
@@ -43,12 +43,12 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What it is told."""
+    """The book's response."""
 
     members: int
-    """How many there are; 0 if that is not known."""
+    """Number of members; 0 if unknown."""
     part: int = 0
-    """What it may go by, of WHOLE; 0 where that is not known: then equal parts are as good as any."""
+    """The part that the gateway may use, of WHOLE; 0 if unknown: then use equal parts."""
     time: float = 0.0
 
 
@@ -63,14 +63,14 @@ class _Member:
 
 
 class ShareBook:
-    """The book. One that is new gives nobody more than it says to have, until all have had time to say so."""
+    """The book. A new one gives nobody more than it reports to hold, until all have had time to report."""
 
     def __init__(self, now: float) -> None:
         self._since = now
         self._members: dict[str, _Member] = {}
 
     def note(self, name: str, presence: Presence, now: float) -> Standing:
-        """Takes down what a gateway says, and tells it its part."""
+        """Record a gateway's report, and return its part."""
         self._members = {
             name: member
             for name, member in self._members.items()
@@ -103,11 +103,11 @@ class ShareBook:
 
 
 class Share:
-    """A gateway's side. `now` is monotonic seconds."""
+    """The gateway's side. `now` is monotonic seconds."""
 
     def __init__(self, now: float) -> None:
         self.members = 0
-        """As far as it was told."""
+        """As last reported by the book."""
         self._part = 0
         self._turn = 0
         self._weight = 0.0
@@ -118,12 +118,12 @@ class Share:
 
     @property
     def fraction(self) -> float | None:
-        """Of each limit; None where none was promised."""
+        """Fraction of each limit; None if none was promised."""
         return self._part / WHOLE if self._part else None
 
     def presence(self, used: float, now: float, is_leaving: bool = False) -> Presence:
-        """What to say now. `used` is what was used since the last word, each token as the part of a second's
-        limit that it is."""
+        """The report to send now. `used`: use since the last report, each token as a fraction of its limit
+        per second."""
         passed_s = max(now - self._said_at, 1e-3)
         self._weight += (1 - math.exp(-passed_s / SMOOTHING_S)) * (max(used, 0) / passed_s - self._weight)
         self._said_at = now
@@ -138,7 +138,7 @@ class Share:
         )
 
     def told(self, standing: Standing, asked_at: float, now: float) -> None:
-        """The answer to the last word, which was said at `asked_at`."""
+        """Apply the response to the last report, which was sent at `asked_at`."""
         self.members = standing.members or self.members
         self._part = standing.part
         self._known_until = asked_at + KEEP_S

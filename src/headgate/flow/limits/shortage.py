@@ -1,4 +1,4 @@
-"""Why a request is not to go by its route's limit."""
+"""Why a route's limit holds a request back."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
 
     direction: Direction
     limit: int
-    """Tokens in each unit of time."""
+    """Tokens per unit of time."""
     unit: str
     available: float
-    """Tokens that are there; negative is debt."""
+    """Available tokens; negative is debt."""
     needed: int
-    """Tokens of the prompt as estimated; of the output, one is enough to go."""
+    """Estimated tokens of the prompt; for the output, one is enough."""
     wait_s: float
-    """Until the request could go, if no other goes before it; infinite if it never can."""
+    """Seconds until the request could be sent if no other is sent before it; infinite if it never can."""
 
     @property
     def is_for_ever(self) -> bool:

@@ -1,7 +1,7 @@
-"""Which of the requests that wait for a pool goes next.
+"""Picks the next of the requests queued for a pool.
 
-A FlowQueue is told of each request that comes, goes, or is done, and asked who is next whenever there may be
-room. It is a state machine: it waits for nothing, and says itself when to ask again.
+A FlowQueue is notified of requests that arrive, leave or end, and asked for the next one whenever there may
+be capacity. It is a state machine: it never waits, and says itself when to ask again.
 """
 
 from headgate.flow.queue.bounds import Bounds

@@ -1,4 +1,4 @@
-"""All that wait with one priority."""
+"""All queued requests of one priority."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headgate.flow.queue.waiting import Waiting
 
 
 class Band:
-    """Its flows, and whose turn it is."""
+    """The flows of a priority band, and whose turn it is."""
 
     __slots__ = (
         "_key",
@@ -42,14 +42,14 @@ class Band:
         self.priority = priority
         self.settings: BandSettings = settings.band_of(priority)
         self.members: OrderedDict[Waiting, None] = OrderedDict()
-        """In the order of their arrival."""
+        """In order of arrival."""
         self.bytes = 0
         self.work = 0
-        """Tokens of all that wait."""
+        """Tokens of all queued requests."""
         self.credit = 0.0
-        """Tokens that it may take although higher bands have requests, by its floor."""
+        """Tokens that it may take before higher bands, by its floor."""
         self.flows: dict[str, Flow] = {}
-        """Those that have something waiting; one, called "", where they are not told apart."""
+        """Flows with queued requests; a single one, "", if the policy does not distinguish flows."""
         self.fairness = _fairness(self.settings, settings)
         self._key = KEYS[self.settings.ordering]
         self._weights = settings.weights
@@ -68,14 +68,14 @@ class Band:
 
     @property
     def longest(self) -> Flow:
-        """The flow that has the most waiting."""
+        """The flow with the most queued requests."""
         return self._lengths.longest()
 
     def flow_of(self, name: str) -> Flow | None:
         return self.flows.get(name if self.fairness.knows_flows else "")
 
     def head(self, now: float) -> Waiting:
-        """Who is next."""
+        """The next request."""
         return self.fairness.next(now).head
 
     def add(self, waiting: Waiting, now: float) -> None:
@@ -93,7 +93,7 @@ class Band:
         self._lengths.grown(flow)
 
     def send(self, waiting: Waiting, now: float) -> None:
-        """Takes out one that goes."""
+        """Remove a request that is sent."""
         flow = self.flows[waiting.flow if self.fairness.knows_flows else ""]
         self._take_out(waiting, flow)
         self.fairness.took(flow, waiting.work, now)
@@ -101,7 +101,7 @@ class Band:
             self._end(flow, now)
 
     def remove(self, waiting: Waiting, now: float) -> None:
-        """Takes out one that does not go."""
+        """Remove a request that is not sent."""
         flow = self.flows[waiting.flow if self.fairness.knows_flows else ""]
         was_head = self._take_out(waiting, flow)
         if not flow.members:
@@ -113,17 +113,18 @@ class Band:
         """A request of a flow is over."""
         flow = self.flow_of(name)
         if flow is not None and order < flow.since:
-            work = usage.work  # the flow has not paid for it, or that is forgotten: nothing is put right
+            # the flow was not charged for it, or the charge is forgotten: nothing to correct
+            work = usage.work
         self.fairness.served(name, flow, work, usage, now)
 
     def charged(self, name: str, work: int, now: float) -> None:
-        """So much of a flow was sent by another process; less than nothing puts right what was told."""
+        """Another process sent `work` of a flow; a negative amount corrects an earlier report."""
         flow = self.flow_of(name)
         if flow is not None and work:
             self.fairness.charged(flow, work, now)
 
     def validate(self) -> None:
-        """Checks the invariants; for tests."""
+        """Check the invariants; for tests."""
         assert self.bytes == sum(waiting.size for waiting in self.members)
         assert self.work == sum(waiting.work for waiting in self.members)
         assert all(waiting.state == "queued" for waiting in self.members)

@@ -1,4 +1,4 @@
-"""The bands of a queue, and which of them a priority belongs to."""
+"""The bands of a queue, and the band of each priority."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from headgate.flow.queue.band import Band
 from headgate.flow.queue.settings import FlowSettings
 
 MAX_BANDS = 64
-"""Of more priorities, those that come later share the bands that there are."""
+"""Beyond so many priorities, later ones share the existing bands."""
 
 
 class Bands:
-    """Made as requests of their priorities come; never taken away, as there are few."""
+    """Bands are created with the first request of a priority, and never removed, as there are few."""
 
     def __init__(self, settings: FlowSettings) -> None:
         self._settings = settings
         self._bands: dict[int, Band] = {}
         self.in_order: Sequence[Band] = ()
-        """The highest first."""
+        """Highest first."""
         self._below: int | None = None
         for priority in settings.bands:
             self._make(priority)
 
     def __getitem__(self, priority: int) -> Band:
-        """Only of bands that there are."""
+        """The band of a priority, which must exist."""
         return self._bands[priority]
 
     @property
@@ -32,20 +32,20 @@ class Bands:
         return [band.priority for band in self.in_order]
 
     def top(self) -> Band:
-        """The highest that is not empty, where there is one."""
+        """The highest band with queued requests; raises LookupError if there is none."""
         for band in self.in_order:
             if band.members:
                 return band
         raise LookupError("nobody waits")
 
     def waiting(self) -> Iterator[Band]:
-        """Those that are not empty, the highest first."""
+        """The bands with queued requests, highest first."""
         return (band for band in self.in_order if band.members)
 
     def of(self, priority: int) -> Band:
-        """The band of a priority: its own, or else the next lower one, so that nobody is promoted.
+        """The band of a priority: its own, or else the next lower one, so that no request is promoted.
 
-        A priority that is below all bands gets one more, which it shares with whatever else is there.
+        A priority below all bands gets one more band, shared by all such priorities.
         """
         band = self._bands.get(priority)
         if band is not None:

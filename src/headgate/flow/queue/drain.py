@@ -1,4 +1,4 @@
-"""How fast the queue drains, and so when it is worth while to come again."""
+"""How fast the queue drains, for Retry-After."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import random
 
 MEMORY_S = 10.0
 MAX_S = 300
-"""Nobody is told to stay away for longer: things will be different by then."""
+"""The longest time that clients are told to wait: conditions will have changed by then."""
 
 
 class DrainRate:
-    """Work that left the queue for endpoints, in tokens per second, over about the last 10 s.
+    """Rate at which work leaves the queue for endpoints, in tokens per second, over about the last 10 s.
 
-    A sum that decays with the time constant of `MEMORY_S`, divided by what it would be had there been one
-    token per second for as long as it has been measured.
+    A sum that decays with the time constant `MEMORY_S`, divided by the sum that a rate of one token per
+    second would have over the measured time.
     """
 
     __slots__ = ("_at", "_began", "_tokens")
@@ -24,7 +24,7 @@ class DrainRate:
         self._at = self._began = -math.inf
 
     def begin(self, now: float) -> None:
-        """Somebody waits, and nobody did."""
+        """A request is queued, and none was."""
         if now - self._at > MEMORY_S:
             self._tokens, self._began = 0.0, now
         self._at = max(self._at, now)
@@ -44,10 +44,10 @@ class DrainRate:
         return tokens / (MEMORY_S * -math.expm1(-measured_s / MEMORY_S))
 
     def retry_after_s(self, work: int, now: float, rng: random.Random) -> int:
-        """Seconds until so many tokens have gone: from 1 to 300, and 1 if nothing is known. While nothing
-        goes, as long again as that has been so.
+        """Seconds until `work` tokens have drained: 1 to 300, and 1 if nothing is known. If nothing drains,
+        as long again as that has lasted.
 
-        Up to a quarter is added by chance, so that those who are refused together do not come together.
+        A random addition of up to a quarter spreads the retries of requests that were rejected together.
         """
         if now - self._began <= 0.0 or self._began == -math.inf:
             return 1

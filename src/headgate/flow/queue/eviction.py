@@ -1,8 +1,9 @@
-"""Running sheddable requests that end for more important ones, as long as nothing of their answer has gone.
+"""Evicts running sheddable requests for more important ones, before the first byte of their response is sent.
 
-How many, as llm-d has it: each request in flight is taken for an equal part of the saturation, and as many of
-them are ended as bring it below what the more important request needs; at most 2 at a time, then nothing for
-500 ms, in which the engines get used to it. One that does not end within 10 s counts no more as going.
+The number follows llm-d: each request in flight counts as an equal part of the saturation, and enough are
+evicted to bring it below the ceiling of the more important request. At most 2 at a time, then a pause of 500
+ms, in which the engines settle. An eviction that has not ended the request within 10 s no longer counts as
+under way.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ CONFIRMED_WITHIN_S = 10.0
 
 
 class Evictions:
-    """Which requests could be ended, and which are being ended."""
+    """Requests that could be evicted, and evictions under way."""
 
     def __init__(self) -> None:
         self._running: OrderedDict[Waiting, None] = OrderedDict()
@@ -27,15 +28,15 @@ class Evictions:
         self._paused_until = -math.inf
 
     def __len__(self) -> int:
-        """How many could be ended."""
+        """Number of requests that could be evicted."""
         return len(self._running)
 
     def sent(self, waiting: Waiting) -> None:
-        """A sheddable request goes to an endpoint."""
+        """A sheddable request was sent to an endpoint."""
         self._running[waiting] = None
 
     def over(self, waiting: Waiting) -> None:
-        """The first byte of its answer has gone, or it has ended."""
+        """The first byte of its response was sent, or it has ended."""
         self._running.pop(waiting, None)
         self._going = deque(entry for entry in self._going if entry[0] is not waiting)
 
@@ -45,7 +46,7 @@ class Evictions:
     def choose(
         self, priority: int, saturation: float, ceiling: float, in_flight: int, now: float
     ) -> Iterable[Waiting]:
-        """Whom to end for a request of this priority: the lowest first, of those the newest."""
+        """The requests to evict for one of this priority: lowest first, newest first within a priority."""
         if now < self._paused_until or not self._running or not in_flight or saturation < ceiling:
             return ()
         while self._going and self._going[0][1] + CONFIRMED_WITHIN_S <= now:

@@ -1,8 +1,8 @@
-"""Until when each request may wait.
+"""Deadlines of queued requests.
 
-There are two budgets of time: one while the pool has endpoints, and one while it has none. Each is charged
-from the request's arrival, or from when the pool last got its first endpoint or lost its last one, if that
-was later: who has waited for an endpoint may wait for its turn like anybody who has just come.
+There are two time budgets: one while the pool has endpoints, and one while it has none. Each starts at the
+request's arrival, or when the pool last got its first endpoint or lost its last one, if later: a request that
+waited for an endpoint has the full budget for its turn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ MIN_DEAD = 64
 
 
 class Expiry:
-    """A heap of ends. Has those that wait no more as well, until they come to its front or are too many."""
+    """A heap of deadlines. Entries of requests that are no longer queued stay until they reach the front or
+    are too many."""
 
     def __init__(self, no_endpoint_ttl_s: float) -> None:
         self._no_endpoint_ttl_s = no_endpoint_ttl_s
@@ -30,7 +31,7 @@ class Expiry:
         heapq.heappush(self._ends, (self._end_of(waiting), waiting.order, waiting))
 
     def removed(self) -> None:
-        """One that was added waits no more."""
+        """An added request is no longer queued."""
         self._dead += 1
         if self._dead > MIN_DEAD and self._dead > len(self._ends) // 2:
             self._ends = [entry for entry in self._ends if entry[2].state == "queued"]
@@ -38,12 +39,12 @@ class Expiry:
             self._dead = 0
 
     def change(self, is_empty: bool, now: float) -> None:
-        """The pool has lost its last endpoint, or got its first."""
+        """The pool lost its last endpoint, or got its first."""
         self.is_empty, self._changed_at = is_empty, now
         self._judge_anew()
 
     def set_ttl(self, no_endpoint_ttl_s: float) -> None:
-        """Another budget for the time without endpoints."""
+        """Change the budget for the time without endpoints."""
         self._no_endpoint_ttl_s = no_endpoint_ttl_s
         self._judge_anew()
 
@@ -53,11 +54,11 @@ class Expiry:
         self._ends, self._dead = ends, 0
 
     def is_due(self, now: float) -> bool:
-        """Whether the first end has come, be it of one that waits no more: asked often, and no work."""
+        """Whether the first entry has expired, even one no longer queued: called often, and cheap."""
         return bool(self._ends) and self._ends[0][0] <= now
 
     def at(self) -> float:
-        """When the first of those that wait ends; infinite if none does."""
+        """The earliest deadline of a queued request; infinite if none has one."""
         ends = self._ends
         while ends and ends[0][2].state != "queued":
             heapq.heappop(ends)
@@ -65,7 +66,7 @@ class Expiry:
         return ends[0][0] if ends else math.inf
 
     def first(self) -> Waiting:
-        """Whose end comes first, which `at` has told."""
+        """The request whose deadline `at` has returned."""
         return self._ends[0][2]
 
     def _end_of(self, waiting: Waiting) -> float:

@@ -1,4 +1,4 @@
-"""What a queue shows of itself: bands, flows, and who waits and why."""
+"""The state of a queue for display: bands, flows, and why requests wait."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class FlowRow(msgspec.Struct, frozen=True, kw_only=True):
     work: int
     weight: float
     oldest_s: float
-    """How long the first of them waits."""
+    """How long its oldest request has waited."""
     standing: str
-    """Where it stands by its band's fairness, in words."""
+    """Its position by the band's fairness policy, in words."""
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One that waits; of those that come first."""
+    """One queued request."""
 
     flow: str
     work: int
@@ -36,7 +36,7 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BandRow(msgspec.Struct, frozen=True, kw_only=True):
-    """All that wait with one priority."""
+    """All queued requests of one priority."""
 
     priority: int
     fairness: str
@@ -48,30 +48,30 @@ class BandRow(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int
     oldest_s: float
     has_room: bool
-    """Whether the pool has room for one of them."""
+    """Whether the pool has capacity for one of them."""
     credit: float
     """Tokens that it may take before higher bands, by its floor."""
     flows: Sequence[FlowRow]
-    """Those with the most requests."""
+    """The flows with the most requests."""
     first: Sequence[RequestRow]
     """The oldest requests."""
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue at one moment; bands with the highest priority first."""
+    """A queue at one moment; bands in order of priority, highest first."""
 
     requests: int
     bytes: int
     work: int
     saturation: float
     drain_per_s: float
-    """Tokens of work that leave it in a second."""
+    """Tokens of work that leave it per second."""
     is_without_endpoints: bool
     bands: Sequence[BandRow]
 
 
 def view(bands: Sequence[Band], capacity: Capacity, drain_per_s: float, now: float) -> QueueView:
-    """Of a queue with these bands, before a pool with this capacity."""
+    """The state of a queue with these bands, for a pool with this capacity."""
     rows = []
     why = ""
     for band in bands:
@@ -98,7 +98,7 @@ def _why_no_room(capacity: Capacity, priority: int, now: float) -> str:
 
 
 def band_row(band: Band, has_room: bool, why: str, now: float) -> BandRow:
-    """`why` is what keeps the first of the band."""
+    """`why`: what holds back the first request of the band."""
     flows = sorted(band.flows.values(), key=len, reverse=True)[:MAX_FLOWS]
     first = [waiting for waiting, _ in zip(band.members, range(MAX_REQUESTS), strict=False)]
     head = band.head(now) if band.members else None

@@ -1,4 +1,4 @@
-"""The requests of one flow that wait in one band."""
+"""The queued requests of one flow in one band."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ MIN_DEAD = 32
 
 
 class Flow:
-    """Not empty, but while its last request is taken out. Fairness keeps what it knows of it here."""
+    """Never empty, except while its last request is removed. Fairness policies keep their state of the flow
+    here."""
 
     __slots__ = (
         "_dead",
@@ -35,22 +36,23 @@ class Flow:
         self.weight = weight
         self.bytes = 0
         self.members: OrderedDict[Waiting, None] = OrderedDict()
-        """In the order of their arrival."""
+        """In order of arrival."""
         self._key = key
-        # The line has requests that wait no more as well, until they come to its front or are too many.
+        # The line also holds requests that are no longer queued, until they reach the front or are too many.
         self._line: list[tuple[float, int, Waiting]] = []
         self._dead = 0
         self.head: Waiting
-        """Who is next of them."""
+        """Its next request."""
         self.deficit = 0.0
-        """Tokens that it may still take before its next turn; less than 0 if it took more than its due."""
+        """Tokens that it may still take before its next turn; negative if it took more than its due."""
         self.round = 0
         self.turn = (0, 0)
-        """Its place in each round: that it came in, the latest first, and the order of coming."""
+        """Its position in each round: by the round in which it joined, latest first, then by order of
+        joining."""
         self.since = 0
-        """The order of the request with which it came: what it had before is forgotten."""
+        """Order of the request with which it joined: earlier use is forgotten."""
         self.entry: tuple[tuple[float, ...], int, Flow] | None = None
-        """What stands for it among the flows of its band; other entries that may be there are out of date."""
+        """Its valid entry in the ranking of its band; other entries are outdated."""
 
     def __len__(self) -> int:
         return len(self.members)
@@ -60,7 +62,7 @@ class Flow:
         return next(reversed(self.members))
 
     def add(self, waiting: Waiting) -> bool:
-        """Says whether it is the head now."""
+        """Returns whether it is the head now."""
         if not self.members:
             self.since = waiting.order
         self.members[waiting] = None
@@ -70,7 +72,7 @@ class Flow:
         return self.head is waiting
 
     def remove(self, waiting: Waiting) -> bool:
-        """Says whether it was the head."""
+        """Returns whether it was the head."""
         del self.members[waiting]
         self.bytes -= waiting.size
         if self.head is not waiting:
@@ -89,7 +91,7 @@ class Flow:
         return True
 
     def validate(self) -> None:
-        """Checks the invariants; for tests."""
+        """Check the invariants; for tests."""
         assert self.members
         assert self.bytes == sum(waiting.size for waiting in self.members)
         assert len(self._line) == len(self.members) + self._dead

@@ -1,4 +1,4 @@
-"""Which flow of a band has the most requests waiting: that one gives way where a queue is full."""
+"""Finds the flow of a band with the most queued requests: it makes room when a queue is full."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headgate.flow.queue.flow import Flow
 
 
 class Lengths:
-    """Flows by their number of requests. Each change is by one, so that each costs the same."""
+    """Flows by their number of requests. Lengths change by one, so each change takes constant time."""
 
     __slots__ = ("_by_length", "_most")
 
@@ -15,7 +15,7 @@ class Lengths:
         self._most = 0
 
     def grown(self, flow: Flow) -> None:
-        """One more of the flow waits."""
+        """The flow has one request more."""
         length = len(flow.members)
         if length > 1:
             self._take_out(flow, length - 1)
@@ -23,7 +23,7 @@ class Lengths:
         self._most = max(self._most, length)
 
     def shrunk(self, flow: Flow) -> None:
-        """One less of the flow waits."""
+        """The flow has one request less."""
         length = len(flow.members)
         self._take_out(flow, length + 1)
         if length:
@@ -32,7 +32,7 @@ class Lengths:
             self._most = length
 
     def longest(self) -> Flow:
-        """Of several, the one that has been so long for the longest time."""
+        """The longest flow; among several, the one that has been so long for the longest time."""
         return next(iter(self._by_length[self._most]))
 
     def _take_out(self, flow: Flow, length: int) -> None:

@@ -1,4 +1,4 @@
-"""Which request of one flow is next: the one with the least key; of those with the same, the oldest."""
+"""Orders the requests of one flow: the least key is next; among equals, the oldest."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def _first_come(waiting: Waiting) -> float:
 
 
 def _earliest_deadline(waiting: Waiting) -> float:
-    """The end of its time to live, or of its client's patience; infinite without either, which is last."""
+    """The end of its time to live or its client's timeout; infinite without either, which is last."""
     return min(waiting.deadline, waiting.gives_up_at)
 
 
 def _earliest_objective(waiting: Waiting) -> float:
-    """When its first token should be there; requests without an objective are last."""
+    """When its first token is due; requests without an objective are last."""
     return waiting.slo_at
 
 

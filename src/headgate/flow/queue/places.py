@@ -1,10 +1,10 @@
-"""Who has to make room for a request where the queue is full.
+"""Decides which requests to drop for a new one when the queue is full.
 
-The total is checked first, bytes before requests, then the request's own band. Where the total is met, the
-lowest bands give way, the newest request first: sheddable ones before all others, and none that is as
-important as the request that comes. Where only requests of its own band are left, the flow of it that has the
-most waiting gives way to one that has less: one tenant can not keep the others out by filling the queue.
-(McKenney, "Stochastic fairness queueing", INFOCOM 1990, takes from the longest queue for the same reason.)
+The total is checked first, bytes before requests, then the request's own band. If the total is exceeded, the
+lowest bands lose requests, newest first: sheddable ones before all others, and none as important as the new
+request. If only requests of its own band are left, the flow with the most queued requests loses one to a flow
+with fewer: one tenant cannot keep the others out by filling the queue. (McKenney, "Stochastic fairness
+queueing", INFOCOM 1990, drops from the longest queue for the same reason.)
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from headgate.flow.sharing import Part
 from headgate.flow.sharing.reports import NO_BOUND
 
 
-class Full(Exception):  # noqa: N818 - an answer, and no fault
-    """There is no place, and nobody to take one from."""
+class Full(Exception):  # noqa: N818 - a result, not an error
+    """No capacity, and nothing to drop."""
 
 
 def make_place(
     waiting: Waiting, band: Band, lower: Sequence[Band], bounds: Bounds, requests: int, size: int
 ) -> list[Waiting]:
-    """Who is to go so that there is a place in `band`; nobody, where there is one.
+    """The requests to drop so that a new one fits into `band`; empty if it fits already.
 
-    `lower` are the bands below it, the lowest first; `requests` and `size` what waits in all bands. Raises
-    Full with the bound that is met.
+    `lower`: the bands below it, lowest first. `requests` and `size`: totals over all bands. Raises Full with
+    the limit that is exceeded.
     """
     gone = _from_lower(waiting, lower, bounds.all, requests, size)
     if gone is None:
@@ -50,7 +50,7 @@ def make_place(
 
 
 def _excess(waiting: Waiting, part: Part, requests: int, size: int) -> tuple[int, int]:
-    """How many requests and bytes too many there would be; 0 or less where they fit."""
+    """Requests and bytes in excess with the new request; 0 or less if it fits."""
     return (
         requests + 1 - part.requests if part.requests != NO_BOUND else 0,
         size + waiting.size - part.bytes if part.bytes != NO_BOUND else 0,
@@ -58,7 +58,7 @@ def _excess(waiting: Waiting, part: Part, requests: int, size: int) -> tuple[int
 
 
 def _what(whole: Part, part: Part, *, in_bytes: bool) -> str:
-    """The bound that is met, and what of it is this process', where that is not all."""
+    """The exceeded limit, with this process' part if that is less."""
     bound, own = (whole.bytes, part.bytes) if in_bytes else (whole.requests, part.requests)
     told = f"{bound} {'bytes' if in_bytes else 'requests'}"
     return told if own == bound else f"{told}, of which this worker may have {own},"
@@ -67,7 +67,7 @@ def _what(whole: Part, part: Part, *, in_bytes: bool) -> str:
 def _from_lower(
     waiting: Waiting, lower: Sequence[Band], part: Part, requests: int, size: int
 ) -> list[Waiting] | None:
-    """The newest of the lowest bands, as many as it takes; None if all of them are not enough."""
+    """The newest requests of the lowest bands, as many as needed; None if all of them are not enough."""
     too_many, too_large = _excess(waiting, part, requests, size)
     if too_many > sum(map(len, lower)) or too_large > sum(band.bytes for band in lower):
         return None
@@ -83,7 +83,7 @@ def _from_lower(
 
 
 def _from_longest(waiting: Waiting, band: Band) -> Waiting | None:
-    """The newest of the flow that has most waiting, if it has more than that of the request would have."""
+    """The newest request of the longest flow, if it is longer than the request's own flow would be."""
     if not band.members or not band.fairness.knows_flows:
         return None
     own, longest = band.flow_of(waiting.flow), band.longest

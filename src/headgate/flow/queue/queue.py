@@ -1,4 +1,4 @@
-"""The queue of one pool: bands by priority, flows in each, and the requests of each flow in its order."""
+"""The queue of one pool: bands by priority, flows in each band, and the requests of each flow in order."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from headgate.flow.queue.why import Why
 from headgate.flow.sharing import Charge, PoolReport
 
 MIN_WAIT_S = 0.001
-"""Nothing is looked at again earlier, if nothing happens."""
+"""The shortest time to look again if nothing happens."""
 NO_ENDPOINT_RETRY_S = 5
 EXPIRED_AT_ONCE = 64
-"""Requests that lose their place until this is asked for: thousands may have the same end."""
+"""Requests that expire before `dropped` must be called: thousands may have the same deadline."""
 
 
 class FlowQueue:
-    """All that wait for one pool; keeps across snapshots.
+    """The queue of one pool; outlives snapshots.
 
-    Whoever holds the requests asks `next` until it has no answer, whenever something has happened that may
-    have made room, and `dropped` with it; and both again at `wake_at`, if nothing happens before. A request
-    that enters leaves once: sent, dropped, or left.
+    Whoever holds the requests calls `next` until it returns None, and `dropped`, whenever something may have
+    freed capacity; and both again at `wake_at`, if nothing happens before. A request that enters leaves once:
+    sent, dropped, or left.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class FlowQueue:
         rng: random.Random,
         bounds: Bounds | None = None,
     ) -> None:
-        """`bounds` are for a queue that several processes have together."""
+        """`bounds` are for a queue that several processes share."""
         self.settings = settings
         self.capacity = capacity
         self._rng = rng
         self.bounds = bounds or Bounds(settings)
-        """How much may wait."""
+        """Limits of the queue."""
         self._bands = Bands(settings)
         self._expiry = Expiry(settings.no_endpoint_ttl_s)
         self._evictions = Evictions()
@@ -68,19 +68,19 @@ class FlowQueue:
         self._turns = Turns(settings, self._bands, capacity)
         self._known = set(self._bands.priorities)
         self._is_plain = self._decides_plainly()
-        """Whether nothing but room and turns decides who goes."""
+        """Whether only capacity and turns decide what is sent."""
         capacity.follow_bands(self._bands.priorities)
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of queued requests."""
         return self._requests
 
-    # -- what happens
+    # -- events
 
     def passes(self, priority: int, now: float) -> bool:
-        """Whether a request that comes now goes at once: nobody waits that goes before, and there is room.
+        """Whether a new request goes at once: no queued request precedes it, and there is capacity.
 
-        Who is told so sends it before anything else happens here.
+        If True, the caller must send it before it calls anything else here.
         """
         if self._is_plain and not self._requests and priority in self._known:
             return self.capacity.judge.has_room(priority, now)
@@ -94,9 +94,9 @@ class FlowQueue:
         return self.capacity.has_room(priority, now)
 
     def enter(self, waiting: Waiting, now: float) -> Dropped | None:
-        """Takes a request that did not pass; says why not, if there is no place for it.
+        """Queue a request that did not pass; returns why not, if the queue is full for it.
 
-        Others may have lost theirs to it: `dropped` tells.
+        Others may have been dropped for it: call `dropped`.
         """
         self._keep_up(now)
         reason = self._why_not()
@@ -121,13 +121,13 @@ class FlowQueue:
         return None
 
     def next(self, now: float) -> Waiting | None:
-        """Who goes now; None if nobody waits, or there is no room. It has left the queue, and is sent before
-        the next is asked for."""
+        """The next request to send; None if none is queued or there is no capacity. It has left the queue;
+        send it before calling this again."""
         if not self._requests:
             return None
         self._keep_up(now)
         if self._expiry.is_due(now) and self._expiry.at() <= now:
-            return None  # as long as there are more whose time is over
+            return None  # more requests have expired than one call drops
         turn = self._turns.next(now) if self._requests else None
         if turn is None:
             return None
@@ -143,14 +143,14 @@ class FlowQueue:
         return waiting
 
     def leave(self, waiting: Waiting, now: float) -> None:
-        """Its client has gone: it waits no more. Harmless if it does not wait."""
+        """Its client has gone: remove it. No effect if it is not queued."""
         if waiting.state == "queued":
             self._bands[waiting.band].remove(waiting, now)
             self._count_out(waiting, "left")
             self._left += 1
 
     def dropped(self, now: float) -> Sequence[tuple[Waiting, Dropped]]:
-        """Those that lost their place since this was last asked, and why."""
+        """The requests dropped since the last call, and why."""
         self._keep_up(now)
         if not self._dropped:
             return ()
@@ -158,11 +158,11 @@ class FlowQueue:
         return dropped
 
     def answered(self, waiting: Waiting) -> None:
-        """The first byte of its answer has gone to its client, or it has ended: it is evicted no more."""
+        """The first byte of its response was sent, or it has ended: it cannot be evicted any more."""
         self._evictions.over(waiting)
 
     def victims(self, now: float) -> Sequence[tuple[Waiting, Dropped]]:
-        """Running sheddable requests that are to end now, for those that wait; none unless that is set."""
+        """Running sheddable requests to evict now for queued ones; none unless enabled."""
         if not self.settings.evicts_running or not self._requests:
             return ()
         top = self._bands.top()
@@ -176,12 +176,12 @@ class FlowQueue:
     def served(
         self, flow: str, priority: int, work: int, usage: Usage, now: float, *, order: int = 0
     ) -> None:
-        """A request of a flow is over that was taken for so much work; `order` is that of its place, and 0 if
-        it did not wait."""
+        """A request of a flow is over that was expected to take `work`; `order` is that of its place in the
+        queue, 0 if it was not queued."""
         self._band(priority).served(flow, work, usage, now, order)
 
     def charge(self, charges: Sequence[Charge], now: float) -> None:
-        """Flows were served by other processes with the same queue."""
+        """Charge flows that other processes with the same queue have served."""
         goes_by_usage = self.settings.goes_by_usage
         for charge in charges:
             band = self._band(charge.priority)
@@ -196,10 +196,9 @@ class FlowQueue:
                 band.served(charge.flow, usage.work, usage, now, 0)
 
     def change(self, settings: FlowSettings, now: float) -> None:
-        """Other settings from now on; what flows have had before is forgotten.
+        """Apply other settings; what flows have used before is forgotten.
 
-        Who waits goes on waiting, even where it would find no place now; but if nothing is to wait any more,
-        all go.
+        Queued requests stay, even beyond new limits; but if queueing is off, all are sent.
         """
         waiting = [each for band in self._bands.in_order for each in band.members]
         waiting.sort(key=attrgetter("order"))
@@ -217,16 +216,16 @@ class FlowQueue:
         self.capacity.follow_bands(self._bands.priorities)
 
     def close(self, now: float) -> None:
-        """Nothing is served any more: all that wait are dropped, and so is all that comes."""
+        """Stop serving: drop all queued requests, and all that arrive."""
         self._is_closed = True
         for band in self._bands.in_order:
             for waiting in list(band.members):
                 self._drop(waiting, why.CLOSED, now)
 
-    # -- what is known
+    # -- state
 
     def wake_at(self, now: float) -> float:
-        """When to ask for the next and the dropped again, even if nothing happens; infinite if never."""
+        """When to call `next` and `dropped` again even if nothing happens; infinite if never."""
         if self._dropped:
             return now
         if not self._requests:
@@ -241,7 +240,7 @@ class FlowQueue:
         return min(self._expiry.at(), max(at, now + MIN_WAIT_S))
 
     def statistics(self) -> dict[str, float]:
-        """Of all that entered or was refused; and what waits now."""
+        """Totals of entered and rejected requests, and the present queue."""
         return {
             "requests": self._requests,
             "bytes": self._bytes,
@@ -253,25 +252,25 @@ class FlowQueue:
         }
 
     def sizes(self) -> list[tuple[int, int, int]]:
-        """Of each band in which any wait: its priority, how many, and their bytes."""
+        """Priority, requests and bytes of each band with queued requests."""
         return [(band.priority, len(band), band.bytes) for band in self._bands.waiting()]
 
     def report(self, came: Mapping[int, int], charges: Sequence[Charge], now: float) -> PoolReport:
-        """What other processes with the same queue have to know: `came` is how many requests of each priority
-        wanted to wait since the last report, `charges` what flows had."""
+        """The report for other processes with the same queue. `came`: requests per priority that wanted to
+        wait since the last report. `charges`: use of flows."""
         fullness = self.capacity.fullness(now)
         room = self.capacity.share
         return reporting.report(self._bands.in_order, self.bounds, came, charges, fullness, room)
 
     def drain_per_s(self, now: float) -> float:
-        """Tokens of work that leave it in a second; 0 if nothing left it lately."""
+        """Tokens of work that leave it per second; 0 if nothing left recently."""
         return self._drain.per_s(now)
 
     def explain(self, now: float) -> QueueView:
         return explain.view(self._bands.in_order, self.capacity, self.drain_per_s(now), now)
 
     def validate(self) -> None:
-        """Checks the invariants; for tests."""
+        """Check the invariants; for tests."""
         bands = self._bands.in_order
         for band in bands:
             band.validate()
@@ -281,7 +280,7 @@ class FlowQueue:
         assert gone <= self._sent + self._left + self._drops
         assert all(waiting.state == "dropped" for waiting, _ in self._dropped)
 
-    # -- who goes
+    # -- sending
 
     def _decides_plainly(self) -> bool:
         settings = self.settings
@@ -290,7 +289,7 @@ class FlowQueue:
 
     def _passes_specially(self, band: Band, priority: int, now: float) -> bool:
         if priority < 0 and self.settings.evicts_running:
-            return False  # it enters, so that it is known when others need its place
+            return False  # it enters, so that it can be evicted
         if not self.capacity.has_room(priority, now) or band.fairness.is_pausing(now):
             return False
         self.capacity.sent(now)
@@ -301,10 +300,10 @@ class FlowQueue:
         if self.settings.evicts_running and waiting.priority < 0:
             self._evictions.sent(waiting)
 
-    # -- who goes without having had a turn
+    # -- rejecting and dropping
 
     def _why_not(self) -> Why | None:
-        """Why a request may not even wait."""
+        """Why a request must not even wait."""
         if self._is_closed:
             return why.CLOSED
         if self._expiry.is_empty and not (self.settings.is_on and self.settings.no_endpoint_ttl_s):
@@ -335,7 +334,7 @@ class FlowQueue:
         self._expiry.removed()
 
     def _told(self, waiting: Waiting, reason: Why, now: float) -> Dropped:
-        """With when to come again: as soon as what goes before it has gone."""
+        """Adds when to retry: once everything before the request has drained."""
         if self._expiry.is_empty:
             after_s = NO_ENDPOINT_RETRY_S
         else:
@@ -343,7 +342,7 @@ class FlowQueue:
             after_s = self._drain.retry_after_s(before, now, self._rng)
         return Dropped(reason=reason[0], message=reason[1], retry_after_s=after_s)
 
-    # -- the pool
+    # -- pool
 
     def _band(self, priority: int) -> Band:
         known = len(self._bands.in_order)
@@ -354,7 +353,7 @@ class FlowQueue:
         return band
 
     def _keep_up(self, now: float) -> None:
-        """With the pool, and with the time."""
+        """Catch up with the pool's endpoints and with time."""
         is_empty = self.capacity.is_empty()
         if is_empty is not self._expiry.is_empty:
             self._expiry.change(is_empty, now)

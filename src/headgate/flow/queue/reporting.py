@@ -1,4 +1,4 @@
-"""What a queue tells other processes that have the same one."""
+"""What a queue reports to other processes that share it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headgate.flow.queue.bounds import Bounds
 from headgate.flow.sharing import Backlog, Charge, Part, PoolReport, Waits
 
 MAX_FLOWS = 64
-"""Of each band, those with the most waiting."""
+"""Per band, the flows with the most queued requests."""
 
 
 def report(
@@ -21,8 +21,8 @@ def report(
     fullness: float | None,
     room: float,
 ) -> PoolReport:
-    """All that waits, and what is set for all processes; `came` is by priorities, which may have no band.
-    `room` is the share of the pool's that this one goes by."""
+    """A report of the whole queue and its limits. `came` is by priority, for which there may be no band.
+    `room`: the fraction of the pool's capacity that this process uses."""
     return PoolReport(
         all=_waits(bands, sum(came.values()), bounds.set_for_all(), bounds.all),
         bands={
@@ -51,7 +51,7 @@ def _waits(bands: Sequence[Band], came: int, whole: Part, part: Part) -> Waits:
 
 
 def _backlog(band: Band) -> list[Backlog]:
-    """Of each flow, its part of the work by its number of requests."""
+    """Work per flow, in proportion to its number of requests."""
     flows = heapq.nlargest(MAX_FLOWS, band.flows.values(), key=len)
     each = band.work / len(band)
     return [

@@ -1,4 +1,4 @@
-"""How the queue of a pool is set."""
+"""Settings of a pool's queue."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ FairnessName: TypeAlias = Literal[
     "windowed-usage",
     "session-boost",
 ]
-"""Which flow of a band is next: the first is Headgate's own, the next three are llm-d's by their names, the
-last two are Kthena's fairness scheduling and session boost."""
+"""The policy that picks the next flow of a band: the first is Headgate's own, the next three have llm-d's
+names, the last two are Kthena's fairness scheduling and session boost."""
 OrderingName: TypeAlias = Literal[
     "fcfs-ordering-policy", "edf-ordering-policy", "slo-deadline-ordering-policy"
 ]
-"""Which request of a flow is next."""
+"""The policy that picks the next request of a flow."""
 
 BY_USAGE = frozenset({"program-aware-fairness", "windowed-usage", "session-boost"})
-"""Those that go by what requests have taken, also of requests that did not wait."""
+"""Policies that depend on what requests have used, including requests that were not queued."""
 FAIRNESS: tuple[FairnessName, ...] = get_args(FairnessName)
 ORDERINGS: tuple[OrderingName, ...] = get_args(OrderingName)
 
 
 class BandSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one priority."""
+    """Settings of one priority."""
 
     max_requests: int = 5000
-    """That may wait; 0 is no bound of its own."""
+    """Queued requests; 0 is no limit for the band."""
     max_bytes: int = 1_000_000_000
     fairness: FairnessName = "deficit-round-robin"
     ordering: OrderingName = "fcfs-ordering-policy"
@@ -50,7 +50,7 @@ class BandSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Of windowed usage; the weights are of tokens and requests."""
+    """Weights of windowed-usage, for tokens and requests."""
 
     window_s: float = 300.0
     input_weight: float = 1.0
@@ -60,47 +60,47 @@ class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Of session boost."""
+    """Settings of session-boost."""
 
     max_sessions: int = 4096
-    """That are remembered as served lately."""
+    """Number of sessions remembered as recently served."""
     grace_s: float = 0.0
-    """How long after each end only requests of those go; nobody waits for longer than this because of it."""
+    """Grace period in which only their requests go; it delays no request beyond its length."""
 
 
 class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Checked when it is made: a ValueError names every field that is wrong."""
+    """Validated on creation: a ValueError names every wrong field."""
 
     is_on: bool = True
-    """Whether requests wait at all. If not, sheddable ones are refused while the pool is saturated, and all
-    others go."""
+    """Whether requests are queued at all. If not, sheddable ones are rejected while the pool is saturated,
+    and all others are sent."""
     ttl_s: float = 60.0
-    """How long a request may wait; 0 is no bound."""
+    """How long a request may be queued; 0 is no limit."""
     no_endpoint_ttl_s: float = 60.0
-    """How long it may wait for a pool without endpoints to get one; 0 refuses it at once."""
+    """How long a request may wait for the first endpoint of its pool; 0 rejects it at once."""
     max_requests: int = 5000
-    """Over all bands; 0 is no bound. Where it is met, the lowest band makes room."""
+    """Over all bands; 0 is no limit. If it is reached, the lowest band drops requests."""
     max_bytes: int = 1_000_000_000
     band: BandSettings = BandSettings()
-    """Of priorities that have none of their own."""
+    """Settings of priorities without their own."""
     negative_band: BandSettings | None = None
-    """Of those among them that are below 0; None is `band`."""
+    """Settings of negative priorities without their own; None is `band`."""
     bands: Mapping[int, BandSettings] = {}
     only_bands: bool = False
-    """Whether requests of a priority that is not among `bands` wait in the next lower one."""
+    """Whether requests of a priority that is not in `bands` wait in the next lower band."""
     weights: Mapping[str, float] = {}
-    """Of flows: their shares of the work, relative to the others'; 1 where none is said."""
+    """Shares of flows in the work, relative to each other; the default is 1."""
     quantum: int = 1000
-    """Tokens of work that a flow of weight 1 gets in each of its turns."""
+    """Tokens of work that a flow of weight 1 gets per turn."""
     window: WindowSettings = WindowSettings()
     sessions: SessionSettings = SessionSettings()
     floor_share: float = 0.0
-    """The share of the work that each band gets at least while it has requests waiting, but no more than an
-    equal part; 0 serves bands strictly in their order."""
+    """The least share of the work for each band with queued requests, up to an equal part; 0 serves bands
+    strictly in order."""
     promote_after_s: float = math.inf
-    """A request that has waited so long goes before all that have not, whatever its priority."""
+    """A request that has waited so long precedes all younger ones, whatever its priority."""
     evicts_running: bool = False
-    """Whether running sheddable requests are ended for more important ones, before their first byte."""
+    """Whether running sheddable requests are evicted for more important ones, before their first byte."""
 
     def __post_init__(self) -> None:
         problems = [*self._of_numbers(), *self._of_policies()]
@@ -118,7 +118,7 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goes_by_usage(self) -> bool:
-        """Whether any band does."""
+        """Whether any band uses such a policy."""
         bands = (self.band, self.negative_band, *self.bands.values())
         return any(band is not None and band.fairness in BY_USAGE for band in bands)
 

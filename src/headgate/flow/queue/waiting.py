@@ -1,4 +1,4 @@
-"""A request that waits for its turn, and what it is told if its turn does not come."""
+"""A queued request, and the response if it is not sent."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Reason: TypeAlias = Literal[
     "evicted-queue-pressure",
     "evicted-priority",
 ]
-"""Why a request was not sent, as `x-llm-d-request-dropped-reason` has it: `rejected` ones had no place, or
-lost it by themselves, `evicted` ones had to make room for others."""
+"""Why a request was not sent, as in `x-llm-d-request-dropped-reason`: `rejected` ones were not queued or
+expired, `evicted` ones were dropped for others."""
 
 TOO_MANY, UNAVAILABLE = 429, 503
 STATUSES: dict[Reason, int] = {
@@ -39,16 +39,16 @@ class Dropped(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     message: str
     retry_after_s: int
-    """When it may be worth while to come again: whole seconds, at least 1."""
+    """When to retry: whole seconds, at least 1."""
 
     @property
     def status(self) -> int:
-        """Of the HTTP answer: 429 where others were before it, 503 where nobody is served."""
+        """Status of the HTTP response: 429 if other requests came first, 503 if nobody is served."""
         return STATUSES[self.reason]
 
 
 class Waiting:
-    """One request that waits, or is about to. Times are in monotonic seconds."""
+    """One request that is queued, or about to be. Times are in monotonic seconds."""
 
     __slots__ = (
         "arrived",
@@ -79,25 +79,25 @@ class Waiting:
         slo_at: float = math.inf,
     ) -> None:
         self.owner = owner
-        """Whose request it is; nothing to the queue."""
+        """The caller's object for the request; opaque to the queue."""
         self.flow = flow
-        """Of those it competes with in its band: a tenant, a session; "" is nobody that is known."""
+        """The flow that it belongs to in its band, a tenant or a session; "" if unknown."""
         self.priority = priority
         self.work = work
-        """Tokens: uncached ones of the prompt, and those that the answer is expected to have."""
+        """Tokens: uncached ones of the prompt, and the expected ones of the response."""
         self.size = size
         """Bytes that it holds while it waits."""
         self.arrived = arrived
         self.deadline = deadline
-        """The end of its time to live, as of its arrival: what is left starts anew when the pool gets its
-        first endpoint, or loses its last."""
+        """The end of its time to live, as of its arrival: the budget restarts when the pool gets its first
+        endpoint, or loses its last."""
         self.gives_up_at = gives_up_at
-        """When its client wants no answer any more, whatever happens to the pool."""
+        """When its client gives up, whatever happens to the pool."""
         self.slo_at = slo_at
-        """When its first token should be there; infinite if nobody said."""
+        """When its first token is due; infinite without an objective."""
         self.order = 0
-        """Of its arrival in its queue."""
+        """Order of arrival in its queue."""
         self.band = 0
-        """The priority that it waits with, which may be a lower one than its own."""
+        """The priority of its band, which may be lower than its own."""
         self.state: Literal["new", "queued", "sent", "dropped", "left"] = "new"
         """`left`: its client has gone."""

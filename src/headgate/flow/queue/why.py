@@ -1,4 +1,4 @@
-"""Why requests have no turn: the reason, and what their clients are told."""
+"""Reasons why requests are not sent, and the messages for their clients."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ EVICTED: Why = ("evicted", "request evicted by flow control: a more important on
 
 
 def full(bound: Full, *, has_endpoints: bool) -> Why:
-    """There is no place for it."""
+    """The queue is full."""
     if not has_endpoints:
         return "rejected-no-endpoints", f"the pool has no ready endpoint, and {bound}"
     return "rejected-saturated", f"the pool is saturated, and {bound}"
 
 
 def expired(waited_s: float, *, has_endpoints: bool) -> Why:
-    """Its time has come."""
+    """The request has expired."""
     if has_endpoints:
         message = f"the pool is saturated: the request had no turn within {waited_s:.1f} s"
         return "rejected-ttl-expired", message
@@ -32,7 +32,7 @@ def expired(waited_s: float, *, has_endpoints: bool) -> Why:
 
 
 def pushed_out(waiting: Waiting) -> Why:
-    """It made room."""
+    """The request was dropped for another."""
     if waiting.priority < 0:
         return "evicted-queue-pressure", "the queue is full: a sheddable request made room for another"
     return "evicted-priority", "the queue is full: the request made room for one that goes before it"

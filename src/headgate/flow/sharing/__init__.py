@@ -1,7 +1,7 @@
-"""What each of several processes may do so that together they keep to what is set for one gateway.
+"""Divides the limits of one gateway among its processes.
 
-Is given what waits, runs and was served in each process; hands on how much of each bound is whose, and what
-flows had elsewhere. Decides for the next tenth of a second or so: nobody waits for an answer.
+Input: what is queued, runs and was served in each process. Output: each process' part of every limit, and
+what flows used elsewhere. It decides for the next tenth of a second or so: no process waits for a response.
 """
 
 from headgate.flow.sharing.charges import Charges

@@ -1,4 +1,4 @@
-"""What flows had since somebody was last told of it, in sums."""
+"""Sums of what flows used since the last report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from headgate.flow.sharing.reports import Charge
 
 MAX_FLOWS = 512
-"""Clients make up names: of more, what came first is told, as those that are there most often come soon."""
+"""Clients invent names: beyond so many, only the first are reported; frequent ones appear early."""
 
 _NONE = (0, 0, 0, 0, 0)
 
 
 class Charges:
-    """Adds up; `take` begins anew."""
+    """Adds up use; `take` starts again."""
 
     __slots__ = ("_sums",)
 
@@ -54,7 +54,7 @@ class Charges:
             )
 
     def take(self) -> Sequence[Charge]:
-        """All since this was last called."""
+        """All use since the last call."""
         sums, self._sums = self._sums, {}
         return [
             Charge(

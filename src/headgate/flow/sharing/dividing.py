@@ -1,12 +1,13 @@
-"""How bounds, and the room of a pool, are divided among processes.
+"""How limits, and the capacity of a pool, are divided among processes.
 
-Of a bound each has what it holds, and a part of what is free: half of that in equal parts, so that whoever
-gets requests next has some, and half by how many came to each lately. Parts add up to the bound, so that
-processes that keep to theirs keep to it together, but for what came while they were told.
+Of a limit, each process has what it holds, and a part of what is free: half of that in equal parts, so that
+any process has some for its next requests, and half by how many arrived at each recently. Parts add up to the
+limit, so that processes that keep to theirs keep to it together, except for what arrives while the parts are
+delivered.
 
-Of a pool's room each is to have what is fair to the flows that wait with the highest priority: a flow's
-share, by its weight, goes to where its requests wait. A tenth is in equal parts. A process that has more in
-flight than that sends no more until it has not; what is free goes to those that have less.
+A pool's capacity follows what is fair to the flows queued with the highest priority: a flow's share, by its
+weight, goes to where its requests are queued. A tenth is in equal parts. A process with more in flight than
+its share sends nothing until it is below; what is free goes to those that have less.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ EVEN_ROOM = 0.1
 
 
 def first_part(most: int, processes: int, number: int) -> int:
-    """Of a bound that nothing was told about yet, what the process of this number from 0 may use."""
+    """The initial part of a limit for the process with this number, from 0."""
     if most == NO_BOUND:
         return NO_BOUND
     return most // processes + (number < most % processes)
 
 
 def parts(waits: Sequence[Waits]) -> list[Part]:
-    """What may wait in each process; each goes by the bound that it told itself."""
+    """What may wait in each process; each is bound by the limit in its own report."""
     came = [each.came for each in waits]
     weights = _mixed(came, EVEN_FREE)
     requests = _divided([each.max_requests for each in waits], [each.requests for each in waits], weights)
@@ -38,7 +39,7 @@ def parts(waits: Sequence[Waits]) -> list[Part]:
 
 
 def _divided(most: Sequence[int], held: Sequence[int], weights: Sequence[float]) -> list[int]:
-    """What each holds, and its part of what is free in whole units; the largest rests are rounded up."""
+    """What each holds, plus its part of what is free in whole units, by largest remainder."""
     bound = max(most)
     free = max(bound - sum(held), 0)
     exact = [free * weight for weight in weights]
@@ -52,7 +53,7 @@ def _divided(most: Sequence[int], held: Sequence[int], weights: Sequence[float])
 
 
 def rooms(reports: Sequence[PoolReport]) -> list[float]:
-    """The share of the pool's room that each has."""
+    """The share of the pool's capacity for each process."""
     wanted = _mixed(_fair_demand(reports), EVEN_ROOM)
     fullness = [report.fullness for report in reports if report.fullness is not None]
     if len(fullness) < len(reports):
@@ -68,7 +69,8 @@ def rooms(reports: Sequence[PoolReport]) -> list[float]:
 
 
 def _fair_demand(reports: Sequence[PoolReport]) -> list[float]:
-    """Of the highest priority that waits anywhere: each flow's share is where its work waits."""
+    """Demand of each process for the highest queued priority: each flow's share is where its work is
+    queued."""
     tops = [row.priority for report in reports for row in report.backlog]
     if not tops:
         return [0.0] * len(reports)
@@ -83,7 +85,7 @@ def _fair_demand(reports: Sequence[PoolReport]) -> list[float]:
 
 
 def _mixed(demands: Sequence[float], even: float) -> list[float]:
-    """Shares that add up to 1, so much of them in equal parts; all of them where nobody wants more."""
+    """Shares that add up to 1, a fraction `even` of them in equal parts; all equal without any demand."""
     total = sum(demands)
     if not total:
         return [1.0 / len(demands)] * len(demands)

@@ -1,4 +1,4 @@
-"""Where the reports of all processes come together."""
+"""Combines the reports of all processes."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ Who = TypeVar("Who", bound=Hashable)
 
 
 class Hub(Generic[Who]):
-    """Of one gateway. Whoever never told anything, not even of no pool, is told nothing."""
+    """The hub of one gateway. A process that has never reported, not even an empty report, gets no shares."""
 
     def __init__(self, processes: int = 1) -> None:
-        """So many there are at least: parts are kept for those that have told nothing yet."""
+        """`processes`: the least number of processes. Parts are kept for those that have not reported yet."""
         self._processes = processes
         self._reports: dict[Who, Mapping[str, PoolReport]] = {}
         self._owed: dict[tuple[Who, str], Charges] = {}
-        """What each has yet to be told of each pool."""
+        """Charges of each pool that each process has not received yet."""
         self._changed: set[str] = set()
         self._promises: dict[str, Promises[Who]] = {}
-        """Of pools whose room is counted."""
+        """Promises of pools whose capacity is counted."""
         self._parts: dict[str, dict[int | None, PromisedParts[Who]]] = {}
-        """Of each pool: of its bands by their priority, and of all of them by none. A band that was heard of
-        once stays, as nothing tells when all go by what they were told of it last."""
+        """For each pool: the parts of each band by priority, and of all bands under None. A band once
+        reported stays, because it is never known when all processes have dropped their parts of it."""
         self._turn = 0
 
     def hear(self, who: Who, reports: Mapping[str, PoolReport]) -> None:
-        """Of some pools; what was told of others stays."""
+        """Apply reports of some pools; earlier reports of others stay."""
         self._reports[who] = {**self._reports.get(who, {}), **reports}
         self._changed |= reports.keys()
         for pool, report in reports.items():
@@ -46,7 +46,7 @@ class Hub(Generic[Who]):
                     self._owed.setdefault((other, pool), Charges()).add_all(report.charges)
 
     def drop(self, who: Who, pools: Collection[str]) -> None:
-        """It has these pools no more."""
+        """The process no longer has these pools."""
         known = self._reports.get(who, {})
         self._changed |= known.keys() & set(pools)
         for pool in pools:
@@ -54,7 +54,7 @@ class Hub(Generic[Who]):
         self._reports[who] = {pool: report for pool, report in known.items() if pool not in pools}
 
     def forget(self, who: Who) -> None:
-        """It has ended: what waited there waits no more."""
+        """The process has ended, and nothing is queued there any more."""
         self._changed |= self._reports.pop(who, {}).keys()
         for pool in self._parts:
             self._unpromise(pool, who)
@@ -67,7 +67,7 @@ class Hub(Generic[Who]):
             parts.forget(who)
 
     def shares(self) -> dict[Who, dict[str, PoolShare]]:
-        """What each is to be told since this was last asked."""
+        """What to send to each process since the last call."""
         told: dict[Who, dict[str, PoolShare]] = {who: {} for who in self._reports}
         for pool in self._changed:
             self._share(pool, told)
@@ -81,7 +81,8 @@ class Hub(Generic[Who]):
             self._parts.pop(pool, None)
             self._owed = {key: charges for key, charges in self._owed.items() if key[1] != pool}
             return
-        # Whoever has told nothing of the pool goes by the same bounds, and has nothing waiting or in flight.
+        # A process without a report of this pool is bound by the same limits, with nothing queued or in
+        # flight.
         fullness = None if any(each.fullness is None for each in known) else 0.0
         silent = PoolReport(fullness=fullness)
         reports = [each.get(pool, silent) for each in self._reports.values()]
@@ -115,7 +116,7 @@ class Hub(Generic[Who]):
 
 
 def _by_priority(report: PoolReport) -> dict[int | None, Waits]:
-    """What waits in each band, and under none in all of them."""
+    """What is queued in each band, and under None in all of them."""
     found: dict[int | None, Waits] = {None: report.all}
     found.update(report.bands.items())
     return found

@@ -1,8 +1,8 @@
-"""What each process may have of a bound of them all, until it has said that it goes by less.
+"""Promised parts of a limit, which count until the process has confirmed smaller ones.
 
-A part that is told takes time to arrive, and until then the process goes by the one before. So a part is
-given only out of what nobody is promised: who is to have less is told so first, and says so, before another
-has it.
+A new part takes time to arrive, and until then the process uses the old one. So parts are given only from
+what is promised to nobody: a process whose part shrinks is told first, and confirms it, before another gets
+the difference.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from headgate.flow.sharing.reports import NO_BOUND, Part, Waits
 
 Who = TypeVar("Who", bound=Hashable)
 MAX_UNDER_WAY = 16
-"""Of one process, which confirms nothing; what is older counts until the next of them is confirmed."""
+"""Unconfirmed parts per process; older ones are merged into the next."""
 ROUNDING = 1e-9
-"""So that shares which add up to one stay what they are."""
+"""So that shares which add up to one are not changed."""
 
 
 class _Promise:
@@ -26,9 +26,9 @@ class _Promise:
 
     def __init__(self, confirmed: float) -> None:
         self.confirmed = confirmed
-        """What it goes by, or has, as it last said."""
+        """The part that it uses, or what it has, by its last report."""
         self.under_way: list[tuple[int, float]] = []
-        """What it was told since, by turns, as far as nothing that was told later is as much."""
+        """Parts sent since, with their turns, except those that a later part makes irrelevant."""
 
     @property
     def most(self) -> float:
@@ -44,27 +44,28 @@ class _Promise:
 
 
 class Promises(Generic[Who]):
-    """Of one bound of one pool. Whoever has said nothing is promised an equal part, with which it began."""
+    """Promises of one limit of one pool. A process without a report is promised an equal part, with which it
+    started."""
 
     def __init__(self) -> None:
         self._of: dict[Who, _Promise] = {}
 
     def heard(self, who: Who, turn: int, part: float) -> None:
-        """It goes by what it was told at this turn, and has or may have so much."""
+        """The process uses the part of this turn, and has or may have `part`."""
         promise = self._of.setdefault(who, _Promise(part))
         promise.confirmed = part
         promise.under_way = [told for told in promise.under_way if told[0] > turn]
 
     def forget(self, who: Who) -> None:
-        """It has nothing any more."""
+        """The process has nothing any more."""
         self._of.pop(who, None)
 
     def give(
         self, wanted: Mapping[Who, float], turn: int, bound: float, even: float, absent: int
     ) -> dict[Who, float]:
-        """As much of what each is to have as nobody else is promised; `absent` are there, or will be, and
-        have said nothing, nor can be told anything. Where their parts are missing, those that have more than
-        they are to have give them up: what the others have is not taken away."""
+        """Give each process as much of the wanted part as is promised to nobody else. `absent` processes
+        exist, or will, and have not reported, so they cannot be told anything. To free their parts, those
+        with more than they should have give up some: what others hold is never taken away."""
         for who in wanted:
             self._of.setdefault(who, _Promise(even))
         given = {who: self._of[who].most for who in wanted}
@@ -80,28 +81,28 @@ class Promises(Generic[Who]):
 
 
 class PromisedParts(Generic[Who]):
-    """Of what may wait in one band of one pool, or in all of them."""
+    """Promises of what may be queued in one band of one pool, or in all of them."""
 
     def __init__(self) -> None:
         self._requests: Promises[Who] = Promises()
         self._bytes: Promises[Who] = Promises()
         self._nothing = Waits()
-        """With the bounds that were heard of last."""
+        """The limits last reported, with nothing queued."""
 
     def heard(self, who: Who, turn: int, waits: Waits) -> None:
-        """What waits there, and the parts by which it goes, which it was told at this turn."""
+        """Apply a report: what is queued, and the parts in use, which were sent at this turn."""
         self._nothing = Waits(max_requests=waits.max_requests, max_bytes=waits.max_bytes)
         self._requests.heard(who, turn, max(waits.part_requests, waits.requests))
         self._bytes.heard(who, turn, max(waits.part_bytes, waits.bytes))
 
     def forget(self, who: Who) -> None:
-        """It has nothing any more."""
+        """The process has nothing any more."""
         self._requests.forget(who)
         self._bytes.forget(who)
 
     def give(self, waits: Mapping[Who, Waits | None], turn: int, absent: int) -> dict[Who, Part]:
-        """What may wait in each of those that told something of the pool, though maybe not of this band;
-        `absent` are there, or will be, and have told nothing."""
+        """What may be queued in each process that reported the pool, though maybe not this band; `absent`
+        processes exist, or will, and have not reported."""
         known = [each or self._nothing for each in waits.values()]
         wanted = dict(zip(waits, dividing.parts([*known, *[self._nothing] * absent]), strict=False))
         requests = _given(
@@ -124,7 +125,7 @@ class PromisedParts(Generic[Who]):
 def _given(
     promises: Promises[Who], wanted: Mapping[Who, int], turn: int, bound: int, absent: int
 ) -> dict[Who, int]:
-    """Whoever knows of no bound goes by none."""
+    """A process without a limit gets none."""
     bounded = {who: part for who, part in wanted.items() if part != NO_BOUND}
     even = math.ceil(bound / (len(wanted) + absent))
     given = promises.give(bounded, turn, bound, even, absent)

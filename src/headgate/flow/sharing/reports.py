@@ -1,4 +1,4 @@
-"""What a process tells of its queue of one pool, and what it is told."""
+"""What a process reports of its queue of one pool, and its response."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ NO_BOUND = -1
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What waits in one process, in one band or in all of them, and what is set for all processes."""
+    """What is queued in one process, in one band or in all, and the limits of all processes together."""
 
     requests: int = 0
     bytes: int = 0
     came: int = 0
-    """Requests that came to wait since the last report; those that found no place are among them."""
+    """Requests that arrived to wait since the last report, including rejected ones."""
     max_requests: int = NO_BOUND
     max_bytes: int = NO_BOUND
     part_requests: int = NO_BOUND
-    """What this process goes by."""
+    """The part that this process uses."""
     part_bytes: int = NO_BOUND
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What waits of one flow."""
+    """Queued work of one flow."""
 
     priority: int
     flow: str
@@ -33,53 +33,54 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What a flow had since the last report. All in tokens, but for the requests."""
+    """What a flow used since the last report. All in tokens, except for the requests."""
 
     priority: int
     flow: str
     sent: int = 0
-    """Work of its requests that had waited and went, and what others took more or less than that was."""
+    """Work of its queued requests that were sent, plus corrections when others used more or less than
+    expected."""
     prompt: int = 0
     output: int = 0
     cached: int = 0
     requests: int = 0
-    """Those that are over, which took the prompt, the output and the cached tokens."""
+    """Finished requests, which used the prompt, output and cached tokens."""
 
 
 class PoolReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one process and pool."""
+    """Report of one process and pool."""
 
     all: Waits = Waits()
     bands: Mapping[int, Waits] = {}
     backlog: Sequence[Backlog] = ()
-    """Of flows with the most waiting."""
+    """The flows with the most queued requests."""
     fullness: float | None = None
-    """The share of the pool's room that its requests in flight take, where that is counted."""
+    """Fraction of the pool's capacity that its requests in flight take, if that is counted."""
     room: float = 0.0
-    """The share of the room that it goes by."""
+    """Fraction of the capacity that it uses."""
     turn: int = 0
-    """When it was told the parts and the room that it goes by; 0 if it was told nothing."""
+    """Turn of the share that it uses; 0 if it has none."""
     charges: Sequence[Charge] = ()
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
-    """How much may wait in one process; NO_BOUND is as much as comes."""
+    """How much may be queued in one process; NO_BOUND is no limit."""
 
     requests: int = NO_BOUND
     bytes: int = NO_BOUND
 
 
 class PoolShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process may do until it is told again."""
+    """What one process may do until its next share."""
 
     all: Part = Part()
     bands: Mapping[int, Part] = {}
-    """Those of which any process has told."""
+    """Bands that any process has reported."""
     room: float = 1.0
-    """Its share of a pool's room that is counted, or of a rate."""
+    """Its fraction of the pool's capacity, or of a rate."""
     turn: int = 0
-    """Counts what is told of the pool."""
+    """Sequence number of the pool's shares."""
     elsewhere: float = 0.0
-    """The share of the pool's room that requests of other processes take, where that is counted."""
+    """Fraction of the pool's capacity that requests of other processes take, if that is counted."""
     charges: Sequence[Charge] = ()
-    """What flows had in other processes since it was last told."""
+    """What flows used in other processes since the last share."""

@@ -1,7 +1,7 @@
-"""Whose request of a band is next.
+"""Fairness policies: which flow of a band is next.
 
-A Fairness is told of the flows that have requests waiting, of what is sent, and of what requests have taken
-when they are over; it hands on the flow whose turn it is.
+A Fairness follows the flows with queued requests, what is sent, and what requests have used when they end; it
+returns the flow whose turn it is.
 """
 
 from __future__ import annotations

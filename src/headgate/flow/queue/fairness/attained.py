@@ -1,11 +1,11 @@
-"""program-aware-fairness: the flow that was served least, with a bonus for waiting.
+"""program-aware-fairness: the flow with the least service, with a bonus for waiting.
 
     score = 0.8 * (1 - service) + 0.2 * wait        (the greatest is next)
 
-`service` is what the flow's requests have taken when they were over, prompt tokens once and output tokens
-twice, of which half is forgotten every 60 s; `wait` is how long its head has waited. Both are between 0, the
-least of the flows that wait now, and 1, the most. So each choice looks at all of them; where they are many,
-they are ranked ten times a second, and in between only those that change are judged anew, on the same scale.
+`service` is what the flow's finished requests have used, prompt tokens once and output tokens twice, with a
+half-life of 60 s; `wait` is how long its head has waited. Both are scaled from 0, the least of the flows with
+queued requests, to 1, the most, so each choice depends on all of them. Many flows are ranked only ten times a
+second; in between, only flows that change are ranked again, on the same scale.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SERVICE_WEIGHT, WAIT_WEIGHT = 0.8, 0.2
 HALF_LIFE_S = 60.0
 OUTPUT_WEIGHT = 2
 MANY = 64
-"""Up to so many flows are all looked at for each choice."""
+"""Up to so many flows are ranked for each choice."""
 RANKED_FOR_S = 0.1
 MAX_KNOWN = 4096
-"""Flows whose service is remembered; of more, those are forgotten that were served longest ago."""
+"""Flows whose service is remembered; beyond, the least recently served are forgotten."""
 
 
 class _Scale:
-    """Where the flows that wait lie between the least and the most service and wait, at one moment."""
+    """Range of service and wait among the flows with queued requests, at one moment."""
 
     __slots__ = ("_per_s", "_per_token")
 
@@ -39,17 +39,17 @@ class _Scale:
         self._per_s = WAIT_WEIGHT / (longest - shortest) if longest > shortest else 0.0
 
     def rank(self, service: float, wait_s: float, order: int) -> Rank:
-        """The least is next: what is constant in the score is left out."""
+        """The least is next: constant terms of the score are left out."""
         return (service * self._per_token - wait_s * self._per_s, -wait_s, order)
 
 
 class LeastAttained(Fairness):
-    """Ties go to whoever waits longest."""
+    """Ties go to the flow that has waited longest."""
 
     def __init__(self) -> None:
         self._flows: dict[str, Flow] = {}
         self._service: dict[str, tuple[float, float]] = {}
-        """What each flow has had, and when that was so; who was served last comes last."""
+        """Service of each flow, and when it was computed; the most recently served is last."""
         self._ranking = Ranking()
         self._scale = _Scale((0.0,), (0.0,))
         self._ranked_at = -math.inf
@@ -64,7 +64,7 @@ class LeastAttained(Fairness):
         return self._ranking.first()
 
     def took(self, flow: Flow, work: int, now: float) -> None:
-        """What it takes is known when it is over."""
+        """Service is known when the request is over."""
         if flow.members:
             self.moved(flow, now)
 

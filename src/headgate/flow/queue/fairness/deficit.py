@@ -1,8 +1,8 @@
-"""Deficit round robin over work: flows take turns, each may take its quantum of tokens in a turn.
+"""Deficit round robin over work: flows take turns, each with a quantum of tokens per turn.
 
-What a flow could not use as its next request is larger stays its own until its next turn (its deficit); what
-is left when nothing of it waits is lost. For two flows that have requests waiting all the time, at any two
-instants in between, the work W that was sent of each differs by at most
+What a flow could not use because its next request is larger stays its own until its next turn (its deficit);
+what is left when it has nothing queued is lost. For two flows that are never empty, the work W sent of each
+between any two instants differs by at most
 
     | W_i / w_i - W_j / w_j |  <=  Q + L_i / w_i + L_j / w_j
 
@@ -11,11 +11,10 @@ weights that is 2 L + Q, the fairness measure that M. Shreedhar and G. Varghese 
 Queueing using Deficit Round Robin", SIGCOMM 1995. (In m turns a flow sends m w Q, and the difference of its
 deficits, each less than L between turns; the turns of two flows alternate.)
 
-In theirs a turn may pass without a request, and there are many of these where requests are larger than the
-quantum. Here a flow waits in a heap for the round in which its head is due, so that each request costs
-O(log flows) whatever its size, and a small quantum costs nothing. A flow that comes begins with the next
-round, before those that were there already: so a round ends, however many come, and two flows alternate from
-the first turn on.
+In the paper, a turn may pass without a request, often so if requests are larger than the quantum. Here a flow
+waits in a heap for the round in which its head is due, so each request costs O(log flows) whatever its size,
+and a small quantum costs nothing. A new flow starts with the next round, before the existing ones: so a round
+ends however many flows join, and two flows alternate from the first turn on.
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ from headgate.flow.queue.fairness.ranking import Ranking
 from headgate.flow.queue.flow import Flow
 
 MAX_OWED = 64
-"""Rounds that a flow may owe for what it was sent by other processes."""
+"""Rounds that a flow may owe for requests sent by other processes."""
 
 
 class DeficitRoundRobin(Fairness):
-    """`Flow.round` is the last round in which a flow got its quantum; in each, flows go by `Flow.turn`."""
+    """`Flow.round` is the last round in which a flow got its quantum; within a round, flows go by
+    `Flow.turn`."""
 
     def __init__(self, quantum: int) -> None:
         self._quantum = quantum
@@ -71,17 +71,17 @@ class DeficitRoundRobin(Fairness):
         self._due.drop(flow)
 
     def served(self, name: str, flow: Flow | None, work: int, usage: Usage, now: float) -> None:
-        """What a request took more than was thought is a debt of its flow, what it took less its credit."""
+        """Charge or credit the flow with the difference between actual and expected use."""
         if flow is not None and usage.work != work:
             flow.deficit -= usage.work - work
             self.moved(flow, now)
 
     def charged(self, flow: Flow, work: int, now: float) -> None:
-        """A debt, as what was sent here is; but one of no more than MAX_OWED rounds, or a flow that comes
-        later would have to wait for nobody until all of it was paid.
+        """Charge the flow, but never to a debt of more than MAX_OWED rounds: otherwise it would wait behind
+        every new flow until it had paid.
 
-        Less than nothing is what turned out to be less than was told. It lowers a debt and is no credit: the
-        flow may not have been charged here, or not for all.
+        A negative amount corrects an earlier report. It lowers a debt but gives no credit: the flow may not
+        have been charged here, or not for all of it.
         """
         if work > 0:
             least = -MAX_OWED * self._quantum * flow.weight

@@ -1,4 +1,4 @@
-"""What every way to choose between the flows of a band has in common."""
+"""The common interface of fairness policies."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headgate.flow.queue.flow import Flow
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request has taken, once it is over, or several of one flow together. All in tokens."""
+    """Use of a finished request, or of several of one flow. All in tokens."""
 
     prompt_tokens: int
     output_tokens: int
     cached_tokens: int = 0
-    """Of the prompt."""
+    """Part of the prompt."""
     requests: int = 1
 
     @property
@@ -25,51 +25,52 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fairness(ABC):
-    """Of one band. Is told of every flow that gets or loses its first in line, and asked whose is next."""
+    """Fairness of one band. It is notified of every flow whose head changes, and asked for the next one."""
 
     knows_flows = True
-    """Whether requests are told apart by their flows; otherwise all wait in one line."""
+    """Whether requests are told apart by flow; otherwise all wait in one line."""
 
     pauses = False
-    """Whether there are times in which nobody's turn comes."""
+    """Whether there are times at which no flow has a turn."""
 
     @abstractmethod
     def joined(self, flow: Flow, now: float) -> None:
-        """A flow that had nothing waiting has a request now."""
+        """A flow without queued requests has one now."""
 
     @abstractmethod
     def next(self, now: float) -> Flow:
-        """Whose head is next; there is at least one. Asking changes nothing."""
+        """The flow whose head is next; there is at least one. Has no effect."""
 
     @abstractmethod
     def took(self, flow: Flow, work: int, now: float) -> None:
-        """A request of so many tokens was sent, and is out of the line already. It need not have been the
-        turn of its flow."""
+        """A request of `work` tokens was sent, and is already removed. It need not have been its flow's
+        turn."""
 
-    def moved(self, flow: Flow, now: float) -> None:  # noqa: B027 - most look at heads when they are asked
+    def moved(self, flow: Flow, now: float) -> None:  # noqa: B027 - most policies read heads when asked
         """A flow has another head, and none of its requests was sent."""
 
     @abstractmethod
     def left(self, flow: Flow, now: float) -> None:
-        """Nothing of a flow waits any more."""
+        """A flow has no queued requests any more."""
 
-    def served(  # noqa: B027 - nothing to those that go by requests
+    def served(  # noqa: B027 - policies by requests ignore it
         self, name: str, flow: Flow | None, work: int, usage: Usage, now: float
     ) -> None:
-        """A request of a flow is over that was taken for `work`; the flow is None if nothing of it waits."""
+        """A request of a flow is over that was expected to take `work`; the flow is None if it has no queued
+        requests."""
 
     def charged(self, flow: Flow, work: int, now: float) -> None:  # noqa: B027 - as above
-        """So much of a flow that has requests waiting here was sent by another process."""
+        """Another process sent `work` of a flow that has queued requests here."""
 
     def ready_at(self, now: float) -> float:
-        """Until when nobody's turn comes; not later than `now` where somebody's is."""
+        """Until when no flow has a turn; in the past if one has."""
         return -math.inf
 
     def is_pausing(self, now: float) -> bool:
-        """Whether some requests may not go now even where nobody waits: then all that come wait, and some of
-        them go at once."""
+        """Whether some requests must wait even if the queue is empty: then every new request is queued, and
+        some leave at once."""
         return False
 
     def standing(self, flow: Flow, now: float) -> str:
-        """Where a flow stands, in words; for explanations."""
+        """The position of a flow, in words; for explanations."""
         return ""

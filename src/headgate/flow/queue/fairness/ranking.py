@@ -1,4 +1,4 @@
-"""Flows in an order that changes: the first of them is found in O(log n), and so is each change."""
+"""A priority queue of flows with changing ranks: changes and the first flow cost O(log n)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TypeAlias
 from headgate.flow.queue.flow import Flow
 
 Rank: TypeAlias = tuple[float, ...]
-"""The least is first; of those that are equal, the one that was put there first."""
+"""The least is first; among equals, the one added first."""
 SPARE = 64
 
 
 class Ranking:
-    """A heap with one valid entry for each flow, which `Flow.entry` is, and some that are out of date."""
+    """A heap with one valid entry per flow, which is `Flow.entry`, and outdated ones."""
 
     __slots__ = ("_flows", "_heap", "_numbers")
 
@@ -24,7 +24,7 @@ class Ranking:
         self._flows = 0
 
     def put(self, flow: Flow, rank: Rank) -> None:
-        """Adds a flow, or moves it."""
+        """Add a flow, or move it."""
         if flow.entry is None:
             self._flows += 1
         flow.entry = entry = (rank, next(self._numbers), flow)
@@ -45,6 +45,6 @@ class Ranking:
 
 
 def _is_valid(entry: tuple[Rank, int, Flow]) -> bool:
-    """By its number, as a tuple has no identity where it is compiled."""
+    """Compare by number: compiled tuples have no identity."""
     own = entry[2].entry
     return own is not None and own[1] == entry[1]

@@ -1,4 +1,4 @@
-"""round-robin-fairness-policy: one request of each flow in turn, in the order of their names."""
+"""round-robin-fairness-policy: one request of each flow in turn, ordered by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headgate.flow.queue.flow import Flow
 
 
 class RoundRobin(Fairness):
-    """Shares requests, however large they are, and knows no weights: that is how llm-d's behaves."""
+    """Shares requests regardless of size, without weights, as llm-d's policy does."""
 
     def __init__(self) -> None:
         self._names: list[str] = []

@@ -1,12 +1,12 @@
-"""Kthena's session boost: requests of sessions that were served lately go first, while caches hold them.
+"""Kthena's session boost: requests of recently served sessions go first, while caches hold their prefix.
 
-A flow is a session. Those whose requests were over most recently come first, then all others in the order of
-their heads. After each end there may be a grace, in which only boosted requests go: the session that has just
-been answered may come again.
+A flow is a session. The most recently finished sessions come first, then all others in the order of their
+heads. After each finished request there may be a grace period in which only boosted requests go, as the same
+session may continue.
 
-Ends follow one another, and so would the graces. But a request that has waited for as long as a grace is held
-by none any more: it goes as soon as there is room, and no boosted one before it. So the grace alone keeps
-nobody for longer than it says, and in a queue where all wait for longer it does nothing.
+Grace periods follow one another without end. But no grace period holds a request that has waited for that
+long: it goes as soon as there is capacity, before any boosted one. So grace alone delays nobody beyond its
+length, and it has no effect in a queue where all wait longer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SessionBoost(Fairness):
         self._ranking = Ranking()
         self._waiting: dict[str, Flow] = {}
         self._served: OrderedDict[str, int] = OrderedDict()
-        """When each session was last served, as a count; the latest comes last."""
+        """When each session was last served, as a counter; the latest is last."""
         self._ends = 0
         self._grace_until = -math.inf
         self.pauses = settings.grace_s > 0.0

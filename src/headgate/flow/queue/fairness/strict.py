@@ -1,4 +1,4 @@
-"""global-strict-fairness-policy: the band's order decides, whosever request it is."""
+"""global-strict-fairness-policy: only the band's ordering decides, across all flows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from headgate.flow.queue.flow import Flow
 
 
 class GlobalStrict(Fairness):
-    """All wait in one line."""
+    """All requests wait in one line."""
 
     knows_flows = False
 
@@ -22,7 +22,7 @@ class GlobalStrict(Fairness):
         return self._line
 
     def took(self, flow: Flow, work: int, now: float) -> None:
-        """Nobody's turn has passed."""
+        """Nothing to do."""
 
     def left(self, flow: Flow, now: float) -> None:
         self._line = None

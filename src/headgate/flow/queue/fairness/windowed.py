@@ -1,13 +1,13 @@
-"""Kthena's fairness scheduling: the flow that used least in a sliding window.
+"""Kthena's fairness scheduling: the flow with the least use in a sliding window.
 
     usage = token weight * sum of (input weight * prompt + output weight * output tokens)
             + request weight * requests                                       (the least is next)
 
-over the requests that were over in the last `window_s`, in buckets of 1 s. Requests of one flow go in their
-order, flows with equal usage in the order of their heads. Requests of nobody known ("") come last.
+over the requests that ended in the last `window_s`, in buckets of 1 s. Requests of one flow keep their order;
+flows with equal usage go in the order of their heads. Requests without a known flow ("") come last.
 
-Usage is a property of the flow, and not of each request as it came: so the order is one (transitive), and
-follows at once what happens while requests wait.
+Usage belongs to the flow, not to each request at its arrival: so the order is consistent (transitive), and
+reacts at once to what happens while requests wait.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from headgate.flow.queue.flow import Flow
 from headgate.flow.queue.settings import WindowSettings
 
 MAX_BUCKETS = 100_000
-"""Clients make up flows: of more buckets, the oldest are forgotten before their time."""
+"""Clients invent flow names: beyond so many buckets, the oldest are dropped early."""
 
 
 class _Bucket(msgspec.Struct):
-    """What one flow used in one second."""
+    """Use of one flow in one second."""
 
     second: int
     name: str
@@ -35,8 +35,8 @@ class _Bucket(msgspec.Struct):
 
 
 class WindowedUsage(Fairness):
-    """Remembers a bucket for each flow and second with a request that ended, for as long as the window is, or
-    fewer where there are too many."""
+    """Keeps a bucket for each flow and second with a finished request, within the window and up to
+    MAX_BUCKETS."""
 
     def __init__(self, settings: WindowSettings) -> None:
         self._settings = settings
@@ -47,7 +47,7 @@ class WindowedUsage(Fairness):
         self._usage: dict[str, float] = {}
 
     def usage(self, name: str, now: float) -> float:
-        """What a flow has used in the window."""
+        """Use of a flow within the window."""
         self._forget(now)
         return self._usage.get(name, 0.0) if name else math.inf
 
@@ -92,7 +92,7 @@ class WindowedUsage(Fairness):
         return f"{self.usage(flow.name, now):.0f} used in {self._settings.window_s:.0f} s"
 
     def _forget(self, now: float) -> None:
-        """Takes out the buckets that are no longer in the window."""
+        """Drop buckets that have left the window."""
         oldest = now - self._settings.window_s
         while self._buckets and self._buckets[0].second + 1 <= oldest:
             self._forget_oldest()
