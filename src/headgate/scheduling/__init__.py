@@ -1,8 +1,8 @@
-"""Which endpoint of a pool serves a request.
+"""Picks the endpoint of a pool that serves a request.
 
-Is given a request's model, size and prefix with the loads of the pool's endpoints, and hands on a Choice: one
-of them, and what is expected of it. `candidates` says who may be asked at all, a Policy chooses among those.
-Pure: time and randomness are arguments.
+Input: a request's model, size and prefix, and the states of the pool's endpoints. Output: a Choice, the
+endpoint with its expected first token. `candidates` finds the eligible endpoints, and a Policy chooses among
+those. Pure: time and randomness are arguments.
 """
 
 from headgate.scheduling.candidates import candidates

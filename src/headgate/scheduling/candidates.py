@@ -1,4 +1,4 @@
-"""Who of a pool may be asked at all, whatever the policy: not tried yet, with room, and in good health."""
+"""The eligible endpoints of a pool, for every policy: not tried yet, with capacity, and healthy."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def candidates(
 ) -> Sequence[EndpointState]:
     """The endpoints to choose among; empty if all of them were tried, or have `max_requests` in flight.
 
-    Never more than a part of the pool, half by default, is passed over for its failures. One that returns
-    from an ejection takes part in its share of the choices. While less than half of the pool is well, it
-    takes part in full, and so do those that were ejected a while ago for what they answered. If only
-    endpoints are left that one would rather not ask, those that have served since their failure are asked;
-    else the one whose failure is longest ago stands alone: a bad try beats none. Those that want no requests
-    for a while are asked only if there are no others but the ejected; not by a request that was rejected
-    already, as an ejected one may be well again.
+    At most a part of the pool, half by default, is excluded for failures. An endpoint that returns from an
+    ejection takes part in its share of the picks. While less than half of the pool is healthy, it takes part
+    in full, and so do endpoints that were ejected a while ago for error statuses. If only suspicious
+    endpoints are left, those that have served since their failure are returned; else only the one with the
+    oldest failure: a bad attempt is better than none. Endpoints that asked for no requests are returned only
+    if all others are ejected, and not for a request that was rejected already, as an ejected one may be
+    healthy again.
     """
     for load in pool:
         if load.suspect_until > now or load.requests >= max_requests:
@@ -66,14 +66,14 @@ def _of_mixed(
 def _takes_part(
     load: EndpointState, ejected: Collection[EndpointState], now: float, rng: random.Random, *, is_short: bool
 ) -> bool:
-    """Whether one that failed lately is weighed like the others this time. Where few are left, another try
-    costs less than to crowd those."""
+    """Whether an endpoint that failed recently takes part in this pick. If few are left, a failed attempt
+    costs less than crowding those."""
     if load.resting_until > now or load.avoided(now):
         return False
     if is_short and (load.away_until <= now or load.may_be_tried(now)):
         return True
     if load in ejected:
         return False
-    # Ejected by its own account, but not by the pool's: it takes part in full, since it is needed.
+    # Ejected by its own account, but not within the pool's limit: it is needed, so it takes part in full.
     share = load.share(now) or 1.0
     return share >= 1.0 or rng.random() < share

@@ -1,8 +1,8 @@
-"""Which endpoints of a pool an adapter is kept on.
+"""Assigns adapters to endpoints of a pool.
 
-To load an adapter takes long, and pushes another out of memory. So its requests go where it is: one with few
-requests is at home on one endpoint, a busy one on as many as its requests need. All of this is soft: where no
-endpoint knows the adapter or has a place for it, all may be asked, since waiting beats a refusal.
+Loading an adapter takes long, and evicts another. So its requests go to endpoints that have it, its homes:
+one home for few requests, and as many as a busy adapter needs. This is only a preference: if no endpoint
+knows the adapter or has a slot for it, all are eligible, because waiting is better than a rejection.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from headgate.fleet import EndpointState, adapters
 HOME_REQUESTS = 8
 """With so many requests in flight on each of its homes, an adapter may have one more."""
 SLACK = 1.25
-"""An endpoint with more than so many times the mean of requests is busy: an adapter that may have one more
-home gets it then."""
+"""An endpoint with more than this factor of the mean requests is busy: an adapter that may have one more home
+gets it then."""
 IDLE_S = 60.0
-"""After this long without a request, an adapter is not at home on an endpoint any more."""
+"""After this time without a request, an endpoint is no longer a home of an adapter."""
 
 _NOWHERE: dict[EndpointState, float] = {}
 
 
 class Homes:
-    """The homes of all adapters of a pool, as far as this process has sent requests for them."""
+    """The homes of all adapters of a pool, by the requests that this process has sent."""
 
     def __init__(self) -> None:
         self._used: dict[str, dict[EndpointState, float]] = {}
         """When a request for the adapter last went to the endpoint."""
         self._housed: dict[EndpointState, dict[str, None]] = {}
-        """The adapters at home on an endpoint, the one asked for longest ago first."""
+        """The adapters of an endpoint, least recently used first."""
         self._swept_at = 0.0
 
     def among(self, adapter: str, candidates: Sequence[EndpointState], now: float) -> Sequence[EndpointState]:
-        """Those of the candidates that a request for the adapter may go to, and that is never none of them.
-        Changes nothing."""
+        """The candidates for a request with this adapter; never empty unless `candidates` is. Changes
+        nothing."""
         if not candidates:
             return candidates
         used = self._used.get(adapter, _NOWHERE)
@@ -68,7 +68,8 @@ class Homes:
         busy: float,
         most: int,
     ) -> list[EndpointState]:
-        """At most so many homes, those first that are not busy; and one more, if all are and it may be."""
+        """At most `most` homes, those that are not busy first; and one more, if all are busy and the limit
+        allows it."""
         if len(homes) > 1:
             homes.sort(key=lambda load: (load.requests > busy, -_rank(adapter, load)))
         may_grow = len(homes) < most and (not homes or homes[0].requests > busy)
@@ -77,15 +78,15 @@ class Homes:
         return homes[:most]
 
     def _suits(self, adapter: str, load: EndpointState, busy: float) -> tuple[bool, bool, float]:
-        """How well one more adapter does on an endpoint: it is not busy, pushes nobody out, and is the one
-        that the adapter's name leads to, so that all gateways find the same."""
+        """Sort key for a new home: not busy, a free slot, and the rank by the adapter's name, so that all
+        gateways agree."""
         limit = load.reading.max_adapters if load.reading is not None else None
         present = adapters.in_use(load) | self._housed.get(load, {}).keys()
         is_free = limit is None or len(present) < limit
         return load.requests <= busy, is_free, _rank(adapter, load, others=len(present))
 
     def booked(self, adapter: str, load: EndpointState, now: float) -> None:
-        """A request for the adapter is on its way there."""
+        """A request for the adapter was sent to the endpoint."""
         if now - self._swept_at > IDLE_S:
             self._sweep(now)
         self._used.setdefault(adapter, {})[load] = now
@@ -94,10 +95,10 @@ class Homes:
         housed[adapter] = None
         limit = load.reading.max_adapters if load.reading is not None else None
         while limit is not None and len(housed) > max(limit, 1):
-            self._leave(next(iter(housed)), load)  # the engine drops it too
+            self._leave(next(iter(housed)), load)  # the engine evicts it too
 
     def of(self, adapter: str) -> list[EndpointState]:
-        """Where the adapter is at home, as far as requests were sent."""
+        """The homes of an adapter, by the requests sent."""
         return list(self._used.get(adapter, ()))
 
     def _sweep(self, now: float) -> None:
@@ -121,9 +122,9 @@ class Homes:
 
 
 def _rank(adapter: str, load: EndpointState, others: int = 0) -> float:
-    """Rendezvous hashing: each adapter has an order of its own among endpoints, the same in all gateways.
+    """Rendezvous hashing: each adapter ranks endpoints in its own order, the same in all gateways.
 
-    Weighed by how many other adapters an endpoint has: those with few come first more often.
+    Weighted by the number of other adapters on an endpoint: those with few rank first more often.
     """
     drawn = (xxhash.xxh3_64_intdigest(f"{adapter}\0{load.endpoint.name}".encode()) + 1) / (2**64 + 1)
     return -1.0 / (math.log(drawn) * (1 + others))

@@ -1,4 +1,4 @@
-"""Where an answer is generated whose prompt was prefilled elsewhere: on the endpoint with the least to do."""
+"""Picks the decoding endpoint for a prompt prefilled elsewhere: the one with the least to do."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from headgate.scheduling.request import Choice, Request
 
 
 class LeastDecoding(Policy):
-    """Least predicted seconds from the end of the prefill to the first token, and of what requests in flight
-    take from the answer. Ties fall by chance.
+    """Least predicted seconds from the end of the prefill to the first token, plus the slowdown of the
+    response by requests in flight. Ties are broken at random.
 
         score = queue + handover of uncached tokens + adapter load + requests in flight * beside * steps
 
-    One that returns from an ejection counts as slower than it is, by its share.
+    An endpoint in slow start counts as slower, by its share.
     """
 
     name = "least-decoding"
@@ -63,7 +63,7 @@ class LeastDecoding(Policy):
         return score, cached
 
     def _predicted(self, request: Request, load: EndpointState, cached: int, now: float) -> Prediction:
-        """What it takes from the end of the prefill to the first token."""
+        """The time from the end of the prefill to the first token, in its terms."""
         return load.estimator.predicted_after_handover(
             request.prompt_tokens - cached, now, loads_adapter=not load.has_adapter(request.adapter)
         )

@@ -12,9 +12,9 @@ from headgate.scheduling.request import Choice, Request
 
 
 class LeastWork(Policy):
-    """Cache-blind: what an endpoint owes is what the ledger says. Ties are broken by chance.
+    """Ignores caches: only the work in the ledger counts. Ties are broken at random.
 
-    One that returns from an ejection counts as owing more than it does, by its share.
+    An endpoint in slow start counts as owing more, by its share.
     """
 
     name = "least-work"

@@ -1,8 +1,8 @@
-"""Which two endpoints serve a request whose prompt one of them prefills and the other decodes.
+"""Picks the two endpoints of a request with disaggregated prefill and decode.
 
-The endpoint that decodes is picked first, among those in whose group another can prefill. Its cache then says
-how much there is to prefill: little is done where it is. Else the endpoint that prefills is picked in the
-same group, as for a request of its own.
+The decoding endpoint is picked first, among those with a prefill endpoint in their group. Its cache
+determines how much there is to prefill: a small rest is prefilled there. Otherwise the prefill endpoint is
+picked in the same group, as for a request of its own.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ from headgate.scheduling.policy import Policy
 from headgate.scheduling.request import Choice, Request
 
 DISAGGREGATED = ""
-"""Why a prompt is prefilled where it is decoded, if it is not."""
+"""Why a prompt is prefilled where it is decoded; "" if it is not."""
 SHORT, CACHED, NO_PREFILL = "short", "cached", "no_prefill"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """On which terms the phases of one request may be apart."""
+    """Conditions for disaggregating one request."""
 
     remote_tokens: int = 0
-    """With fewer uncached tokens than this it is not worth while; 0 takes all."""
+    """With fewer uncached tokens it is not worthwhile; 0 allows all."""
     why_not: str = DISAGGREGATED
-    """Why its form does not allow it, in a word."""
+    """Why the request's form does not allow it, in a word."""
     decodes_alone: bool = True
-    """Whether an endpoint that decodes can serve all of it."""
+    """Whether a decoding endpoint can serve the whole request."""
     keeps_prefix: bool = True
-    """Whether the prompt is in the cache of the endpoint that decodes, afterwards."""
+    """Whether the decoding endpoint caches the prompt afterwards."""
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """The endpoint that answers, and the one that prefills for it."""
+    """The endpoint that responds, and the one that prefills for it."""
 
     decode: Choice
     request: Request
-    """As the endpoint that answers is picked for it."""
+    """The request for which the responding endpoint was picked."""
     prefill: Choice | None = None
-    """None where the endpoint that answers does it all."""
+    """None if the responding endpoint serves the whole request."""
     prefill_request: Request | None = None
     why: str = DISAGGREGATED
-    """Why it does it all, in a word."""
+    """Why it serves the whole request, in a word."""
 
 
 class Pairs:
-    """The endpoints of a pool by what they do. Made once for each snapshot."""
+    """The endpoints of a pool by role. Created once per snapshot."""
 
     __slots__ = ("_groups", "_prefill_of", "decode")
 
     def __init__(self, loads: Sequence[EndpointState], phases: PrefillDecode) -> None:
         roles = {load: phases.roles[load.endpoint] for load in loads}
         self.decode: Sequence[EndpointState] = [load for load in loads if roles[load].decodes]
-        """Those that answer."""
+        """The endpoints that decode and respond."""
         self._groups: Mapping[EndpointState, str | None] = {load: role.group for load, role in roles.items()}
         by_group: dict[str, list[EndpointState]] = {}
         for load, role in roles.items():
@@ -71,11 +71,11 @@ class Pairs:
         }
 
     def prefill_of(self, decode: EndpointState) -> Sequence[EndpointState]:
-        """Those of its group that prefill; it may be among them itself."""
+        """The prefill endpoints of its group, possibly including itself."""
         return self._prefill_of.get(decode, ())
 
     def decode_with(self, prefill: EndpointState) -> list[EndpointState]:
-        """Those of its group that decode."""
+        """The decoding endpoints of its group."""
         group = self._groups.get(prefill)
         return [load for load in self.decode if group is not None and self._groups[load] == group]
 
@@ -92,10 +92,10 @@ def pick_pair(
     tried_prefill: Collection[EndpointState] = (),
     max_requests: int = sys.maxsize,
 ) -> Pair | None:
-    """Who prefills and who decodes; None if nobody may be asked, or a policy refuses them all.
+    """The endpoints that prefill and decode; None if none is eligible, or a policy refuses all.
 
-    `policy` picks who prefills and who does it all, `decoding` who only decodes. A pair that could do it all
-    only together is never broken up.
+    `policy` picks the endpoint that prefills or serves the whole request, `decoding` the one that only
+    decodes. A pair whose members cannot serve the request alone is never split.
     """
     asked = candidates(pairs.decode, now, rng, tried, max_requests)
     if not asked:
@@ -152,7 +152,7 @@ def _alone(
 
 
 def _for_decoding(request: Request, terms: Terms) -> Request:
-    """A prompt of which no prefix stays is not looked for."""
+    """If the prefix will not be cached, do not look for it."""
     decoding = request.for_role("decode")
     if terms.keeps_prefix:
         return decoding
@@ -168,7 +168,7 @@ def _may_prefill(
     tried: Collection[EndpointState],
     max_requests: int,
 ) -> list[EndpointState]:
-    """Those that can prefill for an endpoint. One that is ejected is asked only where nobody else can serve
+    """The endpoints that can prefill for `decode`. Ejected ones are used only if no other endpoint can serve
     the request at all."""
     able = [
         load
@@ -187,7 +187,7 @@ def _is_paired(
     tried: Collection[EndpointState],
     max_requests: int,
 ) -> bool:
-    """Whether somebody may prefill for it: mostly, the first of its group says so."""
+    """Whether an endpoint can prefill for `decode`: mostly the first one of its group can."""
     for load in pairs.prefill_of(decode):
         if load is decode or load.requests >= max_requests or load in tried:
             continue

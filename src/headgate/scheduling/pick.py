@@ -1,4 +1,4 @@
-"""The whole pick: who may be asked, and whom of those the policy chooses."""
+"""The whole pick: the eligible endpoints, and the policy's choice among them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def pick(
     tried: Collection[EndpointState] = (),
     max_requests: int = sys.maxsize,
 ) -> Choice | None:
-    """Where a request goes; None if nobody may be asked, or the policy refuses them all.
+    """The endpoint for a request; None if none is eligible, or the policy refuses all.
 
-    `pool` is the whole pool; `max_requests` is what each of its endpoints may have in flight.
+    `pool` is the whole pool; `max_requests` limits the requests in flight per endpoint.
     """
     asked = candidates(pool, now, rng, tried, max_requests)
     if request.adapter:

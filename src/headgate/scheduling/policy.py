@@ -1,4 +1,4 @@
-"""What every way of choosing an endpoint has in common: asked for a choice, told what became of it."""
+"""The common interface of scheduling policies."""
 
 from __future__ import annotations
 
@@ -13,68 +13,68 @@ from headgate.scheduling.request import Choice, Request
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a policy sends a request to none of the endpoints that may be asked."""
+    """Why a policy refuses all eligible endpoints."""
 
     why: str
     is_busy: bool = False
-    """Whether it passes by itself, as all are busy: the client may try again soon."""
+    """Whether this is temporary because all are busy: the client may retry soon."""
 
 
 class Policy(ABC):
-    """Chooses among endpoints that may be asked. One object for each pool, which outlives snapshots.
+    """Chooses among eligible endpoints. One object per pool, which outlives snapshots.
 
-    A choice changes nothing: it may be a question only. What is remembered of choices (turns, sessions,
-    prefixes) is noted in `booked`, before the next choice, so that a burst of requests does not herd.
+    A choice changes nothing: it may be only a query. State about choices (turns, sessions, prefixes) is
+    updated in `booked`, before the next choice, so that a burst of requests does not herd.
     """
 
     name: str = ""
-    """What it is called where it is shown."""
+    """The name for display."""
     uses_prefix: bool = False
-    """Whether it looks at the hashes of a prompt: otherwise they are not computed."""
+    """Whether it uses the hashes of a prompt; otherwise they are not computed."""
     first_block_bytes: int = 0
-    """How long the blocks are to be that are hashed of a prompt's first kilobyte; 0 if it is one block."""
+    """Length of the blocks within a prompt's first kilobyte; 0 makes the kilobyte one block."""
     judges_decoding: bool = True
-    """Whether it tells endpoints apart that only decode; otherwise LeastDecoding picks those."""
+    """Whether it ranks endpoints that only decode; otherwise LeastDecoding picks those."""
     judges_adapters: bool = False
-    """Whether it tells endpoints apart by their adapters itself."""
+    """Whether it handles adapters itself."""
     remote_tokens: int | None = None
-    """From how many uncached tokens on another endpoint is to prefill, where a pool has such; None leaves it
-    to the gateway."""
+    """The least number of uncached tokens for which another endpoint prefills, in pools with such endpoints;
+    None leaves it to the gateway."""
     marks_answers: bool = False
-    """Whether answers get headers of its own."""
+    """Whether it adds headers to responses."""
 
     @abstractmethod
     def pick(
         self, request: Request, candidates: Sequence[EndpointState], now: float, rng: random.Random
     ) -> Choice | None:
-        """One of the candidates, of which there is at least one; None if the policy refuses them all.
+        """One of the candidates, of which there is at least one; None if the policy refuses all.
 
         `now` is in monotonic seconds; ties are broken by `rng`.
         """
 
-    def booked(self, request: Request, choice: Choice, now: float) -> None:  # noqa: B027 - most remember nothing
-        """The choice is made: the request is on its way to the endpoint, and in its ledger."""
+    def booked(self, request: Request, choice: Choice, now: float) -> None:  # noqa: B027 - most keep no state
+        """The request is on its way to the chosen endpoint, and in its ledger."""
 
     def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
-        """Why a candidate got the request, or why it did not; for explanations."""
+        """Why a candidate was picked or not; for explanations."""
         return "picked" if load is choice.load else "another was picked"
 
     def reasons(
         self, request: Request, candidates: Sequence[EndpointState], choice: Choice | None, now: float
     ) -> Mapping[EndpointState, str]:
-        """Why each of the candidates got the request, or did not; `choice` is None where all were refused."""
+        """Why each of the candidates was picked or not; `choice` is None if all were refused."""
         if choice is None:
             return dict.fromkeys(candidates, "the policy refuses all")
         return {load: self.why(request, load, choice, now) for load in candidates}
 
     def refusal(self, request: Request, candidates: Sequence[EndpointState], now: float) -> Refused:
-        """Why `pick` refused all of the candidates."""
+        """Why `pick` refused all candidates."""
         return Refused(why="the policy refuses them all")
 
     def failures(self) -> Mapping[str, int]:
-        """How often each part of it that is a user's own has failed."""
+        """Failures of plugins from other packages, by name."""
         return {}
 
     def marks(self, request: Request, choice: Choice) -> Sequence[tuple[bytes, bytes]]:
-        """Headers that the answer of the chosen endpoint is to have; asked only if `marks_answers`."""
+        """Headers to add to the response of the chosen endpoint; called only if `marks_answers`."""
         return ()

@@ -1,23 +1,23 @@
-"""The default policy: the first token soonest, where work that a cache saves counts more than waiting does.
+"""The default policy: the earliest first token, with a surcharge for work that a cache could save.
 
     score = queue + delay + prefill + (price - 1) * uncached tokens * the pool's seconds per token
           + price * adapter load + requests in flight * beside * steps
 
-in seconds, as fleet.Estimator has them; the least is picked. A request that waits takes nothing from anybody;
-one that prefills, or has its adapter loaded, takes the endpoint's time from all that come behind it. So a
-second of that is charged as itself, and again for each request that it delays: the price is 1 in an idle
-pool, where the score is the predicted TTFT, and grows with the queues.
+in seconds, as fleet.Estimator predicts them; the least is picked. A waiting request costs others nothing; one
+that prefills, or loads its adapter, takes the endpoint's time from all that come after it. So a second of
+that is charged once for itself, and again for each request that it delays: the price is 1 in an idle pool,
+where the score is the predicted TTFT, and grows with the queues.
 
-A request's own prefill takes as long as this endpoint needs for it. What it takes from others is charged at
-the mean rate of the pool: on a GPU of half the speed a prompt takes twice the time, but each of those seconds
-would have served half as much. Charged at the endpoint's own rate, a slow GPU pays for its speed once more
-with each request that waits, and idles beside fast ones with queues: eight engines, four of them at half
-speed, then carry 24 to 31 % less of the Mooncake conversation trace.
+A request's own prefill is charged at this endpoint's rate. What it takes from others is charged at the mean
+rate of the pool: on a GPU of half the speed a prompt takes twice the time, but each of those seconds would
+have served half as much. Charged at the endpoint's own rate, a slow GPU pays for its speed again with each
+waiting request, and idles beside fast ones with queues: eight engines, four of them at half speed, then carry
+24 to 31 % less of the Mooncake conversation trace.
 
-Requests in flight make each step longer, by what the estimator has learned: those that the prompt takes, and
-those of the answer, as it makes theirs longer. Among endpoints without a queue it decides. They count at the
-endpoint's own rate, at which they are decoded: closed loops of long answers on that fleet serve 1 to 2 % less
-with the pool's rate, and 10 to 20 % less without this term.
+Requests in flight make each step longer, by what the estimator has learned: the steps of the prompt and those
+of the response. Among endpoints without a queue this term decides. It uses the endpoint's own decode rate:
+with the pool's rate, closed loops of long responses on that fleet serve 1 to 2 % less, and without this term
+10 to 20 % less.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from headgate.scheduling.prefixes import Prefixes
 from headgate.scheduling.request import Choice, Request
 
 DELAYED_PER_WAITING = 5.0
-"""Requests that a prefill delays, for each that is found waiting: those that come until the queue is empty
-again are several times as many. In an M/G/1 queue it is 1 / (1 - utilization), so 5 is four fifths."""
+"""Requests that a prefill delays, per waiting request: several times as many arrive until the queue is empty
+again. In an M/G/1 queue the factor is 1 / (1 - utilization), so 5 corresponds to four fifths."""
 MAX_DELAYED = 8.0
-"""In a flood the price ends here: beyond it nearly every prompt goes where its cache is, and the endpoints
-with the popular prefixes would have all of the queue."""
+"""Limits the price during overload: beyond it nearly every prompt goes where its cache is, and the endpoints
+with popular prefixes would have the whole queue."""
 REMEMBERED = 32
 """Bookings over which the queues are averaged: one burst does not change the price."""
 MIN_IN_FLIGHT_TOKENS, MAX_IN_FLIGHT_TOKENS = 150.0, 300.0
-"""A request in flight counts for no more than this, as caches would be given up for evenness, and for no
-less, as it will want room in the cache, and its length is a guess."""
+"""Bounds for the weight of a request in flight: not more, because caches would be given up for even load, and
+not less, because it will need cache space and its length is a guess."""
 _NOTHING = repeat(0)
-"""Blocks that each endpoint holds of a prompt that is not hashed."""
+"""Blocks held of a prompt without hashes."""
 
 
 def in_flight_tokens(request: Request, pool: PoolRates) -> float:
-    """What each request in flight on an endpoint costs another one there, in tokens of prefill: it makes each
-    of its steps longer, those of its prompt and those of its answer."""
+    """Cost of each request in flight for another one on the same endpoint, in tokens of prefill: it lengthens
+    each of its steps, of the prompt and of the response."""
     tokens = pool.beside_tokens * request.steps
     if tokens >= MAX_IN_FLIGHT_TOKENS:
         return MAX_IN_FLIGHT_TOKENS
@@ -57,9 +57,9 @@ def in_flight_tokens(request: Request, pool: PoolRates) -> float:
 
 
 class PredictedFirstToken(Policy):
-    """Least predicted seconds, uncached prefill at its price. Ties are broken by chance.
+    """Least predicted seconds, with the surcharge for uncached prefill. Ties are broken at random.
 
-    One that returns from an ejection counts as slower than it is, by its share.
+    An endpoint in slow start counts as slower, by its share.
     """
 
     name = "predicted"
@@ -71,13 +71,13 @@ class PredictedFirstToken(Policy):
         self._wait_s = 0.0
         self._pause_s = math.inf
         self.price = 1.0
-        """Of a second of prefill."""
+        """Price of a second of prefill."""
 
     def pick(
         self, request: Request, candidates: Sequence[EndpointState], now: float, rng: random.Random
     ) -> Choice | None:
-        # With 32 candidates this loop is most of a pick, so it has local names and nothing but sums; `why`
-        # says the same in words. Scores are times at which a prompt would be done, at its price.
+        # With 32 candidates this loop is most of a pick, so it uses local names and plain sums; `why`
+        # explains the same score. Scores are the times at which a prompt would be done, at its price.
         prefix, prompt_tokens, price = request.prefix, request.prompt_tokens, self.price
         adapter, pool = request.adapter, candidates[0].estimator.rates.pool
         beside_tokens = in_flight_tokens(request, pool)
@@ -91,7 +91,7 @@ class PredictedFirstToken(Policy):
                     tokens = prompt_tokens - request.tokens_in(blocks)
                     works[blocks] = tokens, delaying_s * tokens
         best, best_blocks, best_score, ties = candidates[0], 0, math.inf, 0
-        for load, blocks in zip(candidates, held):  # noqa: B905 - strict would refuse what has no end
+        for load, blocks in zip(candidates, held):  # noqa: B905 - strict would reject an infinite iterator
             estimator = load.estimator
             score = estimator.busy_until
             if score > best_score:
@@ -123,7 +123,8 @@ class PredictedFirstToken(Policy):
     def booked(self, request: Request, choice: Choice, now: float) -> None:
         if request.prefix:
             self._prefixes.add(request.prefix, choice.load, now)
-        # Little's law says how many wait at an endpoint: how long each does, over how often one comes.
+        # Little's law gives the mean queue length of an endpoint: waiting time over the interval between
+        # arrivals.
         wait_s, pause_s, last_s = self._wait_s, self._pause_s, choice.load.estimator.pause_s
         wait_s = self._wait_s = wait_s + ((choice.first_token_s or 0.0) - wait_s) / REMEMBERED
         if last_s < math.inf:
@@ -136,7 +137,7 @@ class PredictedFirstToken(Policy):
         self.price = 1.0 + delayed
 
     def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
-        """The numbers that the score is made of, and whether the engine was heard on them."""
+        """The terms of the score, and whether they include the engine's own figures."""
         estimator, prefix = load.estimator, request.prefix
         cached = request.tokens_in(self._prefixes.matched(prefix, [load])[0]) if prefix else 0
         uncached = request.prompt_tokens - cached

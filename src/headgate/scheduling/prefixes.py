@@ -1,4 +1,4 @@
-"""What policies ask of the endpoints' caches; a fleet.prefix.PrefixIndex, or what stands for one."""
+"""The interface of a prefix index, such as fleet.prefix.PrefixIndex, for policies."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from headgate.fleet import EndpointState
 
 
 class Prefixes(Protocol):
-    """What is believed of the endpoints' caches."""
+    """What the endpoints' caches are believed to hold."""
 
     def matched(self, prefix: Sequence[int], loads: Sequence[EndpointState]) -> list[int]:
-        """Of each endpoint, how many blocks it holds from the front."""
+        """For each endpoint, how many leading blocks it holds."""
         ...
 
     def add(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:
-        """An endpoint is about to hold these blocks."""
+        """Record that an endpoint will hold these blocks."""
         ...

@@ -46,7 +46,7 @@ class Request:
         header: Callable[[bytes], str] = _no_header,
     ) -> None:
         self.model = model
-        """What the endpoint is asked for: the served name, or the adapter's."""
+        """The name that the endpoint gets: the served name, or the adapter's."""
         self.prompt_tokens = prompt_tokens
         """Estimated, until an engine has counted them."""
         self.adapter = adapter
@@ -60,12 +60,12 @@ class Request:
         self.block_ends = block_ends
         """Where in the prompt its blocks end, in units; empty where each is one unit long."""
         self.priority = priority
-        """Critical is 1, default 0, sheddable -1; objectives have any sign. Requests by ModelRoutes have none
-        of these, and are default."""
+        """Critical is 1, default 0, sheddable -1; objectives have any sign. Requests by ModelRoutes have the
+        default."""
         self.role: Literal["", "prefill", "decode"] = role
-        """The phase that an endpoint is picked for, where one prefills and another decodes; "" is both."""
+        """The phase to pick an endpoint for, if prefill and decode are separate; "" means both."""
         self.peer = peer
-        """Where one endpoint prefills and another decodes, the one that was picked already."""
+        """If prefill and decode are separate, the endpoint already picked for the other phase."""
         self.header = header
         """The first value of a header by its lower-case name, "" if there is none."""
 
@@ -87,13 +87,13 @@ class Request:
 
     @property
     def steps(self) -> float:
-        """In how many steps of an engine it takes part: those of its prompt, and one for each token of its
-        answer."""
+        """Number of engine steps that it takes part in: those of its prompt, and one per token of its
+        response."""
         answer_tokens = self.output_tokens or answer_sizes.USUAL_TOKENS
         return answer_tokens + 1.0 + self.prompt_tokens / estimator.STEP_TOKENS
 
     def tokens_in(self, blocks: int) -> int:
-        """How many tokens the first so many blocks of `prefix` are, as estimated: at most the prompt's."""
+        """Estimated tokens of the first `blocks` blocks of `prefix`, at most those of the prompt."""
         if not blocks:
             return 0
         units = self.block_ends[blocks - 1] if self.block_ends else blocks
@@ -102,7 +102,7 @@ class Request:
 
 
 class Choice:
-    """The endpoint that gets a request, and what is expected of it there."""
+    """The endpoint picked for a request, and its predicted first token."""
 
     __slots__ = ("cached_tokens", "first_token_s", "load")
 

@@ -1,4 +1,4 @@
-"""Round robin: whoever was picked longest ago."""
+"""Round robin: picks the endpoint that was picked longest ago."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headgate.scheduling.policy import Policy
 from headgate.scheduling.request import Choice, Request
 
 MAX_KNOWN = 4096
-"""Endpoints whose turns are remembered: of those that are gone, the longest ago are forgotten."""
+"""Endpoints whose turns are remembered, least recently picked ones dropped first."""
 
 
 class RoundRobin(Policy):
-    """In turn, whatever the endpoints have to do; those that were never picked first, in the pool's order."""
+    """In turn, whatever their load; endpoints that were never picked first, in the pool's order."""
 
     name = "round-robin"
 

@@ -1,4 +1,4 @@
-"""Any policy, with requests for adapters sent where those are at home."""
+"""Wraps any policy, and sends requests for adapters to their homes."""
 
 from __future__ import annotations
 

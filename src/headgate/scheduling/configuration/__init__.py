@@ -1,7 +1,7 @@
-"""Configuration files of schedulers: the endpoint picker's and Kthena's, both as they are.
+"""Configuration files of schedulers: the endpoint picker's and Kthena's, unchanged.
 
-Is given the content of a file, and hands on a Plan, from which the policy of each pool is made, with all that
-is wrong or without effect in the file. Reading files is left to those who may do it.
+Input: the content of a file. Output: a Plan, from which each pool's policy is created, and the file's errors
+and settings without effect. Callers read the files.
 """
 
 from headgate.scheduling.configuration.kthena import AUTH, without_auth

@@ -1,4 +1,4 @@
-"""The shape of an EndpointPickerConfig, and those of its parts that are no business of a policy."""
+"""The schema of an EndpointPickerConfig, and checks of the parts that do not concern policies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.scheduling.configuration import elsewhere
 from headgate.scheduling.configuration.problems import Problems, meant
 
 OLDER_VERSION = "inference.networking.x-k8s.io/v1alpha1"
-"""Of the endpoint picker before llm-d's."""
+"""From before the endpoint picker was llm-d's."""
 VERSIONS = ("llm-d.ai/v1alpha1", "llm-d.ai/v1", OLDER_VERSION)
 _GATES = {
     "flowControl": "",
@@ -19,7 +19,7 @@ _GATES = {
     "prepareDataPlugins": "",
     "enableLegacyMetrics": "the gateway has metrics of its own",
 }
-"""What stands against each gate; "" where what it asks for is the case anyway."""
+"""Why a gate has no effect; "" if what it enables is always on."""
 _ALWAYS = ("dataLayer", "prepareDataPlugins")
 """Gates that cannot be closed."""
 
@@ -49,7 +49,7 @@ class Only(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OlderDetector(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The saturation detector where it stood before: by name or, earlier still, by its thresholds."""
+    """The deprecated saturation detector: by name or, earlier still, by its thresholds."""
 
     plugin_ref: str = ""
     queue_depth_threshold: float | None = None
@@ -102,7 +102,7 @@ class FlowControl(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     enable_eviction: bool = False
 
 
-# An entry of a list that cannot be read at all is None, so that the others keep their places.
+# An unreadable list entry is None, so that the others keep their index.
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -116,7 +116,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     scheduling_profiles: tuple[Profile | None, ...] = ()
     data_layer: _DataLayer | None = None
     data: _DataLayer | None = None
-    """What `dataLayer` was called before."""
+    """Deprecated name of `dataLayer`."""
     flow_control: FlowControl | None = None
     request_handler: _Handler | None = None
     saturation_detector: OlderDetector | None = None
@@ -124,7 +124,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def judge_header(said: Document, problems: Problems) -> None:
-    """Version, kind and gates."""
+    """Check version, kind and gates."""
     if said.api_version not in VERSIONS:
         told = f"{said.api_version!r} is not known" if said.api_version else "it is required"
         problems.error("apiVersion", told, f"use {VERSIONS[0]}")
@@ -146,7 +146,8 @@ def judge_header(said: Document, problems: Problems) -> None:
 
 
 def judge_references(said: Document, types: Mapping[str, str], problems: Problems) -> None:
-    """Everything besides plugins and profiles: what it refers to must be there, and whether it has effect."""
+    """Check everything besides plugins and profiles: references must exist, and settings without effect are
+    reported."""
     for old, new in (("saturationDetector", "flowControl.saturationDetector"), ("data", "dataLayer")):
         if getattr(said, {"saturationDetector": "saturation_detector"}.get(old, old)) is not None:
             problems.warning(old, f"{old} is deprecated", f"use {new}")
@@ -206,13 +207,13 @@ def _name(reference: Only | OlderDetector | None) -> str:
 
 
 def _detector(reference: Only | OlderDetector | None) -> str:
-    """The default ones are there without being defined."""
+    """The default detectors exist without a definition."""
     name = _name(reference)
     return "" if name in ("utilization-detector", "concurrency-detector") else name
 
 
 def bands(flow: FlowControl) -> Iterator[tuple[str, Band]]:
-    """Each with where it stands."""
+    """Each with its path."""
     for at, band in enumerate(flow.priority_bands):
         if band is not None:
             yield f"flowControl.priorityBands[{at}]", band
@@ -225,7 +226,7 @@ def bands(flow: FlowControl) -> Iterator[tuple[str, Band]]:
 
 
 def gate(said: Document, name: str) -> bool | None:
-    """Whether a feature gate is said to be open; None if nothing is said of it."""
+    """Whether a feature gate is open; None if it is not mentioned."""
     for each in said.feature_gates:
         found, _, state = each.partition("=")
         if found == name:

@@ -1,4 +1,4 @@
-"""Plugins of the endpoint picker that are no part of a policy: the gateway does it itself, or not at all."""
+"""Plugins of the endpoint picker that are not part of a policy: built into the gateway, or unsupported."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Literal
 import msgspec
 
 Stance = Literal["done", "without effect", "refused", "queue"]
-"""`queue`: it says how requests wait for a pool, which others read."""
+"""`queue`: it configures the queue, which `flow.configuration` reads."""
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a plugin that a configuration has."""
+    """How the gateway treats such a plugin."""
 
     stance: Stance
     why: str
     alpha: bool = False
     instead: str = ""
-    """How to say what its parameters say, which are not heeded; empty where nothing is missed."""
+    """The alternative to its parameters, which are ignored; empty if none is needed."""
 
 
 def _done(why: str, *, instead: str = "", alpha: bool = False) -> Elsewhere:
@@ -124,7 +124,7 @@ RENAMED: Mapping[str, str] = {
     "random": "random-picker",
     "single-profile": "single-profile-handler",
 }
-"""What the same plugin was called in earlier releases."""
+"""Former names of the same plugin."""
 
 DEPRECATED: Mapping[str, str] = {
     **RENAMED,
@@ -135,4 +135,4 @@ DEPRECATED: Mapping[str, str] = {
     "disagg-headers-handler": "disagg-profile-handler",
     "prefill-header-handler": "disagg-profile-handler",
 }
-"""Older names, and what is to be used instead. They work."""
+"""Deprecated names, which still work, and their replacements."""

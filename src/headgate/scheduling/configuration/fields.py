@@ -1,4 +1,4 @@
-"""From the content of a file to typed values: all that is wrong is told at once."""
+"""Converts the content of a file to typed values, and reports all errors at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 60
 
 
 def read_struct(kind: type[_Struct], value: object, path: str, problems: Problems) -> _Struct | None:
-    """A value as a struct; fields that are wrong have their default. None if that cannot be."""
+    """A value as a struct; invalid fields get their default. None if that is impossible."""
     if not isinstance(value, Mapping):
         problems.error(path, f"it must be a mapping, not {shown(value)}")
         return None
@@ -52,7 +52,7 @@ def read_struct(kind: type[_Struct], value: object, path: str, problems: Problem
 
 
 def convert(annotation: Any, value: object, path: str, problems: Problems) -> Any:
-    """A value of a type; _NOTHING, with an error, if it is none."""
+    """A value of a type; _NOTHING, with an error, if it is invalid."""
     bare = _bare(annotation)
     origin, arguments = typing.get_origin(bare), typing.get_args(bare)
     if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
@@ -77,14 +77,14 @@ def _plain(annotation: Any, value: object, path: str, problems: Problems) -> Any
 
 
 def _told(error: msgspec.ValidationError) -> str:
-    """Without the path inside of the value, which begins with a dollar sign."""
+    """Without the path inside the value, which begins with a dollar sign."""
     text, _, inside = str(error).partition(" - at `$")
     text = text.replace("`", "").replace("Expected", "expected").replace("Invalid", "invalid")
     return f"{text} at {inside.rstrip('`')}" if inside.rstrip("`") else text
 
 
 def _bare(annotation: Any) -> Any:
-    """Without what it is annotated with, and without None."""
+    """The type without annotations, and without None."""
     while typing.get_origin(annotation) is typing.Annotated:
         annotation = typing.get_args(annotation)[0]
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
@@ -95,7 +95,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def extras(kind: type[msgspec.Struct]) -> dict[str, dict[str, Any]]:
-    """By their names in files, what fields are annotated with besides bounds."""
+    """Extra annotations of fields, by their names in files."""
     hints = typing.get_type_hints(kind, include_extras=True)
     found: dict[str, dict[str, Any]] = {}
     for field in msgspec.structs.fields(kind):

@@ -1,4 +1,4 @@
-"""Which profile picks for which phase: the profile handlers of the endpoint picker and their deciders."""
+"""Profile handlers of the endpoint picker and their deciders: which profile picks for which phase."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Disaggregated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OlderDisaggregated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Of pd-profile-handler: its decider is named, or was a threshold of its own."""
+    """Parameters of pd-profile-handler: a named decider, or a threshold of its own."""
 
     threshold: Annotated[int, msgspec.Meta(ge=0)] = 0
     decode_profile: str = "decode"
@@ -51,7 +51,7 @@ class OlderDisaggregated(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 class PrefixBased(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     non_cached_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """0 is never."""
+    """0 disables it."""
     prompt_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     prefix_match_info_producer_name: str = ""
 
@@ -77,7 +77,7 @@ HANDLERS = (SINGLE, DISAGGREGATED, OLDER)
 def disaggregation(
     parameters: msgspec.Struct, path: str, made: dict[str, tuple[str, Any]], problems: Problems
 ) -> Disaggregation:
-    """What a handler says, given the type and parameters of each plugin by name."""
+    """The settings of a handler, given the type and parameters of each plugin by name."""
     if isinstance(parameters, OlderDisaggregated):
         decider, field = parameters.decider_plugin_name, f"{path}.deciderPluginName"
         profiles = Profiles(decode=parameters.decode_profile, prefill=parameters.prefill_profile)
@@ -101,7 +101,7 @@ def disaggregation(
 
 
 def _remote_tokens(decider: str, path: str, made: dict[str, tuple[str, Any]], problems: Problems) -> int:
-    """From how many uncached tokens on a decider says yes."""
+    """The least number of uncached tokens for which a decider chooses disaggregation."""
     if decider not in made:
         problems.error(path, f"no plugin is called {decider}", meant(decider, made))
         return sys.maxsize

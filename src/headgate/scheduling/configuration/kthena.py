@@ -14,9 +14,9 @@ from headgate.scheduling.plugins import Filter, Plugin, Scorer
 from headgate.scheduling.plugins.catalogue import KTHENA
 
 AUTH = "auth"
-"""The section of a file by which Kthena's router authenticates requests."""
+"""The section by which Kthena's router authenticates requests."""
 IGNORE_AUTH = "scheduling.ignore_auth"
-"""The gateway's setting by which the section may be there without being enforced."""
+"""The gateway's setting that allows the section without enforcing it."""
 
 
 class _PluginConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,11 +62,12 @@ _DEFAULT = _Scheduler(
         ),
     )
 )
-"""Without a configuration."""
+"""Used without a configuration."""
 
 
 def is_meant(document: Mapping[str, Any]) -> bool:
-    """With all of it under `scheduler`, or as older files have it, bare."""
+    """Whether a file is such a configuration: everything under `scheduler`, or at the top level as in older
+    files."""
     return "kind" not in document and (
         "scheduler" in document or _is_bare(document) or _has_only_auth(document)
     )
@@ -82,12 +83,13 @@ def _has_only_auth(document: Mapping[str, Any]) -> bool:
 
 
 def without_auth(document: dict[str, Any]) -> dict[str, Any]:
-    """For those who let nobody in by it, or have said that they ignore it."""
+    """The file without its `auth` section, for callers that do not serve requests, or that ignore it by
+    setting."""
     return {name: value for name, value in document.items() if name != AUTH}
 
 
 def read(document: Mapping[str, Any], problems: Problems) -> Plan | None:
-    """What the router would do by this file, without its errors; says what is skipped."""
+    """What the router would do with this file, except for its bugs; reports what is skipped."""
     if document.get(AUTH) is not None:
         problems.error(
             AUTH,
@@ -152,7 +154,7 @@ def _known(
     path: str,
     problems: Problems,
 ) -> list[str]:
-    """Those that are known, in their order; what is disabled as well is left out."""
+    """The known names, in order, without the disabled ones."""
     found: list[str] = []
     for at, name in enumerate(enabled):
         kind = KTHENA.get(name)

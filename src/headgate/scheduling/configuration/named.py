@@ -1,4 +1,4 @@
-"""Policies by plain names, without a file."""
+"""Policies by name, without a file."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ NAMES = tuple(_MADE)
 
 
 def named(name: str, prefixes: PrefixIndex) -> Policy:
-    """A new policy, for one pool. Raises KeyError if the name is none of NAMES."""
+    """A new policy for one pool. Raises KeyError if the name is not in NAMES."""
     return _MADE[name](prefixes)

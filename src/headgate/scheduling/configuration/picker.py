@@ -1,4 +1,4 @@
-"""EndpointPickerConfig, the configuration of llm-d's endpoint picker and of the one before it."""
+"""EndpointPickerConfig, the configuration of llm-d's endpoint picker and of its predecessor."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from headgate.scheduling.plugins.catalogue import PICKER
 KIND = "EndpointPickerConfig"
 
 _DEFAULT = (("queue-scorer", 2.0), ("kv-cache-utilization-scorer", 2.0), ("prefix-cache-scorer", 3.0))
-"""Where nothing is configured."""
+"""Used without a configuration."""
 ALPHA_FLAG = "scheduling.allow_experimental_plugins"
 
 
 def read(said: Document, problems: Problems, *, allow_alpha: bool | None) -> Plan | None:
-    """A plan by the defaulting rules of the endpoint picker; None if something is wrong with it."""
+    """A plan by the defaulting rules of the endpoint picker; None if the file has errors."""
     document.judge_header(said, problems)
     plugins = _Plugins(said, problems, allow_alpha)
     document.judge_references(said, plugins.types, problems)
@@ -48,9 +48,9 @@ class _Plugins:
         self._problems = problems
         self._allows_alpha = allow_alpha
         self.types: dict[str, str] = {}
-        """Of each plugin by its name."""
+        """Type of each plugin, by name."""
         self.plans: dict[str, PluginPlan] = {}
-        """Those that a policy is made of."""
+        """The plugins that policies are composed of."""
         self.others: dict[str, tuple[str, Any]] = {}
         """Handlers and deciders: type and parameters by name."""
         self.paths: dict[str, str] = {}
@@ -92,7 +92,7 @@ class _Plugins:
         for field, extra in extras(kind.Parameters).items():
             if "unused" in extra and field in given:
                 self._problems.note(f"{path}.parameters.{field}", f"without effect: {extra['unused']}")
-        # One that is wrong stands in with nothing said, so that what refers to it is judged too.
+        # An invalid plugin gets default parameters, so that references to it are checked too.
         if parameters is None and not any(
             field.required for field in msgspec.structs.fields(kind.Parameters)
         ):
@@ -119,7 +119,7 @@ class _Plugins:
             self._problems.error(f"{path}.type", f"{spec.type} is not supported: {known.why}")
 
     def _add_users(self, spec: document.PluginSpec, path: str) -> None:
-        """A type that is not known here may be a scorer of the user's own."""
+        """An unknown type may be a scorer from another package."""
         try:
             kind = users.find(spec.type)
         except users.UnusableError as error:
@@ -137,7 +137,7 @@ class _Plugins:
             told(f"{path}.type", f"{kind} is experimental", f"allow it with the setting {ALPHA_FLAG}: true")
 
     def _judge_producers(self, plan: PluginPlan, path: str) -> None:
-        """Names of producers are those of plugins, or of types, which are there by themselves."""
+        """Check that producers are names of plugins, or types that are built in."""
         said = msgspec.to_builtins(plan.parameters)
         for field, extra in extras(plan.kind.Parameters).items():
             name = said.get(field)
@@ -148,7 +148,7 @@ class _Plugins:
 
 
 class _Profiles:
-    """The profiles that are defined, or that follow from the plugins."""
+    """The profiles that are defined, or derived from the plugins."""
 
     def __init__(self, plugins: _Plugins, said: Document, problems: Problems) -> None:
         self._plugins = plugins
@@ -167,7 +167,8 @@ class _Profiles:
             self._add(profile, path)
 
     def _add_default(self) -> None:
-        """Without profiles there is one with all plugins; without scorers and filters, the default ones."""
+        """Without profiles there is one with all plugins; without scorers and filters, it has the default
+        scorers."""
         plans = self._plugins.plans
         used = [name for name, plan in plans.items() if issubclass(plan.kind, Filter | Scorer | Picker)]
         if not any(issubclass(plans[name].kind, Filter | Scorer) for name in used):
@@ -245,7 +246,7 @@ class _Profiles:
 
 
 def _disaggregation(plugins: _Plugins, profiles: _Profiles, problems: Problems) -> Disaggregation | None:
-    """What the profile handler says, if there is one; judges that it fits the profiles."""
+    """The settings of the profile handler, if there is one, checked against the profiles."""
     found = [name for name, kind in plugins.types.items() if kind in handlers.HANDLERS]
     for name in found[1:]:
         problems.error(

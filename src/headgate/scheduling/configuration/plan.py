@@ -1,4 +1,4 @@
-"""What a configuration comes to: profiles of plugins, from which the policy of each pool is made anew."""
+"""A valid configuration: profiles of plugins, from which each pool's policy is created."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headgate.scheduling.profiles import Composed, Profile
 
 
 class PluginPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One plugin: its name, what makes it, and its parameters."""
+    """One plugin: its name, its class, and its parameters."""
 
     name: str
     kind: type[Plugin]
     parameters: msgspec.Struct
     is_users: bool = False
-    """Whether it is a user's own."""
+    """Whether it comes from another package."""
 
     def made(self) -> Plugin:
         plugin = self.kind(self.parameters)
@@ -31,7 +31,7 @@ class PluginPlan(msgspec.Struct, frozen=True, kw_only=True):
         return plugin
 
     def shown(self) -> dict[str, Any]:
-        """With the parameters that have an effect."""
+        """Only parameters that have an effect."""
         said = msgspec.to_builtins(self.parameters)
         without = {name for name, extra in extras(self.kind.Parameters).items() if "unused" in extra}
         return {
@@ -42,7 +42,7 @@ class PluginPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfilePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plugins of one profile, by their names."""
+    """The plugins of one profile, by name."""
 
     name: str
     filters: tuple[str, ...] = ()
@@ -51,12 +51,12 @@ class ProfilePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Disaggregation(msgspec.Struct, frozen=True, kw_only=True):
-    """Which profiles pick for which phase, and when the phases are apart."""
+    """Which profile picks for which phase, and when prefill and decode are disaggregated."""
 
     decode: str
     prefill: str | None = None
     remote_tokens: int = sys.maxsize
-    """From how many uncached tokens on a prompt is prefilled by another endpoint."""
+    """The least number of uncached tokens for which another endpoint prefills."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,11 +66,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     plugins: Mapping[str, PluginPlan]
     profiles: Mapping[str, ProfilePlan]
     primary: str
-    """The profile that picks the endpoint that answers."""
+    """The profile that picks the endpoint that responds."""
     disaggregation: Disaggregation | None = None
 
     def policy(self, prefixes: PrefixIndex, profile: str | None = None) -> Composed:
-        """A new policy, for one pool; by the named profile alone, if one is named and known."""
+        """A new policy for one pool; only with the named profile, if it is known."""
         made: dict[str, Plugin] = {}
         chosen = profile if profile in self.profiles else None
         primary = self._profile(chosen or self.primary, made)
@@ -81,7 +81,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return Composed(primary, prefixes, prefill=prefill, remote_tokens=apart.remote_tokens)
 
     def _profile(self, name: str, made: dict[str, Plugin]) -> Profile:
-        """With plugins that profiles of one policy share, as they share what those remember."""
+        """Profiles of one policy share plugin instances, and so their state."""
         plan = self.profiles[name]
 
         def plugin(name: str) -> Any:

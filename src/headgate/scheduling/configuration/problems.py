@@ -1,4 +1,4 @@
-"""What is to be said about a configuration."""
+"""Errors, warnings and notes about a configuration."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong (an error) or without effect (a warning, or a note where nothing is missed)."""
+    """One error, or one setting without effect: a warning, or a note if nothing is missing."""
 
     path: str
-    """Of the field, such as plugins[2].parameters.threshold."""
+    """Path of the field, such as plugins[2].parameters.threshold."""
     message: str
     suggestion: str = ""
     severity: Literal["error", "warning", "note"] = "error"
@@ -22,7 +22,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problems:
-    """Collects them, so that all are told at once."""
+    """Collects problems, so that all are reported at once."""
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
@@ -49,7 +49,7 @@ _MAX_NAMES = 12
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """What a word that is not known most likely stands for, or else which are known."""
+    """A suggestion for an unknown word: the most similar known one, or else the list of known ones."""
     names = sorted(known)
     folded = {name.lower(): name for name in names}
     near = difflib.get_close_matches(word[:64].lower(), folded, 1, 0.6)

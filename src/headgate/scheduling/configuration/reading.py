@@ -1,4 +1,4 @@
-"""Tells the dialects apart."""
+"""Detects the dialect of a configuration, and reads it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from headgate.scheduling.configuration.problems import Problem, Problems
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says."""
+    """The result of reading a file."""
 
     plan: Plan | None
     """None if there are errors."""
     document: Document | None = None
-    """An endpoint picker's file, as far as it can be read, for those who need other parts of it."""
+    """An endpoint picker's file, as far as it is readable, for readers of its other parts."""
     problems: tuple[Problem, ...] = ()
 
 
 def is_configuration(document: object) -> bool:
-    """Whether a document is meant as the configuration of a scheduler, well or badly written."""
+    """Whether a document is meant as a scheduler's configuration, valid or not."""
     if not isinstance(document, Mapping):
         return False
     return document.get("kind") == picker.KIND or kthena.is_meant(document)
 
 
 def read(document: object, *, allow_alpha: bool | None = False) -> Reading:
-    """A plan from the content of a file; with `allow_alpha`, plugins that are experimental too; None warns
-    of them."""
+    """Read the content of a file. Experimental plugins are allowed with `allow_alpha`; with None, they are
+    warned about."""
     problems = Problems()
     plan: Plan | None = None
     said: Document | None = None

@@ -1,6 +1,6 @@
 """Plugins that a policy is composed of: filters, scorers and pickers, under their well-known names.
 
-Each is given a cycle (the request, the time, randomness, the prefix index) and the remaining endpoints, and
+Each gets a cycle (the request, the time, randomness, the prefix index) and the remaining endpoints, and
 returns fewer endpoints, a score for each, or one of them. A plugin's state belongs to one pool.
 """
 

@@ -1,4 +1,4 @@
-"""Adapters go where they are active, or where there is room for one more."""
+"""Prefers endpoints where an adapter is active, or where one more fits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from headgate.scheduling.plugins.plugin import Cycle, Loads, Scorer
 
 
 class LoraAffinityScorer(Scorer):
-    """1 where the adapter is active; 0.8 where one more fits; 0.6 where it waits for a place; else 0.
+    """1 where the adapter is active; 0.8 where one more fits; 0.6 where it waits for a slot; else 0.
 
-    The name that is looked for is the one that the endpoint is asked for, so that requests for the base
-    model prefer endpoints with room, as the reference has it.
+    It looks for the name sent to the endpoint, so that requests for the base model prefer endpoints with free
+    slots, as in the reference implementation.
     """
 
     kind = "lora-affinity-scorer"

@@ -1,4 +1,4 @@
-"""Affinity by labels: to the value of a header, to the length of a prompt, to where a peer runs."""
+"""Affinity by labels: to the value of a header, to the length of a prompt, to the location of a peer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HeaderLabelParameters(msgspec.Struct, frozen=True, kw_only=True, rename="c
 class HeaderLabelAffinityScorer(Scorer):
     """1 where the Pod's label has the value of the request's header, else 0; 0 for all without the header.
 
-    The answer gets the header with the label of the endpoint that was picked, unless told otherwise.
+    By default, the response gets the header with the label of the picked endpoint.
     """
 
     kind = "header-label-affinity-scorer"
@@ -59,11 +59,12 @@ class ContextLengthParameters(msgspec.Struct, frozen=True, kw_only=True, rename=
 
 
 class ContextLengthAware(Scorer, Filter):
-    """Prompts go to endpoints whose label names a range of tokens, "lo-hi", that they are in.
+    """Prefers endpoints whose label is a range of tokens, "lo-hi", that contains the prompt.
 
-    Inside, with w the range's width and h the room above the prompt: 0.3 + 0.7 x (0.7 / (1 + w/10000) + 0.3 x
-    h/w), 1 if w is 0. Outside, at distance d: 0.3 / (1 + d/1000). Without the label 0.5; with one that is no
-    range, 0. With `enableFiltering`, only those inside, and those without the label, are left at all.
+    Inside, with w the range's width and h the distance from the prompt to its upper end: 0.3 + 0.7 x (0.7 /
+    (1 + w/10000) + 0.3 x h/w), 1 if w is 0. Outside, at distance d: 0.3 / (1 + d/1000). Without the label
+    0.5; with an invalid one 0. With `enableFiltering`, only endpoints inside, and those without the label,
+    are kept.
     """
 
     kind = "context-length-aware"
@@ -124,11 +125,11 @@ _LEVELS: tuple[tuple[Level, str, float], ...] = (
     ("zone", "topology.kubernetes.io/zone", 0.05),
     ("region", "topology.kubernetes.io/region", 0.02),
 )
-"""From near to far: the Pod label that tells, and what having it in common is worth."""
+"""From near to far: the Pod label, and the score for having the same value."""
 
 
 def _nearest(one: Mapping[str, str], other: Mapping[str, str]) -> int:
-    """The place of the nearest level that two Pods share; past the last if there is none."""
+    """The index of the nearest level that two Pods share; past the last if there is none."""
     for place, (_, label, _) in enumerate(_LEVELS):
         value = one.get(label)
         if value and value == other.get(label):
@@ -142,7 +143,7 @@ class TopologyScorerParameters(msgspec.Struct, frozen=True, kw_only=True, rename
 
 class TopologyAffinityScorer(Scorer):
     """By what an endpoint shares with the one that another profile has picked: host 1, rack 0.2, zone 0.05,
-    region 0.02, else 0; 0 for all where there is no other."""
+    region 0.02, else 0; 0 for all without such a pick."""
 
     kind = "topology-affinity-scorer"
     Parameters = TopologyScorerParameters
@@ -162,7 +163,7 @@ class TopologyFilterParameters(msgspec.Struct, frozen=True, kw_only=True, rename
 
 class TopologyAffinityFilter(Filter):
     """Keeps endpoints that share at least `minAffinity` with the one that another profile has picked; all of
-    them where there is no other, or where nobody is so near."""
+    them without such a pick, or if none is so near."""
 
     kind = "topology-affinity-filter"
     Parameters = TopologyFilterParameters

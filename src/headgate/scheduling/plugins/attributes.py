@@ -1,4 +1,4 @@
-"""Plugins that are told by name which figure of an endpoint they go by."""
+"""Plugins configured with the name of an endpoint's figure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.scheduling.plugins.parameters import unused
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads, Scorer
 
 Figure = Callable[[EndpointState], float | None]
-"""None where the endpoint tells nothing."""
+"""None if the endpoint does not report it."""
 
 
 def _waiting(load: EndpointState) -> float | None:
@@ -99,8 +99,8 @@ class AttributeScorerParameters(msgspec.Struct, frozen=True, kw_only=True, renam
 
 
 class EndpointAttributeScorer(Scorer):
-    """(value - min) / (max - min) of one figure, or 1 less that where lower is better; over the endpoints, or
-    within a fixed range. Equal ones are 1; who tells nothing is 0."""
+    """(value - min) / (max - min) of one figure, or 1 minus that if lower is better; over the endpoints, or
+    within a fixed range. Equal ones score 1; an endpoint without the figure scores 0."""
 
     kind = "endpoint-attribute-scorer"
     Parameters = AttributeScorerParameters
@@ -248,8 +248,8 @@ class UtilizationParameters(msgspec.Struct, frozen=True, kw_only=True, rename="c
 
 
 class UtilizationFilter(Filter):
-    """Keeps endpoints whose figures are all at most what the conditions say; what is not told counts
-    as 0. With `fallbackOnEmpty`, all of them where nobody is."""
+    """Keeps endpoints whose figures are all within the conditions; a missing figure counts as 0. With
+    `fallbackOnEmpty`, keeps all if none is."""
 
     kind = "utilization-filter"
     Parameters = UtilizationParameters

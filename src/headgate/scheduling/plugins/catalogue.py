@@ -1,4 +1,4 @@
-"""All plugins by the names that configurations call them by."""
+"""All plugins, by their names in configurations."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PICKER: Mapping[str, type[Plugin]] = {
         pickers.WeightedRandomPicker,
     )
 }
-"""Those of the endpoint picker: scores from 0 to 1."""
+"""The endpoint picker's plugins: scores from 0 to 1."""
 
 KTHENA: Mapping[str, type[Plugin]] = {
     each.kind: each
@@ -72,4 +72,4 @@ KTHENA: Mapping[str, type[Plugin]] = {
         kthena.Random,
     )
 }
-"""Those of Kthena: whole scores from 0 to 100."""
+"""Kthena's plugins: integer scores from 0 to 100."""

@@ -1,13 +1,13 @@
-"""The early endpoint picker's tree of filters: critical requests always find a place, others only
-where there is room.
+"""The early endpoint picker's tree of filters: critical requests are always admitted, others only with free
+capacity.
 
-    critical: somebody's queue is short?  yes: [affinity] -> least queue -> least KV
-                                          no:  least queue -> [affinity] -> least KV
-    others:   somebody has room?          yes: least queue -> [affinity] -> least KV
-                                          no:  refused, 429
+    critical: any short queue?    yes: [affinity] -> least queue -> least KV
+                                  no:  least queue -> [affinity] -> least KV
+    others:   any free capacity?  yes: least queue -> [affinity] -> least KV
+                                  no:  rejected, 429
 
-Critical has a priority above 0. A request without one is Default, and has to find room as sheddable ones do.
-Whoever is left has the same chance. A step that would leave nobody leaves all.
+Critical means a priority above 0. A request without a priority is Default, and needs free capacity like a
+sheddable one. The remaining endpoints have equal chances. A step that would leave none leaves all.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _SHORT_QUEUE = {"v0.1": 50, "v0.3": 128}
 class DecisionTreeParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     version: Literal["v0.1", "v0.3"] = "v0.3"
     queueing_threshold_lora: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Below it a queue is short for a critical request: 50 in v0.1, 128 in v0.3."""
+    """Queues below it are short for a critical request: 50 in v0.1, 128 in v0.3."""
     queue_threshold_critical: Annotated[int, msgspec.Meta(ge=0)] = 5
     kv_cache_threshold: Share = 0.8
-    """An endpoint has room for a sheddable request up to these two."""
+    """An endpoint has capacity for a sheddable request up to these two."""
     lora_affinity_threshold: Share = 0.999
-    """How likely v0.3 sends an adapter's request to those that have the adapter."""
+    """Probability with which v0.3 keeps the endpoints that have the request's adapter."""
 
 
 class DecisionTree(Filter):
-    """The whole tree, as one filter; `random-picker` takes one of those that it leaves."""
+    """The whole tree as one filter; `random-picker` takes one of the endpoints that it leaves."""
 
     kind = "decision-tree"
     judges_adapters = True
@@ -72,7 +72,7 @@ class DecisionTree(Filter):
         ]
 
     def _first_affinity(self, cycle: Cycle, loads: Loads) -> Loads:
-        """v0.1 looks for the adapter first, and then for room."""
+        """v0.1 looks for the adapter first, and then for a free slot."""
         if self._said.version == "v0.3":
             return self._affinity(cycle, loads)
         name = _name(cycle)
@@ -95,7 +95,7 @@ def _name(cycle: Cycle) -> str:
 
 
 def _wanted(load: EndpointState) -> frozenset[str]:
-    """Adapters that run or wait there; v0.1 knew only those that run."""
+    """Adapters that run or wait there; v0.1 considered only those that run."""
     return signals.active_adapters(load) | signals.waiting_adapters(load)
 
 
@@ -122,7 +122,7 @@ def least_queue(loads: Loads) -> Loads:
 
 
 def least_kv(loads: Loads) -> Loads:
-    """Caches filled to at most min + (max - min) / n, of n endpoints."""
+    """Cache usage of at most min + (max - min) / n, of n endpoints."""
     if not loads:
         return loads
     usages = signals.kv_usage(loads)

@@ -1,4 +1,4 @@
-"""The plugins of Kthena's scheduler, by its formulas: whole scores from 0 to 100."""
+"""The plugins of Kthena's scheduler, with its formulas: integer scores from 0 to 100."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads, Scorer
 
 MAX_SCORE = 100
 MIN_BLOCK_BYTES = 16
-"""Shorter blocks would cost a request more than all else."""
+"""Hashing shorter blocks would dominate the cost of a request."""
 _NO_DATA = 50
 
 
@@ -25,7 +25,7 @@ class LeastRequest(Scorer, Filter):
     """As a filter: fewer than `maxWaitingRequests` wait. As a scorer: base = in flight + 100 x those of them
     that are not running, max(in flight - running, 0); int((max - base) / max x 100), 100 if max is 0.
 
-    In flight are this gateway's requests. Of an engine that tells nothing, those with a first token run.
+    In flight are this gateway's requests. Without readings, those with a first token count as running.
     """
 
     kind = "least-request"
@@ -55,8 +55,8 @@ class LeastLatencyParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeastLatency(Scorer):
-    """f x TTFT + (1 - f) x TPOT, each (max - x) / (max - min) x 100, or 100 if all are equal. An endpoint of
-    which either is not known gets 50, and is no part of min and max."""
+    """f x TTFT + (1 - f) x TPOT, each (max - x) / (max - min) x 100, or 100 if all are equal. An endpoint
+    without either figure gets 50, and does not count for min and max."""
 
     kind = "least-latency"
     Parameters = LeastLatencyParameters
@@ -112,9 +112,9 @@ class PrefixCacheParameters(msgspec.Struct, frozen=True, kw_only=True, rename="c
 class PrefixCache(Scorer):
     """Matched blocks / blocks x 100 for the `topKMatches` endpoints with the longest matches, others 0.
 
-    Blocks have `blockSizeToHash` bytes in the first KiB of a prompt, 16 at least, and behind it are the
-    gateway's: `maxBlocksToMatch` x `blockSizeToHash` bytes would end at the first 8 KiB of a prompt, and no
-    more than the beginning is ever compared there; here the whole prompt is.
+    Blocks have `blockSizeToHash` bytes, at least 16, in the first KiB of a prompt, and the gateway's size
+    after that. In Kthena, `maxBlocksToMatch` x `blockSizeToHash` bytes end at the first 8 KiB of a prompt;
+    here the whole prompt is compared.
     """
 
     kind = "prefix-cache"
@@ -144,7 +144,7 @@ class KvCacheAwareParameters(msgspec.Struct, frozen=True, kw_only=True, rename="
 
 
 class KvCacheAware(Scorer):
-    """Consecutive blocks of the prompt that an endpoint holds from the front / blocks x 100."""
+    """Consecutive leading blocks of the prompt that an endpoint holds / blocks x 100."""
 
     kind = "kvcache-aware"
     Parameters = KvCacheAwareParameters
@@ -155,7 +155,7 @@ class KvCacheAware(Scorer):
 
 
 class LoraAffinity(Filter):
-    """Keeps endpoints whose engine lists the model or adapter that is asked for, or no list at all."""
+    """Keeps endpoints whose engine lists the requested model or adapter, or has no list."""
 
     kind = "lora-affinity"
     judges_adapters = True
@@ -170,7 +170,7 @@ class LoraAffinity(Filter):
 
 
 class Random(Scorer):
-    """Any whole number from 0 to 100."""
+    """A random integer from 0 to 100."""
 
     kind = "random"
 

@@ -43,7 +43,7 @@ class SelectorParameters(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 
 class LabelSelectorFilter(Filter):
-    """Keeps endpoints whose Pod has the labels that a Kubernetes label selector asks for."""
+    """Keeps endpoints whose Pod matches a Kubernetes label selector."""
 
     kind = "label-selector-filter"
     Parameters = SelectorParameters
@@ -102,14 +102,14 @@ class _RoleFilter(Filter):
 
 
 class PrefillFilter(_RoleFilter):
-    """Keeps endpoints that may prefill, by their label `llm-d.ai/role`."""
+    """Keeps endpoints that can prefill, by their label `llm-d.ai/role`."""
 
     kind = "prefill-filter"
     roles = PREFILLS
 
 
 class DecodeFilter(_RoleFilter):
-    """Keeps endpoints that may decode, by their label `llm-d.ai/role`; those without it too."""
+    """Keeps endpoints that can decode, by their label `llm-d.ai/role`, and those without it."""
 
     kind = "decode-filter"
     roles = DECODES
@@ -117,7 +117,7 @@ class DecodeFilter(_RoleFilter):
 
 
 class EncodeFilter(_RoleFilter):
-    """Keeps endpoints that may encode media, by their label `llm-d.ai/role`."""
+    """Keeps endpoints that can encode media, by their label `llm-d.ai/role`."""
 
     kind = "encode-filter"
     roles = frozenset({"encode", "encode-prefill", "encode-prefill-decode"})

@@ -1,6 +1,6 @@
-"""Plugins that go by predicted latency: against an objective, and against what a cache is worth.
+"""Plugins by predicted latency: against an objective, and against the value of a cache.
 
-Seconds to the first token come from each endpoint's estimator, those between tokens from the engine's own
+The time to first token comes from each endpoint's estimator, the time between tokens from the engine's own
 reading. Objectives are the request's headers x-llm-d-slo-ttft-ms and x-llm-d-slo-tpot-ms (older: x-slo-...).
 """
 
@@ -22,7 +22,7 @@ _TPOT = (b"x-llm-d-slo-tpot-ms", b"x-slo-tpot-ms")
 
 
 def objective_ms(request: Request, names: Sequence[bytes]) -> float:
-    """What the first of these headers asks for; 0 where none does."""
+    """The value of the first of these headers; 0 without one."""
     for name in names:
         text = request.header(name)[:32]
         if text:
@@ -47,9 +47,9 @@ def first_token_ms(cycle: Cycle, loads: Loads) -> list[float]:
 
 
 def headrooms(cycle: Cycle, loads: Loads) -> list[tuple[float, float]]:
-    """Objective - prediction in milliseconds, of TTFT and of TPOT; an objective that is not set is 0.
+    """Objective - prediction in milliseconds, of TTFT and of TPOT; a missing objective is 0.
 
-    An engine that tells no TPOT is taken at its objective.
+    The TPOT of an engine that does not report one is taken to be the objective.
     """
     ttft_ms, tpot_ms = objective_ms(cycle.request, _TTFT), objective_ms(cycle.request, _TPOT)
     return [
@@ -77,13 +77,14 @@ class LatencyParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 
 class LatencyScorer(Scorer):
-    """By how much each endpoint is predicted to keep the objectives, or to miss them.
+    """Scores endpoints by the predicted margin to the objectives.
 
-    Those that keep both are scored, others are 0: with `least`, who keeps them barely is best. If nobody
-    does, idle endpoints are scored alone, else those that miss only TPOT, else only TTFT, else both, and who
-    misses by least is best. Headrooms are brought to 0..1 over those scored, and blended .8 TTFT + .2 TPOT;
-    one of them that is equal for all is left out. Without any objective in the request, the least predicted
-    latency is best; while nothing is learned of an endpoint, the composite of free cache, queue and prefix.
+    Endpoints that meet both objectives are scored, others get 0: with `least`, the smallest margin is best.
+    If none meets both, only idle endpoints are scored, else those that miss only TPOT, else only TTFT, else
+    both, and the smallest miss is best. Margins are scaled to 0..1 over the scored endpoints, and combined as
+    .8 TTFT + .2 TPOT; one that is equal for all is left out. Without an objective, the least predicted
+    latency is best. Until any latency was learned, the score is the composite of free cache, queue and
+    prefix.
     """
 
     kind = "latency-scorer"
@@ -152,7 +153,7 @@ def _spread(values: list[float]) -> list[float] | None:
 
 
 def _least_bad(loads: Loads, rooms: list[tuple[float, float]]) -> list[int]:
-    """Of endpoints that all miss an objective, the places of those that are scored."""
+    """The indexes of the endpoints to score if all miss an objective."""
     places = range(len(loads))
     idle = [place for place in places if not loads[place].requests]
     if idle:
@@ -167,8 +168,8 @@ class SloTierParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 
 class SloHeadroomTierFilter(Filter):
-    """Keeps endpoints that are predicted to keep the objectives if there are some; with the probability
-    `epsilonExploreNeg` the others, so that they are not forgotten."""
+    """Keeps endpoints that are predicted to meet the objectives, if there are any; with the probability
+    `epsilonExploreNeg` the others, so that their figures stay current."""
 
     kind = "slo-headroom-tier-filter"
     Parameters = SloTierParameters
@@ -209,12 +210,12 @@ class PrefixAffinityParameters(msgspec.Struct, frozen=True, kw_only=True, rename
 
 
 class PrefixCacheAffinityFilter(Filter):
-    """Keeps endpoints that hold at least `affinityThreshold` of the prompt; all of them where none does, with
-    `explorationProbability`, or where the best of them is more than `maxTTFTPenaltyMs` (0 is any) later with
-    the first token than the best of the others.
+    """Keeps endpoints that hold at least `affinityThreshold` of the prompt. Keeps all if none does, with
+    `explorationProbability`, or if the best of them has its first token more than `maxTTFTPenaltyMs` (0 is
+    any) later than the best of the others.
 
     Milliseconds to the first token are the tokens to prefill in flight / `peakPrefillThroughput` x 1000, or
-    with `ttftSource: latencyPredictor` what is predicted.
+    the prediction with `ttftSource: latencyPredictor`.
     """
 
     kind = "prefix-cache-affinity-filter"

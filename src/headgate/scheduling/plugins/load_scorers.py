@@ -1,4 +1,4 @@
-"""Scorers by how busy an endpoint is: queue, batch, cache, tokens and requests in flight."""
+"""Scorers by load: queue, batch, cache, tokens and requests in flight."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.scheduling.plugins.plugin import Cycle, Loads, Scorer
 
 
 def least_first(values: Sequence[float]) -> list[float]:
-    """1 for the least, 0 for the most, in proportion between; 1 for all if they are equal."""
+    """1 for the least, 0 for the most, linear in between; 1 for all if they are equal."""
     least, most = min(values), max(values)
     if least == most:
         return [1.0] * len(values)
@@ -22,7 +22,7 @@ def least_first(values: Sequence[float]) -> list[float]:
 
 
 class QueueScorer(Scorer):
-    """The shortest queue is best: (max - waiting) / (max - min); all equal is 1."""
+    """The shortest queue is best: (max - waiting) / (max - min); 1 if all are equal."""
 
     kind = "queue-scorer"
 
@@ -31,7 +31,7 @@ class QueueScorer(Scorer):
 
 
 class RunningRequestsScorer(Scorer):
-    """The smallest batch is best: (max - running) / (max - min); all equal is 1."""
+    """The smallest batch is best: (max - running) / (max - min); 1 if all are equal."""
 
     kind = "running-requests-size-scorer"
 
@@ -40,7 +40,7 @@ class RunningRequestsScorer(Scorer):
 
 
 class KvCacheUtilizationScorer(Scorer):
-    """What is free of the KV cache: 1 - usage."""
+    """The free share of the KV cache: 1 - usage."""
 
     kind = "kv-cache-utilization-scorer"
 
@@ -75,8 +75,8 @@ class TokenLoadParameters(msgspec.Struct, frozen=True, kw_only=True, rename="cam
 
 
 class TokenLoadScorer(Scorer):
-    """1 - min(t, C) / C, where t are the prompt tokens that the endpoint has to prefill: those in flight that
-    were not in its cache, and those of this request that are not."""
+    """1 - min(t, C) / C, where t are the prompt tokens that the endpoint has to prefill: the uncached ones in
+    flight, and the uncached ones of this request."""
 
     kind = "token-load-scorer"
     Parameters = TokenLoadParameters
@@ -102,8 +102,8 @@ class ActiveRequestParameters(msgspec.Struct, frozen=True, kw_only=True, rename=
 
 
 class ActiveRequestScorer(Scorer):
-    """1 for an endpoint with at most `idleThreshold` requests in flight from this gateway; else
-    (max - requests) / max x `maxBusyScore`."""
+    """1 for an endpoint with at most `idleThreshold` requests in flight from this gateway; else (max -
+    requests) / max x `maxBusyScore`."""
 
     kind = "active-request-scorer"
     Parameters = ActiveRequestParameters

@@ -1,4 +1,4 @@
-"""What parameters of plugins are made of: types that several of them share."""
+"""Types that several plugins' parameters share."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 HeaderName = Annotated[str, msgspec.Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$")]
 
 Producer = Annotated[str, msgspec.Meta(extra={"refers": True})]
-"""The name of another plugin of the configuration, whose data is meant."""
+"""The name of another plugin of the configuration whose data is used."""
 
 
 def unused(why: str) -> msgspec.Meta:
-    """Marks what a configuration may say without effect, and why."""
+    """Marks a setting without effect, and says why."""
     return msgspec.Meta(extra={"unused": why})

@@ -1,4 +1,4 @@
-"""The pickers: from total scores to one endpoint."""
+"""Pickers: from total scores to one endpoint."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from headgate.scheduling.plugins.plugin import Picker
 
 class PickerParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     max_num_of_endpoints: int = 1
-    """More than one would be a list of fallbacks; here a retry is a new pick, which knows what changed."""
+    """Ignored: more than one would be a list of fallbacks, but a retry here is a new pick with current
+    data."""
 
 
 class MaxScorePicker(Picker):
-    """The highest total; which of several that have it is left to chance."""
+    """Picks the highest total; ties are broken at random."""
 
     kind = "max-score-picker"
     Parameters = PickerParameters
@@ -30,7 +31,7 @@ class MaxScorePicker(Picker):
 
 
 class RandomPicker(Picker):
-    """Any of them, whatever the totals."""
+    """Picks at random, whatever the totals."""
 
     kind = "random-picker"
     Parameters = PickerParameters
@@ -40,7 +41,8 @@ class RandomPicker(Picker):
 
 
 class WeightedRandomPicker(Picker):
-    """Each with a chance in proportion to its total (A-Res: the highest u^(1/w) wins); any if all are 0."""
+    """Picks with a probability in proportion to the total (A-Res: the highest u^(1/w) wins); uniform if all
+    are 0."""
 
     kind = "weighted-random-picker"
     Parameters = PickerParameters

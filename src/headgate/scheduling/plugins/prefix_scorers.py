@@ -32,9 +32,9 @@ class PrefixCacheParameters(msgspec.Struct, frozen=True, kw_only=True, rename="c
 
 
 class PrefixCacheScorer(Scorer):
-    """Matched blocks / all blocks of the prompt. With `matchLengthWeight` w, long matches are worth more than
-    their share: + w x l, in all at most 1, where l = (min(1, matched tokens / 8192))^2; with the older
-    `prefixLengthWeight` w, (1 - w) x share + w x l, where `maxModelLen` stands for 8192."""
+    """Matched blocks / all blocks of the prompt. With `matchLengthWeight` w, long matches score more than
+    their share: + w x l, at most 1 in total, where l = (min(1, matched tokens / 8192))^2; with the older
+    `prefixLengthWeight` w, (1 - w) x share + w x l, with `maxModelLen` instead of 8192."""
 
     kind = "prefix-cache-scorer"
     Parameters = PrefixCacheParameters
@@ -67,8 +67,8 @@ class NoHitLruParameters(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 
 class NoHitLruScorer(Scorer):
-    """Spreads prompts that no cache holds: 1 - i / (n - 1) for the i-th in the order of their last such
-    prompt, those that had none first. 0.5 for all if some endpoint holds a part of the prompt."""
+    """Spreads prompts that no cache holds: 1 - i / (n - 1) for the i-th in order of its last such prompt,
+    endpoints without one first. 0.5 for all if some endpoint holds a part of the prompt."""
 
     kind = "no-hit-lru-scorer"
     Parameters = NoHitLruParameters
@@ -79,7 +79,7 @@ class NoHitLruScorer(Scorer):
         super().__init__()
         self._size = (parameters or NoHitLruParameters()).lru_size
         self._used: OrderedDict[EndpointState, None] = OrderedDict()
-        """The longest ago first."""
+        """Least recently used first."""
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
         if any(cycle.matched_blocks(loads)):
@@ -114,7 +114,7 @@ class PreciseParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 
 class PrecisePrefixCacheScorer(Scorer):
-    """Blocks held from the front, each by the worth of its tier, over the most that any endpoint has."""
+    """Leading blocks held, weighted by tier, divided by the most that any endpoint has."""
 
     kind = "precise-prefix-cache-scorer"
     Parameters = PreciseParameters

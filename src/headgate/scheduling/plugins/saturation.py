@@ -1,4 +1,4 @@
-"""Saturation detectors as filters: endpoints beyond their limit are left out while others are not."""
+"""Saturation detectors as filters: drop endpoints above their limit, unless that would drop all."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class UtilizationDetectorParameters(msgspec.Struct, frozen=True, kw_only=True, r
 
 
 class UtilizationDetector(Filter):
-    """Leaves out endpoints of which max(waiting / `queueDepthThreshold`, KV usage / `kvCacheUtilThreshold`)
-    is above 1 + `headroom`; none if that would be all."""
+    """Drops endpoints where max(waiting / `queueDepthThreshold`, KV usage / `kvCacheUtilThreshold`) is above
+    1 + `headroom`; none if that would be all."""
 
     kind = "utilization-detector"
     Parameters = UtilizationDetectorParameters
@@ -53,8 +53,8 @@ class ConcurrencyDetectorParameters(msgspec.Struct, frozen=True, kw_only=True, r
 
 
 class ConcurrencyDetector(Filter):
-    """Leaves out endpoints with more than `maxConcurrency` requests, or `maxTokenConcurrency` tokens to
-    prefill, in flight, each x (1 + `headroom`); none if that would be all."""
+    """Drops endpoints with more than `maxConcurrency` requests, or `maxTokenConcurrency` tokens to prefill,
+    in flight, each x (1 + `headroom`); none if that would be all."""
 
     kind = "concurrency-detector"
     Parameters = ConcurrencyDetectorParameters

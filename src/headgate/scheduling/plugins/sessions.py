@@ -1,6 +1,6 @@
-"""Requests of one session go to the same endpoint: as a preference (scorer) or as a rule (filter).
+"""Sends requests of one session to the same endpoint, as a preference (scorer) or as a rule (filter).
 
-What tells the session is a token in the answer, which the client sends back, or an id of the client's own.
+A session is identified by a token in the response, which the client sends back, or by the client's own id.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ SESSION_HEADERS = (
     b"x-session-affinity",
     b"x-claude-code-session-id",
 )
-"""Where clients are known to say which session a request belongs to."""
+"""Headers in which known clients send their session id."""
 LONGEST = 512
 MAX_SESSIONS = 100_000
-"""Kept for a pool; the longest unused go first, as anyone can name new ones."""
+"""Per pool; least recently used ones are dropped first, as clients can invent ids."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Strategy(Protocol):
-    """Knows the endpoint of a request's session, if it has one."""
+    """Finds the endpoint of a request's session."""
 
     def endpoint_of(self, request: Request, now: float) -> str: ...
     def booked(self, request: Request, load: EndpointState, now: float) -> None: ...
@@ -43,7 +43,7 @@ class Strategy(Protocol):
 
 
 class EncodedEndpoint:
-    """The token is the name of the endpoint in base64; nothing is remembered here."""
+    """The token is the endpoint's name in base64; no state is kept."""
 
     def __init__(self, header: str) -> None:
         self._header = header.lower().encode()
@@ -65,8 +65,8 @@ class EncodedEndpoint:
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a session's id is read: a header, a cookie, or by `attribute` what other plugins would find,
-    which are the headers that clients are known to use."""
+    """Where to read a session's id: a header, a cookie, or with `attribute` the headers that known clients
+    use, which is where other plugins would find it."""
 
     header: HeaderName | None = None
     attribute: str | None = None
@@ -92,7 +92,7 @@ def _cookie(text: str, name: str) -> str:
 
 
 class SessionIds:
-    """Remembers which endpoint served a session last, until it has been unused for `ttl_s`."""
+    """Remembers the last endpoint of each session, until it is unused for `ttl_s`."""
 
     def __init__(self, sources: Sequence[Source], ttl_s: float, sweep_s: float) -> None:
         self._sources = sources
@@ -100,7 +100,7 @@ class SessionIds:
         self._sweep_s = sweep_s
         self._swept_at = 0.0
         self._bound: OrderedDict[str, tuple[str, float]] = OrderedDict()
-        """The endpoint and the last use, the longest ago first."""
+        """Endpoint and last use of each session, least recently used first."""
 
     def _id(self, request: Request) -> str:
         found = next((found for source in self._sources if (found := source.read(request))), "")
@@ -146,7 +146,7 @@ class SessionIdConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class SessionParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The newer form with a block for each strategy, and the older one, which is flat."""
+    """The current form with a block per strategy, and the older flat form."""
 
     strategy: Literal["encoded_endpoint_header", "session_id"] | None = None
     encoded_endpoint_header_config: EncodedEndpointConfig = EncodedEndpointConfig()
@@ -205,7 +205,7 @@ class SessionAffinityScorer(_SessionPlugin, Scorer):
 
 
 class SessionAffinityFilter(_SessionPlugin, Filter):
-    """Keeps the endpoint of the request's session alone if it can be asked; else all."""
+    """Keeps only the endpoint of the request's session if it is among the candidates; else all."""
 
     kind = "session-affinity-filter"
 

@@ -1,7 +1,7 @@
-"""What the formulas are fed with: an engine's own figures, brought up to now by what was sent to it since.
+"""Inputs of the scorers: an engine's figures, updated by what was sent to it since the reading.
 
-A reading is up to a second old. A burst that comes meanwhile would see the same figures for all of its
-requests, and go to one endpoint: so what the ledger has counted since the reading is added to it.
+A reading is up to a second old. All requests of a burst would see the same figures and go to one endpoint, so
+the ledger's counts since the reading are added.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from headgate.scheduling.plugins.plugin import Loads
 
 
 def waiting(loads: Loads) -> list[int]:
-    """Requests in each engine's queue: as read, and those begun less those ended since; not below 0.
+    """Requests in each engine's queue: as read, plus those begun and minus those ended since; at least 0.
 
-    Of an engine that tells nothing, those of this gateway that have no first token yet.
+    Without a reading, this gateway's requests without a first token.
     """
     return [
         (
@@ -26,9 +26,9 @@ def waiting(loads: Loads) -> list[int]:
 
 
 def running(loads: Loads) -> list[int]:
-    """Requests in each engine's batch: as read, and those begun less those ended since; not below 0.
+    """Requests in each engine's batch: as read, plus those begun and minus those ended since; at least 0.
 
-    Of an engine that tells nothing, all of this gateway.
+    Without a reading, all of this gateway's requests.
     """
     return [
         (
@@ -41,8 +41,8 @@ def running(loads: Loads) -> list[int]:
 
 
 def kv_usage(loads: Loads) -> list[float]:
-    """How full each engine's KV cache is, 0 to 1. One that tells nothing counts as the mean of the others,
-    so that it neither attracts nor repels; if none does, as empty."""
+    """KV cache usage of each engine, 0 to 1. One that does not report it counts as the mean of the others, so
+    that it is neither preferred nor avoided; if none reports it, as empty."""
     usages = [reading.kv_usage if (reading := load.reading) is not None else None for load in loads]
     known = [usage for usage in usages if usage is not None]
     if len(known) == len(loads):
@@ -57,10 +57,10 @@ def active_adapters(load: EndpointState) -> frozenset[str]:
 
 
 def waiting_adapters(load: EndpointState) -> frozenset[str]:
-    """Adapters whose requests wait for a place in the engine."""
+    """Adapters whose requests wait for a slot in the engine."""
     return load.reading.adapters_waiting if load.reading is not None else frozenset()
 
 
 def max_adapters(load: EndpointState) -> int:
-    """How many adapters fit; 0 where the engine tells nothing."""
+    """How many adapters fit; 0 if the engine does not report it."""
     return (load.reading.max_adapters or 0) if load.reading is not None else 0

@@ -64,7 +64,7 @@ class Guarded(Scorer):
         except Exception:
             self._failed()
             return [0.0] * len(loads)
-        # A comparison with what is not a number is false.
+        # Comparisons with NaN are false.
         return [(1.0 if score > 1.0 else score) if score > 0.0 else 0.0 for score in found]
 
     def _failed(self) -> None:

@@ -1,7 +1,7 @@
-"""Policies that are composed of plugins: filters, then scorers with weights, then a picker.
+"""Policies composed of plugins: filters, then weighted scorers, then a picker.
 
-A profile is one such composition; a `Composed` policy asks the profile that is for a request. Scores are
-summed by weight and not divided by the sum of weights, as in both systems whose plugins these are.
+A profile is one such composition; a `Composed` policy uses the profile for the request's phase. Scores are
+summed by weight and not divided by the sum of weights, as in both systems that the plugins come from.
 """
 
 from headgate.scheduling.profiles.composed import Composed

@@ -1,7 +1,4 @@
-"""A policy made of plugins.
-
-Where one endpoint prefills and another decodes, each phase has a profile of its own.
-"""
+"""A policy made of plugins, with one profile per phase if prefill and decode are disaggregated."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from headgate.scheduling.request import Choice, Request
 
 
 class Composed(Policy):
-    """Asks one profile for every request, or another one for who prefills."""
+    """Uses one profile for every request, or another one to pick the prefill endpoint."""
 
     def __init__(
         self,
@@ -28,9 +25,9 @@ class Composed(Policy):
     ) -> None:
         self.name = profile.name
         self.profile = profile
-        """Picks the endpoint that answers."""
+        """Picks the endpoint that responds."""
         self.prefill = prefill or profile
-        """Picks the one that prefills for it."""
+        """Picks the endpoint that prefills for it."""
         self.remote_tokens = remote_tokens
         self._prefixes = prefixes or NoPrefixes()
         answering, prefilling = list(profile.plugins()), list(self.prefill.plugins())
@@ -39,7 +36,7 @@ class Composed(Policy):
         wanted = [plugin.first_block_bytes for plugin in plugins if plugin.first_block_bytes]
         self.first_block_bytes = min(wanted, default=0)
         self.judges_adapters = any(plugin.judges_adapters for plugin in plugins)
-        # What both profiles have marks, and mostly means, the endpoint that answers.
+        # Plugins in both profiles remember and mark the responding endpoint.
         self._remembering = [each for each in answering if each.remembers]
         self._remembering_prefill = [
             each
@@ -52,7 +49,7 @@ class Composed(Policy):
         ]
         self.marks_answers = bool(self._marking or self._marking_prefill)
         self._last: Cycle | None = None
-        """Of the last pick: what was worked out for it serves to note its booking."""
+        """The cycle of the last pick, reused when it is booked."""
 
     def pick(
         self, request: Request, candidates: Sequence[EndpointState], now: float, rng: random.Random
@@ -92,7 +89,7 @@ class Composed(Policy):
         return [mark for mark in found if mark is not None]
 
     def failures(self) -> dict[str, int]:
-        """How often each scorer of the user's own has failed."""
+        """How often each scorer from another package has failed."""
         scorers = (*self.profile.scorers, *self.prefill.scorers)
         return {each.name: each.failures for each, _ in scorers if isinstance(each, users.Guarded)}
 
@@ -100,6 +97,6 @@ class Composed(Policy):
         return self.prefill if request.role == "prefill" else self.profile
 
     def _asked(self, request: Request, now: float) -> Cycle:
-        """For a question that changes nothing: chance falls as it does in explanations."""
-        chance = random.Random(0)  # noqa: S311 - keeps no secret
+        """A cycle for a query without effects, with the fixed seed of explanations."""
+        chance = random.Random(0)  # noqa: S311 - not for secrets
         return Cycle(request, now, chance, self._prefixes, request.peer)

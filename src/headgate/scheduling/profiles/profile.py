@@ -1,4 +1,4 @@
-"""One composition of plugins, and how it comes to an endpoint."""
+"""One composition of plugins, and how it picks an endpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headgate.scheduling.plugins.pickers import MaxScorePicker
 
 
 class Profile:
-    """Filters in their order, scorers with their weights, and a picker."""
+    """Ordered filters, weighted scorers, and a picker."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Profile:
         self.picker = picker or MaxScorePicker()
 
     def plugins(self) -> Iterator[Plugin]:
-        """Each once."""
+        """Each plugin once."""
         seen: set[int] = set()
         for plugin in (*self.filters, *(scorer for scorer, _ in self.scorers), self.picker):
             if id(plugin) not in seen:
@@ -43,7 +43,7 @@ class Profile:
         return candidates[self.picker.pick(self.totals(cycle, candidates), cycle.rng)]
 
     def totals(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        """Of each endpoint the sum of weight x score; 0 where there are no scorers."""
+        """For each endpoint the sum of weight x score; 0 without scorers."""
         totals: Sequence[float] | None = None
         for scorer, weight in self.scorers:
             scores = scorer.scores(cycle, loads)
@@ -62,7 +62,7 @@ class Profile:
         return None
 
     def reasons(self, cycle: Cycle, candidates: Loads) -> dict[EndpointState, str]:
-        """What the plugins say of each candidate, in words."""
+        """What the plugins say about each candidate, in words."""
         said: dict[EndpointState, str] = {}
         for each in self.filters:
             kept = each.keep(cycle, candidates)
