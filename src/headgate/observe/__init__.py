@@ -1,8 +1,8 @@
-"""Asking engines: metrics pages, lists of models, and the KV events that they publish.
+"""Reads engines: their metrics pages, lists of models, and published KV events.
 
-Decides which engine is asked when, at little cost to engines and to the event loop, and which of its
-answers can be relied on. It is given the pools of each snapshot, a few settings and a way to connect; it
-hands readings to the states of endpoints, and cached blocks to the prefix index. No request waits for it.
+Decides when to read each engine, at little cost to engines and to the event loop, and which readings can be
+relied on. Input: the pools of each snapshot, a few settings and a way to connect. Output: readings for the
+endpoint states, and cached blocks for the prefix index. No request waits for it.
 """
 
 from headgate.observe.process import Connector, Listener, Process

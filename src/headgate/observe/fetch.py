@@ -1,7 +1,7 @@
-"""Requests to an engine, one at a time, on a connection that is kept in between.
+"""An HTTP client for engines: one request at a time, on a persistent connection.
 
-Apart from the connections of the data path: those are lent to clients' requests, and what is read here must
-not take their place.
+It is separate from the connections of the data path, so that these reads never take the place of clients'
+requests.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from headgate.loop_turns import LONG_READ_BYTES, Turns
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_PIECES = 16 * 1024
-"""Of a body: chunks of single bytes would cost a thousand times what they bring."""
+"""Of a body: chunks of single bytes would cost a thousand times their content."""
 MAX_FRAMING_BYTES = MAX_HEAD_BYTES + 16 * MAX_PIECES
-"""Of all but the body: heads, sizes of chunks, trailers."""
+"""Of everything but the body: heads, chunk sizes, trailers."""
 
 
 LARGE_BYTES = 256 * 1024
 MAX_LARGE = 16
-"""Answers longer than `LARGE_BYTES` that are held at a time."""
+"""Responses longer than `LARGE_BYTES` held at a time."""
 
 
 Http2 = Callable[[asyncio.Protocol, Turns, Turns], asyncio.Protocol]
-"""Makes what stands between a socket and a protocol of HTTP/1.1, with the turns of uploads and downloads."""
+"""Creates the adapter between a socket and an HTTP/1.1 protocol, with the turns of uploads and downloads."""
 
 
 class FetchError(Exception):
-    """Why there is no answer, in words that follow the name of a server."""
+    """Why there is no response, in words that follow the name of a server."""
 
 
 class Answer(NamedTuple):
@@ -43,9 +43,10 @@ class Answer(NamedTuple):
 
 
 class LargeAnswers:
-    """Of the clients that share it, so many hold a large answer at a time; others wait until one was read.
+    """Limits how many of the clients that share it hold a large response at a time; others wait until one was
+    read.
 
-    An answer may have 4 MB, and those of hundreds of engines may come at once.
+    A response may have 4 MB, and those of hundreds of engines may arrive at once.
     """
 
     def __init__(self, most: int = MAX_LARGE) -> None:
@@ -53,8 +54,8 @@ class LargeAnswers:
         self._waiting: deque[Callable[[], bool]] = deque()
 
     def take(self, go_on: Callable[[], bool]) -> bool:
-        """Whether an answer may become large. If not, `go_on` is called once it may, and returns whether it
-        still wants to."""
+        """Whether a response may become large now. If not, `go_on` is called once it may, and returns whether
+        it still needs to."""
         if self._free:
             self._free -= 1
             return True
@@ -62,7 +63,7 @@ class LargeAnswers:
         return False
 
     def give_back(self) -> None:
-        """A large answer is held no more."""
+        """A large response was read."""
         while self._waiting:
             if self._waiting.popleft()():
                 return
@@ -73,7 +74,7 @@ class LargeAnswers:
 
 
 class Client:
-    """One server. Whoever gets an answer calls `release` when it was read."""
+    """A client of one server. Call `release` when a response was read."""
 
     def __init__(
         self,
@@ -86,8 +87,8 @@ class Client:
         turns: Turns | None = None,
         large: LargeAnswers | None = None,
     ) -> None:
-        """`server_name` is the name that its certificate must have; empty for its host. `turns` and `large`
-        are those that it shares with other clients. `http2` is what it speaks HTTP/2 by, if it does."""
+        """`server_name`: the name to verify in the certificate; empty for the host. `turns` and `large` may
+        be shared with other clients. `http2` is the adapter for HTTP/2; None for HTTP/1.1."""
         self._http2 = http2
         self._turns = turns
         self._large = large or LargeAnswers()
@@ -97,14 +98,14 @@ class Client:
         self._host_header = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._connection: _Connection | None = None
         self.connects = 0
-        """How many connections were made."""
+        """Connections made so far."""
 
     async def get(self, path: str, accept: str, max_bytes: int, timeout_s: float) -> Answer:
-        """The whole answer, whatever its status. Raises FetchError."""
+        """The complete response, whatever its status. Raises FetchError."""
         return await self._send(f"GET {path}", f"accept: {accept}\r\n", b"", max_bytes, timeout_s)
 
     async def post(self, path: str, body: bytes, max_bytes: int, timeout_s: float) -> Answer:
-        """The whole answer to JSON, whatever its status. Raises FetchError."""
+        """The complete response to JSON, whatever its status. Raises FetchError."""
         headers = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
         return await self._send(f"POST {path}", headers, body, max_bytes, timeout_s)
 
@@ -128,7 +129,7 @@ class Client:
             try:
                 return await kept.ask(request, max_bytes)
             except _UnansweredError:
-                pass  # it was closed for having been idle, just as the request was sent
+                pass  # the server closed the idle connection just as the request was sent
         self._connection = connection = await self._connect()
         try:
             return await connection.ask(request, max_bytes)
@@ -150,16 +151,16 @@ class Client:
                     lambda: protocol, address, self._port, ssl=self._tls, server_hostname=self._server_name
                 )
             )
-        except (OSError, ValueError) as error:  # a host that cannot even be encoded is a ValueError
+        except (OSError, ValueError) as error:  # a host that cannot even be encoded raises ValueError
             raise FetchError(why_unreachable(error)) from error
         except BaseException:
-            # Just as the TLS handshake was done: the loop would say goodbye, and wait until the peer does.
+            # Just after the TLS handshake, a close would send close_notify and wait for that of the peer.
             connection.abort()
             raise
         return connection
 
     def release(self) -> None:
-        """The answer, if there was one, is held no more."""
+        """The response, if there was one, is no longer held."""
         if self._connection is not None:
             self._connection.release()
 
@@ -170,17 +171,18 @@ class Client:
 
 
 class _UnansweredError(Exception):
-    """The connection ended before anything of the answer came."""
+    """The connection ended before any part of the response arrived."""
 
 
 class _Connection(asyncio.Protocol):
-    """One exchange at a time: what is read of an answer is bounded, and anything strange ends it."""
+    """One exchange at a time. What is read of a response is bounded, and any violation ends the
+    connection."""
 
     def __init__(self, turns: Turns, large: LargeAnswers) -> None:
         self._turns = turns
         self._large = large
         self._may_be_large: bool | None = False
-        """None while it waits for that."""
+        """None while it waits for permission."""
         self._transport: asyncio.Transport | None = None
         self._is_given_up = False
         self._answer: asyncio.Future[Answer] | None = None
@@ -200,7 +202,7 @@ class _Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def ask(self, request: bytes, max_bytes: int) -> Answer:
-        """Raises FetchError, or _UnansweredError, after which the connection cannot be used."""
+        """Raises FetchError or _UnansweredError, after which the connection is unusable."""
         if self._transport is None:
             raise _UnansweredError
         self._answer = asyncio.get_running_loop().create_future()
@@ -209,14 +211,14 @@ class _Connection(asyncio.Protocol):
         return await self._answer
 
     def abort(self) -> None:
-        """At once, also if the loop is still about to connect it."""
+        """Close at once, even if the loop is still connecting."""
         self._is_given_up = True
         self.release()
         if self._transport is not None:
             self._transport.abort()
 
     def release(self) -> None:
-        """What came is held no more."""
+        """The response is no longer held."""
         self._body = []
         held, self._may_be_large = self._may_be_large, False
         if held:
@@ -231,7 +233,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
-            self.abort()  # nobody asked
+            self.abort()  # unsolicited data
             return
         if not self._is_body:
             self._head_left -= len(data)
@@ -257,7 +259,7 @@ class _Connection(asyncio.Protocol):
         return self._max_bytes - self._left > LARGE_BYTES
 
     def _wait_for_others(self) -> None:
-        """Until the answer may become large."""
+        """Pause until the response may become large."""
         assert self._transport is not None
         if self._may_be_large is None:
             return
@@ -319,8 +321,8 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if not self._is_body:
-            return  # an interim answer
+            return  # interim response
         keeps = self._parser.should_keep_alive()
         self._complete()
         if not keeps:
-            self.abort()  # over TLS a close would wait for the other end
+            self.abort()  # over TLS, a close would wait for the other end

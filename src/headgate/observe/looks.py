@@ -1,4 +1,4 @@
-"""What all looks at engines share: their turns, their bounds, and the count of what they came to."""
+"""State shared by all reads of engines: turns, limits, and counts of results."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from headgate.observe.process import Process
 from headgate.observe.settings import Settings
 
 MAX_AT_ONCE = 64
-"""Looks under way at a time."""
+"""Concurrent reads."""
 
 Result = Literal["read", "absent", "failed"]
-"""`absent`: there is no page, or none of the engine that is said to run there."""
+"""`absent`: there is no page, or none of the configured engine."""
 
 
 class Looks:
-    """Of one process."""
+    """Shared state of one process."""
 
     def __init__(self, settings: Settings, process: Process) -> None:
         self.now = process.clock
         self.rng = process.rng
         self.slots = asyncio.Semaphore(MAX_AT_ONCE)
         self.reading = asyncio.Lock()
-        """Of what has come: it takes a while for what a hostile engine sends."""
+        """Held while a response is parsed: that of a hostile engine takes a while."""
         self.turns = Turns(process.loop)
-        """In which connections are read on that bring much."""
+        """Turns in which connections with much data go on reading."""
         self.large = LargeAnswers()
-        """Pages and lists that are held at a time."""
+        """Pages and lists held at a time."""
         self.pages: Counter[Result] = Counter({"read": 0, "absent": 0, "failed": 0})
         self.malformed_families = 0
         self.restarts = 0
         self._turn_at = 0.0
-        """When the next look may begin."""
+        """When the next read may begin."""
         self.use(settings, 0)
 
     def use(self, settings: Settings, engines: int) -> None:
-        """Takes up the settings, and how many engines are looked at."""
-        # Each process looks for itself, in its share of the turns and of the engines' time.
+        """Apply the settings and the number of engines."""
+        # Each process reads for itself, within its share of the rate and of the engines' time.
         self._turn_s = settings.processes / settings.max_per_s
         self.timeout_s = settings.timeout_s
         self.pace = Pace(
@@ -53,7 +53,7 @@ class Looks:
         )
 
     def take_turn(self) -> float:
-        """Seconds until the next look may begin, which is the caller's then: not all begin at once."""
+        """Reserve the next turn; returns the seconds until it begins, so that reads are spread."""
         now = self.now()
         turn_at = max(self._turn_at, now)
         self._turn_at = turn_at + self._turn_s

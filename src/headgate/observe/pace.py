@@ -1,7 +1,7 @@
-"""How often an engine is looked at: seldom at rest, often where its queue is about to matter.
+"""How often an engine is read: rarely when idle, often when its queue is about to matter.
 
-A page costs the engine more than it costs the gateway, on the thread that serves its requests. So the pace is
-also bounded by how long the engine takes for a page. And looks take turns, at most so many in a second.
+A page costs the engine more than the gateway, on the thread that serves requests. So the pace also depends on
+how long the engine takes for a page. Reads take turns, up to a number per second.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from headgate.fleet import EngineReading
 
 CALM_KV_USAGE = 0.5
 TENSE_KV_USAGE = 0.9
-"""At this much of its cache in use, an engine is about to queue requests."""
+"""With this KV cache usage, an engine is about to queue requests."""
 ENGINE_SHARE = 0.05
-"""How much of an engine's time may go into pages."""
+"""Share of an engine's time that pages may take."""
 READER_SHARE = 0.002
-"""How much of the gateway's time may go into reading those of one engine: a usual page takes 0.1 ms."""
+"""Share of the gateway's time for parsing those of one engine: a typical page takes 0.1 ms."""
 LONGEST_S = 30.0
-"""Between looks at an engine that fails, or that has no page."""
+"""Interval for an engine that fails or has no page."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """The bounds of the time between two looks at one engine, in seconds."""
+    """Limits of the interval between two reads of one engine, in seconds."""
 
     rest_s: float
-    """Where nothing presses."""
+    """Interval of an idle engine."""
     quick_s: float
-    """Where requests wait."""
+    """Interval while requests are queued."""
     lookers: int = 1
-    """Processes that look at the same engines."""
+    """Processes that read the same engines."""
     round_s: float = 0.0
-    """How long it takes until each engine has had a turn, if all want one."""
+    """Time until each engine has had a turn, if all want one."""
     old_s: float = 5.0
     """Readings of this age are relied on in any case."""
 
@@ -43,8 +43,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         *,
         is_waited_for: bool = False,
     ) -> float:
-        """Until the next look, after one that took `took_s`, of which `read_s` of the gateway's CPU time, and
-        came to `reading`; requests may wait for the engine in the gateway, of which it knows nothing."""
+        """Seconds until the next read, after one that took `took_s`, with `read_s` of the gateway's CPU time,
+        and returned `reading`. `is_waited_for`: requests are queued in the gateway for this engine, which
+        does not know about them."""
         quick_s = min(self.quick_s, self.rest_s)
         wanted_s: float = self.rest_s * (quick_s / self.rest_s) ** (
             1.0 if is_waited_for else pressure(reading)
@@ -53,18 +54,18 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         return max(wanted_s, min(spared_s, LONGEST_S))
 
     def after_failures(self, failures: int) -> float:
-        """Until the next look, after so many in a row without success."""
+        """Seconds until the next read, after so many consecutive failures."""
         doubled_s: float = self.rest_s * 2.0 ** min(failures, 16)
         return max(min(doubled_s, LONGEST_S), self.rest_s)
 
     @property
     def stale_s(self) -> float:
-        """After this long without a new reading, looks have failed or take too long."""
+        """After so long without a new reading, reads have failed or take too long."""
         return max(self.old_s, 2.0 * (self.rest_s + self.round_s))
 
 
 def pressure(reading: EngineReading | None) -> float:
-    """How near an engine is to making requests wait: 0 at rest, 1 where they do."""
+    """How close an engine is to queueing requests: 0 when idle, 1 if it does."""
     if reading is None:
         return 0.0
     if reading.waiting:

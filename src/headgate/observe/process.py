@@ -1,4 +1,4 @@
-"""What asking engines needs of the process that serves requests, and whom it tells what it heard."""
+"""The interfaces to the process that serves requests, and to the listener of readings."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headgate.loop_turns import Turns
 
 
 class Connector(Protocol):
-    """How endpoints are connected to, as it is done for requests."""
+    """Connects to endpoints as for requests."""
 
     def tls_context(self, verified: routing.Tls, *, http2: bool = False) -> ssl.SSLContext:
-        """Raises SSLError if its authorities are none."""
+        """Raises SSLError if its CA certificates are invalid."""
 
     def speaking_http2(self, user: asyncio.Protocol, uploads: Turns, downloads: Turns) -> asyncio.Protocol:
-        """Stands between a socket and a protocol of HTTP/1.1 where the endpoint speaks HTTP/2."""
+        """The adapter between a socket and an HTTP/1.1 protocol for an endpoint that speaks HTTP/2."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +30,17 @@ class Process:
     """Monotonic seconds."""
     rng: random.Random
     spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-    """Starts work that the process cancels when it ends."""
+    """Starts a task that the process cancels when it ends."""
     connector: Connector
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listener:
-    """Who is told what was read of an endpoint, and knows who waits for it."""
+    """Is notified of readings, and knows which endpoints have requests queued for them."""
 
     heard: Callable[[fleet.EndpointState], None]
-    """The endpoint has another reading, or none any more."""
+    """The endpoint has a new reading, or none any more."""
     restarted: Callable[[fleet.EndpointState], None]
-    """Its engine has started anew: caches and adapters are gone."""
+    """The endpoint's engine has restarted: caches and adapters are gone."""
     is_waited_for: Callable[[fleet.EndpointState], bool]
-    """Whether requests wait until it, or another of its pool, has room."""
+    """Whether requests are queued for it or its pool."""

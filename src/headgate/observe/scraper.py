@@ -1,4 +1,4 @@
-"""Looks at all engines: who is looked at, and by whose reading endpoints go."""
+"""Reads all engines: which ones, and which reading each endpoint state gets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Scraper:
-    """The watches of one process. Does nothing before it is started."""
+    """The watches of one process. Does nothing until started."""
 
     def __init__(
         self, settings: Settings, process: Process, ledger: fleet.Ledger, listener: Listener
@@ -34,22 +34,22 @@ class Scraper:
         self._tasks: dict[routing.Endpoint, asyncio.Task[None]] = {}
 
     def start(self) -> None:
-        """Looks from now on, as far as the settings say so."""
+        """Start reading, if the settings enable it."""
         self._is_started = True
         self._follow()
 
     def use(self, pools: Sequence[routing.Pool]) -> None:
-        """Looks at the endpoints of these pools."""
+        """Read the endpoints of these pools."""
         self._pools = pools
         self._follow()
 
     def change(self, settings: Settings) -> None:
-        """Goes on by other settings."""
+        """Apply other settings."""
         self._settings = settings
         self._follow()
 
     def _follow(self) -> None:
-        """Takes up the pools and the settings as they are now."""
+        """Apply the present pools and settings."""
         wanted: dict[routing.Endpoint, Target] = {}
         if self._is_started and self._settings.enabled:
             wanted = targets(self._pools, self._settings)
@@ -76,19 +76,19 @@ class Scraper:
         self._tasks[endpoint] = self._process.spawn(watch.run())
 
     def sweep(self) -> None:
-        """What has become too old is relied on no more; called about once a second."""
+        """Drop readings that are too old; called about once a second."""
         now = self._process.clock()
         for watch in self._watches.values():
             watch.settle(now)
 
     def list_models_soon(self, load: fleet.EndpointState) -> None:
-        """An endpoint does not know an adapter that it should have."""
+        """An endpoint lacks an adapter that it should have."""
         watch = self._watches.get(load.endpoint)
         if watch is not None:
             watch.list_models_soon()
 
     def watch(self, load: fleet.EndpointState) -> Watch | None:
-        """Whoever looks at an endpoint; None if nobody does."""
+        """The watch of an endpoint; None if it is not read."""
         return self._watches.get(load.endpoint)
 
     def watches(self) -> list[Watch]:

@@ -1,4 +1,4 @@
-"""The settings that looks at engines depend on, in one value that the gateway fills in."""
+"""The settings of reading engines, which the gateway fills in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are in seconds. What users are told of these is in the gateway's section `engine_metrics`."""
+    """Times are in seconds. The gateway's section `engine_metrics` documents these settings for users."""
 
     enabled: bool
     interval_s: float

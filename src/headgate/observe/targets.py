@@ -1,4 +1,4 @@
-"""What is asked of which server: an endpoint's engine, the place of its page, and how it is reached."""
+"""What to read from which server: an endpoint's engine, the address of its page, and how to connect."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from headgate.observe.settings import Settings
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One endpoint as it is looked at. Equal targets are looked at in the same way."""
+    """One endpoint to read. Equal targets are read in the same way."""
 
     endpoint: routing.Endpoint
     engine: engines.Engine
     page_port: int
     page_path: str
     page_tls: routing.Tls | None
-    """How the server of the page is verified; None where it speaks http."""
+    """How to verify the server of the page; None for plain HTTP."""
     tls: routing.Tls | None
-    """How the endpoint itself is verified, which has the list of models."""
+    """How to verify the endpoint itself, which has the list of models."""
     http2: bool
-    """Whether the endpoint speaks HTTP/2; on another port than its own, HTTP/1.1 is spoken."""
+    """Whether the endpoint speaks HTTP/2; a page on another port uses HTTP/1.1."""
 
 
 def targets(pools: Iterable[routing.Pool], settings: Settings) -> dict[routing.Endpoint, Target]:
-    """Each endpoint of the pools once, as the first of them has it."""
+    """Each endpoint of the pools once, as configured by the first pool that has it."""
     found: dict[routing.Endpoint, Target] = {}
     for pool in pools:
         for endpoint in pool.endpoints:

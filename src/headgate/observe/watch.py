@@ -1,4 +1,4 @@
-"""One endpoint that is looked at, for as long as it is in a pool."""
+"""Reads one endpoint, for as long as it is in a pool."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ T = TypeVar("T")
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MODELS_INTERVAL_S = 30.0
-"""Between two looks at the list of models: it changes where somebody loads an adapter."""
+"""Interval between two reads of the list of models, which changes when an adapter is loaded."""
 SOONEST_S = 1.0
-"""Between two of them where somebody asks for a new one."""
+"""The shortest such interval, if a new list is wanted."""
 MODELS_STALE_S = 3 * MODELS_INTERVAL_S
 UNANSWERED_S = 1.0
-"""A question that waits for longer is conspicuous: pages take milliseconds."""
+"""A request without a response for longer is suspicious: pages take milliseconds."""
 JITTER = 0.1
-"""By this share the time to the next look is longer or shorter, so that looks do not fall into step."""
+"""Relative jitter of the intervals, so that reads do not synchronize."""
 TEXT = "text/plain; version=0.0.4"
 
 
 class Watch:
-    """Looks at one endpoint again and again, and keeps the reading of its load."""
+    """Reads one endpoint periodically, and sets the reading of its state."""
 
     def __init__(
         self,
@@ -45,27 +45,27 @@ class Watch:
         connector: Connector,
         listener: Listener,
     ) -> None:
-        """Raises SSLError if the authorities by which its server is verified are none."""
+        """Raises SSLError if the CA certificates for its server are invalid."""
         self.target = target
         self.load = load
         self.observation = fleet.Observation()
         self.problem = ""
-        """What was wrong with the last look; empty if nothing was."""
+        """The problem of the last read; empty if there was none."""
         self.heard_at = -math.inf
-        """When the endpoint itself last answered: not a page that another server has."""
+        """When the endpoint itself last responded; a page on another server does not count."""
         self._asked_at = math.inf
-        """When the question that it has not answered was asked."""
+        """When the open request was sent."""
         self._silent_since = math.inf
-        """When it was asked the first of the questions that it has not answered since `heard_at`."""
+        """When the first request without a response since `heard_at` was sent."""
         self._looks = looks
         self._connector = connector
         self._listener = listener
         self._failures = 0
-        """Looks in a row at no page."""
+        """Consecutive reads without a page."""
         self._read_s = 0.0
-        """CPU time that reading what the last look brought has taken."""
+        """CPU time for parsing the result of the last read."""
         self._models_at = -math.inf
-        """When the list of models was last asked for."""
+        """When the list of models was last requested."""
         self._models_due_at = -math.inf
         self._told: fleet.ReadingState = "missing"
         self._pause: asyncio.Future[None] | None = None
@@ -89,13 +89,13 @@ class Watch:
             large=self._looks.large,
         )
 
-    # -- what is known
+    # -- state
 
     def state(self, now: float) -> fleet.ReadingState:
         return self.observation.state(now, self._looks.pace.stale_s)
 
     def settle(self, now: float) -> None:
-        """Gives the load what can be relied on, and tells the log if that has become more or less."""
+        """Set the endpoint's reading to what can be relied on, and log changes of its state."""
         state, reading = self.state(now), self.observation.reading
         if state == "unsupported":
             is_current = reading is not None and now - reading.at <= MODELS_STALE_S
@@ -123,13 +123,13 @@ class Watch:
         )
 
     def is_unanswered(self, now: float) -> bool:
-        """Whether the endpoint, which used to answer, leaves an open question unanswered."""
+        """Whether the endpoint, which used to respond, leaves a request without a response."""
         used_to_answer = self._silent_since - self.heard_at <= MODELS_STALE_S
         return now - self._asked_at >= UNANSWERED_S and used_to_answer
 
     @asynccontextmanager
     async def _asked(self, client: Client, path: str, accept: str) -> AsyncIterator[Answer]:
-        """The answer, which is read in the context. Raises FetchError."""
+        """The response, which is read within the context. Raises FetchError."""
         try:
             yield await self._ask(client, path, accept)
         finally:
@@ -150,15 +150,15 @@ class Watch:
         return answer
 
     def list_models_soon(self) -> None:
-        """Somebody knows of a model that is not in the list, or is there no more."""
+        """A request used a model that is missing in the list, or a listed one is gone."""
         self._models_due_at = min(self._models_due_at, self._models_at + SOONEST_S)
         if self._models_due_at <= self._looks.now() and self._pause is not None:
             _end(self._pause)
 
-    # -- looking
+    # -- reading
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         rng = self._looks.rng
         try:
             await self._wait(rng.random() * self._looks.pace.rest_s)
@@ -168,7 +168,7 @@ class Watch:
                     async with self._looks.slots:
                         pause_s = await self._look()
                 except Exception:
-                    # A fault of ours with some page: the others must not pay for it.
+                    # Our own error with some page: the others must not suffer from it.
                     log.exception("looking at %s", self.target.endpoint.name)
                     self._failures += 1
                     pause_s = self._looks.pace.after_failures(self._failures)
@@ -189,7 +189,7 @@ class Watch:
             timer.cancel()
 
     async def _look(self) -> float:
-        """Returns how long to wait before the next."""
+        """Read once; returns how long to wait before the next read."""
         looks = self._looks
         began, self._read_s = looks.now(), 0.0
         if began >= self._models_due_at:
@@ -212,8 +212,8 @@ class Watch:
         return looks.pace.after_failures(self._failures)
 
     async def _read(self, body: Callable[[], T]) -> T:
-        """Reads what came. Of all engines one is read at a time, and others then have the event loop for as
-        long as that took."""
+        """Parse a response. Only one is parsed at a time, and then others get the event loop for as long as
+        that took."""
         async with self._looks.reading:
             began = time.thread_time()
             try:
@@ -253,7 +253,7 @@ class Watch:
     async def _figures(
         self, answer: Answer, names: engines.MetricNames, at: float
     ) -> engines.Figures | Result:
-        """Of the page, or what became of it."""
+        """The figures of a page, or the result if there are none."""
         if answer.status != 200:
             self.problem = f"it answers {answer.status} to GET {self.target.page_path}"
             if answer.status not in (404, 405):
@@ -267,7 +267,7 @@ class Watch:
             return "failed"
 
     async def _list_models(self, at: float) -> None:
-        """Without it, nothing is known of the adapters that nobody asks for just now."""
+        """Without the list, nothing is known of adapters without current requests."""
         with suppress(FetchError, ValueError):
             async with self._asked(self._client, "/v1/models", "application/json") as answer:
                 if answer.status == 200:

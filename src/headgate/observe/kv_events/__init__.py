@@ -1,8 +1,8 @@
-"""Listens to engines that publish what their KV caches hold, and has prompts tokenised, in the background.
+"""Subscribes to the KV events of engines, and has prompts tokenized, in the background.
 
-Is given the pools of a snapshot and the prompts that were sent, and fills the exact part of the prefix index.
-Nothing waits for it: as long as an engine is not heard of, what is believed of it is all there is, and the
-pages say so.
+Input: the pools of a snapshot and the prompts that were sent. Output: the exact part of the prefix index.
+Nothing waits for it: until an engine reports, the index goes by what was sent to it, and the admin pages say
+so.
 """
 
 from headgate.observe.kv_events.sources import KvEventSources

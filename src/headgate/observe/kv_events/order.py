@@ -1,4 +1,4 @@
-"""Which of the numbered messages of a publisher are new, which were missed, and when it began anew."""
+"""Classifies the numbered messages of a publisher: new, duplicate, after a gap, or after a restart."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Literal, TypeAlias
 Verdict: TypeAlias = Literal["next", "known", "gap", "restart"]
 
 REMEMBERED = 4096
-"""Messages that can come twice: by subscription, and since they were asked for."""
+"""Messages remembered, because they can arrive twice: by subscription and by replay."""
 
 
 class Order:
-    """The messages that were taken so far: from the subscription, and of those that were repeated."""
+    """The messages taken so far, from the subscription and from replays."""
 
     def __init__(self) -> None:
         self.expected = 0
-        """The next number that is new."""
+        """The next new number."""
         self._taken: OrderedDict[int, int] = OrderedDict()
 
     def hear(self, number: int, payload: bytes) -> Verdict:
-        """What a message means that came by subscription.
+        """The meaning of a message from the subscription.
 
-        A number that was taken before is that message again, or the publisher counts from 0 once more: then
-        it says something else. After a gap or a restart, all before it is to be asked for from `expected` on.
+        A known number is either a duplicate or a publisher that counts from 0 again: then the payload
+        differs. After a gap or a restart, request a replay from `expected` on.
         """
         if number >= self.expected:
             return "next" if number == self.expected else "gap"
@@ -34,12 +34,12 @@ class Order:
         return "restart"
 
     def take(self, number: int, payload: bytes) -> None:
-        """The message was put to use: the one after it is expected."""
+        """The message was applied: the next number is expected."""
         self.expected = number + 1
         self._taken[number] = hash(payload)
         if len(self._taken) > REMEMBERED:
             self._taken.popitem(last=False)
 
     def skip_to(self, number: int) -> None:
-        """Those before it are not to be had any more."""
+        """The messages before `number` are lost."""
         self.expected = number

@@ -1,4 +1,4 @@
-"""All engines that publish: who is listened to, what is known of each, and when it counts no more."""
+"""All engines that publish KV events: subscriptions, their state, and when it expires."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from headgate.observe.process import Process
 log = logging.getLogger(__name__)
 
 SILENT_S = 60.0
-"""An engine that is sent prompts that it must store, and says nothing for so long, is listened to anew."""
+"""An engine that was sent prompts it must store, and reports nothing for so long, is subscribed to again."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One engine as it is listened to. Equal targets are listened to in the same way."""
+    """One engine to subscribe to. Equal targets need the same subscription."""
 
     endpoint: routing.Endpoint
     events: routing.KvEvents
@@ -31,7 +31,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source:
-    """What is heard of one engine."""
+    """The reports of one engine."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Source:
         self._told = ""
 
     def listen(self) -> None:
-        """Subscribes to each rank, also for another time."""
+        """Subscribe to each rank; also used to start again."""
         self.end()
         events, endpoint = self.target.events, self.target.endpoint
         self.ranks = [
@@ -79,7 +79,7 @@ class Source:
         try:
             await rank.run()
         except Exception as error:
-            # A fault of ours with what some engine sends: belief is still there.
+            # Our own error with an engine's message: the index goes on without its reports.
             log.exception("listening to %s", self.target.endpoint.name)
             rank.state, rank.problem = "lost", f"cannot be listened to: {error!r}"
             self._changed()
@@ -93,7 +93,7 @@ class Source:
 
     @property
     def state(self) -> str:
-        """`live` is what counts: otherwise nothing but belief does."""
+        """Only reports of a `live` engine count."""
         states = {rank.state for rank in self.ranks}
         if self.is_silent:
             return "silent"
@@ -151,7 +151,7 @@ class Source:
         return self._owed_since is not None and now - self._owed_since > SILENT_S
 
     def fall_silent(self) -> None:
-        """Listens anew: what it holds is believed until it is heard of."""
+        """Subscribe again; until the engine reports, the index goes by what was sent to it."""
         self.is_silent = True
         self._owed_since = None
         self.listen()
@@ -159,7 +159,7 @@ class Source:
 
 
 class KvEventSources:
-    """The sources of one process. Does nothing before it is started."""
+    """The sources of one process. Does nothing until started."""
 
     def __init__(self, process: Process, ledger: fleet.Ledger, prefixes: PrefixIndex) -> None:
         self._process = process
@@ -175,12 +175,12 @@ class KvEventSources:
         self._pools: Sequence[routing.Pool] = ()
 
     def start(self) -> None:
-        """Listens from now on."""
+        """Start the subscriptions."""
         self._is_started = True
         self._follow()
 
     def use(self, pools: Sequence[routing.Pool]) -> None:
-        """Listens to the endpoints of these pools that publish."""
+        """Subscribe to the endpoints of these pools that publish."""
         self._pools = pools
         self._follow()
 
@@ -211,7 +211,8 @@ class KvEventSources:
         return found
 
     def sent(self, request: scheduling.Request, body: Body, choice: scheduling.Choice, now: float) -> None:
-        """A request was sent to an engine: what it must tell of, and whether its tokens are to be known."""
+        """A request was sent to an engine: note whether it must report blocks, and whether to tokenize the
+        prompt."""
         source = self.sources.get(choice.load)
         if source is None or not request.prefix:
             return
@@ -230,15 +231,15 @@ class KvEventSources:
                 source.fall_silent()
 
     def counts(self) -> Counter[str]:
-        """Messages by what became of them."""
+        """Messages by outcome."""
         total = Counter({"read": 0, "repeated": 0, "invalid": 0, "missed": 0})
-        total.update(self._past)  # a sum of two would leave out what is 0
+        total.update(self._past)  # a sum of two Counters would drop zeros
         for source in self.sources.values():
             total.update(source.counts())
         return total
 
     def shown(self, load: fleet.EndpointState, now: float) -> dict[str, Any] | None:
-        """What a page tells of an engine; None if it does not publish."""
+        """The state of an engine for the admin pages; None if it does not publish."""
         source = self.sources.get(load)
         if source is None:
             return None

@@ -1,7 +1,7 @@
-"""One publisher of KV events: subscribed to over ZeroMQ, and asked to repeat what was missed.
+"""One publisher of KV events: a ZeroMQ subscription, with replay of missed messages.
 
-vLLM's protocol: PUB sends topic, number (8 bytes, big-endian), payload; a ROUTER repeats from a number on,
-each message as number and payload behind an empty frame, and ends with the number 2^64 - 1.
+vLLM's protocol: PUB sends topic, number (8 bytes, big-endian), payload; a ROUTER replays from a given number
+on, each message as number and payload behind an empty frame, and ends with the number 2^64 - 1.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ log = logging.getLogger(__name__)
 
 MAX_REPEATED = 200_000
 REPEAT_TIMEOUT_S = 10.0
-"""Between two messages that are repeated."""
+"""Longest wait between two replayed messages."""
 RECONNECT_S, RECONNECT_MAX_S = 0.2, 5.0
 SLICE_BLOCKS = 2048
-"""So many blocks are put to use without a pause, in a few milliseconds: nearly any message has fewer."""
+"""Blocks applied without a pause, which takes a few milliseconds: nearly any message has fewer."""
 EVENT_BLOCKS = 8
-"""What an event costs besides its blocks, in blocks; and so does a message."""
+"""Cost of an event or message besides its blocks, in blocks."""
 BLOCK_BYTES = 1024
-"""So much of a message costs as much as a block, whatever is in it."""
+"""Bytes of a message that cost as much as a block, whatever they contain."""
 RECEIVED_S = 50e-6
-"""CPU time that it takes to receive a message, whatever is in it."""
+"""CPU time to receive a message, whatever it contains."""
 REST = 3.0
-"""How many times longer than the work the pause is: requests need the event loop, too."""
+"""Length of a pause relative to the work before it: requests need the event loop too."""
 REST_OF_ALL = 1.5
-"""The same where several publishers send much: only one at a time is put to use."""
+"""The same across publishers: only one at a time is applied."""
 SHORT_BYTES = 1024
-"""A payload is short that hardly costs anything, and need not wait for those of others."""
+"""A short payload costs almost nothing, and need not wait for its turn."""
 REPEAT_PAUSE_S = 1.0
-"""Between two times that a publisher is asked to repeat what was missed."""
+"""Shortest interval between two replay requests to a publisher."""
 END = 2**64 - 1
 _EVERYTHING = b"\1"
 """Subscribes to all topics."""
@@ -51,18 +51,18 @@ State: TypeAlias = Literal["connecting", "live", "lost"]
 
 
 class _NoEventsError(Exception):
-    """A message that is none of the protocol."""
+    """A message that violates the protocol."""
 
 
 class PublisherTurns:
-    """Of all publishers of a process: a slice of what one of them sent is put to use, then all pause."""
+    """Turns of all publishers of a process: one slice of one publisher is applied, then all pause."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     @contextlib.asynccontextmanager
     async def next(self) -> AsyncIterator[None]:
-        """The work, which does not await, is done in the context."""
+        """Run the work in the context; it must not await."""
         async with self._lock:
             began = time.thread_time()
             try:
@@ -72,7 +72,7 @@ class PublisherTurns:
 
 
 class Subscription:
-    """One rank of one engine. `changed` is called as the state changes, `apply` with events, in order."""
+    """One rank of one engine. Calls `changed` when the state changes, and `apply` with events in order."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class Subscription:
         changed: Callable[[], None],
         turns: PublisherTurns,
     ) -> None:
-        """`begin_anew` is called where all that was told of before holds no more, and again as long as it, or
-        `apply`, has said that there is more to be taken back."""
+        """`begin_anew` is called when all earlier reports are void, and again as long as it, or `apply`,
+        returns that blocks are left to remove."""
         self._lookup = Lookup(host)
         self._port, self._replay_port = port, replay_port
         self._apply = apply
@@ -95,20 +95,20 @@ class Subscription:
         self._order = Order()
         self.state: State = "connecting"
         self.is_complete = False
-        """Whether all was heard since the publisher began."""
+        """Whether all messages since the publisher's start were received."""
         self.counts = Counter({"read": 0, "repeated": 0, "invalid": 0, "missed": 0})
-        """Messages."""
+        """Messages by outcome."""
         self.problem = ""
         self._blocks = 0
-        """Put to use since the last pause."""
+        """Blocks applied since the last pause."""
         self._worked_s = 0.0
         """CPU time that they took."""
         self._has_more_to_forget = False
-        """Whether what was told of before is being taken back."""
+        """Whether earlier reports are being removed."""
         self._repeated_at = -math.inf
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         pause_s, loop = RECONNECT_S, asyncio.get_running_loop()
         while True:
             try:
@@ -118,13 +118,14 @@ class Subscription:
             else:
                 began = loop.time()
                 await self._listen(peer)
-                if loop.time() - began > RECONNECT_MAX_S:  # whoever closes at once is not asked at once
+                # do not retry at once if the publisher closes at once
+                if loop.time() - began > RECONNECT_MAX_S:
                     pause_s = RECONNECT_S
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RECONNECT_MAX_S)
 
     async def _listen(self, peer: zmtp.Peer) -> None:
-        """Until the connection ends."""
+        """Listen until the connection ends."""
         try:
             await peer.send(_EVERYTHING)
             self.problem = ""
@@ -135,7 +136,7 @@ class Subscription:
                 frames = await peer.receive()
                 await self._take(frames)
                 await self._pay_for(frames)
-                # What is there already is received at once, and a flood must not hold up requests.
+                # Available data is received without a pause, and a flood must not delay requests.
                 await asyncio.sleep(0)
         except OSError as error:
             self.state, self.problem = "lost", str(error)
@@ -165,7 +166,7 @@ class Subscription:
         self._changed()
 
     async def _use(self, number: int, payload: bytes, counted_as: str) -> None:
-        """What a message says holds at once, unless it is a large one."""
+        """Apply a message: at once, unless it is large."""
         self._order.take(number, payload)
         events = kv_events.read(payload)
         try:
@@ -177,7 +178,7 @@ class Subscription:
                 async with self._turns.next():
                     has_more = self._put_to_use(events)
         except (kv_events.InvalidEventsError, TooManyBlocksError) as error:
-            # What this message said is missing from now on.
+            # The content of this message is missing from now on.
             self.counts["invalid"] += 1
             self.problem = str(error)
             self.is_complete = False
@@ -185,7 +186,7 @@ class Subscription:
             self.counts[counted_as] += 1
 
     def _put_to_use(self, events: Iterator[kv_events.Event]) -> bool:
-        """A slice of a message; returns whether there may be more of it."""
+        """Apply a slice of a message; returns whether there may be more of it."""
         began, blocks = time.thread_time(), 0
         try:
             for event in events:
@@ -199,7 +200,7 @@ class Subscription:
             self._blocks += blocks
 
     async def _forget(self) -> None:
-        """Nothing that was told of before holds any more: it is taken back slice by slice."""
+        """Earlier reports are void: remove them slice by slice."""
         self._has_more_to_forget = True
         while self._has_more_to_forget:
             async with self._turns.next():
@@ -210,22 +211,22 @@ class Subscription:
             await self._rest_if_due()
 
     async def _pay_for(self, frames: list[bytes]) -> None:
-        """Counts a message, also one that said nothing new, and pauses if it is time."""
+        """Account for a message, even one without news, and pause if it is time."""
         self._worked_s += RECEIVED_S
         self._blocks += EVENT_BLOCKS + sum(map(len, frames)) // BLOCK_BYTES
         await self._rest_if_due()
 
     async def _rest_if_due(self) -> None:
-        """Leaves the event loop to others, however much an engine tells."""
+        """Yield the event loop to others, however much an engine reports."""
         if self._blocks < SLICE_BLOCKS:
             return
         worked_s, self._worked_s, self._blocks = self._worked_s, 0.0, 0
         await asyncio.sleep(REST * worked_s)
 
     async def _catch_up(self, until: int | None) -> None:
-        """Asks for what was missed before the message `until`; None for all that there is so far.
+        """Request a replay of what was missed before message `until`; None for everything so far.
 
-        If it is not all to be had, what was told of before may not hold any more.
+        If parts of it are lost, earlier reports are void.
         """
         if self._replay_port:
             now = asyncio.get_running_loop().time()
@@ -241,7 +242,7 @@ class Subscription:
         self._changed()
 
     async def _miss(self, until: int) -> None:
-        """What came before the message `until` is not to be had any more."""
+        """The messages before `until` are lost."""
         expected = self._order.expected
         if expected:
             self.counts["missed"] += until - expected
@@ -259,12 +260,12 @@ class Subscription:
                     frames = await peer.receive()
                 number, payload = _parts(frames)
                 if number == END or not payload:
-                    # A publisher that remembers nothing has said nothing.
+                    # A publisher without stored messages has sent none.
                     self.is_complete = self.is_complete or not self._order.expected
                     return
                 await self._repeated(number, payload, until)
                 await self._pay_for(frames)
-                await asyncio.sleep(0)  # others have their turn between two messages
+                await asyncio.sleep(0)  # yield between two messages
         finally:
             peer.close()
 
@@ -279,7 +280,7 @@ class Subscription:
 
 
 def _parts(frames: list[bytes]) -> tuple[int, bytes]:
-    """Number and payload, which are the last two frames of each message."""
+    """Number and payload, the last two frames of each message."""
     if len(frames) < 2 or len(frames[-2]) != 8:
         raise _NoEventsError(f"a message of {len(frames)} frames has no number of 8 bytes")
     return int.from_bytes(frames[-2], "big"), frames[-1]

@@ -1,8 +1,8 @@
-"""The tokens of prompts that were sent, from the engine's own `POST /tokenize`: in the background, and few.
+"""Tokenizes some of the sent prompts with the engine's own `POST /tokenize`, in the background.
 
-An engine tells what it holds by tokens, and tokenising a prompt costs a hundred times more than the rest of
-its way. So a prompt is tokenised after it was sent, by the engine that has it, and what is learned serves
-those that come after it and begin alike. With more prompts than `PER_S`, some are left to belief.
+Engines report their blocks by tokens, and tokenizing a prompt costs a hundred times more than routing it. So
+a prompt is tokenized after it was sent, by the engine that has it, and the result serves later prompts with
+the same beginning. Prompts beyond `PER_S` are not tokenized.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ BURST = 20.0
 MAX_AT_ONCE = 4
 MAX_BODY_BYTES = 512 * 1024
 MAX_MORE_TOKENS = 16 * 1024
-"""Than the prompt has bytes: those of the chat template."""
+"""Tokens beyond the prompt's bytes: those of the chat template."""
 BYTES_OF_TOKEN = 8
-"""In an answer, with the comma."""
+"""In a response, with the comma."""
 TIMEOUT_S = 5.0
 PAUSE_S = 30.0
-"""An engine that failed to tokenise is not asked for so long."""
+"""An engine that failed to tokenize is not used for so long."""
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 Body = bytes | Pieces
 """As it was sent."""
 LARGEST_TOKEN = 2**32 - 1
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What is said of an answer that is no JSON, or is nested too deeply."""
+"""Errors for a response that is not JSON, or is nested too deeply."""
 
 
 class _Asked(msgspec.Struct, omit_defaults=True):
-    """The members of a request that make its prompt, and that `/tokenize` knows as well."""
+    """The members of a request that determine its prompt and are also parameters of `/tokenize`."""
 
     model: msgspec.Raw = msgspec.Raw(b"")
     messages: msgspec.Raw = msgspec.Raw(b"")
@@ -67,12 +67,12 @@ _decode_ids = msgspec.json.Decoder(list[int]).decode
 
 
 class PromptTokens:
-    """Has prompts tokenised, and learns from it."""
+    """Has prompts tokenized, and learns from the results."""
 
     def __init__(
         self, process: Process, exact: ExactIndex, is_known: Callable[[fleet.EndpointState], bool]
     ) -> None:
-        """`is_known` is whether an endpoint is still listened to."""
+        """`is_known` says whether the process still subscribes to an endpoint."""
         self._process = process
         self._is_known = is_known
         self._exact = exact
@@ -89,12 +89,12 @@ class PromptTokens:
         load: fleet.EndpointState,
         tls: routing.Tls | None,
     ) -> None:
-        """The tokens of a prompt would be good to know."""
+        """Tokenize a prompt if the rate allows it."""
         now = self._process.clock()
         if len(body) > MAX_BODY_BYTES or self._paused_until.get(load, 0.0) > now:
             self.counts["skipped"] += 1
             return
-        # To look at the prompt costs something, and is done only for those that there is a turn for.
+        # Reading the prompt is costly, so it is done only if its turn has come.
         asked = _asked(body) if self._running < MAX_AT_ONCE and self._has_saved(now) else None
         if asked is None:
             self.counts["skipped"] += 1
@@ -104,7 +104,7 @@ class PromptTokens:
         self._process.spawn(self._learn(request, load, tls, *asked))
 
     def _has_saved(self, now: float) -> bool:
-        """Whether one may be spent of what is saved up."""
+        """Whether the rate allows one more."""
         self._saved = min(self._saved + (now - self._saved_at) * PER_S, BURST)
         self._saved_at = now
         return self._saved >= 1.0
@@ -123,7 +123,7 @@ class PromptTokens:
             tokens = ids if ids is not None else await self._tokens(body, load, tls)
         except (FetchError, OverflowError, ssl.SSLError, *UNREADABLE) as error:
             self.counts["failed"] += 1
-            if self._is_known(load):  # it may have gone meanwhile
+            if self._is_known(load):  # the endpoint may be gone meanwhile
                 self._paused_until[load] = self._process.clock() + PAUSE_S
             log.info("%s does not tokenise: %s", load.endpoint.name, error)
             return
@@ -143,7 +143,7 @@ class PromptTokens:
             client.close()
         if answer.status != 200:
             raise FetchError(f"answers {answer.status} to POST /tokenize")
-        if answer.body.count(b",") > most:  # four million would take the event loop a second
+        if answer.body.count(b",") > most:  # decoding four million would block the event loop for a second
             raise FetchError(
                 f"answers POST /tokenize with more tokens than a prompt of {len(body)} bytes has"
             )
@@ -155,10 +155,10 @@ class PromptTokens:
 
 
 def _asked(sent: Body) -> tuple[bytes, array[int] | None, int] | None:
-    """What `/tokenize` is to be asked, or the tokens where the client sent them, and the prompt's length.
+    """The body for `/tokenize`, or the tokens if the client sent them, and the prompt's length.
 
-    None for a prompt of which its tokens do not tell where it is in a cache: with images, with a salt, or of
-    an API that `/tokenize` does not have.
+    None if the tokens do not determine the blocks in a cache: with images, with a salt, or for an API that
+    `/tokenize` lacks.
     """
     body = bytes(sent)
     fields = inspect(body)

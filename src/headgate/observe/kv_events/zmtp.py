@@ -1,8 +1,8 @@
-"""ZMTP 3 (rfc.zeromq.org/spec/23), as far as listening to one publisher needs it.
+"""A ZMTP 3 (rfc.zeromq.org/spec/23) client, limited to subscribing to one publisher.
 
-libzmq keeps a message until its last part has come, however many there are: whoever sends parts without end
-fills the memory of the process, and no option of it bounds that. Here messages are bounded as a whole, and
-what is not read yet stays with its sender.
+libzmq buffers a message until its last part has arrived, however many there are: an endless message fills the
+process' memory, and no option of libzmq limits that. Here whole messages are bounded, and unread data stays
+with the sender.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import asyncio
 from headgate.lookup import Lookup
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-"""Of all its parts: ten times what an engine tells of one step with 64,000 tokens."""
+"""All parts together: ten times what an engine reports for a step with 64,000 tokens."""
 MAX_PARTS = 8
 MAX_COMMAND_BYTES = 4096
 CONNECT_S = 10.0
-"""For the connection and its handshake."""
+"""Timeout of the connection and its handshake."""
 MESSAGE_S = 30.0
-"""For a message, once it has begun."""
+"""Timeout of a message, once it has begun."""
 HEARTBEAT_S = 5.0
-"""After so long without a message, a peer is asked whether it is there, and may take as long to answer."""
+"""After so long without a message, a peer is pinged, and has as long to respond."""
 COMMAND_PAUSE_S = 0.01
-"""Between two commands: they need no answer at once, and a flood of them must cost little."""
+"""Pause between two commands: they need no immediate response, and a flood of them must be cheap."""
 
 _MORE, _LONG, _COMMAND = 1, 2, 4
 _GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
@@ -32,11 +32,11 @@ _TTL_BYTES = 2
 
 
 class ZmtpError(ConnectionError):
-    """Why a peer is not listened to any further."""
+    """Why the connection to a peer was ended."""
 
 
 class Peer:
-    """One connection. Whatever is wrong with it is an OSError, after which it has to be closed."""
+    """One connection. Any problem raises OSError, after which it must be closed."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -44,7 +44,7 @@ class Peer:
         self._answers_pings = False
 
     async def send(self, *parts: bytes) -> None:
-        """Sends a message."""
+        """Send a message."""
         last = len(parts) - 1
         self._writer.writelines(_frame(0 if n == last else _MORE, part) for n, part in enumerate(parts))
         await self._writer.drain()
@@ -104,7 +104,7 @@ class Peer:
             raise ZmtpError("the publisher has closed the connection") from error
 
     async def greet(self, socket_type: bytes) -> None:
-        """The handshake, without any security, as engines know none."""
+        """The handshake, without security, which engines do not support."""
         self._writer.write(_GREETING)
         greeting = await self._exactly(len(_GREETING))
         if greeting[0] != _GREETING[0] or greeting[9] != _GREETING[9] or greeting[10] < _GREETING[10]:
@@ -123,7 +123,7 @@ class Peer:
 
 
 async def connect(host: Lookup, port: int, socket_type: bytes) -> Peer:
-    """A connection to a ZeroMQ socket, as a socket of this type. Raises OSError."""
+    """Connect to a ZeroMQ socket, as a socket of this type. Raises OSError."""
     async with asyncio.timeout(CONNECT_S):
         peer = Peer(*await host.connected(lambda address: asyncio.open_connection(address, port)))
         try:
