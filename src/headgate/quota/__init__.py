@@ -1,8 +1,8 @@
-"""Token limits held together by several gateways: leases, Redis, and who takes part.
+"""Token limits shared by several gateways: leases, Redis, and membership.
 
-Decides where the budget of a route is counted, how much of it this process leases, and what it may spend
-while the account is out of reach. It is given the limits of routes and a few settings; it hands on budgets
-to reserve tokens from, metrics, and the condition LimitsShared of ModelRoutes.
+Decides where a route's budget is counted, how much of it this process leases, and what it may spend while the
+account is unreachable. Input: the limits of routes and a few settings. Output: budgets to reserve tokens
+from, metrics, and the condition LimitsShared of ModelRoutes.
 """
 
 from headgate.quota.settings import Settings

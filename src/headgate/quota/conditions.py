@@ -1,7 +1,7 @@
-"""The condition LimitsShared of ModelRoutes: whether the gateways that count together can do so.
+"""The condition LimitsShared of ModelRoutes: whether the gateways that share limits can do so.
 
-Each gateway process says in its Lease what it meets; the first of them by name writes the condition, for all.
-So it does not change to and fro where some reach Redis and others do not.
+Each gateway process reports its problems in its Lease; the first process by name writes the condition for
+all. So the condition does not flap if some gateways reach Redis and others do not.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ log = logging.getLogger(__name__)
 SHARED = "LimitsShared"
 REACHED, UNREACHABLE = "RedisReached", "RedisUnreachable"
 LOOK_S = 2.0
-"""How often it is compared with what gateways meet."""
+"""Interval between comparisons of the conditions with the gateways' reports."""
 HOLD_S = 10.0
-"""For so long what was amiss is said, after it was so last."""
+"""A problem is reported for so long after it was last seen."""
 LOOK_SHARE = 0.05
-"""Of a core: what looking takes at most. With thousands of routes, looks are rarer."""
+"""Share of a core that a comparison may take. With thousands of routes, they are less frequent."""
 MAX_WRITES = 100
-"""Conditions that one look writes."""
+"""Conditions written per comparison."""
 MAX_OTHERS = 20
-"""Routes that a condition names."""
+"""Routes named in a condition."""
 NAMED = 3
-"""So many reasons are given."""
+"""Reasons named in a condition."""
 
 Trouble = Callable[[str, str], str | None]
-"""Why a Redis does not count, by its address and the name of the model's accounts; empty if it does, None
-while that is not known."""
+"""Returns why a Redis does not count, by its address and the name of the model's accounts; "" if it does,
+None if unknown."""
 
 
 class LimitConditions:
-    """Follows the ModelRoutes that it is told of, and has their condition written."""
+    """Follows the given ModelRoutes, and writes their condition."""
 
     def __init__(
         self,
@@ -55,23 +55,23 @@ class LimitConditions:
         tell_count: Callable[[int], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`tell_count` is told how many gateway processes there are."""
+        """`tell_count` gets the number of gateway processes."""
         self._client = client
         self._trouble = trouble
         self._gateways = gateways
         self._tell_count = tell_count
         self._clock = clock
         self._routes: dict[api.ObjectKey, api.ModelRoute] = {}
-        """Those that have the condition, or should."""
+        """Routes that have the condition, or should."""
         self._amiss: dict[str, tuple[str, float]] = {}
-        """What was amiss with a bucket, and when last."""
+        """The last problem of each bucket, and when it was seen."""
         self._took_s = 0.0
-        """CPU time of the look."""
+        """CPU time of the comparison."""
         self._logged: set[str] = set()
-        """What is said once."""
+        """Messages that are logged once."""
 
     def note(self, change: cluster.Change[api.ModelRoute]) -> None:
-        """Takes a change of a route."""
+        """Apply a change of a route."""
         route, key = change.new, change.object.metadata.key
         if route is not None and (_limits(route) or condition(route)):
             self._routes[key] = route
@@ -79,14 +79,15 @@ class LimitConditions:
             self._routes.pop(key, None)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Run until cancelled."""
         while True:
             self._took_s = 0.0
             await self.look()
             await asyncio.sleep(max(LOOK_S, self._took_s * (1 / LOOK_SHARE - 1)))
 
     async def look(self) -> None:
-        """Says what this process meets; if it is the first of all, writes what is not written."""
+        """Report this process' problems; if it is the first of all, write the conditions that are
+        outdated."""
         if not self._routes:
             return
         try:
@@ -123,7 +124,7 @@ class LimitConditions:
         return found
 
     async def _write_all(self, all: Mapping[str, Meets]) -> None:
-        """At most MAX_WRITES of them; the next look writes the others."""
+        """Write at most MAX_WRITES; the next comparison writes the others."""
         with self._timed():
             wanted = list(itertools.islice(self._wanted(all), MAX_WRITES))
         for route, conditions in wanted:
@@ -156,8 +157,8 @@ class LimitConditions:
     def _others(
         self, route: api.ModelRoute, limits: TokenLimits, together: Mapping[TokenLimits, list[str]]
     ) -> list[str]:
-        """Routes that count in the same bucket by another limit; `together` are all of the bucket. The first
-        of them, and how many there are besides."""
+        """Routes with another limit in the same bucket, whose routes are `together`: the first ones, and the
+        number of the rest."""
         if len(together) == 1:
             return []
         others = itertools.chain.from_iterable(keys for each, keys in together.items() if each != limits)
@@ -178,7 +179,7 @@ class LimitConditions:
             log.warning("%s", what)
 
     async def _write(self, route: api.ModelRoute, conditions: list[api.Condition]) -> None:
-        """By server-side apply, in which the conditions of others stay."""
+        """Write by server-side apply, which keeps the conditions of others."""
         resource, metadata = route.resource, route.metadata
         patch = {
             "apiVersion": resource.api_version,
@@ -198,18 +199,18 @@ class LimitConditions:
                 force=True,
             )
         except (cluster.NotFound, cluster.Conflict):
-            self._routes.pop(metadata.key, None)  # it is gone, or another by now, which is told
+            self._routes.pop(metadata.key, None)  # it is gone or replaced, of which a change will come
             return
         except cluster.ApiError as error:
             self._log(f"the condition {SHARED} of {metadata.key} cannot be written: {error}")
             return
         if metadata.key in self._routes:
-            # What the informer brings meanwhile is as new, or newer.
+            # A change from the informer in the meantime is as new, or newer.
             self.note(cluster.Change(cluster.ChangeKind.MODIFIED, route, written))
 
 
 def _limits(route: api.ModelRoute) -> TokenLimits | None:
-    """That are counted in a Redis."""
+    """The limits, if they are counted in a Redis."""
     limits = token_limits(route.spec.rate_limit)
     return limits if limits is not None and limits.redis_address is not None else None
 
@@ -223,13 +224,13 @@ def _bucket(route: api.ModelRoute, limits: TokenLimits) -> str:
 
 
 def condition(route: api.ModelRoute) -> api.Condition | None:
-    """As it is written now."""
+    """The condition as written now."""
     said = route.status.conditions if route.status is not None else []
     return next((each for each in said if each.type == SHARED), None)
 
 
 def _reasons(away: Mapping[str, str]) -> list[str]:
-    """Each once: by the name of the process that meets it, or by how many there are."""
+    """Each reason once, with the name of the process that reports it, or the number of such processes."""
     by_reason: dict[str, list[str]] = {}
     for name, why in away.items():
         by_reason.setdefault(why, []).append(name)
@@ -242,10 +243,10 @@ def _reasons(away: Mapping[str, str]) -> list[str]:
 def due(
     route: api.ModelRoute, limits: TokenLimits, said: Meets, others: list[str], now: float
 ) -> api.Condition | None:
-    """The condition to be written; None where what is written is right.
+    """The condition to write; None if it is up to date.
 
-    `said` is what each gateway process meets that knows, `others` the routes that have the bucket too, by
-    another limit; `now` is seconds since 1970.
+    `said`: the report of each gateway process that has one. `others`: routes that share the bucket with
+    another limit. `now`: seconds since 1970.
     """
     if not said:
         return None
@@ -262,7 +263,7 @@ def due(
     before = condition(route)
     status: Literal["True", "False"] = "False" if away else "True"
     if before is not None and before.status == status and before.message.partition(": ")[0] == told:
-        return None  # whom it meets, and with which words, may change with every look
+        return None  # which processes report it, and in which words, may change often
     if away:
         told += ": " + "; ".join(_reasons(away)[:NAMED])
     return api.Condition(

@@ -1,7 +1,7 @@
-"""Which gateway processes there are that count limits together, and what each meets: a Lease of each says so.
+"""The gateway processes that share limits, and their problems, exchanged through one Lease per process.
 
-A Lease is renewed every ten seconds, and at once when what it says has changed. One that is not renewed for
-thirty is of a process that is gone; clocks of processes need not agree on that, as each watches for changes.
+A Lease is renewed every ten seconds, and at once when its content changes. A Lease without renewal for thirty
+seconds belongs to a process that is gone; clocks need not agree on that, as each process watches for changes.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from headgate.api import marks
 from headgate.kubeschema import timestamps
 
 LABEL = f"{marks.DOMAIN}counts-limits"
-"""Its value is whose limits: those of a namespace,"""
+"""The label's value: the namespace whose limits it shares,"""
 ALL = "All"
-"""or of all namespaces, none of which can be called so."""
+"""or this for all namespaces, which is not a valid namespace name."""
 MEETS = f"{marks.DOMAIN}limits"
-"""Annotation: a JSON object of what the process meets, by the bucket; empty is nothing amiss."""
+"""Annotation: a JSON object of the process' problems by bucket; an empty text means no problem."""
 FIELD_MANAGER = "headgate-gateway"
 RENEW_S = 10.0
 LOOK_S = 5.0
 GONE_S = 30.0
 FORGET_S = 300.0
-"""A Lease of one that is gone is deleted after this."""
+"""The Lease of a process that is gone is deleted after this."""
 MAX_BUCKETS = 200
-"""That a Lease tells of."""
+"""Buckets reported in a Lease."""
 MAX_OF_HOST = 63
-"""Characters of the name of a host: that of a Pod, whose end tells it from others, has no more."""
+"""Characters of a host name; a Pod's name, whose end makes it unique, is not longer."""
 MAX_CHARACTERS = 300
-"""Of what is told of one."""
+"""Characters of one problem."""
 
 Meets = Mapping[str, str]
 _NOT_OF_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
 class Gateways:
-    """Those with a Lease in the connection's namespace that follow the same namespace as this one. Methods
-    raise cluster.ApiError if the server does not let them."""
+    """The processes with a Lease in the connection's namespace that follow the same routes. Methods raise
+    cluster.ApiError if the server denies access."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Gateways:
         namespace: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`namespace` is whose routes it follows; None for all."""
+        """`namespace`: the namespace whose routes it follows; None for all."""
         host = _NOT_OF_NAMES.sub("-", host.lower()).strip("-")[:MAX_OF_HOST]
         self.me = f"{host}-{process}".strip("-")
         self._name = f"headgate-gateway-{self.me}"
@@ -63,11 +63,11 @@ class Gateways:
         self._renewed_at = -RENEW_S
         self._looked_at = -LOOK_S
         self._seen: dict[str, tuple[str | None, float]] = {}
-        """When each was last renewed, by its own word, and since when that is known."""
+        """The renewal time in each Lease, and since when it has been unchanged."""
         self._live: dict[str, Meets] = {}
 
     async def tell(self, meets: Meets) -> None:
-        """Says what this process meets, if that is not said."""
+        """Report this process' problems, unless the Lease is up to date."""
         meets = {key: why[:MAX_CHARACTERS] for key, why in sorted(meets.items())[:MAX_BUCKETS]}
         now = self._clock()
         if meets == self._told and now - self._renewed_at < RENEW_S:
@@ -98,7 +98,7 @@ class Gateways:
         self._told, self._renewed_at = meets, now
 
     async def all(self) -> Mapping[str, Meets]:
-        """What each says, by its name, as of a few seconds ago."""
+        """Each process' report by name, as of a few seconds ago."""
         now = self._clock()
         if now - self._looked_at >= LOOK_S:
             leases = await self._client.list(
@@ -112,7 +112,7 @@ class Gateways:
                 for lease in leases
                 if self._silent_s(lease, now) < GONE_S
             }
-        # What this process says itself, it need not hear first.
+        # This process knows its own report.
         return {**self._live, self.me: self._told}
 
     def _silent_s(self, lease: api.Lease, now: float) -> float:
@@ -124,7 +124,7 @@ class Gateways:
         return now - since
 
     async def forget_gone(self) -> None:
-        """Deletes the Leases of those that are gone for long; one of them does so."""
+        """Delete the Leases of processes that are long gone; one process should call this."""
         now = self._clock()
         for name, (_, since) in list(self._seen.items()):
             if now - since >= FORGET_S:
@@ -134,7 +134,7 @@ class Gateways:
 
 
 def _micro_time(unix_s: float) -> str:
-    """As Leases have it, which may be renewed several times a second."""
+    """A Lease's renewal time with microseconds, as it may be renewed several times a second."""
     return timestamps.seconds(unix_s).replace("Z", f".{int(unix_s % 1 * 1e6):06d}Z")
 
 

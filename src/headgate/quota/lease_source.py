@@ -1,9 +1,9 @@
-"""Brings claims to accounts that are kept elsewhere, and grants back, for the budgets that lease from them.
+"""Exchanges claims and grants with remote accounts, for the budgets that lease from them.
 
-One exchange is under way at a time, and has the claims of all budgets that want something. Nobody waits for
-one longer than `wait_s`: past that the accounts are taken to be out of reach, and budgets go by their local
-shares until they answer in time again. Where it was not the answer that came late, but the claim that had to
-wait for the exchange before it, only this budget goes by its share, and only until its next answer.
+One exchange is in flight at a time, with the claims of all budgets that need one. No request waits longer
+than `wait_s`: after that the accounts count as unreachable, and budgets use their local shares until
+responses arrive in time again. If not the response was late, but the claim had to wait for an earlier
+exchange, only this budget uses its share, until its next grant.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from headgate.telemetry.line_log import FewLines
 log = logging.getLogger(__name__)
 
 MAX_CLAIMS = 128
-"""Of one exchange; other budgets wait for the next."""
+"""Claims per exchange; other budgets wait for the next."""
 EXCHANGE_S = 2.0
-"""An exchange that takes longer has failed."""
+"""Timeout of an exchange."""
 LOOK_S = 0.5
-"""How often budgets are looked at that have not called."""
+"""Interval for checking budgets that have not called."""
 PRESENT_S = 3.0
-"""How often it is told that this process is there, and learned how many are."""
+"""Interval for reporting this process and learning the number of members."""
 GAP_S = 0.002
-"""Between two exchanges: claims that come meanwhile go together."""
+"""Pause between two exchanges, which collects claims."""
 TROUBLED_GAP_S = 0.1
-"""The same while answers come too late."""
+"""The same while responses are late."""
 FIRST_DELAY_S = 0.05
 LONGEST_DELAY_S = 2.0
-"""Until it is tried again after a failure."""
+"""Longest delay before a retry after failures."""
 LONGEST_UNUSED_DELAY_S = 30.0
-"""The same where it has never answered and no request has used a budget: the address may be wrong."""
+"""The same if there was never a response and no request has used a budget: the address may be wrong."""
 GIVE_UP_S = 60.0
-"""What was used of accounts that are out of reach for so long is told to nobody, once no route needs them."""
+"""After so long without a response, the use of budgets that no route needs any more is dropped unreported."""
 CANCEL_AGAIN_S = 0.05
 LAST_WORDS_S = 0.25
-"""For giving all leases back at the end."""
+"""Timeout for giving all leases back at the end."""
 LATE_FRACTION, VERY_LATE_FRACTION = 0.8, 0.1
-"""Parts of `wait_s`: after the first, the loop is given the second to read what may have come already."""
+"""Fractions of `wait_s`: after the first, the loop gets the second to read what may have arrived already."""
 SOON_FRACTION = 0.5
-"""Part of `wait_s`: accounts that were out of reach are asked again as soon as one answer took no longer,"""
+"""Fraction of `wait_s`: unreachable accounts are used again after one response within it,"""
 IN_TIME_AGAIN = 4
-"""or so many in a row came in time."""
+"""or after so many consecutive ones in time."""
 TIME_TO_ASK_AGAIN = 1.0 - LATE_FRACTION - VERY_LATE_FRACTION
-"""Part of `wait_s`: who asks a second time within it waits no longer than `wait_s` altogether."""
+"""Fraction of `wait_s`: a second wait within it keeps the total within `wait_s`."""
 
 
 class LeaseSource:
-    """The budgets that have one account between them and those of other processes.
+    """The budgets that share accounts with other processes.
 
-    `start` begins to talk to it; `close` gives back what was leased.
+    `start` begins to exchange claims; `close` gives back what was leased.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class LeaseSource:
         is_strict: bool = False,
         members: int = 1,
     ) -> None:
-        """`members` is how many there are until it is known; `name` is for people."""
+        """`members`: the expected number until it is known. `name` is for display."""
         self.name = name
         self.wait_s = wait_s
         self.trouble = ""
-        """Why budgets go by their local shares; empty while they do not."""
+        """Why budgets use their local shares; empty if they do not."""
         self.trouble_since = 0.0
         """Seconds since 1970."""
         self.exchanges = 0
@@ -99,36 +99,36 @@ class LeaseSource:
         self._counted_at = self._looked_at = -math.inf
         self._lost_at = math.inf
         self._asked_at: float | None = None
-        """When the exchange under way began."""
+        """When the exchange in flight began."""
         self._has_answered = False
         self._in_time = 0
-        """Answers in a row that came in time, of late."""
+        """Recent consecutive responses in time."""
         self._task: asyncio.Task[None] | None = None
         self._id = f"{rng.getrandbits(64):016x}"
         self._numbers = itertools.count(1)
 
-    # -- what is told of it
+    # -- state
 
     @property
     def notice(self) -> str:
-        """What is amiss though accounts are counted; empty if nothing is."""
+        """A problem that does not stop the counting; empty if there is none."""
         return self._transport.notice
 
     @property
     def is_denied(self) -> bool:
-        """Whether something is amiss because it is not permitted."""
+        """Whether a permission is missing."""
         told = (self.trouble, self.notice, *self._refused.values())
         return any(isinstance(why, Denied) for why in told)
 
     def refusal(self, accounts: Collection[str]) -> str:
-        """Why one of these accounts is not counted though others may be; empty if they are."""
+        """Why one of these accounts is not counted although others may be; empty if they are."""
         refused = (why for budget, why in self._refused.items() if budget.account in accounts)
         return next(refused, "")
 
     # -- budgets
 
     def budget(self, account: str, limit: int, unit_s: int) -> LeasedBudget:
-        """A new part of the account of this name."""
+        """A new member's budget of this account."""
         member = f"{self._id}.{next(self._numbers)}"
         now = self._loop.time()
         budget = LeasedBudget(account, member, limit, unit_s, now, self._call, self._membership.members)
@@ -143,14 +143,14 @@ class LeaseSource:
         return budget in self._budgets
 
     def keep(self, used: Iterable[object]) -> None:
-        """Other budgets give back what they have; those that were used until now are settled as they end."""
+        """Close all other budgets; their use is reported once their requests end."""
         for budget in self._budgets.keys() - set(used):
             budget.close()
             if self.trouble and not self._has_answered and budget.has_told_all:
                 self._let_go(budget)
 
     def expect(self, members: int) -> None:
-        """Reckons with so many until the account says how many there are."""
+        """Assume so many members until the account reports the number."""
         now = self._loop.time()
         if self._membership.expect(members):
             for budget in self._budgets:
@@ -158,7 +158,7 @@ class LeaseSource:
 
     @property
     def is_unused(self) -> bool:
-        """Whether there is nothing left to lease or to tell."""
+        """Whether nothing is left to lease or to report."""
         return not self._budgets
 
     def change(self, wait_s: float, is_strict: bool) -> None:
@@ -181,9 +181,9 @@ class LeaseSource:
         least: int | None = None,
         waiter: Waiter | None = None,
     ) -> Waiter | None:
-        """Has tokens claimed that `budget` lacks, of which `least` would do. None if there is nothing to wait
-        for; else `then` is called when they may be there, or will not be in time. `waiter` is one that waits
-        for another budget of the same request already."""
+        """Claim tokens that `budget` lacks; `least` would be enough. None if waiting is useless; else `then`
+        is called when the tokens may be available, or will not be in time. `waiter`: one that already waits
+        for another budget of the same request."""
         if not budget.ask(tokens, self._loop.time(), least):
             return None
         if waiter is None:
@@ -193,15 +193,15 @@ class LeaseSource:
         return waiter
 
     def _watch(self, then: Callable[..., None], *arguments: object) -> asyncio.TimerHandle:
-        """Calls back once it is too late, for whoever has not cancelled it by then."""
+        """Call `then` when it is too late, unless cancelled."""
         return self._loop.call_later(self.wait_s * LATE_FRACTION, self._late, then, arguments)
 
     def _late(self, then: Callable[..., None], arguments: tuple[object, ...]) -> None:
-        """Where it was the loop that was busy, the answer may be here and is read in a moment."""
+        """If the loop was busy, the response may have arrived and is read in a moment."""
         self._loop.call_later(self.wait_s * VERY_LATE_FRACTION, then, *arguments)
 
     def _answers_late(self, number: int) -> None:
-        """The exchange of this number is under way for too long."""
+        """The exchange of this number takes too long."""
         if self.exchanges == number:
             self.late += 1
             self._lose(f"no answer within {self.wait_s * 1e3:g} ms")
@@ -212,13 +212,13 @@ class LeaseSource:
         if self._asked_at is not None and self._loop.time() - self._asked_at >= self.wait_s * LATE_FRACTION:
             self._answers_late(self.exchanges)
             return
-        # It came amid an exchange, and the next one, with its claim, is not late yet.
+        # The claim arrived during an exchange, and the next one, which contains it, is not late yet.
         for each in waiter.budgets:
             self._membership.disconnect(each, self._loop.time())
         self._waiters.end(waiter)
         self._waiters.end_unasked(budget)
 
-    # -- the account
+    # -- account
 
     def start(self) -> None:
         if self._task is None:
@@ -257,14 +257,15 @@ class LeaseSource:
                 self._let_go(budget)
 
     def _let_go(self, budget: LeasedBudget) -> None:
-        """A request of it that ends later has it told once more."""
+        """If one of its requests ends later, the use is reported once more."""
         budget.is_called = False
         for known in (self._budgets, self._called, self._refused):
             known.pop(budget, None)
         self._waiters.end_unasked(budget)
 
     async def _until_called(self) -> None:
-        """Until there is something to say. Where there is trouble, that is at once: is anybody there?"""
+        """Wait until there is something to report. During trouble that is at once, to find out whether the
+        account responds."""
         self._look()
         while not (self._budgets and (self._called or self.trouble or self._is_count_due())):
             self._wake.clear()
@@ -274,7 +275,7 @@ class LeaseSource:
             self._look()
 
     def _look(self) -> None:
-        """For budgets that have something to say and did not call."""
+        """Include budgets that have something to report and did not call."""
         now = self._loop.time()
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
@@ -285,9 +286,9 @@ class LeaseSource:
         return self._loop.time() - self._counted_at >= PRESENT_S
 
     async def _exchange(self) -> None:
-        """Tells the claims of all that called. Raises Unreachable."""
+        """Send the claims of all budgets that called. Raises Unreachable."""
         asked_at = self._loop.time()
-        # Where there is trouble, somebody has to find out whether claims are answered.
+        # During trouble, some claim has to test whether the account responds.
         called = self._called or (self._budgets if self.trouble else ())
         budgets = list(itertools.islice(called, MAX_CLAIMS if self._called else 1))
         for budget in budgets:
@@ -322,7 +323,7 @@ class LeaseSource:
         self._waiters.end_asked()
 
     def _note_speed(self, took_s: float, now: float) -> None:
-        """Goes by the accounts again once they answer in time."""
+        """Use the accounts again once responses arrive in time."""
         self._in_time = (
             self._in_time + 1 if took_s <= self.wait_s * (LATE_FRACTION + VERY_LATE_FRACTION) else 0
         )
@@ -372,11 +373,11 @@ class LeaseSource:
                 budget.reconnect(now)
 
     async def close(self) -> None:
-        """Gives all leases back, if it can be done soon."""
+        """Give all leases back, if that is quick."""
         if self._task is None:
             await self._transport.close()
             return
-        # A client library may swallow a cancellation that comes just as an answer does.
+        # A client library may swallow a cancellation that coincides with a response.
         while not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=CANCEL_AGAIN_S)

@@ -1,4 +1,4 @@
-"""How one process stands among those that count together: how many they are, and which share is its own."""
+"""Membership of one process: the number of members, and its own share."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from headgate.flow.limits import LeasedBudget, Presence, Share, Standing
 
 
 class Membership:
-    """What a source says of itself, and is told; its budgets go by that while they cannot count together."""
+    """What a source reports about itself and is assigned; its budgets use that while the account is
+    unreachable."""
 
     def __init__(self, members: int, now: float) -> None:
-        """`members` is how many there are until it is known."""
+        """`members`: the expected number until it is known."""
         self.members = members
         self._share = Share(now)
         self._used: dict[LeasedBudget, int] = {}
-        """What budgets had used when it was last told."""
+        """Use of each budget at the last report."""
 
     @property
     def fraction(self) -> float | None:
-        """Of each limit; None where none was promised, and shares are equal."""
+        """Fraction of each limit; None if none was promised: then shares are equal."""
         return self._share.fraction
 
     @property
     def is_known(self) -> bool:
-        """Whether others were ever told that it is there."""
+        """Whether this process was ever counted by the book."""
         return self._share.members > 0
 
     def expect(self, members: int) -> bool:
-        """Takes that there are so many; False where that is known better, or nothing new."""
+        """Assume so many members; False if the number is known or unchanged."""
         if self.is_known or members == self.members:
             return False
         self.members = members
         return True
 
     def presence(self, budgets: Iterable[LeasedBudget], now: float, is_leaving: bool = False) -> Presence:
-        """That this process is there, and what it used of all limits since that was last told."""
+        """The report of this process: its use of all limits since the last one."""
         before, self._used = self._used, {budget: budget.used for budget in budgets}
         used = sum((at - before.get(each, 0)) / each.limit_per_s for each, at in self._used.items())
         return self._share.presence(used, now, is_leaving)
@@ -45,7 +46,7 @@ class Membership:
         self._share.told(standing, asked_at, now)
 
     def disconnect(self, budget: LeasedBudget, now: float) -> None:
-        """From now on the budget goes by this process' share."""
+        """Let the budget use this process' share from now on."""
         budget.members = max(budget.members, self.members)
         budget.fraction = self.fraction
         budget.disconnect(now)

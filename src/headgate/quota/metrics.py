@@ -1,4 +1,4 @@
-"""Metrics of token limits, read from the accounts of the routes when somebody scrapes them."""
+"""Metrics of token limits, read from the routes' accounts at each scrape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LABELS = ("route", "direction")
 def add_metrics(
     registry: Registry, limits: RouteLimits, sources: Sources, clock: Callable[[], float]
 ) -> None:
-    """Adds what is known of each direction, input and output, of every route that is limited."""
+    """Add the figures of each direction, input and output, of every limited route."""
 
     def each(value: Callable[[Account], float]) -> Callable[[], _Samples]:
         def read() -> _Samples:
@@ -78,7 +78,7 @@ def add_metrics(
 
 
 def _add_sources(registry: Registry, sources: Sources) -> None:
-    """Of each Redis that counts for routes, and of the supervisor that counts for all workers."""
+    """Figures of each Redis that counts for routes, and of the supervisor that counts for all workers."""
 
     def each(value: Callable[[LeaseSource], float]) -> Callable[[], _Samples]:
         return lambda: [((source.name,), value(source)) for source in sources.all()]

@@ -1,4 +1,4 @@
-"""How one gets into a Redis server, and what to look at where one does not."""
+"""Credentials and TLS for a Redis server, and advice for connection errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate import http_clients
 from headgate.quota.transport import Refused, Unreachable
 
 MAX_TOLD = 1000
-"""Characters of an error of a server that the log gets: it may have 64 KB."""
+"""Characters of a server's error for the log: it may have 64 KB."""
 
 
 class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,11 +26,11 @@ class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the settings do not name the host, so that it gets no credentials."""
     tls: bool = False
     ca_file: str | None = None
-    """Whose certificates are believed, and no others; without it, those that the system believes."""
+    """The only CA certificates that are trusted; None for those of the system."""
 
     def context(self) -> ssl.SSLContext:
-        """For TLS, anew for each connection, as files change. The system's authorities take a tenth of a
-        second to read, for which no event loop has time. Raises Unreachable if the file is of no use."""
+        """A TLS context, created per connection, as files change. Reading the system's CA certificates takes
+        a tenth of a second, too long for an event loop. Raises Unreachable if the file is invalid."""
         try:
             return http_clients.verifying(ssl.create_default_context(cafile=self.ca_file))
         except ssl.SSLError as error:
@@ -44,7 +44,7 @@ class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explained(error: Exception, access: RedisAccess, is_known: bool) -> Refused:
-    """What went wrong, and what to look at. `is_known` is whether the server has ever answered."""
+    """The error with advice. `is_known`: whether the server has ever responded."""
     text = (str(error) or type(error).__name__).rstrip(".")[:MAX_TOLD]
     kind = _kind(error, text)
     advice = _advice(kind, access, is_known)
@@ -66,11 +66,11 @@ _OF_REDIS = frozenset(
     {"BUSY", "CLUSTERDOWN", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "OOM", "READONLY"}
 )
 _OF_REDIS |= {"NOPERM", "NOREPLICAS", "WRONGTYPE"}
-"""LogFieldCache that errors of Redis begin with."""
+"""First words of Redis errors."""
 
 
 def _kind(error: Exception, text: str) -> str:
-    """One of a few sentences, so that a server cannot say anything by its error."""
+    """One of a fixed set of sentences, so that a server cannot inject text by its error."""
     if isinstance(error, AuthenticationError) or "unauthenticated" in text or "NOAUTH" in text:
         return UNAUTHENTICATED
     if isinstance(error, ResponseError):

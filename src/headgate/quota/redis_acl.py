@@ -1,4 +1,4 @@
-"""What the ACL of a Redis forbids to a gateway, in words that say how to allow it."""
+"""Explains denials by a Redis ACL, and how to grant the permission."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMANDS = (
 
 
 def forbids_command(error: ResponseError) -> bool:
-    """Whether it is about a command, by its name or inside of a script, rather than about a key."""
+    """Whether the error is about a command, by its name or inside a script, rather than about a key."""
     return bool(_COMMAND.search(str(error))) or "can't run this command" in str(error)
 
 
@@ -30,7 +30,7 @@ def is_denial(error: ResponseError) -> bool:
 
 
 def denial(error: ResponseError, script: str, key: str, user: str | None) -> str:
-    """What was forbidden to whoever called the script with the key, and what the user has to be allowed."""
+    """What was denied to the user that called the script with the key, and what the ACL must allow."""
     command = _command(str(error), script)
     what = f"the command {command}" if command else f"the key {key}"
     user = user or "default"
@@ -39,7 +39,7 @@ def denial(error: ResponseError, script: str, key: str, user: str | None) -> str
 
 
 def _command(error: str, script: str) -> str | None:
-    """Where a script was refused one of its calls, only the line is told."""
+    """If a call within a script was denied, the error contains only its line."""
     named = _COMMAND.search(error)
     if named is not None:
         return named[1].upper() if named[1].lower() in COMMANDS else "that the gateway needs"

@@ -1,7 +1,7 @@
-"""The book of gateways inside Redis: what `flow.limits.ShareBook` does, as a script that runs in one step.
+"""The book of gateways inside Redis: an atomic script that does what `flow.limits.ShareBook` does.
 
-It is one hash. Of each gateway it has the field `gateway:<name>`, which is "turn promised weight heard_at";
-besides, there is `since`, when the book began, and `time`, which is as in an account.
+It is one hash. Each gateway has a field `gateway:<name>` with "turn promised weight heard_at"; `since` is
+when the book began, and `time` is as in an account.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ return {present, string.format('%.0f', part), at}
 
 
 def arguments(name: str, presence: Presence) -> list[str | int]:
-    """Of NOTE, after the key."""
+    """Arguments of NOTE, after the key."""
     return [
         name,
         presence.turn,
@@ -109,6 +109,6 @@ def arguments(name: str, presence: Presence) -> list[str | int]:
 
 
 def standing(answer: list[bytes | int]) -> Standing:
-    """What NOTE returned. Raises ValueError or TypeError if it is something else."""
+    """The result of NOTE. Raises ValueError or TypeError if it is invalid."""
     members, part, time = answer
     return Standing(members=count(members), part=count(part), time=amount(time))

@@ -1,14 +1,14 @@
-"""The shared account inside Redis: what `flow.limits.LeaseAccount` does, as scripts that run in one step.
+"""The shared account inside Redis: atomic scripts that do what `flow.limits.LeaseAccount` does.
 
 An account is one hash, so that it is lost as a whole or not at all, and lives on one node of a cluster. Its
-fields `tokens` and `last_update` are those of Kthena's router, which may count in the same account. Besides,
-there are `epoch`, which tells a new account from the one before, for each member `lease:<member>`, which is
+fields `tokens` and `last_update` are those of Kthena's router, which may count in the same account. Further
+fields are `epoch`, which tells a new account from the one before, `lease:<member>` for each member, with
 "turn granted used heard_at", and `time`.
 
-The clock of Redis may jump, by a fail-over or by its correction. So an account has a time of its own, which
-goes on by what passed between two looks at that clock, and never back; and members, whose clocks are
-monotonic, say within which bounds it must be by now. `time` is "time clock": the account's, and what the
-clock of Redis said then. Where `last_update` is another clock, Kthena's router was there since.
+The clock of Redis may jump, by a failover or by its correction. So an account has a time of its own, which
+advances by what passed between two readings of that clock, and never goes back; and members, whose clocks are
+monotonic, send the bounds that it must be within by now. `time` is "time clock": the account's time, and the
+clock of Redis then. If `last_update` is another clock, Kthena's router has written since.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headgate.flow.limits import Claim, Grant
 from headgate.flow.limits.lease_account import FORGET_S, GRACE_S, LEASE_S, SPILL_S
 
 PREFIX = "kthena:ratelimit"
-"""Of the accounts' keys: `kthena:ratelimit:{model}:{input|output}`."""
+"""Prefix of the accounts' keys: `kthena:ratelimit:{model}:{input|output}`."""
 MIN_EXPIRY_S, LONGEST_EXPIRY_S = 600, 90 * 86_400
 MAX_NUMBER = 1 << 53
-"""Of what a server may tell as a number: up to it, floats are exact."""
+"""Largest number accepted from a server: up to it, floats are exact."""
 SLACK_S = 0.5
-"""For the way of a claim to Redis: by so much more its time may have gone on than the claimant knew."""
+"""Added to the upper bound for the travel of a claim to Redis."""
 
 OWN_TIME = """
 -- Seconds that are taken to have passed since it was `time`, by Redis' clock and by what the claimant knows.
@@ -165,12 +165,12 @@ return {epoch, string.format('%.0f', me.used), string.format('%.0f', me.granted)
 
 
 def digest(script: str) -> str:
-    """What Redis calls it."""
-    return hashlib.sha1(script.encode()).hexdigest()  # noqa: S324 - a name, and no secret
+    """The name by which Redis knows the script."""
+    return hashlib.sha1(script.encode()).hexdigest()  # noqa: S324 - a name, not a secret
 
 
 def arguments(claim: Claim) -> list[str | int]:
-    """Of CLAIM, after the key."""
+    """Arguments of CLAIM, after the key."""
     return [
         claim.limit,
         claim.unit_s,
@@ -194,19 +194,19 @@ def arguments(claim: Claim) -> list[str | int]:
 
 
 def bounds(time_from: float | None, time_until: float | None) -> tuple[str, str]:
-    """Between which the time is now; empty where that is not known."""
+    """The bounds of the account's time now; empty if unknown."""
     if time_from is None or time_until is None:
         return "", ""
     return f"{time_from:.6f}", f"{time_until + SLACK_S:.6f}"
 
 
 def expiry_s(unit_s: int) -> int:
-    """How long an account that nobody touches is kept."""
+    """How long Redis keeps an account that is not used."""
     return min(max(3 * unit_s, MIN_EXPIRY_S), LONGEST_EXPIRY_S)
 
 
 def grant(answer: list[bytes | int]) -> Grant:
-    """What CLAIM returned. Raises ValueError or TypeError if it is something else."""
+    """The result of CLAIM. Raises ValueError or TypeError if it is invalid."""
     epoch, used, granted, level, members, time = answer
     assert isinstance(epoch, bytes)
     return Grant(
@@ -228,7 +228,7 @@ def count(told: bytes | int) -> int:
 
 
 def amount(told: bytes | int) -> float:
-    """A number that requests are answered with: none of those that no sum or comparison survives. Raises
+    """A finite number of bounded size, as NaN and infinity would break sums and comparisons. Raises
     ValueError or TypeError."""
     number = float(told)
     if not abs(number) <= MAX_NUMBER:

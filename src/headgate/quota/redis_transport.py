@@ -1,4 +1,4 @@
-"""Claims to a Redis server, on one connection, a pipeline for each exchange."""
+"""Sends claims to a Redis server on one connection, one pipeline per exchange."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 6379
 OF_ONE_KEY = "WRONGTYPE"
-"""In an error that is not about the server: somebody else keeps something under the key."""
+"""In an error that is not about the server: the key holds a value of another kind."""
 TIMEOUT_S = 2.0
-"""For a connection, and for an answer on it."""
+"""Timeout of a connection, and of a response."""
 EXCHANGE_S = 10.0
-"""For all answers to what is asked together."""
+"""Timeout of all responses of an exchange."""
 MAX_ANSWER_BYTES = 64 * 1024
-"""Of one answer; a grant has 200."""
+"""Per response; a grant has 200."""
 MAX_DEPTH = 8
-"""Arrays within arrays."""
+"""Nested arrays."""
 _TOO_LONG = f"it sent an answer of more than {MAX_ANSWER_BYTES} bytes"
 
 
 class _Call(NamedTuple):
-    """Of a script."""
+    """Call of a script."""
 
     script: str
     key: str
@@ -48,8 +48,8 @@ class _Call(NamedTuple):
 
 
 class _BoundedReader:
-    """What comes from Redis, up to a limit. A server says itself how long its answer is, and whatever it
-    says, as much would be kept."""
+    """Bounded reads from Redis: a server declares the length of its response itself, and without a bound any
+    length would be buffered."""
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
         self._stream = stream
@@ -65,7 +65,7 @@ class _BoundedReader:
     async def readline(self) -> bytes:
         try:
             line = await self._stream.readline()
-        except ValueError as error:  # of a line that is longer than what the stream keeps
+        except ValueError as error:  # the line is longer than the stream's buffer
             raise InvalidResponse(_TOO_LONG) from error
         self._take(len(line))
         return line
@@ -77,7 +77,7 @@ class _BoundedReader:
 
 
 class _BoundedParser(_AsyncRESP2Parser):
-    """In Python: hiredis keeps all of an answer that never ends, and makes room for each array at once."""
+    """In Python: hiredis buffers endless responses, and allocates each array at once."""
 
     def on_connect(self, connection: redis.asyncio.Connection) -> None:
         super().on_connect(connection)  # type: ignore[no-untyped-call]
@@ -101,13 +101,14 @@ class _BoundedParser(_AsyncRESP2Parser):
 
 
 class _AtOnce(redis.asyncio.Connection):
-    """Ends without a goodbye: a server that does not read, or over TLS says none, would be waited for."""
+    """Closes at once: a graceful close would wait for a server that does not read, or sends no
+    close_notify."""
 
     def __init__(self, *, lookup: Lookup, **options: Any) -> None:
         super().__init__(**options)
         self._lookup = lookup
         self._reached = ""
-        """The address of its host that is connected to."""
+        """The address that its host resolved to."""
 
     def _connection_arguments(self) -> dict[str, Any]:
         arguments = {**super()._connection_arguments(), "host": self._reached}
@@ -128,7 +129,7 @@ class _AtOnce(redis.asyncio.Connection):
 
 
 class _TlsConnection(_AtOnce, redis.asyncio.SSLConnection):
-    """By a context that is there already: the library would make its own amid the event loop."""
+    """Uses an existing TLS context: the library would create its own in the event loop."""
 
     def __init__(self, *, context: ssl.SSLContext, **options: Any) -> None:
         super().__init__(**options)
@@ -136,7 +137,7 @@ class _TlsConnection(_AtOnce, redis.asyncio.SSLConnection):
 
 
 class RedisTransport:
-    """One Redis server. Connects when there is something to say, and anew after every failure."""
+    """One Redis server. Connects when there is something to send, and again after every failure."""
 
     def __init__(self, address: Address, access: RedisAccess) -> None:
         self._address = address
@@ -187,11 +188,11 @@ class RedisTransport:
             async with asyncio.timeout(EXCHANGE_S):
                 results = await self._call(calls)
         except (RedisError, OSError, ValueError, EOFError, RuntimeError) as error:
-            # RuntimeError is what uvloop says of a connection that was closed while it was opened.
+            # uvloop raises RuntimeError for a connection that closes while it opens.
             await self._drop()
             raise Unreachable(explained(error, self._access, self._is_known)) from error
         except BaseException:
-            # What is still to come on this connection would be taken for the answers to what is asked next.
+            # Otherwise outstanding responses on this connection would be taken for those to the next calls.
             await self._drop()
             raise
         self._is_known = True
@@ -199,7 +200,8 @@ class RedisTransport:
         return [self._answer(*each) for each in zip(calls, results, strict=True)], standing
 
     def _standing(self, call: _Call, result: Any) -> Standing | None:
-        """Leases are counted without it, and gateways are, as far as they have leases of the same account."""
+        """A failure here does not stop leases, nor the counting of gateways with leases of the same
+        account."""
         self._log.settle()
         if isinstance(result, ResponseError):
             if not (redis_acl.is_denial(result) or OF_ONE_KEY in str(result)):
@@ -217,12 +219,13 @@ class RedisTransport:
             return None
 
     def _answer(self, call: _Call, result: Any) -> Answer:
-        """Raises Unreachable for what is not about this one key."""
+        """Raises Unreachable for an error that is not about this key."""
         if isinstance(result, ResponseError):
             is_denied = redis_acl.is_denial(result)
             is_of_key = not redis_acl.forbids_command(result) if is_denied else OF_ONE_KEY in str(result)
             if not is_of_key:
-                # Such as a replica says it, or a server that is full or still loading: it counts nothing.
+                # Such as the error of a replica, or of a server that is full or still loading: it counts
+                # nothing.
                 raise Unreachable(self._said(call, result))
             return self._said(call, result)
         try:
@@ -236,7 +239,7 @@ class RedisTransport:
         return explained(error, self._access, is_known=True)
 
     async def _call(self, calls: Sequence[_Call]) -> list[Any]:
-        """What each script returned, or a ResponseError."""
+        """The result of each script, or a ResponseError."""
         results = await self._send(calls, frozenset())
         unknown = [at for at, result in enumerate(results) if isinstance(result, NoScriptError)]
         if unknown:
@@ -247,7 +250,7 @@ class RedisTransport:
         return results
 
     async def _send(self, calls: Sequence[_Call], unknown: Set[str]) -> list[Any]:
-        """Scripts that Redis does not know are sent whole, each once: it knows them from then on."""
+        """Scripts that Redis does not know are sent in full, each once: it caches them."""
         if self._client is None:
             self._client = await self._connect()
         pipeline = self._client.pipeline(transaction=False)
@@ -270,7 +273,7 @@ class RedisTransport:
 
 
 class NoTransport:
-    """An account that cannot be reached, for a reason that a person can mend."""
+    """An account that cannot be reached, for a reason that the operator can fix."""
 
     notice = ""
 

@@ -1,4 +1,4 @@
-"""The settings that counting limits together depends on, in one value that the gateway fills in."""
+"""The settings of shared limits, which the gateway fills in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What users are told of these is in the gateway's section `rate_limits`."""
+    """The gateway's section `rate_limits` documents these settings for users."""
 
     is_strict: bool
     """Whether requests are rejected while the Redis of their limit cannot be reached."""

@@ -1,4 +1,4 @@
-"""Where the budgets of routes come from: this process alone, or an account that it shares with others."""
+"""Creates the budgets of routes: local to this process, or shared through an account."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from headgate.quota.waiter import Waiter
 
 DIRECTIONS: tuple[Direction, ...] = "input", "output"
 SUPERVISOR = "supervisor"
-"""The name of the source that counts for all workers of this gateway."""
+"""Name of the source that counts for all workers of this gateway."""
 MAX_ADDRESSES = 32
-"""Redis servers that one process counts in. Routes name them, and each costs a connection and the attempts to
-open it, for as long as a route names it."""
+"""Redis servers that one process uses. Each server that a route names costs a connection and attempts to open
+it."""
 USERNAME, PASSWORD = "REDIS_USERNAME", "REDIS_PASSWORD"
 
 
@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 
 
 class Sources:
-    """The sources of all budgets: one for each Redis that a route names, and one for what this gateway counts
-    alone, where it has several processes."""
+    """The sources of all budgets: one per Redis that a route names, and one for limits that only this gateway
+    counts, if it has several processes."""
 
     def __init__(
         self,
@@ -47,17 +47,17 @@ class Sources:
         rng: random.Random,
         accounts: Transport | None = None,
     ) -> None:
-        """`accounts` are those of the whole gateway, if this is but one process of it."""
+        """`accounts`: those of the whole gateway, if this is one of its processes."""
         self._settings = settings
         self._loop = loop
         self._rng = rng
         self._by_address: dict[str, LeaseSource] = {}
         self._named: set[str] = set()
-        """Addresses of hosts that the settings name."""
+        """Addresses whose hosts the settings name."""
         self._is_beyond = False
-        """Whether a route has ever named one more address than there may be."""
+        """Whether a route has ever exceeded the number of addresses."""
         self._gateways = 1
-        """Processes of gateways, as far as the API server knows."""
+        """Gateway processes, as known from the API server."""
         self._gateway = self._started(SUPERVISOR, accounts, False) if accounts is not None else None
 
     def make(self, route: routing.Route, direction: Direction, limit: int, now: float) -> Budget:
@@ -75,7 +75,7 @@ class Sources:
         return self._source(address).budget(account, limit, route.limits.unit_s)
 
     def _is_one_too_many(self, address: str) -> bool:
-        """Hosts that the operator named have as many places of their own."""
+        """Hosts that the operator named have a limit of their own."""
         if address in self._by_address:
             return False
         named = len(self._by_address.keys() & self._named)
@@ -111,18 +111,17 @@ class Sources:
 
     @property
     def _expected(self) -> int:
-        """Gateway processes to reckon with until Redis says how many there are."""
+        """Gateway processes to assume until Redis reports the number."""
         return max(self._gateways, self._settings.gateways)
 
     def there_are(self, gateways: int) -> None:
-        """Takes that there are so many gateway processes, this one among them."""
+        """Apply the number of gateway processes, including this one."""
         self._gateways = gateways
         for source in self._by_address.values():
             source.expect(self._expected)
 
     def trouble(self, address: str, model: str) -> str | None:
-        """Why the Redis of this address does not count for a model; empty if it does, None while that is not
-        known."""
+        """Why the Redis of this address does not count for a model; "" if it does, None if unknown."""
         source = self._by_address.get(address)
         if source is None and self._is_beyond:
             return BEYOND
@@ -136,7 +135,7 @@ class Sources:
         return found if self._gateway is None else [self._gateway, *found]
 
     def keep(self, limits: Iterable[RouteLimit]) -> None:
-        """Goes on for the budgets of these alone."""
+        """Keep only the budgets of these limits."""
         sources = self.all()
         if sources:
             used = {account.budget for limit in limits for account in limit.accounts()}
@@ -144,7 +143,7 @@ class Sources:
                 source.keep(used)
 
     def unused(self) -> list[LeaseSource]:
-        """Lets go of sources that nobody needs any more; the caller closes them."""
+        """Remove and return unused sources; the caller closes them."""
         gone = {address: source for address, source in self._by_address.items() if source.is_unused}
         for address in gone:
             del self._by_address[address]
@@ -160,8 +159,8 @@ class Sources:
     def wait(
         self, limit: RouteLimit, input_tokens: int, output_tokens: int, then: Callable[[], None]
     ) -> Waiter | None:
-        """Has the tokens claimed that a request needs and that are not on lease. None if there is nothing to
-        wait for, as they are known to be used up, or are counted here alone."""
+        """Claim the tokens that a request needs and that are not on lease. None if waiting is useless,
+        because they are used up or counted locally."""
         now = self._loop.time()
         found: Waiter | None = None
         for account, tokens, least in (
@@ -172,7 +171,7 @@ class Sources:
             if not isinstance(budget, LeasedBudget) or not budget.lacks(least, now):
                 continue
             if budget.is_parted and budget.wait_s(least, now) <= 0.0:
-                continue  # its share has enough
+                continue  # its local share has enough
             source = self._of(budget)
             # Both are claimed at once, and one waiter wakes the request.
             waiter = source.ask(budget, tokens, then, least, found) if source is not None else None
@@ -194,7 +193,7 @@ class Sources:
 
 
 def _account(model: str, direction: str) -> str:
-    """Kthena's name for it."""
+    """Kthena's name of the account."""
     return f"{model}:{direction}"
 
 
@@ -205,7 +204,8 @@ def _transport(address: str, settings: Settings) -> Transport:
         return NoTransport(str(error))
     if settings.redis_hosts and parsed.host not in settings.redis_hosts:
         return NoTransport(f"{parsed.host} is not among the rate_limits.redis_hosts that routes may name")
-    # Whoever may write a ModelRoute names the host: only one that the operator named gets the credentials.
+    # Anyone who may write a ModelRoute can name a host: only hosts that the operator named get the
+    # credentials.
     is_named = parsed.host in settings.redis_hosts
     access = RedisAccess(
         username=(os.environ.get(USERNAME) or None) if is_named else None,

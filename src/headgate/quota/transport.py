@@ -1,4 +1,4 @@
-"""What brings claims to accounts that are kept elsewhere, and what may come back."""
+"""The interface to remote accounts, and their responses."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from headgate.flow.limits import Claim, Grant, Presence, Standing
 
 
 class Unreachable(Exception):  # noqa: N818 - reads as what it says
-    """The account cannot be asked; the text says why."""
+    """The account is unreachable; the text says why."""
 
     @property
     def why(self) -> str:
-        """A `Denied` where it is that."""
+        """The reason, possibly a `Denied`."""
         return self.args[0] if isinstance(self.args[0], str) else str(self)
 
 
 class Refused(str):
-    """In the place of a grant: why this one claim was not answered."""
+    """A response instead of a grant: why this claim failed."""
 
     public: str
-    """What objects may say. Whoever may write a ModelRoute names the server, and must not read there what any
-    service in the network says: that is in the log only."""
+    """The part for objects. Anyone who may write a ModelRoute names the server, and must not be able to read
+    there what any service in the network responds: that is only logged."""
 
     @classmethod
     def with_public(cls, text: str, public: str) -> Self:
@@ -32,11 +32,11 @@ class Refused(str):
 
 
 class Denied(Refused):
-    """Why: what is not permitted, and how to permit it."""
+    """A missing permission, and how to grant it."""
 
 
 def public(why: str) -> str:
-    """The part of a reason that objects may say: all of it, where it is in the gateway's own words."""
+    """The part of a reason that objects may contain: all of it, if it is the gateway's own text."""
     return getattr(why, "public", why)
 
 
@@ -44,16 +44,16 @@ Answer: TypeAlias = Grant | Refused
 
 
 class Transport(Protocol):
-    """How an account is reached."""
+    """The connection to an account."""
 
     @property
     def notice(self) -> str:
-        """What is amiss though claims are answered, a `Denied` where it is that; empty if nothing is."""
+        """A problem that does not stop claims, possibly a `Denied`; empty if there is none."""
 
     async def exchange(
         self, claims: Sequence[tuple[str, Claim]], presence: Presence | None
     ) -> tuple[list[Answer], Standing | None]:
-        """Answers to claims, each with the name of its account, in their order; and if this process says that
-        it is there, how it stands among the others, None if that is not known. Raises Unreachable."""
+        """Send claims, each with the name of its account, and perhaps the report of this process. Returns the
+        responses in order, and the process' standing, None if unknown. Raises Unreachable."""
 
     async def close(self) -> None: ...

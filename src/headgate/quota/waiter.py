@@ -1,4 +1,4 @@
-"""Requests that wait for tokens, as they are known to where those come from."""
+"""Requests that wait for tokens from a source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Waiter:
         self._then = then
         self._timer: asyncio.Handle | None = None
         self.budgets: list[LeasedBudget] = []
-        """Those that it waits for."""
+        """The budgets that it waits for."""
         self.is_over = False
 
     def watch(self, timer: asyncio.TimerHandle) -> None:
@@ -32,18 +32,19 @@ class Waiter:
             self._timer.cancel()
 
     def end(self) -> None:
-        """The request goes on, with a lease or without; what befalls it there is not the source's."""
+        """Resume the request, with or without a lease, in a callback of its own, so that its errors do not
+        affect the source."""
         if not self.is_over:
             self.cancel()
             self._timer = self._loop.call_soon(self._then)
 
 
 class Waiters:
-    """All of one source: those for whose budget nothing was claimed yet, and those for whom it was."""
+    """All waiters of one source: those without a claim yet, and those with a claim sent."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.count = 0
-        """Of all that ever waited."""
+        """All waiters so far."""
         self.longest_wait_s = 0.0
         self._loop = loop
         self._unasked: dict[LeasedBudget, list[Waiter]] = {}
@@ -56,11 +57,11 @@ class Waiters:
         return waiter
 
     def __contains__(self, budget: object) -> bool:
-        """Whether any wait for whom nothing was claimed yet."""
+        """Whether any waiter for this budget has no claim yet."""
         return budget in self._unasked
 
     def ask(self, budget: LeasedBudget) -> None:
-        """What they need of it is claimed now."""
+        """Their claim is being sent."""
         self._asked += self._unasked.pop(budget, ())
 
     def end_asked(self) -> None:
