@@ -1,7 +1,7 @@
-"""How Headgate tells what it does: metrics and logs.
+"""Metrics and logs.
 
-Is given numbers and lines by every room, cheaply enough for the data path, and hands them on to Prometheus
-and to standard output.
+Collects numbers and lines from every room, cheaply enough for the data path, and passes them to Prometheus
+and standard output.
 """
 
 from headgate.telemetry.build import Build, installed

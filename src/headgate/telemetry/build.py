@@ -1,4 +1,4 @@
-"""What runs: the version of Headgate, that of Python, and how much of the data path is compiled."""
+"""Build information: the versions of Headgate and Python, and whether the data path is compiled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Build(NamedTuple):
     version: str
     python: str
     compiled_modules: int
-    """Modules that this Python loads as machine code; every one of them is there as plain Python as well."""
+    """Modules that Python loads as machine code; each of them also exists as plain Python."""
 
     @property
     def form(self) -> str:
@@ -24,7 +24,7 @@ class Build(NamedTuple):
 
 
 def installed() -> Build:
-    """Looks through the files of the package."""
+    """Inspect the files of the package."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     compiled = sum(1 for folder in headgate.__path__ for _ in Path(folder).rglob(f"*{suffix}"))
     return Build(metadata.version("headgate"), platform.python_version(), compiled)

@@ -15,14 +15,14 @@ from contextlib import suppress
 
 BATCHES = 256
 WAITING_BYTES = 16 * 1024 * 1024
-"""Batches, and their bytes, that may wait for a slow reader; after that, batches are dropped and counted."""
+"""Batches, and their bytes, that may wait for a slow reader; beyond that, batches are dropped and counted."""
 
 
 class LineLog:
-    """Collects lines; `flush` hands them to the writing thread. Not safe for several threads.
+    """Collects lines; `flush` hands them to the writing thread. Not thread-safe.
 
     Lines that cannot be written are dropped and counted: because the reader has gone, has stopped or is too
-    slow, or because the disk is full. Later lines are written again as soon as that is possible.
+    slow, or because the disk is full. Writing resumes as soon as possible.
     """
 
     def __init__(self, fd: int) -> None:
@@ -32,11 +32,11 @@ class LineLog:
         self._queue: queue.Queue[bytes | None] = queue.Queue(BATCHES)
         self._lines_dropped = 0
         self._bytes_queued = 0
-        """These two are changed by the owner's thread alone."""
+        """Only the owner's thread changes these two."""
         self._lines_written = 0
         self._lines_failed = 0
         self._bytes_done = 0
-        """These three are changed by the writing thread alone."""
+        """Only the writing thread changes these three."""
         self._thread = threading.Thread(target=self._write, name="line-log", daemon=True)
         self._thread.start()
         self.add = self._lines.append
@@ -57,7 +57,7 @@ class LineLog:
         self._lines.clear()
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """Writes what is left, for at most `timeout_s` seconds."""
+        """Write what is left, for at most `timeout_s` seconds."""
         self.flush()
         until = time.monotonic() + timeout_s
         with suppress(queue.Full):
@@ -72,7 +72,7 @@ class LineLog:
         }
 
     def _write(self) -> None:
-        # Signals are for the main thread: only there they interrupt what waits.
+        # Leave signals to the main thread, where they interrupt waits.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while (batch := self._queue.get()) is not None:
             try:
@@ -80,14 +80,14 @@ class LineLog:
                     while view:
                         view = view[self._write_some(view) :]
                 self._lines_written += batch.count(b"\n")
-            except OSError:  # a full disk may have room again, a named pipe another reader
+            except OSError:  # a full disk may get free space, a named pipe another reader
                 self._lines_failed += batch.count(b"\n")
             self._bytes_done += len(batch)
 
     def _write_some(self, view: memoryview) -> int:
         try:
             return os.write(self._fd, view)
-        except BlockingIOError:  # whoever shares our standard output has made it non-blocking
+        except BlockingIOError:  # another process made our shared standard output non-blocking
             poll = select.poll()
             poll.register(self._fd, select.POLLOUT)
             poll.poll()
@@ -95,7 +95,7 @@ class LineLog:
 
 
 class LineHandler(logging.Handler):
-    """Gives the records of Python's logging to a LineLog: no call of a logger ever waits for a reader."""
+    """Passes the records of Python's logging to a LineLog: logger calls never wait for a reader."""
 
     def __init__(self, fd: int) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class LineHandler(logging.Handler):
             line = self.format(record)
         except Exception:
             line = f"{record.name}: a message could not be formatted: {record.msg!r:.200}"
-        # Logging holds a lock around this: lines of several threads come one after the other.
+        # Logging holds a lock here, so lines of several threads are serialized.
         self.lines.add(f"{line}\n")
         self.lines.flush()
 
@@ -116,9 +116,9 @@ class LineHandler(logging.Handler):
 
 
 def _pieces(batch: bytes, most: int) -> Iterator[memoryview]:
-    """Whole lines of a batch, at most so many bytes at a time, but for a line that is longer.
+    """Split a batch into whole lines, at most `most` bytes at a time, except for a longer line.
 
-    The system writes so much to a pipe in one go: several processes share one without mixing their lines.
+    Up to PIPE_BUF bytes, a write to a pipe is atomic: several processes can share one without mixing lines.
     """
     view, start = memoryview(batch), 0
     while len(batch) - start > most:
@@ -128,20 +128,19 @@ def _pieces(batch: bytes, most: int) -> Iterator[memoryview]:
     yield view[start:]
 
 
-# A logger for what another server can make happen as often as it likes: few lines, of which the last
-# counts.
+# A logger for messages that another server can trigger without limit: few lines, the last of which is
+# current.
 #
-# A server that goes up and down twenty times a second would write as many lines, which fill a disk and hide
-# what others say. The first lines are written as they come. Then one is, now and then, with the number of
-# those that were left out; and once it is quiet, the last of those, so that the log ends with how things
-# are.
+# A server that flaps twenty times a second would write as many lines, which fill a disk and hide others. The
+# first lines are written at once, later ones at intervals, with the number of suppressed lines. When it is
+# quiet, the last suppressed line is written, so that the log ends with the current state.
 AT_ONCE = 10
 EVERY_S = 10.0
-"""Between two lines, once as many have been written."""
+"""Seconds per line after the initial burst."""
 
 
 class FewLines:
-    """`settle` is to be called now and then."""
+    """A rate-limited logger. Call `settle` periodically."""
 
     def __init__(self, log: logging.Logger, now: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -150,7 +149,7 @@ class FewLines:
         self._saved_at = now()
         self._left_out = 0
         self._last: tuple[int, str] | None = None
-        """The last line that was left out, since one was written."""
+        """The last line suppressed since one was written."""
 
     def info(self, text: str, *arguments: object) -> None:
         self._say(logging.INFO, text, arguments)
@@ -172,7 +171,7 @@ class FewLines:
             self._last = level, line
 
     def settle(self) -> None:
-        """Writes the last line that was left out, if there is one and it is time."""
+        """Write the last suppressed line, if there is one and the rate allows it."""
         if self._last is not None and self._may_write():
             self._left_out -= 1
             self._write(*self._last)
@@ -191,12 +190,12 @@ class FewLines:
         self._log.log(level, "%s", line)
 
 
-# The time of a log line: RFC 3339, UTC, with milliseconds, whichever log it is in.
+# The time of all log lines: RFC 3339, UTC, with milliseconds.
 _SECONDS = "%Y-%m-%dT%H:%M:%S"
 
 
 class LineFormatter(logging.Formatter):
-    """Formats the records of Python's logging with the time as LogClock has it."""
+    """Formats the records of Python's logging with the same time as LogClock."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = _SECONDS
@@ -204,9 +203,8 @@ class LineFormatter(logging.Formatter):
 
 
 class LogClock:
-    """The wall clock in RFC 3339 with milliseconds. Texts are made once: of a second, of each fraction, and
-    of the moment, which many requests share on a busy gateway.
-    """
+    """The wall clock in RFC 3339 with milliseconds. Texts are cached: of the second, of each fraction, and of
+    the moment, which many requests share on a busy gateway."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -216,7 +214,7 @@ class LogClock:
         self._stale_at = 0.0
 
     def at(self, loop_time: float) -> str:
-        """The time now; `loop_time` is the loop's, in seconds."""
+        """The time now; `loop_time` is the event loop's, in seconds."""
         if loop_time >= self._stale_at:
             self._stale_at = loop_time + 0.001
             self._moment = self._read()

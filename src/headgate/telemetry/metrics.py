@@ -27,24 +27,24 @@ LATENCY_S = (
 
 OTHER = "other"
 MAX_CHILDREN = 2000
-"""Series of one metric. Label values come from objects and requests; past this many, new ones are "other"."""
+"""Series per metric. Label values come from objects and requests; beyond this many, new ones are "other"."""
 
 PER_TOKEN_S = (
     0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.075,
     0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0,
 )  # fmt: skip
-"""Bucket bounds for the time that one token takes, in seconds: readers notice differences around 50 ms."""
+"""Bucket bounds for the time per token, in seconds: readers notice differences around 50 ms."""
 
 
 class LabelValues:
-    """Values of one label, of which only the first so many are told apart, and the others are "other"."""
+    """Values of one label: the first `most` are distinct, all others become "other"."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: set[str] = set()
 
     def value(self, value: str) -> str:
-        """What stands for the value in a label."""
+        """The label value to use."""
         if value in self._known:
             return value
         if len(self._known) >= self._most:
@@ -53,7 +53,7 @@ class LabelValues:
         return value
 
     def keep(self, values: Collection[str]) -> None:
-        """Makes room by forgetting all others."""
+        """Forget all other values."""
         self._known.intersection_update(values)
 
 
@@ -101,17 +101,17 @@ class _Family(Generic[Child]):
         return list(self._children.items())
 
     def keep(self, label: str, values: Collection[str]) -> None:
-        """Ends the series with any other value of this label; a child still bound counts for nobody."""
+        """End the series with any other value of this label; a child that is still bound no longer counts."""
         place = self.label_names.index(label)
         self._children = {of: child for of, child in self._children.items() if of[place] in values}
 
 
 Read = Callable[[], Iterable[tuple[tuple[str, ...], float]]]
-"""Gives label values and number of each sample, at every scrape."""
+"""Returns label values and number of each sample, at every scrape."""
 
 
 class Counter(_Family[CounterChild]):
-    """Counts up. The name is given without the suffix `_total`. With `read`, somebody else counts."""
+    """A counter. Give the name without the suffix `_total`. With `read`, its samples come from elsewhere."""
 
     def __init__(self, name: str, help_: str, labels: Sequence[str] = (), read: Read | None = None) -> None:
         super().__init__(name, help_, labels, CounterChild)
@@ -128,10 +128,10 @@ class Counter(_Family[CounterChild]):
 
 
 class Gauge(_Family[CounterChild]):
-    """Goes up and down. With `read`, its samples are asked for at each scrape instead of being kept.
+    """A gauge. With `read`, its samples are read at each scrape.
 
-    `over` is what several processes come to on one page: the sum of theirs, or the largest, where all of
-    them tell of the same things.
+    `over`: how to combine several processes on one page, by sum or by maximum; the latter if all report the
+    same things.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Gauge(_Family[CounterChild]):
 
 
 class Histogram(_Family[HistogramChild]):
-    """Distribution over fixed buckets."""
+    """A distribution over fixed buckets."""
 
     def __init__(
         self, name: str, help_: str, labels: Sequence[str] = (), bounds: Sequence[float] = LATENCY_S
@@ -197,7 +197,7 @@ class Registry(Collector):
         self._metrics += metrics
 
     def include(self, collector: Collector) -> None:
-        """Shows the metrics of another collector too."""
+        """Add the metrics of another collector."""
         self.included.append(collector)
         self._prometheus.register(collector)
 
@@ -210,14 +210,14 @@ class Registry(Collector):
         return generate_latest(self._prometheus)
 
     def page(self, accept: str) -> tuple[bytes, str]:
-        """The page in the format that the scraper's `Accept` header asks for, and its content type."""
+        """The page in the format that the scraper's `Accept` header requests, and its content type."""
         render, content_type = choose_encoder(accept)
         return render(self._prometheus), content_type
 
 
-# What every process tells of itself: what it is, and what it uses of its machine.
+# Metrics of every process: its build, and its use of the machine.
 def add_process_metrics(registry: Registry) -> None:
-    """Adds `headgate_build_info`, and on Linux memory, CPU time, descriptors and start time (`process_*`)."""
+    """Add `headgate_build_info`, and on Linux memory, CPU time, descriptors and start time (`process_*`)."""
     build = installed()
     info = Gauge(
         "headgate_build_info",
@@ -232,7 +232,7 @@ def add_process_metrics(registry: Registry) -> None:
 
 
 def add_log_metrics(registry: Registry) -> None:
-    """Adds `headgate_log_lines`, of the log on standard error."""
+    """Add `headgate_log_lines`, for the log on standard error."""
     registry.add(
         Counter(
             "headgate_log_lines",

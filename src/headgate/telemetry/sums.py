@@ -1,7 +1,7 @@
-"""The metrics of several processes as one page: sums that never go backwards, whoever of them ends.
+"""Sums the metrics of several processes on one page, so that sums never decrease when a process ends.
 
-A process writes its samples down as families; whoever serves the page adds those of all processes up. What
-the counters of an ended process came to is kept.
+Each process dumps its samples as families; the process that serves the page adds them up. The final counts of
+ended processes are kept.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from prometheus_client.registry import Collector
 from headgate.telemetry.metrics import OTHER, AnyMetric, Counter, Gauge, Histogram, Registry
 
 MAX_KEPT = 2000
-"""Label sets kept of ended processes, of each metric; what is beyond them is kept as "other"."""
+"""Label sets kept of ended processes, per metric; the rest is kept as "other"."""
 
 Over = Literal["sum", "max"]
 
 
 class Sample(msgspec.Struct, array_like=True):
-    """`counts` are those of a histogram's buckets, not cumulative, and `value` is then their total."""
+    """`counts` are those of a histogram's buckets, not cumulative; `value` is then their total."""
 
     labels: tuple[str, ...]
     value: float
@@ -39,13 +39,13 @@ class Family(msgspec.Struct, array_like=True):
     help: str
     label_names: tuple[str, ...]
     over: Over = "sum"
-    """What a gauge comes to over several processes."""
+    """How to combine a gauge over several processes."""
     bounds: tuple[float, ...] = ()
     samples: list[Sample] = []
 
 
 _LARGEST = ("process_start_time_seconds", "process_max_fds")
-"""Of what other collectors tell, the gauges that make no sense as a sum."""
+"""Gauges of other collectors that cannot be summed."""
 
 
 def families(registry: Registry) -> list[Family]:
@@ -57,7 +57,7 @@ def families(registry: Registry) -> list[Family]:
 
 
 def _of_prometheus(metric: Metric) -> Family:
-    """Of a plain counter or gauge without labels, as those that tell of a process are."""
+    """From a plain counter or gauge without labels, like the process metrics."""
     return Family(
         name=metric.name,
         kind="counter" if metric.type == "counter" else "gauge",
@@ -89,7 +89,7 @@ def _family(metric: AnyMetric) -> Family:
 
 
 class Sums:
-    """Adds the families of processes up."""
+    """Sums the families of processes."""
 
     def __init__(self, kept: Iterable[Family] = ()) -> None:
         self._kept: dict[str, Family] = {}
@@ -97,30 +97,31 @@ class Sums:
 
     @property
     def kept(self) -> list[Family]:
-        """What ended processes counted, for a successor that goes on with it."""
+        """Counts of ended processes, for a successor that continues them."""
         return list(self._kept.values())
 
     def keep(self, ended: Iterable[Family]) -> None:
-        """Adds the last families of a process that has ended; its gauges end with it."""
+        """Add the last families of a process that has ended; its gauges end with it."""
         lasting = [family for family in ended if family.kind != "gauge"]
         for family in lasting:
             known = self._kept.get(family.name)
             self._kept[family.name] = _bounded(_added([known, family] if known else [family]))
 
     def of(self, processes: Iterable[Sequence[Family]]) -> list[Family]:
-        """The sums over the processes that there are and those that have been."""
+        """The sums over present and past processes."""
         found: dict[str, list[Family]] = {name: [family] for name, family in self._kept.items()}
         for each in processes:
             for family in each:
                 same = found.setdefault(family.name, [])
-                # An upgrade may bring other labels or buckets: the newer ones replace what cannot be added.
+                # An upgrade may change labels or buckets: the newer ones replace what cannot be added.
                 if same and _shape(same[0]) != _shape(family):
                     same.clear()
                 same.append(family)
         return [_added(same) for _, same in sorted(found.items())]
 
     def page(self, processes: Iterable[Sequence[Family]], accept: str) -> tuple[bytes, str]:
-        """What Prometheus scrapes, in the format that its `Accept` header asks for, and the content type."""
+        """The page that Prometheus scrapes, in the format that its `Accept` header requests, and the content
+        type."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Page(self.of(processes)))
         render, content_type = choose_encoder(accept)
@@ -132,7 +133,7 @@ def _shape(family: Family) -> tuple[object, ...]:
 
 
 def _added(same: Sequence[Family]) -> Family:
-    """One family of several that have one shape."""
+    """One family from several of the same shape."""
     if len(same) == 1:
         return same[0]
     sums: dict[tuple[str, ...], Sample] = {}
@@ -155,7 +156,7 @@ def _sum(one: Sample, other: Sample) -> Sample:
 
 
 def _bounded(family: Family) -> Family:
-    """With the smallest of too many samples put together."""
+    """Bounded to MAX_KEPT samples, with the rest combined."""
     if len(family.samples) <= MAX_KEPT:
         return family
     rest = Sample(
@@ -195,7 +196,7 @@ def _metric(family: Family) -> Metric:
 
 
 def buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
-    """Counts of single buckets as the cumulative ones of a page."""
+    """Bucket counts as the cumulative ones of a page."""
     cumulative, found = 0, []
     for bound, count in zip((*map(str, bounds), "+Inf"), counts, strict=True):
         cumulative += count
