@@ -1,9 +1,9 @@
-"""Which pool a request goes to.
+"""Decides which pool a request goes to.
 
-Given the objects of every dialect, `translate` makes one immutable Snapshot of routes and pools, once per
-change. Given a request's model, path and headers, `match` finds its route and rule in that snapshot, and
-`Splits` the target, by weight; `explain` tells why every other rule is passed over. Nothing here knows which
-dialect an object came from, but for its name.
+`translate` turns the objects of every dialect into one immutable Snapshot of routes and pools, once per
+change. `match` finds the route and rule for a request's model, path and headers in that snapshot, `Splits`
+the target by weight, and `explain` says why every other rule is skipped. Nothing here depends on an object's
+dialect, except for its name.
 """
 
 from headgate.routing.endpoints import is_page_path

@@ -1,7 +1,8 @@
-"""From the Pods that a pool selects to its endpoints, and what the Pods say of how they are reached.
+"""Turns the Pods that a pool selects into endpoints, and reads how to reach them.
 
-It is the same for pools of every dialect: only ready Pods with an address, of the pool's own namespace, that
-have all labels of its selector. What a Pod says wrongly is a problem of the pool, and stops no other Pod.
+It is the same for pools of every dialect: ready Pods with an address, in the pool's own namespace, with all
+labels of its selector. An invalid annotation of a Pod is a problem of the pool, and does not affect other
+Pods.
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ def is_ready(pod: api.Pod) -> bool:
 
 
 def facts(pod: api.Pod) -> object:
-    """All that routing reads of a ready Pod."""
+    """Everything that routing reads of a ready Pod."""
     return pod.status.pod_ip, pod.metadata.labels, pod.metadata.annotations, pod.spec.containers
 
 
 def address(pod: api.Pod) -> Address:
-    """Where the Pod is reached, with a port if its annotation has one. Raises ValueError if that is none."""
+    """The address of the Pod, with a port if its annotation has one. Raises ValueError if the annotation is
+    invalid."""
     given = pod.metadata.annotations.get(marks.ADDRESS)
     return Address.parse(given) if given else Address(pod.status.pod_ip)
 
 
 def own_port(pod: api.Pod, at: Address) -> int | None:
-    """The port that the Pod itself names, before that of any pool."""
+    """The Pod's own port, which takes precedence over its pool's."""
     return at.port or port_number(pod.metadata.annotations.get(marks.PORT, ""))
 
 
@@ -51,14 +53,14 @@ def report_address(pod: api.Pod, error: ValueError, field: str, report: Report) 
 
 
 def of_pod(pod: api.Pod, annotation: str, message: str) -> str:
-    """The message with the place that it is about, for a problem of the pool."""
+    """The message with its place, for a problem of the pool."""
     return f"Pod {pod.metadata.key}, metadata.annotations[{annotation}]: {message}"
 
 
 def pages(
     pods: Mapping[Endpoint, api.Pod], field: str, report: Report
 ) -> Iterator[tuple[Endpoint, MetricsPage]]:
-    """Where the metrics of endpoints are, of those whose Pods say so. `field` is what selects the Pods."""
+    """Metrics pages of endpoints whose Pods specify one. `field` selects the Pods."""
     for endpoint, pod in pods.items():
         try:
             page = metrics_page(pod)
@@ -72,7 +74,8 @@ def pages(
 def events(
     notes: Mapping[str, str], pods: Mapping[Endpoint, api.Pod], field: str, report: Report
 ) -> Iterator[tuple[Endpoint, KvEvents]]:
-    """Where endpoints publish KV events; `notes` are annotations of their pool, for Pods that say nothing."""
+    """Where endpoints publish KV events; `notes` are annotations of their pool, for Pods without their
+    own."""
     for endpoint, pod in pods.items():
         try:
             published = kv_events.kv_events(notes, pod)
@@ -83,13 +86,13 @@ def events(
             yield endpoint, published
 
 
-# Where the metrics page of an endpoint is: the annotations of its Pod that Prometheus' users know.
+# Location of an endpoint's metrics page: the annotations of its Pod that Prometheus users know.
 _PATH = re.compile(r"/[!-~]{0,1023}")
 _PORT = re.compile(r"[0-9]{1,5}")
 
 
 class InvalidPageError(ValueError):
-    """An annotation that says nothing; `annotation` names it."""
+    """An invalid annotation; `annotation` names it."""
 
     def __init__(self, annotation: str, message: str) -> None:
         super().__init__(message)
@@ -97,9 +100,9 @@ class InvalidPageError(ValueError):
 
 
 def metrics_page(pod: api.Pod) -> MetricsPage | None:
-    """What the Pod says; None if that is nothing. Raises InvalidPageError.
+    """The page that the Pod specifies; None if it has no such annotations. Raises InvalidPageError.
 
-    Where the Pod is reached at a port of its own choice, the port of its template means no one of them.
+    If the Pod has its own serving port or address, the metrics port of its template does not apply to it.
     """
     notes = pod.metadata.annotations
     is_elsewhere = marks.PORT in notes or marks.ADDRESS in notes
@@ -117,7 +120,7 @@ def metrics_page(pod: api.Pod) -> MetricsPage | None:
 
 
 def is_page_path(path: str) -> bool:
-    """Whether it can be asked for as it is."""
+    """Whether it can be requested as it is."""
     return _PATH.fullmatch(path) is not None
 
 

@@ -1,6 +1,6 @@
-"""Why a request is matched as it is: what `match` decides, with a reason for each rule that it passes over.
+"""Explains how a request is matched: what `match` decides, with a reason for each rule that it skips.
 
-Run when somebody asks, never for a request that is served; it changes nothing.
+Runs on demand, never for a request that is served; it changes nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from headgate.routing.patterns import (
 from headgate.routing.snapshot import Match, Route, Rule, Snapshot
 
 SHOWN_CHARACTERS = 256
-"""Of a value that a client made up."""
+"""Limit for values from clients."""
 
 
 class RuleReading(msgspec.Struct, frozen=True):
-    """A rule as one request meets it. `unmet` is the first condition that fails; "" if the rule fits."""
+    """A rule evaluated for one request. `unmet` is the first condition that fails; "" if the rule matches."""
 
     rule: Rule
     unmet: str
@@ -37,20 +37,20 @@ class RuleReading(msgspec.Struct, frozen=True):
 
 
 class RouteReading(msgspec.Struct, frozen=True):
-    """A route with all its rules, whether or not one is reached."""
+    """A route with all its rules, whether or not they are reached."""
 
     route: Route
     rules: tuple[RuleReading, ...]
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """The candidates for a model name, in the order in which they are asked."""
+    """The candidates for a model name, in order."""
 
     routes: tuple[RouteReading, ...]
     is_adapter: bool
     """Whether the name was found among the adapters."""
     shadowed: tuple[Route, ...] = ()
-    """Routes that have the name as an adapter, and are not asked since others have it as their model."""
+    """Routes that have the name as an adapter, and are ignored because others have it as their model."""
 
     @property
     def match(self) -> Match | None:
@@ -64,7 +64,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Reading:
-    """Reads every rule of every candidate route; the arguments are those of `match`."""
+    """Evaluate every rule of every candidate route; the arguments are those of `match`."""
     by_model = snapshot.models.get(model)
     by_adapter = snapshot.adapters.get(model, ())
     routes = (by_adapter or snapshot.unknown) if by_model is None else by_model
@@ -130,7 +130,7 @@ def _unmet(condition: StringPattern, value: str) -> str:
 
 
 def conditions(pattern: RequestPattern | None) -> tuple[str, ...]:
-    """What a rule asks of a request, in words, in the order in which it is looked at."""
+    """The conditions of a rule, in words, in the order of evaluation."""
     if pattern is None:
         return ()
     found = []
@@ -160,7 +160,7 @@ def _wanted(condition: StringPattern) -> str:
 
 
 def _quoted(text: str) -> str:
-    """In quotes, bounded, and safe to print on a terminal."""
+    """In quotes, truncated, and safe to print on a terminal."""
     cut = "..." if len(text) > SHOWN_CHARACTERS else ""
     shown = json.dumps(text[:SHOWN_CHARACTERS], ensure_ascii=False)
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in shown) + cut

@@ -1,4 +1,4 @@
-"""From InferenceModels to routes, and from InferenceObjectives to the priorities of requests."""
+"""Translates InferenceModels into routes, and InferenceObjectives into priorities."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from headgate.routing.snapshot import (
     name_of,
 )
 
-# From InferenceModels to routes: the oldest for a name in a pool serves, and the others have to wait.
+# Routes of InferenceModels: the oldest for a name in a pool serves, the others are inactive.
 MODEL_NAME_IN_USE = "ModelNameInUse"
 REF_NOT_FOUND = "RefNotFound"
 
 PRIORITIES = {"Critical": 1, "Default": 0, "Sheddable": -1}
-"""Of requests, by the criticality of their model."""
+"""Priorities by the criticality of the model."""
 
 _RULE = "targetModels"
-"""The one rule of each."""
+"""Name of the only rule."""
 
 
 def ref(model: api.InferenceModel) -> api.ObjectRef:
@@ -34,14 +34,14 @@ def ref(model: api.InferenceModel) -> api.ObjectRef:
 
 
 def pool_of(model: api.InferenceModel) -> api.ObjectRef:
-    """The pool that it names, whether or not that exists."""
+    """The pool that it references, whether or not it exists."""
     return inference_pools.named(model.metadata.namespace, model.spec.pool_ref)
 
 
 def precedence(model: api.InferenceModel) -> tuple[bool, str, str, str]:
-    """Sorts the models for one name in one pool: the first is served.
+    """Sort key of the models for one name in one pool: the first is served.
 
-    One that is being deleted hands its name over before it is gone.
+    One that is being deleted gives its name up before it is gone.
     """
     return (model.metadata.deletion_timestamp is not None, *model.metadata.age_order)
 
@@ -49,7 +49,7 @@ def precedence(model: api.InferenceModel) -> tuple[bool, str, str, str]:
 def check(
     model: api.InferenceModel, holder: api.ObjectRef, pools: Collection[api.ObjectRef], reporter: Reporter
 ) -> None:
-    """Reports a pool that is not among `pools`, which exist, and a name that `holder` is served by."""
+    """Report a pool that is not in `pools`, the existing ones, and a name that `holder` has."""
     check_pool(pool_of(model), pools, reporter)
     if model.spec.model_name and holder != reporter.ref:
         told = (
@@ -60,7 +60,7 @@ def check(
 
 
 def check_pool(pool: api.ObjectRef, pools: Collection[api.ObjectRef], reporter: Reporter) -> None:
-    """Reports a reference to a pool that does not exist."""
+    """Report a reference to a pool that does not exist."""
     if pool in pools:
         return
     told = f"there is no {pool}"
@@ -89,7 +89,7 @@ def route(model: api.InferenceModel) -> Route:
 
 
 HEADERS = (b"x-llm-d-inference-objective", b"x-gateway-inference-objective")
-"""By which a request names the objective that it has; the first that it has counts."""
+"""The headers that name a request's objective; the first one present counts."""
 
 
 def objective_ref(objective: api.InferenceObjective) -> api.ObjectRef:
@@ -97,14 +97,14 @@ def objective_ref(objective: api.InferenceObjective) -> api.ObjectRef:
 
 
 def pool_of_objective(objective: api.InferenceObjective) -> api.ObjectRef:
-    """The pool that it names, whether or not that exists."""
+    """The pool that it references, whether or not it exists."""
     return inference_pools.named(objective.metadata.namespace, objective.spec.pool_ref)
 
 
 def check_objective(
     objective: api.InferenceObjective, pools: Collection[api.ObjectRef], reporter: Reporter
 ) -> None:
-    """Reports a pool that is not among `pools`, which exist."""
+    """Report a pool that is not in `pools`, the existing ones."""
     check_pool(pool_of_objective(objective), pools, reporter)
 
 

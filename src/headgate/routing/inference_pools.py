@@ -1,7 +1,8 @@
-"""From an InferencePool of either version, and the Pods that it selects, to a pool and the routes to it.
+"""Translates an InferencePool of either version, with its Pods, into a pool and its routes.
 
-Each port of each Pod is an endpoint. What a ModelServer has fields for and an InferencePool has not, its
-annotations say: the engine, the policy, KV events, and, where no InferenceModel does, which models are its.
+Each port of each Pod is an endpoint. Annotations provide what a ModelServer has fields for and an
+InferencePool does not: the engine, the policy, KV events, and the pool's models, where no InferenceModel
+names them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PoolReference = gie_v1alpha1.PoolObjectReference | gie_v1alpha2.PoolObjectRefere
 EVERY_NAME = "*"
 _KIND_OF_GROUP = {gie_v1.GROUP: INFERENCE_POOL, gie_v1alpha1.GROUP: INFERENCE_POOL_V1ALPHA1}
 _RULE = "models"
-"""The one rule of a route that an annotation makes."""
+"""Name of the only rule of a route from an annotation."""
 
 
 def ref(source: InferencePool) -> api.ObjectRef:
@@ -44,7 +45,7 @@ def ref(source: InferencePool) -> api.ObjectRef:
 
 
 def named(namespace: str, reference: PoolReference) -> api.ObjectRef:
-    """What a `poolRef` names, which need not exist: another kind than InferencePool never does."""
+    """The object that a `poolRef` references; one of another kind than InferencePool never exists."""
     kind = _KIND_OF_GROUP.get(reference.group) if reference.kind == "InferencePool" else None
     return api.ObjectRef(kind or f"{reference.kind}.{reference.group or 'core'}", namespace, reference.name)
 
@@ -56,7 +57,7 @@ def selector(source: InferencePool) -> Selector:
 
 
 def ports(source: InferencePool) -> list[int]:
-    """The ports of its endpoints, each once; the place of a port is its rank."""
+    """The ports of its endpoints, each once; the index of a port is its rank."""
     spec = source.spec
     if isinstance(spec, gie_v1.InferencePoolSpec):
         return list(dict.fromkeys(port.number for port in spec.target_ports))
@@ -70,8 +71,8 @@ def pool(
     objectives: Mapping[str, int],
     reporter: Reporter,
 ) -> Pool:
-    """`pods` are the ready Pods that it selects, by name. `secrets` are those that verify endpoints, as far
-    as they exist; `objectives` are the priorities of those that are about this pool, by name."""
+    """`pods` are the ready Pods that it selects, by name. `secrets` are the existing ones for TLS
+    verification; `objectives` are the priorities of this pool's objectives, by name."""
     notes, report = source.metadata.annotations, reporter.report
     field = "spec.selector" if reporter.ref.kind == INFERENCE_POOL_V1ALPHA1 else "spec.selector.matchLabels"
     fault, verified = _fault(source, report), None
@@ -87,7 +88,7 @@ def pool(
     found = {endpoint: pod for endpoint, pod in found.items() if roles is None or endpoint in roles.roles}
     pages = dict(endpoints.pages(found, field, report))
     has_ranks = len(ports(source)) > 1
-    # Where a Pod has several engines, its arguments do not tell which of them has which port.
+    # If a Pod has several engines, its arguments do not show which of them has which port.
     told = {marks.KV_EVENTS: kv_events.OFF, **notes} if has_ranks else notes
     events = dict(endpoints.events(told, found, field, report))
     if has_ranks:
@@ -111,7 +112,7 @@ def pool(
 
 
 def routes(source: InferencePool) -> list[Route]:
-    """One for each name in `headgate.dev/models`; they come after those of InferenceModels."""
+    """One route for each name in `headgate.dev/models`; they come after those of InferenceModels."""
     key = ref(source)
     rule = Rule(_RULE, None, (Target(key, 1),))
     return [
@@ -136,7 +137,7 @@ def models(source: InferencePool) -> list[str]:
 
 
 def _fault(source: InferencePool, report: Report) -> str:
-    """Why it can have no endpoints."""
+    """Why it cannot have endpoints; "" if it can."""
     if not ports(source):
         told = "0 is not a port: set the port that its engines listen on"
         report("spec.targetPortNumber", "InvalidPort", told)
@@ -145,7 +146,7 @@ def _fault(source: InferencePool, report: Report) -> str:
 
 
 def _speaks_http2(source: InferencePool) -> bool:
-    """Without TLS, or, where its endpoints speak https, inside it."""
+    """Whether its endpoints speak HTTP/2: without TLS, or inside TLS if they use https."""
     spec = source.spec
     return isinstance(spec, gie_v1.InferencePoolSpec) and spec.app_protocol == "kubernetes.io/h2c"
 
@@ -168,7 +169,7 @@ def _ranks(
 
 
 def _active(pod: api.Pod, numbers: list[int], field: str, report: Report) -> set[int]:
-    """Those of the pool's ports that the Pod serves."""
+    """The ports of the pool that the Pod serves."""
     annotation = next((name for name in marks.ACTIVE_PORTS if name in pod.metadata.annotations), None)
     if annotation is None:
         return set(numbers)
@@ -181,7 +182,7 @@ def _active(pod: api.Pod, numbers: list[int], field: str, report: Report) -> set
 
 
 def _reached(pod: api.Pod, address: Address, numbers: list[int], field: str, report: Report) -> list[int]:
-    """Where each of the pool's ports is reached: there, unless the Pod's annotations say otherwise."""
+    """Where each of the pool's ports is reached: at that port, unless the Pod's annotations name another."""
     if len(numbers) == 1:
         return [endpoints.own_port(pod, address) or numbers[0]]
     given = str(address.port) if address.port else pod.metadata.annotations.get(marks.PORT)
@@ -197,13 +198,13 @@ def _reached(pod: api.Pod, address: Address, numbers: list[int], field: str, rep
 
 
 def _page_of_rank(page: MetricsPage) -> MetricsPage | None:
-    """Each port has a page of its own: the one that the Pod names for all is another rank's."""
+    """Each port has a page of its own: the port in the Pod's annotation belongs to one rank only."""
     own = msgspec.structs.replace(page, port=None)
     return None if own == MetricsPage() else own
 
 
 def _events_of_rank(events: KvEvents, rank: int) -> KvEvents:
-    """Ranks publish on ports one after the other, beginning with those that are named."""
+    """Ranks publish on consecutive ports, starting with the configured ones."""
     ahead = rank * events.ranks
     replay_port = events.replay_port + ahead if events.replay_port is not None else None
     return msgspec.structs.replace(events, port=events.port + ahead, replay_port=replay_port)

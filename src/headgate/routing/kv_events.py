@@ -1,4 +1,4 @@
-"""Where an engine publishes what is in its KV cache: annotations of its Pod or its pool, or its arguments."""
+"""Finds where an engine publishes KV events: annotations of its Pod or its pool, or its arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OFF = "off"
 
 
 class InvalidEventsAnnotationError(ValueError):
-    """An annotation that says nothing; `annotation` names it."""
+    """An invalid annotation; `annotation` names it."""
 
     def __init__(self, annotation: str, message: str) -> None:
         super().__init__(message)
@@ -27,8 +27,8 @@ class InvalidEventsAnnotationError(ValueError):
 
 
 def kv_events(of_pool: Mapping[str, str], pod: api.Pod) -> KvEvents | None:
-    """What the annotations of the Pod say, or else those of its pool, or else the arguments of its engine;
-    None if that is nothing.
+    """From the annotations of the Pod, or else of its pool, or else the engine's arguments; None if there are
+    none.
 
     Raises InvalidEventsAnnotationError.
     """
@@ -61,20 +61,20 @@ def _port(notes: dict[str, str], annotation: str) -> int | None:
     return port
 
 
-# Where an engine publishes what is in its KV cache, by the arguments that its container is started with.
+# KV events by the arguments of the container.
 #
-# vLLM and SGLang are told in one option, as JSON. Only what is plain is taken from it: an address that the
-# engine listens at, and as many ranks as it says itself. Where ranks are spread over processes or Pods, an
-# annotation has to say which port belongs to which.
+# vLLM and SGLang have one option with JSON. Only simple cases are read: an address that the engine binds, and
+# the number of ranks in its options. If ranks are spread over processes or Pods, annotations must specify the
+# port of each.
 MAX_CHARACTERS = 32 * 1024
-"""Of all arguments of a container that is looked at: a shell's script may be one of them."""
+"""Limit for all arguments of a container: one may be a shell script."""
 MAX_RANKS = 64
 LAST_PORT = 65_535 - MAX_RANKS
 
 _OPTION = "--kv-events-config"
 _NAMED = re.compile(r"--kv[-_]events[-_]config\b")
 _LISTENS = re.compile(r"tcp://(?:\*|\[?::\]?|\$[({]?POD_IP[)}]?):([0-9]{1,5})")
-"""The Pod's own address is where simulated engines listen that share a machine."""
+"""Simulated engines that share a machine bind the Pod's own address."""
 _RANK_OPTIONS = frozenset({"--data-parallel-size", "-dp", "--dp-size", "--dp"})
 
 
@@ -86,7 +86,7 @@ class _Config(msgspec.Struct):
 
     @property
     def is_on(self) -> bool:
-        """vLLM has to be told so; SGLang is by the name of the publisher."""
+        """vLLM needs an explicit flag; for SGLang the name of the publisher is enough."""
         enabled = self.enable_kv_cache_events
         return self.publisher in (None, "zmq") and (enabled or (enabled is None and bool(self.publisher)))
 
@@ -95,7 +95,7 @@ _decode = msgspec.json.Decoder(_Config).decode
 
 
 def events_by_arguments(containers: Sequence[core.Container]) -> KvEvents | None:
-    """What the first container says that has the option; None if that is nothing, or not plain."""
+    """From the first container with the option; None if there is none, or if it is not a simple case."""
     for container in containers:
         words = (*container.command, *container.args)
         if any(map(_NAMED.search, words)):
@@ -105,7 +105,7 @@ def events_by_arguments(containers: Sequence[core.Container]) -> KvEvents | None
 
 @lru_cache(maxsize=256)
 def _published(words: tuple[str, ...]) -> KvEvents | None:
-    """Kept, as all Pods of a Deployment are started alike."""
+    """Cached, because all Pods of a Deployment have the same arguments."""
     given = list(_options(words))
     options = dict(given)
     try:
@@ -130,14 +130,14 @@ def _options(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _split(words: tuple[str, ...]) -> Iterator[str]:
-    """Where a shell is given a script, its words."""
+    """The arguments, with a shell script split into words."""
     for word in words:
         if not _NAMED.search(word) or _NAMED.match(word):
             yield word
         else:
             try:
                 yield from shlex.split(word.replace("\\\n", " "))
-            except ValueError:  # a quotation without end: the shell would refuse it, too
+            except ValueError:  # an unclosed quote: the shell would reject it, too
                 continue
 
 
@@ -148,7 +148,7 @@ def _port_of_address(address: str) -> int | None:
 
 
 def _ranks(options: dict[str, str]) -> int | None:
-    """How many publish; None where that is not as plain as one number."""
+    """How many ranks publish; None if that is not a single number."""
     told = {value for name, value in options.items() if name in _RANK_OPTIONS}
     if (
         any(name.startswith("--data-parallel") and name not in _RANK_OPTIONS for name in options)

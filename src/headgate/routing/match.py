@@ -1,4 +1,4 @@
-"""From a request's model, path and headers to the rule that serves it."""
+"""Finds the rule for a request by model, path and headers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def is_named(snapshot: Snapshot, model: str) -> bool:
 
 
 def match(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Match | None:
-    """Finds the first rule, in the oldest route for the model first, that the request fits.
+    """The first rule that matches the request, in the oldest route for the model first.
 
-    A rule whose weights are all 0 lets the next route try, as Kthena's router does; it is returned only
-    if no other route has a rule for the request. A name that some route has as its model is never looked up
-    among the adapters, even if no rule fits; and only one that no route has goes to those that take
-    unknown names. None means that there is no such rule. Raises TooCostlyError.
+    A rule whose weights are all 0 passes on to the next route, as in Kthena's router; it is returned only if
+    no other route has a rule for the request. A name that some route has as its model is never looked up
+    among the adapters, even if no rule matches; and only a name without any route goes to those that take
+    unknown names. None if there is no such rule. Raises TooCostlyError.
     """
     routes = snapshot.models.get(model)
     is_adapter = routes is None
@@ -40,18 +40,19 @@ def match(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Match 
     return unweighted
 
 
-# Which routes get no requests for a name of theirs, since another takes all of them first.
+# Routes that get no requests for one of their names, because another takes all of them first.
 _EVERY_PATH = (StringPattern(), StringPattern(prefix=""), StringPattern(prefix="/"))
 
 
 class Taker(NamedTuple):
-    """Who gets the requests for a name, and by which rule; no rule if its model name alone is enough."""
+    """The route that gets all requests for a name, and by which rule; None if its model name alone is
+    enough."""
 
     name: str
     route: Route
     rule: Rule | None
     is_older: bool
-    """Whether it goes first by its age."""
+    """Whether it takes precedence by age."""
 
     def __str__(self) -> str:
         if self.rule is None:
@@ -61,7 +62,7 @@ class Taker(NamedTuple):
 
 
 def takers(snapshot: Snapshot, route: Route) -> list[Taker]:
-    """One for each name of the route that it gets no requests for."""
+    """One for each name for which the route gets no requests."""
     names = dict.fromkeys((*((route.model,) if route.model else ()), *route.adapters))
     found = [taker for name in names if (taker := _taker(snapshot, route, name)) is not None]
     if route.takes_unknown and (first := snapshot.unknown[0]).key != route.key:
@@ -82,12 +83,12 @@ def _taker(snapshot: Snapshot, route: Route, name: str) -> Taker | None:
             if _takes_all(rule.pattern, name):
                 if rule.has_weight or other.is_reserved:
                     return Taker(name, other, rule, _is_older(other, route))
-                break  # what gets here goes to the next route
+                break  # requests that reach it go to the next route
     return None
 
 
 def _is_older(other: Route, route: Route) -> bool:
-    """Of InferenceModels, a younger one goes first while the pool of the older does not exist."""
+    """A younger InferenceModel takes precedence while the pool of the older one does not exist."""
     return other.key.kind == route.key.kind and (other.created, other.key) < (route.created, route.key)
 
 

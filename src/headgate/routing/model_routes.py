@@ -1,4 +1,4 @@
-"""From a ModelRoute to a route."""
+"""Translates a ModelRoute into a route."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def ref(source: api.ModelRoute) -> api.ObjectRef:
 
 
 def route(source: api.ModelRoute, reporter: Reporter) -> Route:
-    """A rule that cannot be understood is left out, and reported."""
+    """An invalid rule is left out, and reported."""
     rules = []
     for index, rule in enumerate(source.spec.rules):
         try:
             pattern = _pattern(rule.model_match)
         except patterns.InvalidPatternError as error:
-            # Such a rule never matches: falling through to the next is what the references do.
+            # Such a rule never matches: the reference implementations fall through to the next one.
             told = f"not a regular expression: {error}"
             reporter.report(f"spec.rules[{index}].modelMatch", "InvalidPattern", told)
             continue
@@ -44,7 +44,7 @@ def route(source: api.ModelRoute, reporter: Reporter) -> Route:
 
 
 def check(source: api.ModelRoute, pools: Collection[api.ObjectRef], reporter: Reporter) -> None:
-    """Reports the pools that it names and that are not among `pools`, which exist."""
+    """Report pools that it names and that are not in `pools`, the existing ones."""
     for index, rule in enumerate(source.spec.rules):
         for place, written in enumerate(rule.target_models):
             pool = _target(source, written).pool
@@ -78,7 +78,7 @@ def _pattern(condition: api.ModelMatch | None) -> patterns.RequestPattern | None
 
 
 def token_limits(written: RateLimit | None) -> TokenLimits | None:
-    """How many tokens the traffic of a route may use; None where nothing is limited."""
+    """The token limits of a route; None if it has none."""
     if written is None:
         return None
     if written.input_tokens_per_unit is None and written.output_tokens_per_unit is None:

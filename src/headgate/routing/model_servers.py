@@ -1,4 +1,4 @@
-"""From a ModelServer, and the Pods that it selects, to a pool."""
+"""Translates a ModelServer, with its Pods, into a pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.routing.problems import Reporter
 from headgate.routing.snapshot import MODEL_SERVER, Endpoint, Pool
 
 DEFAULT_PORT = 8000
-"""Where an endpoint listens if neither its ModelServer nor its Pod says so: vLLM's own default."""
+"""The port if neither the ModelServer nor the Pod specifies one: vLLM's default."""
 
 _SELECTOR = "spec.workloadSelector"
 
@@ -32,8 +32,8 @@ def pool(
     secrets: Mapping[api.ObjectKey, api.Secret],
     reporter: Reporter,
 ) -> Pool:
-    """`pods` are the ready Pods that it selects, by name. `secrets` are those that verify endpoints, as far
-    as they exist."""
+    """`pods` are the ready Pods that it selects, by name. `secrets` are the existing ones for TLS
+    verification."""
     spec, notes = server.spec, server.metadata.annotations
     policy = spec.traffic_policy
     retry = policy.retry if policy else None
@@ -81,7 +81,7 @@ def _seconds(text: str | None, field: str, reporter: Reporter) -> float | None:
 def _endpoints(
     server: api.ModelServer, pods: list[api.Pod], reporter: Reporter
 ) -> Iterator[tuple[Endpoint, api.Pod]]:
-    """The endpoints of the Pods that the server selects, each with its Pod."""
+    """The endpoints of the selected Pods, each with its Pod."""
     for pod in pods:
         try:
             yield _endpoint(pod, server.spec.workload_port), pod
@@ -90,9 +90,10 @@ def _endpoints(
 
 
 def _endpoint(pod: api.Pod, port: api.WorkloadPort | None) -> Endpoint:
-    """A Pod's own annotations go before the port of the ModelServer, and that before the Pod's first port.
+    """A Pod's own annotations take precedence over the port of the ModelServer, and that over the Pod's first
+    port.
 
-    Raises ValueError if the Pod's address is none.
+    Raises ValueError if the Pod's address is invalid.
     """
     address = endpoints.address(pod)
     own = endpoints.own_port(pod, address)

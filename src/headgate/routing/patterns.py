@@ -11,11 +11,11 @@ from headgate import api
 from headgate.kubeschema import regex
 
 Headers = Callable[[bytes], str]
-"""Gives the value of a header by its lower-case name, "" where the request has none."""
+"""Returns the value of a header by its lower-case name, "" if the request has none."""
 
 
 class InvalidPatternError(ValueError):
-    """A regular expression that RE2 does not take, or that is too large."""
+    """A regular expression that RE2 rejects, or that is too large."""
 
 
 def as_text(value: str) -> str:
@@ -24,17 +24,17 @@ def as_text(value: str) -> str:
 
 
 class TooCostlyError(Exception):
-    """To find the rule of a request takes more work than one request may cause."""
+    """Matching a request takes more work than one request may cause."""
 
 
 MAX_STEPS: Final = 2_000_000
-"""Of work for one request, some 25 ms at worst: a step is one instruction of an expression at a character."""
+"""Work limit per request, about 25 ms at worst: a step is one instruction of an expression at a character."""
 CONDITION_STEPS: Final = 200
-"""What a rule and each of its conditions cost besides: headers are looked up and values decoded."""
+"""Fixed cost of a rule and of each condition, for looking up headers and decoding values."""
 
 
 class Work:
-    """What finding the rule of one request may still cost, however many routes and conditions there are."""
+    """The work left for matching one request, however many routes and conditions there are."""
 
     __slots__ = ("left",)
 
@@ -42,31 +42,32 @@ class Work:
         self.left = MAX_STEPS
 
     def spend(self, steps: int) -> None:
-        """Raises TooCostlyError once all is spent."""
+        """Raises TooCostlyError once the work is exhausted."""
         self.left -= steps
         if self.left < 0:
             raise TooCostlyError(f"more than {MAX_STEPS} steps")
 
 
 class StringPattern(msgspec.Struct, frozen=True):
-    """One string condition. Of several fields set, exact goes before prefix, and prefix before regex."""
+    """One string condition. If several fields are set, exact takes precedence over prefix, and prefix over
+    regex."""
 
     exact: str | None = None
     prefix: str | None = None
     regex: Any = None
     """A compiled RE2 expression, searched unanchored."""
     longest: int = 1 << 20
-    """Characters that the expression is searched in; it never matches a longer value."""
+    """Longest value that the expression is applied to; longer values never match."""
 
     def cost(self, value: str) -> int:
-        """Steps that comparing a value takes at most."""
+        """Most steps that comparing a value takes."""
         if self.regex is None or len(value) > self.longest:
             return CONDITION_STEPS + len(value)
         return CONDITION_STEPS + len(value) * int(self.regex.programsize)
 
     def fits(self, value: str) -> bool:
-        """Whether a value fits, given as its bytes decoded as Latin-1. They are compared with the UTF-8 of a
-        condition, so that no other text has the same bytes."""
+        """Whether a value, given as its bytes decoded as Latin-1, matches. It is compared as UTF-8, so that
+        only the text of the condition has the same bytes."""
         if not value.isascii():
             value = as_text(value)
         if self.exact is not None:
@@ -79,14 +80,14 @@ class StringPattern(msgspec.Struct, frozen=True):
 
 
 class RequestPattern(msgspec.Struct, frozen=True):
-    """Headers and path and model must all fit. Header names are lower case."""
+    """Headers, path and model must all match. Header names are lower case."""
 
     headers: tuple[tuple[bytes, StringPattern], ...] = ()
     path: StringPattern | None = None
     model: str | None = None
 
     def fits(self, model: str, path: str, headers: Headers, work: Work) -> bool:
-        """Whether a request fits; a missing header counts as an empty value. Raises TooCostlyError."""
+        """Whether a request matches; a missing header counts as an empty value. Raises TooCostlyError."""
         work.spend(CONDITION_STEPS)
         if self.model is not None and model != self.model:
             return False
@@ -103,7 +104,7 @@ class RequestPattern(msgspec.Struct, frozen=True):
 
 
 def compile_string(match: api.StringMatch) -> StringPattern:
-    """Raises InvalidPatternError for an expression that RE2 does not take."""
+    """Raises InvalidPatternError for an expression that RE2 rejects."""
     if match.exact is None and match.prefix is None and match.regex is not None:
         expression = _compile_regex(match.regex)
         return StringPattern(regex=expression, longest=regex.longest_text(expression))

@@ -1,8 +1,8 @@
-"""Which endpoints of a pool prefill and which decode, and how they hand the KV cache over.
+"""Prefill and decode roles of a pool's endpoints, and the connector for their KV cache.
 
-A Pod of a ModelServer has a role by the labels that pdGroup names, besides those that all of its Pods have;
-`role_labels` is for InferencePools. What cannot take part is a Problem: a Pod without a role serves nothing,
-and a decode Pod without prefill Pods in its group serves alone.
+A Pod of a ModelServer has a role by the labels in pdGroup, in addition to those of all its Pods;
+`phases_by_label` is for InferencePools. Pods that cannot take part are Problems: a Pod without a role serves
+nothing, and a decode Pod without prefill Pods in its group serves alone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ INCOMPLETE_GROUP = "GroupIncomplete"
 FIELD = "spec.workloadSelector.pdGroup"
 _MAX_TOKENS = 10_000_000
 _SHOWN = 5
-"""Pods or groups that one problem names."""
+"""Pods or groups named in one problem."""
 
 
 def phases(server: api.ModelServer, pods: Mapping[Endpoint, api.Pod], report: Report) -> PrefillDecode | None:
-    """The roles of those endpoints that have one; None where the server has no pdGroup."""
+    """The roles of endpoints that have one; None if the server has no pdGroup."""
     group = server.spec.workload_selector.pd_group
     if group is None:
         return None
@@ -68,12 +68,12 @@ def _role(group: PDGroup, pod: api.Pod, report: Report) -> Role | None:
 
 
 def _has(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """No labels fit nobody: every Pod would have the role by accident."""
+    """An empty set of labels matches no Pod: otherwise every Pod would have the role by accident."""
     return bool(wanted) and wanted.items() <= labels.items()
 
 
 def with_bootstrap_port(role: Role, pod: api.Pod, field: str, report: Report) -> Role:
-    """The role with the port that the Pod's annotation names, if it prefills and has one."""
+    """The role with the port of the Pod's annotation, if it prefills and has one."""
     given = pod.metadata.annotations.get(marks.BOOTSTRAP_PORT) if role.prefills else None
     if given is None:
         return role
@@ -87,8 +87,8 @@ def with_bootstrap_port(role: Role, pod: api.Pod, field: str, report: Report) ->
 
 
 def incomplete(roles: Mapping[Endpoint, Role], key: str | None) -> list[str]:
-    """Groups in which one of the roles has no ready Pod, in words. `key` is the label that groups them; None
-    where all are one."""
+    """Groups in which no Pod of one role is ready, in words. `key` is the label of the groups; None if all
+    are one."""
     prefilling = {role.group for role in roles.values() if role.prefills}
     decoding = {role.group for role in roles.values() if role.decodes}
     alone = sorted(group for group in decoding - prefilling if group is not None)
@@ -122,7 +122,8 @@ def _more(items: list[str]) -> str:
 
 
 def connector(engine: str, given: Connector | None) -> Connector | None:
-    """SGLang's servers find each other, whatever carries the cache: nixl and mooncake are two such carriers.
+    """The connector in effect. SGLang's servers connect by themselves; nixl and mooncake are only their
+    transfer backends.
 
     With http and lmcache, both servers are ordinary ones that share a store.
     """
@@ -130,7 +131,7 @@ def connector(engine: str, given: Connector | None) -> Connector | None:
 
 
 def remote_tokens(notes: Mapping[str, str], report: Report) -> int | None:
-    """What the annotation of a pool says of that; None leaves it to the gateway."""
+    """The threshold in the pool's annotation; None leaves it to the gateway."""
     given = notes.get(marks.REMOTE_PREFILL_TOKENS)
     if given is None:
         return None
@@ -146,12 +147,12 @@ def _number(text: str, most: int) -> int | None:
     return int(text) if is_number else None
 
 
-# Which endpoints of an InferencePool prefill and which decode, by the well-known label of their Pods.
+# Roles of an InferencePool's endpoints, by the well-known label of their Pods.
 #
-# Any Pod that prefills may hand over to any that decodes: all of a pool are one group.
+# Any prefill Pod may hand over to any decode Pod: the pool is one group.
 PREFILLS = frozenset({"prefill", "encode-prefill", "prefill-decode", "encode-prefill-decode", "both"})
 DECODES = frozenset({"", "decode", "prefill-decode", "encode-prefill-decode", "both"})
-"""Values of the label. Pods without it decode; those of other roles, such as `encode`, do neither."""
+"""Values of the label. Pods without it decode; those with other roles, such as `encode`, have neither."""
 
 _GROUP = "pool"
 _CONNECTORS: Mapping[str, Connector] = {each: each for each in CONNECTORS}
@@ -161,9 +162,10 @@ _DEFAULT: Connector = "nixl"
 def phases_by_label(
     notes: Mapping[str, str], engine: str, pods: Mapping[Endpoint, api.Pod], field: str, report: Report
 ) -> PrefillDecode | None:
-    """The roles of those endpoints that have one; None where each does both, or says nothing.
+    """The roles of endpoints that have one; None if every endpoint does both, or has no label.
 
-    `notes` are the annotations of the pool, `engine` what its endpoints run, `field` what selects its Pods.
+    `notes`: annotations of the pool. `engine`: the engine of its endpoints. `field`: the field that selects
+    its Pods.
     """
     found = {endpoint: role for endpoint, pod in pods.items() if (role := _labelled_role(pod, field, report))}
     if len(found) == len(pods) and not _is_apart(pods, found):
@@ -182,7 +184,7 @@ def phases_by_label(
 
 
 def _is_apart(pods: Mapping[Endpoint, api.Pod], roles: Mapping[Endpoint, Role]) -> bool:
-    """Whether any Pod says that it leaves one of the phases to others."""
+    """Whether any Pod has a label for only one of the phases."""
     return any(
         marks.ROLE in pods[endpoint].metadata.labels
         for endpoint, role in roles.items()

@@ -1,4 +1,4 @@
-"""What pools of every dialect have in common, and what they are made from besides their own objects."""
+"""The common interface of pool objects of every dialect, and the other objects that pools depend on."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ PoolObject: TypeAlias = api.ModelServer | InferencePool
 
 
 def ref_of(pool: PoolObject) -> api.ObjectRef:
-    """How routing names the object."""
+    """How routing refers to the object."""
     return model_servers.ref(pool) if isinstance(pool, api.ModelServer) else inference_pools.ref(pool)
 
 
 def selector_of(pool: PoolObject) -> Selector:
-    """Its namespace, and the labels that its Pods have; without any, it has none."""
+    """Its namespace, and the labels that its Pods must have; without labels, it selects none."""
     if isinstance(pool, api.ModelServer):
         return model_servers.selector(pool)
     return inference_pools.selector(pool)
 
 
-# What pools are made from besides their own objects: Pods, Secrets and objectives, filed by the pools that
-# they matter to.
+# The other inputs of pools, Pods, Secrets and objectives, indexed by the pools that they affect.
 class PoolInputs:
-    """Takes changes in any order; each returns the pools that have to be made anew."""
+    """Takes changes in any order; each returns the pools to translate again."""
 
     def __init__(self) -> None:
         self._pods: Selections[api.ObjectRef] = Selections(endpoints.facts)
@@ -38,10 +37,10 @@ class PoolInputs:
         self._secret_of: dict[api.ObjectRef, api.ObjectKey] = {}
         self._priorities: defaultdict[api.ObjectRef, dict[str, int]] = defaultdict(dict)
         self.secrets: dict[api.ObjectKey, api.Secret] = {}
-        """Those that verify endpoints, as far as they exist and were given."""
+        """The Secrets for TLS verification that exist and were given."""
 
     def put_pool(self, key: api.ObjectRef, pool: PoolObject | None) -> None:
-        """Takes what a pool selects and names; None for one that is gone."""
+        """Update what a pool selects and references; None if it is gone."""
         namespace, labels = selector_of(pool) if pool is not None else ("", {})
         self._pods.select(key, namespace, labels)
         before = self._secret_of.pop(key, None)
@@ -53,7 +52,7 @@ class PoolInputs:
             discard(self._verified_by, before, key)
 
     def put_pod(self, key: api.ObjectKey, pod: api.Pod | None) -> set[api.ObjectRef]:
-        """A Pod that is not ready is as one that is gone."""
+        """A Pod that is not ready counts as gone."""
         return self._pods.put(key, pod if pod is not None and endpoints.is_ready(pod) else None)
 
     def put_secret(self, key: api.ObjectKey, secret: api.Secret | None) -> set[api.ObjectRef]:
@@ -85,10 +84,10 @@ class PoolInputs:
         return sorted(self._pods.pods(pool), key=lambda pod: pod.metadata.name)
 
     def priorities(self, pool: api.ObjectRef) -> Mapping[str, int]:
-        """Those of the objectives of a pool, by name, as they are now."""
+        """Current priorities of a pool's objectives, by name."""
         return dict(self._priorities.get(pool, {}))
 
     @property
     def named_secrets(self) -> Set[api.ObjectKey]:
-        """All that some pool names, whether or not they exist."""
+        """All Secrets that some pool references, whether or not they exist."""
         return self._verified_by.keys()

@@ -1,4 +1,4 @@
-"""What an object says that will not do what its author meant, and how that is reported."""
+"""Problems: parts of an object that cannot take effect as its author intended."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Report = Callable[[str, str, str], None]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Something in an object that will not do what its author meant."""
+    """A part of an object that will not do what its author intended."""
 
     kind: str
     key: ObjectKey
     field: str
     reason: str
-    """The kind of problem in one CamelCase word, as conditions have it."""
+    """The kind of problem in one CamelCase word, as in conditions."""
     message: str
 
 
 class Reporter(NamedTuple):
-    """Of one object; all reporters of a translation share the list."""
+    """Reports problems of one object; all reporters of a translation share the list."""
 
     ref: ObjectRef
     problems: list[Problem]

@@ -1,6 +1,7 @@
-"""Routes filed by the names that they are for, and problems by their object, each kept in order.
+"""Routes by name, and problems by object, each in order.
 
-A change costs as much as the names and objects that it is about: thousands of others are not sorted again.
+A change costs in proportion to the names and objects that it concerns; thousands of others are not sorted
+again.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from headgate.routing.problems import Problem
 from headgate.routing.snapshot import Route
 
 Order = tuple[str | int, ...]
-"""Where something stands among others; no two that are filed together have the same."""
+"""A sort key, unique within one list."""
 Item = TypeVar("Item")
 
 
 class Ordered(Generic[Item]):
-    """Items in their order."""
+    """Items in order of their keys."""
 
     __slots__ = ("_items", "_orders")
 
@@ -33,7 +34,7 @@ class Ordered(Generic[Item]):
         return len(self._items)
 
     def put(self, order: Order, item: Item) -> None:
-        """Files the item, in the place of any other of this order."""
+        """Insert the item, or replace the one with this key."""
         place = bisect_left(self._orders, order)
         if place < len(self._orders) and self._orders[place] == order:
             self._items[place] = item
@@ -42,7 +43,7 @@ class Ordered(Generic[Item]):
             self._items.insert(place, item)
 
     def take_out(self, order: Order) -> None:
-        """The item of this order must be there."""
+        """Remove the item with this key, which must exist."""
         place = bisect_left(self._orders, order)
         assert self._orders[place] == order
         del self._orders[place], self._items[place]
@@ -55,41 +56,41 @@ class Ordered(Generic[Item]):
         return tuple(self._items)
 
     def foremost(self, most: int) -> list[Item]:
-        """The first ones."""
+        """The first `most` items."""
         return self._items[:most]
 
 
 class Filed(NamedTuple):
-    """The routes of one object, and where they stand among those for the same name."""
+    """The routes of one object, and their sort key among those for the same name."""
 
     order: Order
     routes: tuple[Route, ...]
 
 
 class RouteTable:
-    """Says which routes are asked for a name, and in which order.
+    """The routes for each name, in order.
 
-    ModelRoutes go first, the oldest before others; then the routes of InferenceModels, then those of pools.
+    ModelRoutes come first, oldest first; then the routes of InferenceModels, then those of pools.
     """
 
     def __init__(self) -> None:
         self._filed: dict[api.ObjectRef, Filed] = {}
         self._models: dict[str, Ordered[Route]] = {}
-        """Of ModelRoutes, by their model."""
+        """Routes of ModelRoutes, by model."""
         self._adapters: dict[str, Ordered[Route]] = {}
-        """Of ModelRoutes, by each of their adapters."""
+        """Routes of ModelRoutes, by adapter."""
         self._further: dict[str, Ordered[Route]] = {}
-        """Of other kinds, by their model."""
+        """Routes of other kinds, by model."""
         self._unknown: Ordered[Route] = Ordered()
         self._changed: set[str] = set()
         self.models: Mapping[str, tuple[Route, ...]] = {}
-        """As snapshots have it; never changed, but replaced."""
+        """In the form of snapshots; never modified, only replaced."""
         self.adapters: Mapping[str, tuple[Route, ...]] = {}
         self.unknown: tuple[Route, ...] = ()
 
     def put(self, key: api.ObjectRef, order: Order, routes: tuple[Route, ...], *, goes_first: bool) -> None:
-        """Files the routes of one object in the place of those that it had. `goes_first`: it is a ModelRoute,
-        whose routes go before all others, and may have adapters."""
+        """Replace the routes of one object. `goes_first`: it is a ModelRoute, whose routes precede all
+        others, and may have adapters."""
         before = self._filed.pop(key, None)
         if before is not None:
             for route in before.routes:
@@ -121,7 +122,7 @@ class RouteTable:
             del index[name]
 
     def settle(self) -> frozenset[str]:
-        """Takes what has changed into copies of `models` and `adapters`; returns the names that changed."""
+        """Apply the changes to copies of `models` and `adapters`; returns the names that changed."""
         if not self._changed:
             return frozenset()
         names = frozenset(self._changed)
@@ -131,7 +132,7 @@ class RouteTable:
                 index[name].all() if name in index else ()
                 for index in (self._models, self._adapters, self._further)
             )
-            # A further route comes after those that have its name already, which may know it as an adapter.
+            # Routes of other kinds follow the ones that have the name already, possibly as an adapter.
             is_adapter = bool(adapted) and not own
             _set(models, name, own if is_adapter else own + further)
             _set(adapters, name, adapted + further if is_adapter else adapted)
@@ -141,7 +142,7 @@ class RouteTable:
 
 
 def _set(index: dict[str, tuple[Route, ...]], name: str, routes: tuple[Route, ...]) -> None:
-    """Keeps the tuple that is there if it has the same routes, so that nobody takes it for another."""
+    """Keep the existing tuple if it has the same routes, so that it is not mistaken for a change."""
     before = index.get(name, ())
     if not routes:
         index.pop(name, None)
@@ -158,7 +159,7 @@ class ProblemList:
         self._all: tuple[Problem, ...] | None = ()
 
     def put(self, key: api.ObjectRef, order: Order, problems: Iterable[Problem]) -> None:
-        """Replaces the problems of one object."""
+        """Replace the problems of one object."""
         new = (order, tuple(problems))
         before = self._of.pop(key, (order, ()))
         if new[1]:

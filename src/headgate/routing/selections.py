@@ -1,7 +1,7 @@
-"""Which Pods a pool selects, and which pools a Pod is selected by.
+"""Which Pods a pool selects, and which pools select a Pod.
 
-A change of one Pod among thousands must not cost a look at all of them: Pods are filed under each of their
-labels, and a pool under that label of its selector that it shares with the fewest others.
+A change of one Pod among thousands must not scan all of them: Pods are indexed by each of their labels, and a
+pool by the label of its selector that the fewest others share.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ PoolKey = TypeVar("PoolKey", bound=Hashable)
 
 
 class Selections(Generic[PoolKey]):
-    """Takes Pods and selectors in any order. `facts` returns what matters of a Pod: a change of anything
-    else touches no pool."""
+    """Takes Pods and selectors in any order. `facts` returns the relevant part of a Pod: other changes affect
+    no pool."""
 
     def __init__(self, facts: Callable[[api.Pod], object]) -> None:
         self._facts = facts
@@ -32,14 +32,14 @@ class Selections(Generic[PoolKey]):
         self._under: defaultdict[Label, set[PoolKey]] = defaultdict(set)
         self._label_of: dict[PoolKey, Label] = {}
         self.compared = 0
-        """How often a selector was held against a Pod."""
+        """Comparisons of a selector with a Pod so far."""
 
     def __len__(self) -> int:
-        """How many Pods there are."""
+        """The number of Pods."""
         return len(self._pods)
 
     def select(self, pool: PoolKey, namespace: str, labels: Mapping[str, str]) -> None:
-        """Makes the pool select by these labels; without labels, it selects nothing."""
+        """Set the labels that a pool selects by; without labels, it selects nothing."""
         if pool in self._selectors:
             del self._selectors[pool], self._namespaces[pool]
             discard(self._under, self._label_of.pop(pool), pool)
@@ -52,7 +52,7 @@ class Selections(Generic[PoolKey]):
             self._label_of[pool] = label
 
     def put(self, key: api.ObjectKey, pod: api.Pod | None) -> set[PoolKey]:
-        """A Pod as it is now, or None for one that is gone; returns the pools that it matters to."""
+        """Update a Pod, or remove it with None; returns the pools that it affects."""
         old = self._pods.pop(key, None)
         if pod is not None:
             self._pods[key] = pod
@@ -70,7 +70,7 @@ class Selections(Generic[PoolKey]):
         return touched
 
     def pods(self, pool: PoolKey) -> list[api.Pod]:
-        """Those that the pool selects."""
+        """The Pods that the pool selects."""
         labels = self._selectors.get(pool)
         if labels is None:
             return []
@@ -80,7 +80,7 @@ class Selections(Generic[PoolKey]):
         return [self._pods[key] for key in rarest if _has(labels, self._pods[key])]
 
     def selecting(self, pod: api.Pod) -> Iterator[PoolKey]:
-        """The pools that select the Pod: each is filed under one label, so it comes once."""
+        """The pools that select the Pod, each once, because it is indexed under one label."""
         for label in _labels(pod.metadata.namespace, pod.metadata.labels):
             for pool in self._under.get(label, ()):
                 self.compared += 1
@@ -88,7 +88,7 @@ class Selections(Generic[PoolKey]):
                     yield pool
 
     def validate(self) -> None:
-        """Every index says what the objects say."""
+        """Check that every index agrees with the objects; for tests."""
         assert {(label, key) for label, keys in self._pods_with.items() for key in keys} == {
             (label, key)
             for key, pod in self._pods.items()
@@ -99,7 +99,7 @@ class Selections(Generic[PoolKey]):
 
 
 def discard(index: dict[Under, set[Filed]], under: Under, what: Filed) -> None:
-    """Takes it out, and the entry as well when it was the last: labels come and go with rollouts."""
+    """Remove it, and the entry as well if it was the last: labels come and go with rollouts."""
     index[under].discard(what)
     if not index[under]:
         del index[under]
@@ -110,5 +110,5 @@ def _labels(namespace: str, labels: Mapping[str, str]) -> Iterator[Label]:
 
 
 def _has(labels: Mapping[str, str], pod: api.Pod) -> bool:
-    """For a pool and a Pod of one namespace."""
+    """For a pool and a Pod of the same namespace."""
     return labels.items() <= pod.metadata.labels.items()

@@ -1,6 +1,6 @@
-"""The internal vocabulary that every dialect is translated into: route, rule, target, pool, endpoint.
+"""The internal model that every dialect is translated into: route, rule, target, pool, endpoint.
 
-A Snapshot is immutable; a request uses the one that it started with.
+A Snapshot is immutable; a request keeps the one that it started with.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ INFERENCE_OBJECTIVE = "InferenceObjective"
 
 
 def name_of(ref: ObjectRef) -> str:
-    """How metrics and logs name a pool or route: "namespace/name", after its kind where that is none of
-    Kthena's, as two kinds may have objects of one name."""
+    """The name of a pool or route in metrics and logs: "namespace/name", prefixed with the kind unless it is
+    one of Kthena's, as objects of two kinds may share a name."""
     return str(ref.key) if ref.kind in (MODEL_SERVER, MODEL_ROUTE) else f"{ref.kind}/{ref.key}"
 
 
 class Endpoint(msgspec.Struct, frozen=True):
     """One server of a model; equal endpoints are the same server.
 
-    `name` is the Pod's "namespace/name"; with "-rank-0" and so on where each of its ports is an endpoint.
+    `name` is the Pod's "namespace/name", with a suffix like "-rank-0" if each of its ports is an endpoint.
     """
 
     name: str
@@ -50,18 +50,18 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 Connector = Literal["http", "lmcache", "nixl", "mooncake", "sglang"]
-"""How the KV cache gets from where a prompt is prefilled to where its answer is generated."""
+"""How the KV cache gets from the prefill endpoint to the decode endpoint."""
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
-    """What one endpoint of a pool does where prefill and decode are apart; it may do both."""
+    """The role of one endpoint in a pool with disaggregated prefill and decode; it may do both."""
 
     prefills: bool
     decodes: bool
     group: str | None
-    """Only endpoints of one group hand caches over to each other; None is in no group."""
+    """Caches are handed over only within a group; None is in no group."""
     bootstrap_port: int = 8998
-    """Where an SGLang server that prefills gives its cache away."""
+    """Port at which an SGLang prefill server offers its cache."""
 
 
 class PrefillDecode(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,72 +69,73 @@ class PrefillDecode(msgspec.Struct, frozen=True, kw_only=True):
 
     connector: Connector
     roles: Mapping[Endpoint, Role]
-    """Of each endpoint of the pool."""
+    """Role of each endpoint of the pool."""
     remote_tokens: int | None = None
-    """Prompts with fewer uncached tokens are prefilled where they are decoded; None: the gateway's."""
+    """Prompts with fewer uncached tokens are prefilled where they are decoded; None uses the gateway's
+    setting."""
 
 
 class MetricsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the metrics of an endpoint are, as far as its Pod says so."""
+    """Location of an endpoint's metrics page, as far as its Pod specifies it."""
 
     port: int | None = None
     path: str = ""
     is_https: bool | None = None
-    """None where the Pod does not say: on the port that serves it is as that is, on another it is not."""
+    """None if the Pod does not specify it: then as on the serving port if it is that port, else HTTP."""
 
 
 class KvEvents(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an engine publishes what its KV cache holds: ports of the endpoint's host."""
+    """Where an engine publishes KV events: ports of the endpoint's host."""
 
     port: int
     replay_port: int | None = None
-    """Where it repeats what was missed; None if it does not."""
+    """Port for replays of missed events; None if there are none."""
     ranks: int = 1
-    """How many data-parallel ranks publish, each on a port of its own: the next one up."""
+    """Number of data-parallel ranks that publish, on consecutive ports."""
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """Endpoints that serve the same model, and how they are reached."""
+    """Endpoints that serve the same model, and how to reach them."""
 
     key: ObjectRef
-    """The object that it is made of."""
+    """The object that it was translated from."""
     endpoints: tuple[Endpoint, ...] = ()
     model: str | None = None
-    """Name that the endpoints know the model by; None leaves the request's own."""
+    """The model name sent to the endpoints; None keeps the request's."""
     engine: str = "vLLM"
-    """What the endpoints run, as `inferenceEngine` has it."""
+    """The engine of the endpoints, as in `inferenceEngine`."""
     scheduling_profile: str = ""
-    """The profile or policy that picks its endpoints; empty where it is that of all pools."""
+    """The profile or policy that picks its endpoints; empty for the default of all pools."""
     labels: Mapping[Endpoint, Mapping[str, str]] = {}
-    """Of the endpoints' Pods."""
+    """Labels of the endpoints' Pods."""
     metrics_pages: Mapping[Endpoint, MetricsPage] = {}
-    """Of those endpoints whose Pods say where it is."""
+    """For endpoints whose Pods specify it."""
     kv_events: Mapping[Endpoint, KvEvents] = {}
-    """Of endpoints that publish them."""
+    """For endpoints that publish KV events."""
     phases: PrefillDecode | None = None
-    """None where every endpoint serves whole requests."""
+    """None if every endpoint serves whole requests."""
     tls: Tls | None = None
-    """How the endpoints are verified; None where they speak plain http."""
+    """How to verify the endpoints; None for plain HTTP."""
     http2: bool = False
-    """Whether the endpoints speak HTTP/2 from the first byte; else it is HTTP/1.1."""
+    """Whether the endpoints speak HTTP/2 with prior knowledge; otherwise HTTP/1.1."""
     objectives: Mapping[str, int] = {}
-    """Priorities that a request may have by the name of an objective."""
+    """Priorities of requests by the name of their objective."""
     fault: str = ""
-    """Why it has no endpoints, whatever Pods there are; empty if it may have."""
+    """Why it has no endpoints, whatever Pods there are; empty if it may have some."""
     timeout_s: float | None = None
-    """How long one attempt may take until its response headers; None is for ever."""
+    """Timeout of an attempt until its response headers; None is unlimited."""
     attempts: int | None = None
-    """How often a failed request is tried again; None leaves it to the gateway."""
+    """Retries of a failed request; None uses the gateway's setting."""
     retry_interval_s: float = 0.0
 
     @property
     def name(self) -> str:
-        """As metrics and logs have it."""
+        """The name in metrics and logs."""
         return name_of(self.key)
 
     @property
     def answering(self) -> tuple[Endpoint, ...]:
-        """The endpoints that answer clients: all but those that only prefill."""
+        """The endpoints that respond to clients: all except those that only prefill."""
         if self.phases is None:
             return self.endpoints
         roles = self.phases.roles
@@ -142,19 +143,19 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A share of a rule's traffic, relative to the weights beside it."""
+    """A share of a rule's requests, relative to the weights of its other targets."""
 
     pool: ObjectRef
     weight: int
     model: str = ""
-    """What the endpoints are asked for; empty where the pool says it, or the request."""
+    """The model name sent to the endpoints; empty for the pool's, or the request's."""
 
 
 _WEIGHT = operator.attrgetter("weight")
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Where requests that fit the pattern go; no pattern fits all."""
+    """The targets of requests that match the pattern; without a pattern, all match."""
 
     name: str
     pattern: RequestPattern | None
@@ -162,41 +163,41 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def has_weight(self) -> bool:
-        """Whether any target gets a share of its requests."""
+        """Whether any target has a weight."""
         return any(map(_WEIGHT, self.targets))
 
 
 class TokenLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens in each unit of time, of all requests of a route together; None is any number."""
+    """Tokens per unit of time for all requests of a route together; None is unlimited."""
 
     input: int | None = None
     output: int | None = None
     unit: str
     unit_s: int
     redis_address: str | None = None
-    """host:port of the Redis where all gateways count together; None where each counts for itself."""
+    """host:port of the Redis that counts for all gateways together; None if each counts for itself."""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """The rules for one or more model names, in order."""
 
     key: ObjectRef
-    """The object that it is made of."""
+    """The object that it was translated from."""
     name: str
-    """As logs and metrics have it: `name_of` the key."""
+    """The name in logs and metrics: `name_of` the key."""
     model: str | None
     adapters: tuple[str, ...]
     rules: tuple[Rule, ...]
     priority: int = 0
-    """Of its requests, where they name no objective."""
+    """Priority of requests without an objective."""
     is_reserved: bool = False
-    """Whether its name is taken and nobody serves it."""
+    """Whether its name is taken although no target serves it."""
     takes_unknown: bool = False
-    """Whether it is for all names that no other route is for."""
+    """Whether it takes all names without a route."""
     limits: TokenLimits | None = None
-    """None where it may use any number of tokens."""
+    """None if it has no token limits."""
     uid: str = ""
-    """Of the object: one that is deleted and made again is another."""
+    """Of the object: one that is deleted and recreated is another."""
     created: str = ""
     """RFC 3339; the oldest of several routes for a name comes first."""
 
@@ -215,19 +216,19 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that routing knows at one moment."""
+    """The complete routing state at one moment."""
 
     models: Mapping[str, tuple[Route, ...]] = {}
-    """Routes by the model name that they are for, oldest first."""
+    """Routes by model name, oldest first."""
     adapters: Mapping[str, tuple[Route, ...]] = {}
-    """Routes by the adapter name that they are for; asked only where `models` has no such name."""
+    """Routes by adapter name; used only if `models` lacks the name."""
     unknown: tuple[Route, ...] = ()
-    """Routes for all other names; the first with a rule that fits serves."""
+    """Routes for all other names; the first with a matching rule serves."""
     pools: Mapping[ObjectRef, Pool] = {}
     problems: tuple[Problem, ...] = ()
 
     def routes(self) -> list[Route]:
-        """Every route; one of several names comes several times."""
+        """Every route; one with several names appears several times."""
         named = [*self.models.values(), *self.adapters.values(), self.unknown]
         return list(itertools.chain.from_iterable(named))
 
@@ -236,7 +237,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(self.models.keys() | self.adapters.keys())
 
     def first(self, name: str) -> Route | None:
-        """The route for a name that is asked first; None if none is for it alone."""
+        """The first route for a name; None if no route has the name."""
         routes = self.models.get(name) or self.adapters.get(name)
         return routes[0] if routes else None
 
@@ -245,7 +246,7 @@ EMPTY = Snapshot()
 
 
 class Step(msgspec.Struct, frozen=True):
-    """From one snapshot to the next: what may differ."""
+    """What may differ from one snapshot to the next."""
 
     before: Snapshot
     after: Snapshot
@@ -255,21 +256,21 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What differs between two snapshots. Snapshots share what did not change, so this costs one look at
-    each name; or, with the step that leads from one to the other, at what the step is about."""
+    """What differs between two snapshots. Snapshots share unchanged parts, so this costs one comparison per
+    name; or, with the step from one to the other, per name in the step."""
 
     names: frozenset[str]
-    """Model and adapter names whose routes may differ: all others have the same ones."""
+    """Model and adapter names whose routes may differ; all others have the same ones."""
     left: tuple[Route, ...]
     """Routes of these names, and for unknown names, that only the first snapshot has."""
     came: tuple[Route, ...]
-    """Those that only the second has; one that was edited is in both."""
+    """Routes that only the second snapshot has; an edited one is in both."""
     pools: frozenset[ObjectRef]
-    """Pools that are other ones, or only in one of the two."""
+    """Pools that differ, or are in only one of the two."""
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot, step: Step | None = None) -> Difference:
-        """A step between other snapshots counts for nothing."""
+        """A step between other snapshots is ignored."""
         if step is not None and step.before is before and step.after is after:
             names, pools = step.names, step.pools
         else:
@@ -289,10 +290,10 @@ def _differing(before: Mapping[Key, object], after: Mapping[Key, object]) -> lis
     if before is after:
         return []
     if len(before) == len(after) and all(map(operator.is_, before, after)):
-        # One is a copy of the other, with other values: there may be tens of thousands, of which one differs.
+        # One is a copy of the other with other values: of tens of thousands, one may differ.
         return list(itertools.compress(after, map(operator.is_not, before.values(), after.values())))
     changed = [key for key, value in after.items() if before.get(key) is not value]
-    if len(after) - len(changed) < len(before):  # else every key of `before` has its value in `after`
+    if len(after) - len(changed) < len(before):  # otherwise every key of `before` has its value in `after`
         changed += before.keys() - after.keys()
     return changed
 

@@ -1,4 +1,4 @@
-"""Splitting the traffic of a rule over its targets in proportion to their weights."""
+"""Splits the requests of a rule over its targets in proportion to their weights."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from headgate.routing.snapshot import Route, Rule, Target
 
 
 class WeightedSplit:
-    """Weighted turns without chance: each target is always within one request of its exact share.
+    """Deterministic weighted turns: each target is always within one request of its exact share.
 
-    Every turn each target gains its weight as credit, and the one that serves pays the sum of the weights,
-    so credits always add up to zero. Of those with enough credit, the one serves that would be the first to
+    Every turn each target gains its weight as credit, and the one that serves pays the sum of the weights, so
+    credits always add up to zero. Among those with enough credit, the one serves that would be the first to
     fall a whole request behind: R. Tijdeman, The chairman assignment problem, Discrete Math. 32 (1980).
-    (The richest first, as in nginx's smooth round robin, leaves some more than a request behind.)
-    A window that begins amid a round begins with credits, so it is within two requests.
+    (Choosing the largest credit, as nginx's smooth round robin does, leaves some more than a request behind.)
+    A window that begins within a round begins with credits, so it is within two requests.
     """
 
     __slots__ = ("_credits", "_total", "targets")
 
     def __init__(self, targets: tuple[Target, ...], phase: float = 0.0) -> None:
-        """This part of a round (0 to 1) is taken beforehand, so that workers don't move in step."""
+        """`phase`: the part of a round (0 to 1) to start after, so that workers do not move in step."""
         self.targets = tuple(target for target in targets if target.weight > 0)
         self._total = sum(target.weight for target in self.targets)
         self._credits = [0] * len(self.targets)
@@ -44,26 +44,27 @@ class WeightedSplit:
             credits_[index] = credit = credits_[index] + weight
             if credit * parts < total:
                 continue
-            slack = limit - credit * parts  # over the weight: in how many turns it would be too far behind
+            # divided by the weight: the turns until it would be too far behind
+            slack = limit - credit * parts
             if chosen < 0 or slack * chosen_weight < chosen_slack * weight:
                 chosen, chosen_slack, chosen_weight = index, slack, weight
         credits_[chosen] -= total
         return targets[chosen]
 
     def peek(self) -> Target | None:
-        """What `next` would give, without taking the turn."""
+        """What `next` would return, without taking the turn."""
         copied = WeightedSplit(self.targets)
         copied._credits = self._credits.copy()
         return copied.next()
 
     def validate(self) -> None:
-        """Checks the invariants; for tests."""
+        """Check the invariants; for tests."""
         assert sum(self._credits) == 0
         assert all(abs(credit) < self._total for credit in self._credits)
 
 
 class Splits:
-    """The turn of every rule, kept while its targets stay the same, whatever else changes."""
+    """The turns of every rule, kept while its targets stay the same, whatever else changes."""
 
     def __init__(self, phase: float = 0.0) -> None:
         self._phase = phase
@@ -83,12 +84,12 @@ class Splits:
         return split.next()
 
     def peek(self, route: ObjectRef, rule: Rule) -> Target | None:
-        """What `next` would give, without taking the turn."""
+        """What `next` would return, without taking the turn."""
         split = self._splits.get(route, {}).get(rule.targets) or WeightedSplit(rule.targets, self._phase)
         return split.peek()
 
     def change(self, left: Iterable[Route], came: Iterable[Route]) -> None:
-        """Forgets the turns of routes that left, but for rules that came back with the targets they had."""
+        """Forget the turns of routes that left, except for rules that came back with the same targets."""
         kept: dict[ObjectRef, set[tuple[Target, ...]]] = {}
         for route in came:
             kept.setdefault(route.key, set()).update(rule.targets for rule in route.rules)

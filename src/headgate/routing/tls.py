@@ -1,6 +1,6 @@
-"""How endpoints that speak https are verified: what their pool asks, with the Secret that it names.
+"""How to verify endpoints that use https: the settings of their pool, with the Secret that it references.
 
-A certificate authority that cannot be read is never replaced by another: without it no endpoint is trusted.
+A CA certificate that cannot be read is never replaced by another: without it no endpoint is trusted.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ PoolObject: TypeAlias = api.ModelServer | gie_v1.InferencePool | gie_v1alpha1.In
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """What is asked of an endpoint's certificate."""
+    """Requirements on an endpoint's certificate."""
 
     authorities: str = ""
-    """PEM certificates, one of which must have signed it; empty for those of the system."""
+    """PEM certificates, one of which must have signed it; empty for the CA certificates of the system."""
     server_name: str = ""
-    """The name that it must have, and that is asked for (SNI); empty for the endpoint's address."""
+    """The name to verify and to send as SNI; empty for the endpoint's address."""
     is_verified: bool = True
-    """Whether anything is asked at all."""
+    """Whether the certificate is verified at all."""
 
 
 class TlsError(ValueError):
-    """Why no endpoint of a pool can be verified as it asks; `annotation` says it."""
+    """Why no endpoint of a pool can be verified as configured; `annotation` names the annotation."""
 
     def __init__(self, annotation: str, reason: str, message: str) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class TlsError(ValueError):
 
 
 def authorities_of(pool: PoolObject) -> api.ObjectKey | None:
-    """The Secret that has the authorities; None for those of the system, and where no https is spoken."""
+    """The Secret with the CA certificates; None for those of the system, and without https."""
     if marks.TLS_AUTHORITIES not in pool.metadata.annotations:
         return None
     try:
@@ -59,7 +59,7 @@ def authorities_of(pool: PoolObject) -> api.ObjectKey | None:
 
 
 def settings(pool: PoolObject, secrets: Mapping[api.ObjectKey, api.Secret]) -> Tls | None:
-    """What the endpoints of a pool are asked; None where they speak http. Raises TlsError."""
+    """The TLS settings of a pool's endpoints; None for plain HTTP. Raises TlsError."""
     try:
         asked = _asked(pool)
     except InvalidAnnotationError as error:
@@ -74,7 +74,7 @@ def settings(pool: PoolObject, secrets: Mapping[api.ObjectKey, api.Secret]) -> T
 
 
 def _asked(pool: PoolObject) -> EndpointTls | None:
-    """None where its endpoints speak http. Raises InvalidAnnotationError."""
+    """None for plain HTTP. Raises InvalidAnnotationError."""
     notes = pool.metadata.annotations
     if isinstance(pool, api.ModelServer):
         port = pool.spec.workload_port
@@ -107,7 +107,7 @@ def _authorities(key: api.ObjectKey, entry: str, secrets: Mapping[api.ObjectKey,
 
 @functools.lru_cache(maxsize=64)
 def _wrong(authorities: str) -> str:
-    """Why the text is no PEM certificates, as OpenSSL says it; empty if it is."""
+    """Why the text is not valid PEM, as OpenSSL says it; empty if it is valid."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=authorities)
     except (ssl.SSLError, ValueError) as error:

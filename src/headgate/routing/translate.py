@@ -1,6 +1,6 @@
-"""From the objects of the dialects to one Snapshot; run on every change, never per request.
+"""Translates the objects of all dialects into one Snapshot; runs on every change, never per request.
 
-What cannot be translated is left out and becomes a Problem: one bad object never stops the others.
+An object that cannot be translated is left out and becomes a Problem: it never stops the others.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ UNRESOLVED = frozenset(
         phases.INCOMPLETE_GROUP,
     }
 )
-"""Reasons of problems that are about the objects named or selected, not about the one that does so."""
+"""Reasons of problems that concern a referenced or selected object, not the one that refers to it."""
 
 Source: TypeAlias = api.ModelRoute | PoolObject | api.InferenceModel | api.InferenceObjective
-"""What is translated. Pods and Secrets are what pools are made from."""
+"""The objects that are translated. Pods and Secrets are inputs of pools."""
 
 
 class InferenceObjects(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,18 +55,18 @@ class InferenceObjects(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Translator:
-    """Follows the changes of objects: `snapshot` translates those that changed since it was last called, and
-    what depends on them. A snapshot shares all else with the one before.
+    """Follows the changes of objects: `snapshot` translates those that changed since the last call, and what
+    depends on them. A snapshot shares everything else with the one before.
 
-    For one name, ModelRoutes go before InferenceModels, and these before the annotations of pools; last come
+    For one name, ModelRoutes precede InferenceModels, and these the annotations of pools; last come
     InferenceModels whose pool does not exist. Changes may come in any order; the snapshot depends only on the
-    objects as they are.
+    objects' present state.
     """
 
     def __init__(self) -> None:
         self._sources: dict[api.ObjectRef, Source] = {}
         self._users: defaultdict[api.ObjectKey, set[api.ObjectRef]] = defaultdict(set)
-        """Those that name a pool of this name, of whichever kind, which need not exist."""
+        """Objects that reference a pool of this name, of either kind, which need not exist."""
         self._inputs = PoolInputs()
         self._rivals: dict[_Place, Ordered[api.ObjectRef]] = {}
         """The InferenceModels for one name in one pool: the first is served."""
@@ -75,18 +75,18 @@ class Translator:
         self._problems = ProblemList()
         self._pool_orders: dict[api.ObjectRef, Order] = {}
         self._stale: dict[api.ObjectRef, None] = {}
-        """What is to be translated, in the order of the changes."""
+        """The objects to translate, in the order of their changes."""
         self._snapshot = EMPTY
         self.step = Step(EMPTY, EMPTY, frozenset(), frozenset())
-        """To the last snapshot from the one before."""
+        """From the snapshot before to the last one."""
         self.failed: dict[api.ObjectRef, Exception] = {}
-        """Objects that could not be translated, which is a fault of ours: the last snapshot has them as they
-        were before, if at all. They are tried again with every snapshot."""
+        """Objects whose translation raised an exception, which is our own error: the last snapshot has them
+        as they were before, if at all. They are tried again with every snapshot."""
         self.translated = 0
-        """How many objects were translated so far."""
+        """Objects translated so far."""
 
     def put(self, key: api.ObjectRef, source: Source | None) -> None:
-        """Takes an object as it is now; None for one that is gone."""
+        """Update an object; None if it is gone."""
         old = self._sources.pop(key, None)
         if source is not None:
             self._sources[key] = source
@@ -109,7 +109,8 @@ class Translator:
     def _put_rival(
         self, key: api.ObjectRef, old: api.InferenceModel | None, new: api.InferenceModel | None
     ) -> None:
-        """When another comes to be served, this touches all for the name in the pool."""
+        """If another model becomes the one that is served, all for the name in the pool are translated
+        again."""
         places = {_place(model) for model in (old, new) if model is not None}
         held_before = {place: self._holder(place) for place in places}
         if old is not None:
@@ -129,16 +130,16 @@ class Translator:
         return rivals.first if rivals is not None else None
 
     def put_pod(self, key: api.ObjectKey, pod: api.Pod | None) -> bool:
-        """Says whether a pool has to be made anew."""
+        """Returns whether a pool has to be translated again."""
         return self._touch(self._inputs.put_pod(key, pod))
 
     def put_secret(self, key: api.ObjectKey, secret: api.Secret | None) -> bool:
-        """Says whether a pool has to be made anew."""
+        """Returns whether a pool has to be translated again."""
         return self._touch(self._inputs.put_secret(key, secret))
 
     @property
     def named_secrets(self) -> Set[api.ObjectKey]:
-        """Of Secrets only those are needed that pools name, whether or not they exist."""
+        """The Secrets that pools reference, whether or not they exist; no others are needed."""
         return self._inputs.named_secrets
 
     def _touch(self, keys: Collection[api.ObjectRef]) -> bool:
@@ -146,7 +147,7 @@ class Translator:
         return bool(keys)
 
     def snapshot(self) -> Snapshot:
-        """The objects as they are now; the same as before if nothing changed."""
+        """The snapshot of the present objects; the same one as before if nothing changed."""
         if not self._stale:
             return self._snapshot
         self.failed = {}
@@ -154,7 +155,7 @@ class Translator:
         for key in self._stale:
             try:
                 self._translate(key, changed)
-            except Exception as error:  # one bad object must not keep the others out
+            except Exception as error:  # one bad object must not affect the others
                 self.failed[key] = error
         self._stale = dict.fromkeys(self.failed)
         before, names = self._snapshot, self._routes.settle()
@@ -192,7 +193,7 @@ class Translator:
         self._problems.put(key, _order(key, source), problems)
 
     def _route(self, source: api.ModelRoute, reporter: Reporter) -> tuple[Problem, ...]:
-        """The problems with what it says itself. Its route stays as it is while that does."""
+        """The problems within the object itself. Its route is kept while the object is unchanged."""
         made = self._made.get(reporter.ref)
         if made is None or made.source is not source:
             problems: list[Problem] = []
@@ -222,7 +223,7 @@ class Translator:
         return pool
 
     def _with(self, changed: Mapping[api.ObjectRef, Pool | None]) -> Mapping[api.ObjectRef, Pool]:
-        """The pools of the last snapshot with these changes; None is for one that is gone."""
+        """The pools of the last snapshot with these changes; None removes a pool."""
         before = self._snapshot.pools
         if not changed:
             return before
@@ -240,7 +241,7 @@ class Translator:
 
 
 class _Made(NamedTuple):
-    """What was made of an object, as long as that stays the same one."""
+    """What was translated from an object, valid as long as it is the same object."""
 
     source: Source
     problems: tuple[Problem, ...]
@@ -263,7 +264,7 @@ def _objective(source: Source | None) -> api.InferenceObjective | None:
 
 
 def _named_by(source: Source | None) -> set[api.ObjectKey]:
-    """The pools that it names, of whichever kind."""
+    """The pools that it references, of either kind."""
     if isinstance(source, api.ModelRoute):
         return {pool.key for pool in model_routes.pools_of(source)}
     if isinstance(source, api.InferenceModel):
@@ -276,7 +277,7 @@ def _named_by(source: Source | None) -> set[api.ObjectKey]:
 
 
 def _order(key: api.ObjectRef, source: Source) -> Order:
-    """Where an object stands among all others, for pools and problems."""
+    """Sort key of an object among all others, for pools and problems."""
     metadata = source.metadata
     if isinstance(source, api.ModelServer):
         return (0, *metadata.key)
@@ -296,7 +297,7 @@ def translate(
     secrets: Iterable[api.Secret] = (),
     inference: InferenceObjects = InferenceObjects(),  # noqa: B008 - it is frozen, and empty
 ) -> Snapshot:
-    """Translates all objects, in any order; of Secrets those that `authorities_of` a pool names."""
+    """Translate all objects, in any order; `secrets` are those that `authorities_of` a pool returns."""
     translator = Translator()
     for server in (*servers, *inference.pools):
         translator.put(pool_inputs.ref_of(server), server)
