@@ -1,7 +1,7 @@
-"""What is particular to an engine: its metric names and KV transfer.
+"""Engine specifics: metric names and KV transfer.
 
-Is given the name of an engine or the labels of its Pod, and hands on an Engine, which is data; with that, it
-reads a metrics page into Figures. What a reading means for an endpoint is the fleet's.
+An Engine is data, looked up by the engine's name or its Pod's labels. With it, this room parses a metrics
+page into Figures. The fleet decides what a reading means for an endpoint.
 """
 
 from headgate.engines.engine import AdapterNames, CacheConfig, Engine, MetricNames

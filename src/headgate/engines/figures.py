@@ -1,4 +1,4 @@
-"""The figures of one metrics page, added up over the ranks and models that it tells apart."""
+"""The figures of one metrics page, summed over its ranks and models."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from headgate.engines.page import Page, Sample
 
 PROCESS_START = "process_start_time_seconds"
 MAX_COUNT = 1_000_000_000
-"""Requests, blocks or tokens: more is no figure of an engine."""
+"""Limit for requests, blocks or tokens: a larger number is invalid."""
 MAX_ADAPTERS = 4096
 MAX_SUM_S = 1e12
-"""Of a histogram of seconds: a thousand years of them, in each of thirty requests at a time."""
+"""Limit for the sum of a histogram in seconds: a thousand years, in each of thirty concurrent requests."""
 MAX_KV_USAGE = 1.1
-"""A share of a little over one is rounding; of more, something else than a share."""
+"""A share slightly above one is rounding; a larger one is invalid."""
 
 
 class Total(NamedTuple):
-    """What a histogram has counted since its engine started."""
+    """Totals of a histogram since its engine started."""
 
     sum_s: float
     samples: float
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page says; None where it says nothing, or nothing that can be true."""
+    """The figures of a page; None if a figure is missing or impossible."""
 
     waiting: int | None = None
     running: int | None = None
@@ -38,7 +38,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int | None = None
     ttft: Total | None = None
     ttft_is_of_all: bool = False
-    """Whether that has the first tokens of responses in one piece as they are generated."""
+    """Whether `ttft` counts first tokens of unstreamed responses when they are generated."""
     tpot: Total | None = None
     adapters_running: frozenset[str] = frozenset()
     adapters_waiting: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     """When its process started, in seconds since 1970."""
     malformed: int = 0
-    """Families that are there and cannot be read."""
+    """Families that are present and unreadable."""
 
     @property
     def says_load(self) -> bool:
@@ -55,12 +55,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(text: bytes, names: MetricNames) -> Figures:
-    """Scans a page for the names of an engine. Raises PageTooLargeError."""
+    """Parse the figures of an engine from a page. Raises PageTooLargeError."""
     return _Reader(text, names).read()
 
 
 class _Reader:
-    """One page, and what was wrong with it."""
+    """One page, and the number of its malformed families."""
 
     def __init__(self, text: bytes, names: MetricNames) -> None:
         self._page = Page(text)
@@ -93,9 +93,10 @@ class _Reader:
         return next((found for name in names if (found := self._page.samples(name))), [])
 
     def _by_rank(self, samples: list[Sample], most: float) -> dict[str, float] | None:
-        """The sum of each rank's series; None, and noted, if one of them is no number from 0 to `most`.
+        """The sum of each rank's series; None, counted as malformed, if one of them is not a number from 0 to
+        `most`.
 
-        A part of a sum would make the engine look idler than it is.
+        An incomplete sum would make the engine look idler than it is.
         """
         if any(not 0 <= sample.value <= most for sample in samples):
             self._malformed += 1
@@ -109,7 +110,7 @@ class _Reader:
         return round(sum(by_rank.values())) if by_rank else None
 
     def _kv_usage(self, blocks_by_rank: dict[str, int]) -> float | None:
-        """The mean over ranks: by their blocks if those of each are known."""
+        """The mean over ranks, weighted by their blocks if those of each are known."""
         by_rank = self._by_rank(self._first(self._names.kv_usage), MAX_KV_USAGE)
         if not by_rank:
             return None
@@ -132,10 +133,10 @@ class _Reader:
                 self._malformed += 1
         return None
 
-    # -- the size of the cache
+    # -- cache size
 
     def _cache(self) -> tuple[int | None, dict[str, int]]:
-        """Tokens of a block, and blocks by rank, as far as all of them are said."""
+        """Tokens per block, and blocks by rank, as far as reported."""
         for config in self._names.cache:
             samples = self._cache_samples(config)
             if samples is not None:
@@ -146,7 +147,7 @@ class _Reader:
         return None, {}
 
     def _cache_samples(self, config: CacheConfig) -> tuple[dict[str, int], dict[str, int]] | None:
-        """Sizes and numbers of blocks by rank; None if the page does not tell them in this way."""
+        """Sizes and numbers of blocks by rank; None if the page does not report them in this way."""
         names = self._names
         if not config.family:
             sizes = self._page.samples(config.block_tokens)
@@ -193,10 +194,10 @@ class _Reader:
 
 
 def _summed(samples: list[Sample], names: MetricNames) -> dict[str, float]:
-    """By rank: the sum over models and the like, of those that do not repeat another.
+    """By rank: the sum over models and other labels, without repeated series.
 
-    Of the processes of one rank each may tell of the queue that they share; the largest is taken, as they
-    tell it at different moments. A series with a part of another is no more than that part.
+    Each process of a rank may report the shared queue; the largest value is taken, as they report at
+    different moments. A series that is a part of another is skipped.
     """
     shared: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
     for sample in samples:
@@ -223,7 +224,7 @@ def _counts(samples: list[Sample], names: MetricNames) -> dict[str, int]:
 
 
 def _count(text: str) -> int | None:
-    """A whole number as a label has it; some releases write None until they know it."""
+    """An integer in a label; some releases write None until they know it."""
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_COUNT))):
         return None
     return int(text) if int(text) <= MAX_COUNT else None

@@ -1,4 +1,4 @@
-"""The known engines, and which one is meant: by the name in a ModelServer, or by a label of its Pod."""
+"""The known engines, and the lookup by the name in a ModelServer or by a label of its Pod."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ VLLM = Engine(
     ),
 )
 
-# SGLang. Its page is there only with --enable-metrics.
+# SGLang. It has a metrics page only with --enable-metrics.
 SGLANG = Engine(
     name="SGLang",
     metrics=MetricNames(
-        # Some releases wrote an underscore for the colon.
+        # Some releases wrote an underscore instead of the colon.
         waiting=("sglang:num_queue_reqs", "sglang_num_queue_reqs"),
         running=("sglang:num_running_reqs", "sglang_num_running_reqs"),
         kv_usage=("sglang:token_usage", "sglang_token_usage"),
         ttft=("sglang:time_to_first_token_seconds", "sglang_time_to_first_token_seconds"),
-        # In many releases tokens of a response in one piece leave the scheduler by the fifty, and the first
-        # counts only then.
+        # In many releases, tokens of an unstreamed response leave the scheduler in batches of fifty, and the
+        # first is counted only then.
         ttft_is_of_all=False,
         tpot=(
             "sglang:inter_token_latency_seconds",
@@ -53,7 +53,7 @@ SGLANG = Engine(
         adapters=AdapterNames(max="sglang:lora_pool_slots_total"),
         rank="dp_rank",
         replicated=("tp_rank", "pp_rank", "moe_ep_rank"),
-        # With priorities, the total has an empty one, and each priority its part.
+        # With priorities, the total has an empty label, and each priority its part.
         partial=("priority",),
     ),
 )
@@ -76,7 +76,7 @@ TRTLLM = Engine(
 OPENAI = Engine(name="OpenAI")
 
 POD_LABELS = ("llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type")
-"""By which a Pod says what it runs; the first that it has counts."""
+"""The labels by which a Pod names its engine; the first one present counts."""
 
 KNOWN = (
     VLLM,
@@ -94,7 +94,7 @@ def named(name: str) -> Engine:
 
 
 def of_pod(labels: Mapping[str, str], default: str) -> Engine:
-    """The engine of a Pod: its own label counts before `default`, which is that of its pool."""
+    """The engine of a Pod: its own label takes precedence over `default`, the engine of its pool."""
     for label in POD_LABELS:
         name = labels.get(label)
         if name:

@@ -1,8 +1,8 @@
-"""A metrics page in Prometheus' text form, in which a few families are looked up by name.
+"""Looks up a few families by name in a metrics page in Prometheus' text format.
 
-A parser of all of it takes tens of milliseconds for the page of a real engine, of which a handful of lines is
-wanted. Those are found by their name, and only they are parsed. The page comes from the network: whatever it
-contains, a look-up ends, in time that grows with its size and not faster.
+A full parser takes tens of milliseconds for the page of a real engine, of which only a few lines are needed.
+Those are found by their name, and only they are parsed. The page is untrusted: whatever it contains, a lookup
+ends in time linear in its size.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 MAX_LINES = 2048
-"""So many lines of a page are looked at, all families together: more is no engine."""
+"""Lines of a page to parse, over all families: no engine has more."""
 MAX_LINE_BYTES = 64 * 1024
 REMEMBERED_BYTES = 1024
-"""Of a line's labels; longer ones are read anew each time."""
+"""Limit of a line's labels for caching; longer ones are parsed each time."""
 MAX_LABEL_BYTES = 128 * 1024
-"""Of the labels in all these lines. They take 90 ns a byte, and with the lines some 25 ms at worst."""
+"""Labels of all these lines together. They take 90 ns a byte, and with the lines about 25 ms at worst."""
 
-# Nothing in these is tried twice: the time that a line takes grows with its length, and not with the square.
+# These patterns do not backtrack: the time per line is linear in its length, not quadratic.
 _SAMPLE = re.compile(rb'[ \t]*+(?:\{((?:[^"}]++|"(?:[^"\\]++|\\.)*+")*+)\}[ \t]*+)?([^ \t{]\S*+)')
-"""What follows the name of a sample: its labels, and its value."""
+"""The part after the name of a sample: its labels, and its value."""
 _LABEL = re.compile(rb'(?<![a-zA-Z0-9_])([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\]++|\\.)*+)"')
 _ESCAPE = re.compile(rb'\\([\\"n])')
 _NAME_ENDS = b" \t{"
 
 
 class PageTooLargeError(ValueError):
-    """A page has more lines or labels of the families that are looked up than any engine's."""
+    """A page has more lines or labels of the requested families than any engine's."""
 
 
 class Sample(NamedTuple):
-    """One line: the labels as they stand in it, and its value, which is NaN where it cannot be read."""
+    """One line: its raw labels, and its value, which is NaN if unreadable."""
 
     raw_labels: bytes
     value: float
@@ -50,14 +50,14 @@ class Page:
 
     def __init__(self, text: bytes) -> None:
         self._text = b"\n" + text + b"\n"
-        """Every line has an end before it and behind it."""
+        """Every line has a newline before and after it."""
         self._lines_left = MAX_LINES
         self._labels_left = MAX_LABEL_BYTES
 
     def samples(self, name: str) -> list[Sample]:
-        """The samples of exactly this name, in their order. Raises PageTooLargeError.
+        """The samples of exactly this name, in order. Raises PageTooLargeError.
 
-        The format has all lines of a family in one piece, behind its comments: the search ends with the
+        In the format, all lines of a family are contiguous, after its comments: the search ends with the
         first comment after a sample.
         """
         text, found = self._text, []
@@ -95,7 +95,7 @@ def _sample(text: bytes, begin: int, end: int) -> Sample:
 
 @functools.lru_cache(maxsize=256)
 def _labels(raw: bytes) -> Mapping[str, str]:
-    """The same lines come again with every page."""
+    """Cached, because the same lines come with every page."""
     return {
         key.decode(): _ESCAPE.sub(_unescaped, value).decode(errors="replace")
         for key, value in _LABEL.findall(raw)

@@ -1,4 +1,4 @@
-"""What engines respond beside text: the list of models, and how much of a prompt was in the cache."""
+"""Parses engine responses other than text: the list of models, and the cached part of a prompt."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import msgspec
 MAX_MODELS = 10_000
 MAX_NAME_CHARACTERS = 1024
 MAX_BRACES = 4 * MAX_MODELS
-"""Of objects and what is in them: a list of more is not decoded, as 400,000 models fit into 4 MB."""
+"""Objects in a list, including nested ones: a list with more is not decoded, as 400,000 models fit into 4
+MB."""
 
 
 class Models(NamedTuple):
-    """The names that a server answers to, and those of them that it says are adapters of another."""
+    """The model names of a server, and those of them that it lists as adapters."""
 
     names: frozenset[str]
     adapters: frozenset[str]
@@ -34,7 +35,7 @@ _NO_PARENT = (b"null", b'""')
 
 
 def read_models(body: bytes) -> Models:
-    """What is in the answer to GET /v1/models. Raises ValueError if it is none."""
+    """Parse the response to GET /v1/models. Raises ValueError if it is invalid."""
     if body.count(b"{") > MAX_BRACES:
         raise ValueError(f"a list of more than {MAX_MODELS} models")
     try:
@@ -54,13 +55,13 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Details(msgspec.Struct, frozen=True):
-    """What is said of a prompt's tokens beyond their number."""
+    """Details of a prompt's tokens."""
 
     cached_tokens: Count | None = None
 
 
 class CachedTokens(msgspec.Struct, frozen=True):
-    """That part of `usage`, in the names of the chat, the responses and the messages API."""
+    """The cached tokens in `usage`, by the names of the chat, responses and messages APIs."""
 
     prompt_tokens_details: Details | None = None
     input_tokens_details: Details | None = None
@@ -68,6 +69,6 @@ class CachedTokens(msgspec.Struct, frozen=True):
 
     @property
     def cached(self) -> int | None:
-        """Tokens of the prompt that were in the engine's cache; None where it does not say."""
+        """Tokens of the prompt that were in the engine's cache; None if not reported."""
         details = self.prompt_tokens_details or self.input_tokens_details
         return self.cache_read_input_tokens if details is None else details.cached_tokens

@@ -1,7 +1,7 @@
-"""How a prompt's KV cache gets from where it is prefilled to where the answer is made, by connector.
+"""Transfer of a prompt's KV cache from the prefill endpoint to the decode endpoint, by connector.
 
-Is given a request's body, and hands on the two bodies that are sent in its place. Pure: unknown fields, their
-order and numbers of any size stay as the client wrote them, and the client's own body is never changed.
+Input: a request's body. Output: the two bodies that are sent instead. Pure: unknown fields, their order and
+numbers of any size stay as the client wrote them, and the client's own body is never changed.
 """
 
 from headgate.engines.transfer.body import MAX_PROMPTS, PROMPTS, READ_MEMBERS, Body, Buffers, large, read
@@ -22,7 +22,7 @@ _CONNECTORS: dict[str, Connector] = {
 
 
 def connector(name: str) -> Connector:
-    """The connector of this name, as a pool of the snapshot has it."""
+    """The connector of this name, as in a pool of the snapshot."""
     return _CONNECTORS[name]
 
 

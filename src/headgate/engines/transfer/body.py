@@ -1,4 +1,4 @@
-"""A request's body as the connectors see it: its top-level members, undecoded, and the API that it is of."""
+"""A request's body for the connectors: its top-level members, undecoded, and its API."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ ONE = Raw(b"1")
 FALSE = Raw(b"false")
 _NULL = b"null"
 _TOKENS = re.compile(rb"\[\s*[^\s\"\[\]]")
-"""The begin of a list that is one prompt, by its tokens."""
+"""The start of a list that is one prompt, as tokens."""
 
 
 class Api(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the APIs whose requests have a prompt and an answer."""
+    """One of the APIs whose requests have a prompt and a response."""
 
     limit: str = ""
-    """The member that bounds the answer's tokens; empty where it is nested elsewhere."""
+    """The member that limits the response's tokens; empty if it is nested elsewhere."""
     other_limits: tuple[str, ...] = ()
-    """Further names of the same bound, which count only where they are given."""
+    """Other names of the same limit, used only if the client gave them."""
     stores: bool = False
-    """Whether the engine keeps the answer unless it is told not to."""
+    """Whether the engine stores the response by default."""
 
 
 APIS = {
@@ -33,10 +33,10 @@ APIS = {
     "/v1/responses": Api(limit="max_output_tokens", stores=True),
     "/generate": Api(),
 }
-"""By path. OpenAI's own service wants at least 16 `max_output_tokens`; engines take 1."""
+"""By path. OpenAI's own service requires at least 16 `max_output_tokens`; engines accept 1."""
 
 GIVEN_BY_US = frozenset({"kv_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room"})
-"""Members by which a request tells an engine whose memory to read: a client has no say in that."""
+"""Members that tell an engine whose memory to read: clients must not set them."""
 
 _THROWN_AWAY = frozenset(
     {
@@ -47,7 +47,7 @@ _THROWN_AWAY = frozenset(
         *("guided_grammar", "guided_decoding_backend", "guided_whitespace_pattern"),
     }
 )
-"""What is said of an answer that nobody reads: of none of these does the prompt depend."""
+"""Members about a response that is discarded: the prompt depends on none of them."""
 
 
 PROMPTS = ("prompt", "text", "input_ids")
@@ -67,7 +67,7 @@ Buffers = tuple[bytes | bytearray | memoryview, ...]
 
 
 class Body:
-    """A JSON object by its members, in their order; never changed once it is made."""
+    """A JSON object as its members, in order; immutable."""
 
     __slots__ = ("_others", "_prompts", "api", "fields", "raw")
 
@@ -80,16 +80,16 @@ class Body:
         prompts: int | None = None,
     ) -> None:
         self.raw = raw
-        """As it came."""
+        """As received."""
         self.fields = fields
         self.api = api
         self._others = others
-        """Of a large body: the members that are not among `fields`, several in each piece. All pieces that
-        have any end with a comma, but for the last piece."""
+        """For a large body: the members that are not in `fields`, several per piece. Every non-empty piece
+        ends with a comma, except the last one."""
         self._prompts = prompts
 
     def count(self, name: str) -> int:
-        """A member that is a positive number; 1 where it is none."""
+        """A member that is a positive integer; 1 if it is not."""
         value = self.fields.get(name, ONE)
         if memoryview(value).nbytes > _LONGEST_NUMBER_BYTES:
             return 1
@@ -99,12 +99,12 @@ class Body:
             return 1
 
     def has(self, name: str) -> bool:
-        """Whether a member asks for something: is there, and neither null nor false."""
+        """Whether a member is set: present, and neither null nor false."""
         value = memoryview(self.fields.get(name, _NULL))
         return value.nbytes > len(b"false") or bytes(value) not in (_NULL, b"false")
 
     def prompts(self) -> int:
-        """How many prompts the request has: those of the completions API may be a list of them."""
+        """The number of prompts: the completions API accepts a list."""
         if self._prompts is not None:
             return self._prompts
         for name in PROMPTS:
@@ -117,23 +117,23 @@ class Body:
         return 1
 
     def whole(self) -> bytes | Buffers:
-        """What an endpoint gets that serves the request alone."""
+        """The body for an endpoint that serves the request alone."""
         if GIVEN_BY_US.isdisjoint(self.fields):
             return self.raw
         return self._encoded({key: value for key, value in self.fields.items() if key not in GIVEN_BY_US})
 
     def with_members(self, **members: object) -> bytes | Buffers:
-        """All of it, with these members at the end."""
+        """The whole body, with these members at the end."""
         kept = {key: value for key, value in self.fields.items() if key not in GIVEN_BY_US}
         return self._encoded({**kept, **{key: raw(value) for key, value in members.items()}})
 
     def without(self, names: tuple[str, ...]) -> Body:
-        """The same body but for some members."""
+        """The same body without some members."""
         kept = {key: value for key, value in self.fields.items() if key not in names}
         return Body(self.raw, kept, self.api, self._others, self._prompts)
 
     def prefill(self, **members: object) -> bytes | Buffers:
-        """The shortest request with the same prompt: one token, which is thrown away, told at once."""
+        """The cheapest request with the same prompt: one token, which is discarded, without streaming."""
         dropped = _THROWN_AWAY | GIVEN_BY_US
         fields = {key: value for key, value in self.fields.items() if key not in dropped}
         if "n" in fields:
@@ -144,7 +144,7 @@ class Body:
         return self._encoded({**fields, **{key: raw(value) for key, value in members.items()}})
 
     def _encoded(self, fields: dict[str, Raw]) -> bytes | Buffers:
-        """The object with these members. A large one is not copied, and the members read of it come last."""
+        """The object with these members. A large one is not copied, and its parsed members come last."""
         if self._others is None:
             return encode(fields)
         *others, last = self._others
@@ -155,7 +155,7 @@ class Body:
         return (*buffers, b"," if len(last) else b"", last, b"}")
 
     def limits(self) -> dict[str, Raw]:
-        """The members that bound the answer to one token."""
+        """The members that limit the response to one token."""
         if not self.api.limit:
             return {}
         given = (name for name in self.api.other_limits if bytes(self.fields.get(name, _NULL)) != _NULL)
@@ -163,7 +163,8 @@ class Body:
 
 
 def read(path: str, body: bytes) -> Body | None:
-    """The body of a request to this path; None for an API without prompts, and for what is no object."""
+    """The body of a request to this path; None for an API without prompts, and for a body that is not an
+    object."""
     api = APIS.get(path)
     if api is None:
         return None
@@ -174,13 +175,13 @@ def read(path: str, body: bytes) -> Body | None:
 
 
 def large(path: str, raw: Buffers, fields: dict[str, Raw], others: Buffers, prompts: int) -> Body | None:
-    """The same for a body that is too large to be decoded, given those of its members that are read."""
+    """Like `read`, for a body that is too large to decode, given the members that matter."""
     api = APIS.get(path)
     return Body(raw, fields, api, others, prompts) if api is not None else None
 
 
 def first_byte(value: Raw) -> bytes:
-    """By which one tells an object from a list, a text or null."""
+    """Distinguishes an object from a list, a text or null."""
     return bytes(memoryview(value)[:1])
 
 
@@ -189,5 +190,5 @@ encode = msgspec.json.Encoder().encode
 
 
 def raw(value: object) -> Raw:
-    """A value as it stands in JSON."""
+    """A value as JSON."""
     return value if isinstance(value, Raw) else Raw(encode(value))

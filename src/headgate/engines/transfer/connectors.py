@@ -1,4 +1,4 @@
-"""The connectors: how each of them hands a KV cache over, and what the prefill's answer says for it."""
+"""The connectors: how each hands over a KV cache, and what the prefill response contains for it."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from headgate.engines.transfer.body import ONE, Body, Buffers, first_byte, raw
 
 
 class Meeting(msgspec.Struct, frozen=True):
-    """Where the two endpoints of one attempt find each other, for connectors that need it."""
+    """Where the two endpoints of one attempt meet, for connectors that need it."""
 
     host: str
-    """Of the endpoint that prefills."""
+    """The host of the prefill endpoint."""
     port: int
     """Its bootstrap port."""
     rooms: tuple[int, ...] = ()
-    """A number for each sequence of the request, never used before."""
+    """A unique number for each sequence of the request."""
 
 
 class Connector(ABC):
-    """Makes two bodies of one. The class variables say what the gateway may do around that."""
+    """Makes two bodies of one. The class variables describe what the gateway may do."""
 
     name: ClassVar[str]
     at_once: ClassVar[bool] = False
-    """Whether both requests are sent together; otherwise the second waits for the answer to the first."""
+    """Whether both requests are sent together; otherwise the second waits for the response to the first."""
     needs_answer: ClassVar[bool] = False
-    """Whether the decode request needs what the prefill's answer says."""
+    """Whether the decode request needs data from the prefill response."""
     decodes_alone: ClassVar[bool] = True
-    """Whether an endpoint that decodes can serve a whole request."""
+    """Whether a decode endpoint can serve a whole request."""
     keeps_prefix: ClassVar[bool] = True
-    """Whether the prompt's blocks are in the prefix cache of the endpoint that decoded it afterwards."""
+    """Whether the prompt's blocks are in the prefix cache of the decode endpoint afterwards."""
     can_repeat: ClassVar[bool] = True
-    """Whether what was prefilled can be fetched again, after an endpoint may have fetched it."""
+    """Whether the prefilled cache can be fetched again, after an endpoint may have fetched it."""
 
     def why_not(self, body: Body) -> str:
-        """Why the phases of a request cannot be apart, in a word; "" if they can."""
+        """Why a request cannot be disaggregated, in a word; "" if it can."""
         if not body.api.limit:
             return "api"
         if body.has("prompt_logprobs") or (body.has("echo") and body.has("logprobs")):
-            return "prompt_logprobs"  # only who prefills the prompt can tell them
+            return "prompt_logprobs"  # only the prefill endpoint has them
         if body.has("background") or body.has("previous_response_id"):
-            return "stateful"  # the engine that knows of it has to answer
+            return "stateful"  # the engine with the state has to respond
         return ""
 
     def meeting(self, body: Body, host: str, port: int, rng: random.Random) -> Meeting:
-        """Of a new attempt, whose prefill endpoint is at `host`; never used for two attempts."""
+        """The meeting of a new attempt, whose prefill endpoint is at `host`; never reused."""
         return Meeting(host, port)
 
     @abstractmethod
     def prefill(self, body: Body, meeting: Meeting) -> bytes | Buffers:
-        """What the endpoint that prefills is sent."""
+        """The request for the prefill endpoint."""
 
     @abstractmethod
     def decode(self, body: Body, meeting: Meeting, handed_over: msgspec.Raw | None) -> bytes | Buffers:
-        """What the endpoint that answers is sent, given what the other's answer said of the cache."""
+        """The request for the decode endpoint, given the handover data of the prefill response."""
 
 
 class Http(Connector):
-    """Two ordinary requests: the engines share a store, where the second finds what the first left."""
+    """Two ordinary requests: the engines share a store, where the second finds the cache of the first."""
 
     name: ClassVar[str] = "http"
 
@@ -83,14 +83,15 @@ _KEEP_BLOCKS = msgspec.Raw(
     b'{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,'
     b'"remote_host":null,"remote_port":null}'
 )
-"""Asks the engine to hold the blocks after its answer, which then says where they are."""
+"""Asks the engine to keep the blocks after its response, which then says where they are."""
 
 
 class Nixl(Connector):
-    """vLLM's: who prefills says where its blocks are, and who decodes reads them from there.
+    """vLLM's connector: the prefill response says where its blocks are, and the decode endpoint reads them
+    from there.
 
-    The blocks are freed once they were read: what may have been read is never pointed at again, since
-    other blocks may be in their place by then.
+    The blocks are freed after they were read: a location that may have been read is never used again, because
+    other blocks may be there by then.
     """
 
     name: ClassVar[str] = "nixl"
@@ -98,12 +99,12 @@ class Nixl(Connector):
     can_repeat: ClassVar[bool] = False
 
     def why_not(self, body: Body) -> str:
-        """Several sequences would each read the blocks, and the first to be done frees them."""
+        """With several sequences, each would read the blocks, and the first to finish would free them."""
         if why := super().why_not(body):
             return why
         if body.count("n") > 1 or body.count("best_of") > 1 or body.has("use_beam_search"):
             return "n"
-        # The answer says where the blocks of one prompt are.
+        # The response has the location of one prompt's blocks.
         return "prompts" if body.prompts() > 1 else ""
 
     def prefill(self, body: Body, meeting: Meeting) -> bytes | Buffers:
@@ -114,7 +115,7 @@ class Nixl(Connector):
 
 
 class Mooncake(Nixl):
-    """Mooncake's transfer engine beneath vLLM: the requests are those of NIXL."""
+    """vLLM with Mooncake's transfer engine: the same requests as NIXL."""
 
     name: ClassVar[str] = "mooncake"
 
@@ -123,12 +124,12 @@ _MAX_ROOMS = 1024
 
 
 class SGLangBootstrap(Connector):
-    """Both servers get the request at once, and meet at the one that prefills. A room is one transfer: each
+    """Both servers get the request at once, and meet at the prefill server. A room is one transfer: each
     sequence of a request has its own, and so has each attempt.
 
-    The first token is sampled by the server that prefills and handed over with the cache: whatever decides
-    how it is sampled (structured output, logprobs, n) is the same in both requests. The cache of the server
-    that decodes has no prefixes, and it can prefill nothing itself.
+    The prefill server samples the first token and hands it over with the cache: everything that affects
+    sampling (structured output, logprobs, n) is the same in both requests. The decode server has no prefix
+    cache, and cannot prefill.
     """
 
     name: ClassVar[str] = "sglang"
@@ -138,7 +139,7 @@ class SGLangBootstrap(Connector):
     can_repeat: ClassVar[bool] = False
 
     def why_not(self, body: Body) -> str:
-        """Nobody else could serve it."""
+        """No endpoint could serve the request alone."""
         return ""
 
     def meeting(self, body: Body, host: str, port: int, rng: random.Random) -> Meeting:
@@ -158,7 +159,7 @@ class SGLangBootstrap(Connector):
 
 
 def _bootstrap_members(meeting: Meeting) -> dict[str, object]:
-    """A list of each for several sequences, as one number would put them all into one room."""
+    """Lists for several sequences, because one number would put them all into one room."""
     members: tuple[object, ...] = (meeting.host, meeting.port, meeting.rooms[0])
     if len(meeting.rooms) > 1:
         count = len(meeting.rooms)
@@ -168,19 +169,19 @@ def _bootstrap_members(meeting: Meeting) -> dict[str, object]:
 
 
 class PrefillAnswer(msgspec.Struct, frozen=True):
-    """Of the prefilling endpoint. `read_answer` raises msgspec.DecodeError or UnicodeDecodeError."""
+    """The prefill endpoint's response. `read_answer` raises msgspec.DecodeError or UnicodeDecodeError."""
 
     kv_transfer_params: msgspec.Raw = msgspec.Raw(b"null")
     usage: CachedTokens | None = None
 
     @property
     def handed_over(self) -> msgspec.Raw | None:
-        """What the other endpoint needs to fetch the cache; None where nothing is said."""
+        """What the decode endpoint needs to fetch the cache; None if the response has nothing."""
         return self.kv_transfer_params if first_byte(self.kv_transfer_params) == b"{" else None
 
     @property
     def cached_tokens(self) -> int | None:
-        """How much of the prompt the cache held; None where the engine does not say."""
+        """Tokens of the prompt that were in the cache; None if the engine does not report them."""
         return self.usage.cached if self.usage is not None else None
 
 
