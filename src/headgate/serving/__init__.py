@@ -1,6 +1,6 @@
-"""Serves ASGI applications inside a process that has other things to do: its loop, its signals, its log.
+"""Serves ASGI applications inside a process that has its own event loop, signals and logs.
 
-What clients may take up is bounded: connections, sizes and times, see `Limits`.
+`Limits` bounds what clients can use: connections, sizes and times.
 """
 
 from headgate.serving.protocol import MAX_PIPELINED, BoundedProtocol, Limits, Reason, State

@@ -1,4 +1,4 @@
-"""Issues certificates of servers on this machine: each by an authority that signs nothing else."""
+"""Issues server certificates for this machine, each with a CA of its own."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Issued(NamedTuple):
 
 
 def issue(common_name: str, hosts: Iterable[str], now: datetime.datetime) -> Issued:
-    """A server's certificate for these names and addresses, with its key and its authority.
+    """A server certificate for these names and addresses, with its key and its CA.
 
-    The authority's key is forgotten: nothing else is ever signed, so nothing else can be trusted by mistake.
+    The CA's key is discarded: it never signs anything else, so nothing else can be trusted by mistake.
     """
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = _named("headgate-ca")
@@ -57,7 +57,7 @@ def issue(common_name: str, hosts: Iterable[str], now: datetime.datetime) -> Iss
 
 
 def alternative_names(hosts: Iterable[str]) -> list[x509.GeneralName]:
-    """Names and addresses as a certificate has them, each once."""
+    """Names and addresses as certificate extensions, each once."""
     return [_general_name(host) for host in dict.fromkeys(hosts)]
 
 

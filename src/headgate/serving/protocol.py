@@ -1,7 +1,7 @@
-"""uvicorn's protocol within limits: what the clients of one server may take up.
+"""uvicorn's protocol with limits on what the clients of one server can use.
 
-What costs much more time than its bytes are worth is bounded in number (headers, chunks, escapes), and is
-parsed in turns: many clients together leave most of each turn of the event loop to others.
+Input that costs much more time than its size suggests is limited in number (headers, chunks, escapes), and is
+parsed in turns: even many clients together leave most of each turn of the event loop to others.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from headgate import loop_turns
 MAX_PIPELINED = 16
 """Requests that a client may send before it has the response to the first."""
 MAX_FRAMING_BYTES = 1 << 20
-"""Of chunk sizes and trailers, however long the body is."""
+"""Chunk sizes and trailers, however long the body is."""
 MAX_CHUNKS = 1000
-"""Of one body."""
+"""Per body."""
 BODY_BYTES_PER_CHUNK = 64
-"""One more chunk for so many bytes of the body."""
+"""Each further so many bytes of the body allow one more chunk."""
 MAX_ESCAPES = 4096
-"""Characters of a target that are written as `%` and two digits. Each costs as much as a hundred others."""
+"""Percent-encoded characters of a target. Each costs as much as a hundred others."""
 MANY_LINES = 32
-"""A short read with more is parsed in turns: it may have hundreds of headers, chunks or requests."""
+"""A short read with more lines is parsed in turns: it may have hundreds of headers, chunks or requests."""
 
 _AUTHORITY = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
@@ -48,37 +48,38 @@ Reason: TypeAlias = Literal[
     "too_many_escapes",
     "out_of_descriptors",
 ]
-"""Why a connection was ended."""
+"""Why a connection was closed."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the clients of one server may take up. Whatever exceeds a limit is rejected and disconnected."""
+    """Limits for the clients of one server. Requests beyond a limit are rejected, and the connection is
+    closed."""
 
     connections: int = 64
-    """At one more, the connection that has waited longest for its client is closed, so that idle or slow
-    clients never lock others out. If all are being answered, the new one is rejected."""
+    """Beyond it, the connection that has waited longest for its client is closed, so that idle or slow
+    clients never lock others out. If all are being served, the new one is rejected."""
     head_bytes: int = 16 * 1024
-    """Of a request line and all headers. Chunk sizes and trailers may be longer by the length of the body."""
+    """Request line and all headers. Chunk sizes and trailers may exceed it by the length of the body."""
     headers: int = 100
-    """Of one request, its trailers included."""
+    """Per request, including trailers."""
     request_s: float = 10.0
-    """From a request's first byte (or the connection's beginning) to the last byte of its body."""
+    """From a request's first byte (or the start of the connection) to the last byte of its body."""
     stalled_s: float = 30.0
-    """How long a client may take nothing of what is sent to it."""
+    """How long a client may accept no data."""
 
 
 class State(ServerState):
-    """What the connections of one server share."""
+    """State shared by the connections of one server."""
 
     @functools.cached_property
     def reads(self) -> loop_turns.Turns:
-        """Whose bytes are parsed in which turn of the event loop."""
+        """The turns of the event loop in which input is parsed."""
         return loop_turns.Turns(asyncio.get_running_loop())
 
 
 class _Flow(FlowControl):
-    """uvicorn's, of a connection that reads nothing while it waits for its turn."""
+    """uvicorn's flow control, for a connection that pauses reading while it waits for its turn."""
 
     waits_for_turn = False
 
@@ -93,33 +94,32 @@ class _Flow(FlowControl):
         self._transport.pause_reading()
 
     def read_on(self) -> None:
-        """Its turn is over; uvicorn may have other reasons to wait."""
+        """Its turn is over; uvicorn may have other reasons to pause."""
         if not self.read_paused:
             self._transport.resume_reading()
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol within limits. uvicorn bounds none of these; the size of a body is bounded by
-    whoever reads it.
+    """uvicorn's protocol with limits, none of which uvicorn has. The application limits the size of a body.
 
-    `within` makes subclasses with limits of their own.
+    `within` creates subclasses with other limits.
     """
 
     limits = Limits()
     rejected: Callable[[Reason], None] = staticmethod(lambda reason: None)
-    """Called for each connection that is ended for exceeding a limit."""
+    """Called for each connection that is closed for exceeding a limit."""
     _arriving: asyncio.TimerHandle | None = None
-    """Runs until all of a request has arrived."""
+    """Runs until a request has arrived completely."""
     _waits_from = math.inf
     """Since when the server waits for the client."""
     _overhead = _body = 0
-    """Bytes of the request that is arriving: of its body, and all others."""
+    """Bytes of the arriving request: of its body, and all others."""
     _chunks = 0
-    """Of its body."""
+    """Chunks of its body."""
     _unread = b""
-    """What has come and is left for a later turn of the event loop."""
+    """Received data left for a later turn of the event loop."""
     _is_light = True
-    """Whether all that it ever brought was parsed in one turn."""
+    """Whether all its data so far was parsed in one turn."""
     flow: _Flow
 
     def __init__(
@@ -153,9 +153,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._receive(data, False)
 
     def _receive_in_turns(self, data: bytes) -> None:
-        """Data that may take long to parse, and behind which more may be waiting to be read."""
+        """Handle data that may take long to parse, and after which more may be waiting."""
         if self._unread or not self._reads.has_time:
-            self._unread += data  # where some was left, this was on its way as reading was paused
+            self._unread += data  # data is left: this was received while reading was being paused
         else:
             self._unread = self._reads.read(data, self._receive)
             self._is_light = self._is_light and not self._unread
@@ -179,7 +179,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return not data or len(data) >= loop_turns.LONG_READ_BYTES
 
     def _receive(self, data: bytes, more: bool) -> bool:
-        """Parses a piece; returns whether the connection takes further ones."""
+        """Parse a piece; returns whether the connection accepts more."""
         if self.transport.is_closing():
             return False
         self._overhead += len(data)
@@ -198,7 +198,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         if len(self.pipeline) >= MAX_PIPELINED:
             self.rejected("too_many_pipelined")
-            raise httptools.HttpParserError("too many requests at a time")  # answered with 400
+            raise httptools.HttpParserError("too many requests at a time")  # rejected with 400
         if self._arriving is None:
             self._expect_request()
 
@@ -208,7 +208,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stop("head_too_large", f"the request has more than {self.limits.headers} headers")
 
     def on_headers_complete(self) -> None:
-        """Where the target is a URL, its host counts and that of the header does not (RFC 9112, 3.2.2)."""
+        """If the target is a URL, its host overrides the header (RFC 9112, 3.2.2)."""
         if self.url.count(b"%") > MAX_ESCAPES:
             told = f"the path and the query have more than {MAX_ESCAPES} escaped characters"
             self._stop("too_many_escapes", told)
@@ -252,15 +252,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether it is the client's turn, and nothing would be lost if it were disconnected."""
+        """Whether it waits for the client, so that closing it loses nothing."""
         is_answered = self.cycle is None or self.cycle.response_complete
         return (is_answered or self._arriving is not None) and not self.transport.is_closing()
 
     def _make_room(self) -> bool:
-        """Closes the connection that has waited longest; returns whether there is room now."""
+        """Close the connection that has waited longest; returns whether there is capacity now."""
         others = [each for each in self.connections if isinstance(each, BoundedProtocol) and each is not self]
         if sum(not each.transport.is_closing() for each in others) < self.limits.connections:
-            return True  # some are closed, though not yet gone
+            return True  # some are closing
         waiting = [each for each in others if each._is_waiting]
         if not waiting:
             return False
@@ -270,12 +270,12 @@ class BoundedProtocol(HttpToolsProtocol):
         return True
 
     def _stop(self, reason: Reason, told: str) -> None:
-        """Rejects the connection from within a callback of the parser, and parses nothing more."""
+        """Reject the connection from a callback of the parser, and parse nothing more."""
         self._reject(reason, told)
         raise httptools.HttpParserError(told)
 
     def _reject(self, reason: Reason, told: str) -> None:
-        """Answers, if nothing of another answer was sent, and closes without waiting for the peer."""
+        """Respond, unless another response was partly sent, and close without waiting for the peer."""
         self._arrived()
         self.rejected(reason)
         if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
@@ -302,6 +302,6 @@ _STATUSES: dict[Reason, HTTPStatus] = {
 
 
 def within(limits: Limits, rejected: Callable[[Reason], None]) -> type[BoundedProtocol]:
-    """The protocol class for these limits."""
+    """The protocol class with these limits."""
     members = {"limits": limits, "rejected": staticmethod(rejected)}
     return type(BoundedProtocol.__name__, (BoundedProtocol,), members)

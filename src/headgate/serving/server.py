@@ -1,4 +1,4 @@
-"""The server: its sockets, its beginning, and an end that waits for no silent peer."""
+"""The server: its sockets, startup, and a shutdown that does not wait for silent peers."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ import uvicorn
 from headgate.serving.protocol import BoundedProtocol, Limits, Reason, State, within
 
 BACKLOG = 4096
-"""Connections that may wait until they are accepted."""
+"""Length of the queue for connections to accept."""
 
 LEAVE_S = 0.1
-"""How long who was just accepted may take to send a request."""
+"""How long an accepted connection has to send a request when the server leaves."""
 
 Application = Callable[..., Awaitable[Any]]
 
 
 def drop_stalled(listener: socket.socket, limits: Limits) -> None:
-    """Ends each accepted connection whose peer takes nothing of what was sent to it for `stalled_s`.
+    """Close each accepted connection whose peer accepts no data for `stalled_s`.
 
-    Where the system cannot (only Linux can), such a connection stays until its server closes it; what it
-    holds in memory is bounded all the same.
+    Only Linux supports this. Elsewhere, such a connection stays until its server closes it; its memory is
+    limited all the same.
     """
     if option := getattr(socket, "TCP_USER_TIMEOUT", None):
         listener.setsockopt(socket.IPPROTO_TCP, option, int(limits.stalled_s * 1000))
 
 
 class EmbeddedServer(uvicorn.Server):
-    """uvicorn that leaves signals to its process, and waits for an event where it would look every 0.1 s.
+    """uvicorn that leaves signals to its process, and waits for an event instead of polling every 0.1 s.
 
-    Its configuration must turn the Date header off: the tick that is left out keeps it current.
+    Its configuration must disable the Date header, which the omitted tick would update.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -50,13 +50,13 @@ class EmbeddedServer(uvicorn.Server):
         self.servers = []
 
     def stop(self) -> None:
-        """Makes `serve` finish what is being answered, then return."""
+        """Make `serve` finish the responses in progress and return."""
         self._stopping.set()
 
     async def aclose(self) -> None:
-        """Lets go of the port even if `serve` was cancelled, where uvicorn would keep it.
+        """Release the port even if `serve` was cancelled, where uvicorn would keep it.
 
-        Peers amid a TLS handshake are let go too: neither uvicorn nor asyncio can reach those.
+        Peers in a TLS handshake are closed too: neither uvicorn nor asyncio can reach those.
         """
         for listener in self.servers:
             listener.close()
@@ -64,10 +64,10 @@ class EmbeddedServer(uvicorn.Server):
             connection.transport.abort()
         accepted = self._accepted()
         _cut(accepted)
-        # The loop closes them as it notices, which takes a few turns.
+        # The loop closes them when it notices, which takes a few turns.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
-                while any(peer.fileno() >= 0 for peer in accepted):  # noqa: ASYNC110 (the loop tells nobody)
+                while any(peer.fileno() >= 0 for peer in accepted):  # noqa: ASYNC110 (the loop has no event)
                     await asyncio.sleep(0.001)
 
     def _accepted(self) -> list[socket.socket]:
@@ -84,10 +84,10 @@ class EmbeddedServer(uvicorn.Server):
         await self._stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, but idle connections end at once: over TLS it would wait for silent peers.
+        """Like uvicorn's, but closes idle connections at once: over TLS uvicorn would wait for silent peers.
 
-        Whom asyncio accepts in the same turn of the loop in which a server closes, it would lose. Peers amid
-        a TLS handshake have no connection yet, and from Python 3.12 on closing waits for them.
+        It would lose connections that asyncio accepts in the same turn of the loop in which a server closes.
+        Peers in a TLS handshake have no connection object yet, and since Python 3.12 closing waits for them.
         """
         for listener in self._listeners:
             asyncio.get_running_loop().remove_reader(listener)
@@ -109,15 +109,15 @@ class EmbeddedServer(uvicorn.Server):
 
 
 def _cut(peers: Iterable[socket.socket]) -> None:
-    """Ends connections so that the loop notices, which then closes them."""
+    """Shut connections down so that the loop notices, and closes them."""
     for peer in peers:
         with contextlib.suppress(OSError):
             peer.shutdown(socket.SHUT_RDWR)
 
 
 def configuration(app: Application, **options: Any) -> uvicorn.Config:
-    """uvicorn's configuration for an EmbeddedServer: quiet, HTTP/1.1 only, within default limits; `options`
-    are uvicorn's."""
+    """uvicorn's configuration for an EmbeddedServer: no logs, HTTP/1.1 only, default limits; `options` are
+    uvicorn's."""
     quiet: dict[str, Any] = {
         "http": BoundedProtocol,
         "ws": "none",
@@ -137,17 +137,17 @@ async def serve_page(
     limits: Limits | None = None,
     rejected: Callable[[Reason], None] = lambda reason: None,
 ) -> None:
-    """Serves a small application on a bound socket until cancelled. `rejected` is called for each connection
-    that is ended for exceeding a limit.
+    """Serve a small application on a bound socket until cancelled. Calls `rejected` for each connection that
+    is closed for exceeding a limit.
 
-    Or until `leave` is set: then whoever was accepted is answered, and the others stay in the queue of the
-    socket, for whoever else has it open.
+    If `leave` is set, it stops: accepted connections get their response, and the others stay in the queue of
+    the socket, for another process that has it open.
     """
     limits = limits or Limits()
     drop_stalled(listener, limits)
     options: dict[str, Any] = {
         "http": within(limits, rejected),
-        "backlog": 2 * limits.connections,  # also the most that are accepted in one turn of the loop
+        "backlog": 2 * limits.connections,  # also the most connections accepted in one turn of the loop
         "timeout_graceful_shutdown": 1,
     }
     server = EmbeddedServer(configuration(app, **options))
@@ -169,15 +169,15 @@ _OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class Listener(socket.socket):
-    """A socket that knows whom it accepted, where the loop accepts through it (uvloop does not).
+    """A socket that tracks its accepted connections, if the loop accepts through it (uvloop does not).
 
-    When the process has no free descriptor, it closes whoever connects, with a spare descriptor kept for
-    that. asyncio would log one error for each place in the backlog, every second.
+    When the process has no free descriptor, it closes new connections, using a spare descriptor. asyncio
+    would log one error for each place in the backlog, every second.
     """
 
     def __init__(self, family: int, descriptor: int | None = None) -> None:
-        """`descriptor` is of a socket that is open already."""
-        # asyncio turns Nagle's delay off (40 ms an answer) only where a socket says that it is TCP.
+        """`descriptor` belongs to a socket that is already open."""
+        # asyncio disables Nagle's algorithm (40 ms per response) only for a socket that declares TCP.
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
         self.accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self.on_turned_away: Callable[[], None] = lambda: None
@@ -196,7 +196,7 @@ class Listener(socket.socket):
         return peer, address
 
     def keep_spare(self) -> None:
-        """Opens the spare descriptor, if there is a free one."""
+        """Open the spare descriptor, if there is a free one."""
         if self._spare is None:
             with contextlib.suppress(OSError):
                 self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -219,7 +219,7 @@ class Listener(socket.socket):
 
 
 class Use(NamedTuple):
-    """What an address is for, and which settings change it: the words of an error."""
+    """The purpose of an address, and the settings that change it, for error messages."""
 
     purpose: str
     host_setting: str
@@ -235,7 +235,7 @@ def without_address(host: str, error: socket.gaierror | UnicodeError) -> str:
 def listening_socket(host: str, port: int, *, shared: bool = False, use: Use | None = None) -> Listener:
     """A bound socket; `shared` lets several processes listen on the same address.
 
-    Raises OSError with the address in its text, and with what `use` says.
+    Raises OSError with the address in its message, and with the purpose and settings in `use`.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = Listener(family)
