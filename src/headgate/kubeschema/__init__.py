@@ -1,5 +1,5 @@
-"""What any server needs that behaves like Kubernetes: structural schemas, CEL rules, quantities, durations.
+"""Structural schemas, CEL rules, quantities and durations, as any Kubernetes-style API server needs them.
 
-It is given schemas and plain objects, and hands on the objects pruned and defaulted, or every error at once.
-It knows no kind and imports nothing of Headgate.
+Input: schemas and plain objects. Output: the objects pruned and defaulted, or all errors at once. It knows no
+kind and imports nothing else of Headgate.
 """

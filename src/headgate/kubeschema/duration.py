@@ -1,8 +1,8 @@
 """Go's durations ("1h2m3.5s"), because Go programs write and read every duration in a Kubernetes object.
 
-A duration is an integer number of nanoseconds inside (Go's int64), so that text, number and text again agree
-exactly; `parse` and `format` are the same in seconds for callers that compare with clocks. What is accepted,
-refused and printed follows `time.ParseDuration` and `time.Duration.String` (golang.org/pkg/time).
+Internally a duration is an integer number of nanoseconds (Go's int64), so that text, number and text again
+agree exactly; `parse` and `format` convert to and from seconds for comparison with clocks. Parsing, errors
+and formatting follow `time.ParseDuration` and `time.Duration.String` (golang.org/pkg/time).
 """
 
 import math
@@ -24,7 +24,7 @@ _UNITS_NS = {
 }
 _LARGEST = 1 << 63  # magnitude of the smallest int64; the largest is one less
 _INT64_DIGITS = 19
-_FRACTION_DIGITS = 300  # digits after these add nothing that a float64 could hold
+_FRACTION_DIGITS = 300  # digits after these add nothing to a float64
 _LONGEST_SHOWN = 64
 _TERM = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
@@ -50,7 +50,7 @@ SCHEMA: Final[dict[str, Any]] = {
 
 
 class DurationError(ValueError):
-    """The text is not a duration that Go would read."""
+    """The text is not a valid Go duration."""
 
 
 def parse(text: str) -> float:
@@ -59,7 +59,7 @@ def parse(text: str) -> float:
 
 
 def parse_ns(text: str) -> int:
-    """Nanoseconds in a Go duration, within int64; raises DurationError in the words of Go."""
+    """Nanoseconds in a Go duration, within int64; raises DurationError with Go's message."""
     unsigned = text[1:] if text[:1] in ("-", "+") else text
     if unsigned == "0":
         return 0
@@ -110,7 +110,7 @@ def meant(text: str) -> str:
 
 
 def _term_ns(whole: str, fraction: str, unit: str, *, text: str) -> int:
-    """One number with its unit, as in the 2m of 1h2m. Complaints come in the order in which Go reads."""
+    """One number with its unit, as in the 2m of 1h2m. Errors are found in the same order as in Go."""
     digits = whole.lstrip("0")
     number = int(digits or "0") if len(digits) <= _INT64_DIGITS else _LARGEST + 1
     if number > _LARGEST or (not whole and not fraction):
@@ -136,14 +136,14 @@ def _fraction_ns(digits: str, unit_ns: int) -> int:
 
 
 def format(seconds: float) -> str:
-    """The way Go prints a duration of so many seconds, to the nanosecond."""
+    """Format seconds as Go does, to the nanosecond."""
     if not math.isfinite(seconds):
         raise DurationError(f"a duration must be a finite number of seconds, not {seconds}")
     return format_ns(round(seconds * _SECOND))
 
 
 def format_ns(nanoseconds: int) -> str:
-    """The way Go prints a duration: "0s", "100ms", "1h0m0.5s"."""
+    """Format nanoseconds as Go does: "0s", "100ms", "1h0m0.5s"."""
     if not -_LARGEST <= nanoseconds < _LARGEST:
         raise DurationError(f"a duration must fit into 64 bits of nanoseconds (292 years), not {nanoseconds}")
     sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
@@ -172,7 +172,7 @@ def _invalid(text: str) -> DurationError:
 
 
 def _quote(text: str) -> str:
-    """As Go shows it: what is not printable ASCII as the hex of its bytes. Cut where it is long."""
+    """As Go shows it: bytes that are not printable ASCII in hex. Truncated if long."""
     shown = "".join(_quoted(character) for character in text[:_LONGEST_SHOWN])
     return f'"{shown}..."' if len(text) > _LONGEST_SHOWN else f'"{shown}"'
 

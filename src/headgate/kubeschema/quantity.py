@@ -1,10 +1,10 @@
 """Kubernetes quantities ("500m", "1536Mi", "2e3"): exact numbers with a suffix.
 
-Reading, printing and rounding follow `resource.Quantity` of k8s.io/apimachinery, errors in its words: a
-number is kept exactly down to a billionth (n), finer ones are rounded away from zero, binary suffixes are
-capped at 2^63-1, and a quantity is printed in the family of suffixes that it was read in. Three things are
-refused or mended that Go lets pass: texts longer than 1,000 characters, exponents beyond 32 bits (Go wraps
-them around), and sums beyond Ei (Go loses their suffix).
+Parsing, formatting and rounding follow `resource.Quantity` of k8s.io/apimachinery, with its error messages: a
+number is exact down to a billionth (n), finer ones are rounded away from zero, binary suffixes are capped at
+2^63-1, and a quantity is printed in the family of suffixes that it was read in. Three cases differ from Go:
+texts longer than 1,000 characters and exponents beyond 32 bits (Go wraps them around) are rejected, and sums
+beyond Ei keep their suffix (Go loses it).
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ SCHEMA: Final[dict[str, Any]] = {
     "x-kubernetes-int-or-string": True,
     "pattern": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$",
 }
-"""Schema of a field that holds a quantity, as text or as a whole number."""
+"""Schema of a field that holds a quantity, as text or as an integer."""
 
 
 class QuantityError(ValueError):
-    """The text is not a quantity, or a result has more digits than anyone could mean."""
+    """The text is not a quantity, or a result has unreasonably many digits."""
 
 
 class Format(enum.Enum):
-    """The family of suffixes that a quantity is printed in."""
+    """The family of suffixes in which a quantity is printed."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -56,13 +56,13 @@ class Format(enum.Enum):
 @functools.total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity:
-    """The number unscaled * 10**exponent. Equal quantities are equal whatever their format."""
+    """The number unscaled * 10**exponent. Equality ignores the format."""
 
     unscaled: int
     exponent: int = 0
     format: Format = Format.DECIMAL_SI
     text: str = ""
-    """What it was read from, where Go prints that again although it may not be the canonical form."""
+    """The text it was read from, where Go prints that again although it may not be the canonical form."""
 
     def __post_init__(self) -> None:
         digits = str(self.unscaled)
@@ -71,11 +71,11 @@ class Quantity:
         object.__setattr__(self, "exponent", self.exponent + zeros if self.unscaled else 0)
 
     def __str__(self) -> str:
-        """The way that Kubernetes writes it into objects."""
+        """As Kubernetes writes it into objects."""
         return self.text or self.canonical()
 
     def canonical(self) -> str:
-        """The largest suffix of the format with which no digit stands after the point: 1.5Gi is 1536Mi."""
+        """With the largest suffix of the format that leaves no fraction: 1.5Gi is 1536Mi."""
         if not self.unscaled:
             return "0"
         if self.format is Format.BINARY_SI and self.exponent >= 0 and abs(self) >= Quantity(1024):
@@ -113,7 +113,8 @@ class Quantity:
     def __lt__(self, other: Quantity) -> bool:
         if self._sign != other._sign:
             return self._sign < other._sign
-        if self._magnitude != other._magnitude:  # no power of ten is raised for numbers of different length
+        # avoids computing powers of ten for numbers of different length
+        if self._magnitude != other._magnitude:
             return (self._magnitude < other._magnitude) == (self._sign > 0)
         left, right, _ = _aligned(self, other)
         return left < right
@@ -140,18 +141,18 @@ class Quantity:
 
     @property
     def _magnitude(self) -> int:
-        """The number of digits before the point."""
+        """The number of digits before the decimal point."""
         return len(str(abs(self.unscaled))) + self.exponent
 
 
 def parse(value: int | str) -> Quantity:
-    """Reads a quantity as objects carry it, text or a whole number. Raises QuantityError in Go's words."""
+    """Parse a quantity as in objects, text or an integer. Raises QuantityError with Go's message."""
     text = str(value)
     return _known(text) if len(text) <= _SHORT_TEXT else _read(text)
 
 
 _SHORT_TEXT = 32
-"""Objects say the same few amounts again and again; what is longer is not kept."""
+"""Objects repeat the same few amounts; longer texts are not cached."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -193,7 +194,7 @@ def _interpreted(suffix: str) -> tuple[int, Format]:
 
 
 def _is_short(number: str, fraction: str, exponent: int, format: Format) -> bool:
-    """Whether Go keeps the number in an int64, and with that its text."""
+    """Whether Go keeps the number in an int64, and so its text."""
     if format is Format.BINARY_SI:
         return not fraction and len(number) + exponent * 3 // 10 < 15
     return len(number) + len(fraction) <= _INT64_DIGITS and exponent - len(fraction) >= _NANO
@@ -208,7 +209,7 @@ def _short(digits: str, exponent: int, places: int, format: Format, text: str) -
 
 
 def _long(value: int, exponent: int, places: int, format: Format) -> Quantity:
-    """Rounded up at nano, binary ones capped; a binary fraction below one becomes decimal."""
+    """Rounded up to nano; binary values are capped, and a binary fraction below one becomes decimal."""
     scale = -places
     if format is Format.BINARY_SI:
         value <<= exponent
@@ -225,14 +226,14 @@ def _long(value: int, exponent: int, places: int, format: Format) -> Quantity:
 
 
 def _divided(value: int, places: int) -> int:
-    """A natural number / 10**places, rounded up, without a power that is larger than the number."""
+    """A natural number / 10**places, rounded up, without computing a power that is larger than the number."""
     if places > len(str(value)):
         return 1 if value else 0
     return -(-value // int(10**places))
 
 
 def _shifted(value: int, places: int) -> int:
-    """An integer * 10**places, unless nobody could mean a number that long."""
+    """An integer * 10**places; raises QuantityError for an unreasonably long result."""
     if not value:
         return 0
     if places > _MAX_DIGITS - len(str(value)):

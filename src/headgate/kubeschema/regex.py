@@ -1,7 +1,7 @@
 """Regular expressions of users: RE2 only, because they come from anyone who may create an object.
 
-Routes match requests by them, schemas match values; admission refuses those that do not compile. All ask
-here, so that what is admitted is what works. RE2 takes time in proportion to the text and to the compiled
+Routes match requests by them, schemas match values; admission rejects those that do not compile. All use this
+module, so that everything admitted also works. RE2 takes time in proportion to the text and to the compiled
 program, so both are bounded.
 """
 
@@ -16,12 +16,12 @@ __all__ = ["OF_ROUTES", "OF_SCHEMAS", "Bound", "RegexError", "TooLargeError", "c
 
 
 class Bound(NamedTuple):
-    """How large one expression may be."""
+    """Limits of one expression."""
 
     instructions: int
-    """Of the compiled program."""
+    """Instructions of the compiled program."""
     memory_bytes: int
-    """Of the program and of what RE2 keeps to match faster."""
+    """Memory of the program and of RE2's caches."""
 
 
 OF_ROUTES: Final = Bound(2_000, 64 << 10)
@@ -29,9 +29,9 @@ OF_ROUTES: Final = Bound(2_000, 64 << 10)
 OF_SCHEMAS: Final = Bound(10_000, 1 << 20)
 
 _WORK: Final = 1_000_000
-"""Steps of a match, each an instruction at a character: some 12 ms at worst."""
+"""Steps per match, each an instruction at a character: about 12 ms at worst."""
 _MEASURED_BYTES: Final = 2 << 20
-"""Of what needs more, the number of instructions is not counted: to compile it takes too long."""
+"""The instructions of a larger program are not counted: compiling it takes too long."""
 
 
 _REPETITION: Final = (
@@ -41,16 +41,16 @@ _REPETITION: Final = (
 
 
 class RegexError(ValueError):
-    """RE2 does not take the expression; the message says why."""
+    """RE2 rejects the expression; the message says why."""
 
 
 class TooLargeError(RegexError):
-    """The expression is larger than the bound; the message says its size and the bound."""
+    """The expression exceeds the limit; the message has its size and the limit."""
 
 
 @functools.lru_cache(maxsize=1024)
 def compiled(expression: str, bound: Bound = OF_ROUTES) -> Any:
-    """An expression that is searched in linear time, unanchored. Raises RegexError."""
+    """A compiled expression, searched unanchored in linear time. Raises RegexError."""
     found = _compiled(expression, bound.memory_bytes)
     if found is None or found.programsize > bound.instructions:
         found = found or _compiled(expression, _MEASURED_BYTES)
@@ -63,7 +63,7 @@ def compiled(expression: str, bound: Bound = OF_ROUTES) -> Any:
 
 
 def longest_text(expression: Any) -> int:
-    """Characters that a compiled expression is searched in while a request waits."""
+    """The longest text that a compiled expression may search while a request waits."""
     return int(_WORK // max(expression.programsize, 1))
 
 

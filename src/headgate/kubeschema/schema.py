@@ -1,7 +1,7 @@
-"""From a type to its structural OpenAPI v3 schema, so that types are the one source of defaults and limits.
+"""Derives structural OpenAPI v3 schemas from types, so that types are the only source of defaults and limits.
 
-A struct may widen its schema by the class attribute `validations` (CEL rules); a field by the keys given
-to `described`. References are inlined, as Kubernetes wants it of a structural schema.
+A struct may add CEL rules by the class attribute `validations`, a field may add keys with `described`.
+References are inlined, as Kubernetes requires of a structural schema.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 def structural(kind: type[msgspec.Struct], *, keep_unknown: bool = False) -> Schema:
     """The schema of a top-level kind.
 
-    `keep_unknown` lets objects carry fields that the type does not name, at every level: right for the
-    kinds of Kubernetes, of which we know only the part that we use.
+    `keep_unknown` lets objects have fields that the type does not name, at every level: for the kinds of
+    Kubernetes, whose types here contain only the fields in use.
     """
     struct = inspect.type_info(kind)
     assert isinstance(struct, inspect.StructType)
@@ -69,7 +69,7 @@ def _struct(type_: inspect.StructType, keep_unknown: bool) -> Schema:
     for field in type_.fields:
         properties[field.encode_name] = _schema(field.type, keep_unknown) | _default(field)
         if "enum" in properties[field.encode_name]:
-            # msgspec sorts them; people are shown them in the order that the type has them.
+            # msgspec sorts them; users see them in the order of the type.
             properties[field.encode_name]["enum"] = _literals(_hints(type_.cls)[field.name])
         if field.required:
             required.append(field.encode_name)
@@ -98,9 +98,9 @@ def _literals(hint: Any) -> list[Any]:
 
 
 def _default(field: inspect.Field) -> Schema:
-    """Zero, false, "" and empty containers are how the types say "not set"; they are no API defaults.
+    """Zero, false, "" and empty containers mean "not set" in the types; they are not API defaults.
 
-    A server that wrote them into objects would claim things that nobody said, such as a condition's
+    A server that wrote them into objects would state things that nobody set, such as a condition's
     `observedGeneration: 0`.
     """
     default = field.default

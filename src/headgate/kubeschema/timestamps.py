@@ -1,11 +1,11 @@
-"""Times as Kubernetes writes them: RFC 3339 in UTC. In numbers they are Unix seconds, from whatever clock."""
+"""Times as Kubernetes writes them: RFC 3339 in UTC. Numbers are Unix seconds, from any clock."""
 
 import datetime
 import functools
 
 
 def seconds(unix_s: float) -> str:
-    """To the second, as objects carry it: `2026-01-31T08:15:00Z`."""
+    """To the second, as in objects: `2026-01-31T08:15:00Z`."""
     return _second(int(unix_s))
 
 
@@ -15,7 +15,7 @@ def _second(unix_s: int) -> str:
 
 
 def nanoseconds(unix_s: float) -> str:
-    """With nine digits after the second, as log lines carry it."""
+    """With nine fractional digits, as in log lines."""
     whole = int(unix_s)
     return _utc(whole).strftime("%Y-%m-%dT%H:%M:%S.") + f"{int((unix_s - whole) * 1e9):09d}Z"
 

@@ -1,7 +1,7 @@
-"""CEL as Kubernetes writes it in rules of CustomResourceDefinitions.
+"""CEL as in the validation rules of CustomResourceDefinitions.
 
-Given a rule's text it hands on an `Expression`, which evaluates `self` and `oldSelf`; a rule that does not
-compile, or that needs what is not supported, is a `CelError` when it is registered.
+An `Expression` is compiled from a rule's text and evaluates `self` and `oldSelf`. A rule that does not
+compile, or needs an unsupported feature, raises `CelError` at registration.
 """
 
 from headgate.kubeschema.cel.programs import MISSING, CelError, Expression, compiled

@@ -1,7 +1,7 @@
 """The package `cel` without its command line.
 
-`import cel` imports `cel.cli` as well, and with it prompt_toolkit and rich: 0.2 s of CPU for every process
-and command that judges objects. Nothing here uses it, so an empty module stands in for it during the import.
+`import cel` also imports `cel.cli`, and with it prompt_toolkit and rich: 0.2 s of CPU for every process and
+command that validates objects. Nothing here uses it, so an empty module replaces it during the import.
 """
 
 import sys

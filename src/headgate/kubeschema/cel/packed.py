@@ -1,4 +1,4 @@
-"""What Kubernetes gives to CEL for quantities, addresses and URLs, packed in maps of one entry."""
+"""Kubernetes' CEL functions for quantities, addresses and URLs, represented as maps of one entry."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from headgate.kubeschema.quantity import Quantity
 
 __all__ = ["ADDRESS_FUNCTIONS", "QUANTITY_FUNCTIONS"]
 
-# What Kubernetes gives to CEL for quantities: `quantity(self.memory).isLessThan(quantity("1Gi"))`.
+# Quantities: `quantity(self.memory).isLessThan(quantity("1Gi"))`.
 #
-# Inside an expression a quantity is a map with one entry, because the engine hands only plain values on;
-# two that say the same number are equal, whatever their suffixes.
+# Inside an expression a quantity is a map with one entry, because the engine only passes plain values; two of
+# the same number are equal, whatever their suffixes.
 Packed = dict[str, str]
 
 _ENTRY: Final = "quantity"
@@ -28,7 +28,7 @@ def _packed(value: Quantity) -> Packed:
 
 
 def _unpacked(value: Packed | int) -> Quantity:
-    """The quantity, or that of an integer, which `add` and `sub` take as well."""
+    """The quantity, or that of an integer, which `add` and `sub` accept as well."""
     if isinstance(value, int):
         return Quantity(value)
     unscaled, _, exponent = value[_ENTRY].partition("e")
@@ -72,13 +72,12 @@ QUANTITY_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "add": lambda left, right: _packed(_unpacked(left) + _unpacked(right)),
     "sub": lambda left, right: _packed(_unpacked(left) - _unpacked(right)),
 }
-"""By name; the receiver of a method is the first argument. What they raise is an error of the expression."""
+"""By name; a method's receiver is the first argument. Exceptions become errors of the expression."""
 
-# What Kubernetes gives to CEL for addresses: `ip(self.host).isLoopback()`,
-# `cidr(self.net).containsIP(...)`, `url(self.endpoint).getScheme()`.
+# Addresses: `ip(self.host).isLoopback()`, `cidr(self.net).containsIP(...)`, `url(self.endpoint).getScheme()`.
 #
-# Inside an expression each is a map with one entry, because the engine hands only plain values on; two that
-# are written in different ways and mean the same are equal.
+# Inside an expression each is a map with one entry, because the engine only passes plain values; two
+# spellings of the same address are equal.
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Block = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
@@ -91,7 +90,7 @@ _NOT_GLOBAL: Final = ipaddress.IPv4Address("255.255.255.255")
 
 
 def _parsed_ip(text: str) -> Address:
-    """The address; without a zone, and an IPv4 address not dressed as IPv6, as Kubernetes wants it."""
+    """The address. Like Kubernetes, it rejects zones and IPv4-mapped IPv6 addresses."""
     address = ipaddress.ip_address(text)
     if "%" in text:
         raise ValueError(f"IP address {text!r} with zone value is not allowed")
@@ -116,7 +115,7 @@ def _parsed_url(text: str) -> urllib.parse.SplitResult:
     parts = urllib.parse.urlsplit(text)
     if " " in parts.netloc:
         raise ValueError(f"{text!r} has a space in its host")
-    _ = parts.port  # raises ValueError if it is no number
+    _ = parts.port  # raises ValueError if it is not a number
     return parts
 
 
@@ -132,7 +131,7 @@ def _is(parse: Callable[[str], object]) -> Callable[[str], bool]:
 
 
 def _ip(value: str | Packed) -> Packed:
-    """Of text; or, as a method, that of a block."""
+    """From text; or, as a method, from a CIDR."""
     address = _parsed_cidr(value["cidr"]).ip if isinstance(value, dict) else _parsed_ip(value)
     return {"ip": str(address)}
 
@@ -157,7 +156,7 @@ def _is_link_local_multicast(value: Packed) -> bool:
 
 
 def _is_global_unicast(value: Packed) -> bool:
-    """As Go's netip has it: private addresses are global too."""
+    """As in Go's netip: private addresses are global too."""
     address = _address(value)
     return address != _NOT_GLOBAL and not (
         address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
@@ -220,4 +219,4 @@ ADDRESS_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "getEscapedPath": _of_url(lambda parts: urllib.parse.quote(parts.path, safe=_IN_PATH)),
     "getQuery": _of_url(_query),
 }
-"""By name; the receiver of a method is the first argument. What they raise is an error of the expression."""
+"""By name; a method's receiver is the first argument. Exceptions become errors of the expression."""

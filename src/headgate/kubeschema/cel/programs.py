@@ -1,13 +1,12 @@
-"""The seam around the CEL engine: which package evaluates the rules of CRDs is known here,
-in `engine` and, for optional values, in `values`.
+"""The interface to the CEL engine: only this module, `engine` and, for optional values, `values` know which
+package evaluates the rules of CRDs.
 
-An `Expression` is compiled once, says at once what is wrong with it, and evaluates with `self` and
-`oldSelf`. The functions that Kubernetes adds to CEL (sum, split, quantity, sets, optional selection, ...) are
-added here; the few that are not (named formats, optional entries of lists and maps, comprehensions of two
-variables) are refused when the rule is registered, not discovered when an object arrives.
+An `Expression` is compiled once, reports errors immediately, and evaluates with `self` and `oldSelf`. The
+functions that Kubernetes adds to CEL (sum, split, quantity, sets, optional selection, ...) are added here.
+The few unsupported features (named formats, optional entries of lists and maps, comprehensions of two
+variables) are rejected when a rule is registered, not when an object arrives.
 
-A difference from cel-go remains: mistakes of type are found when a rule runs, because there is no type
-checker.
+One difference from cel-go remains: type errors are found when a rule runs, because there is no type checker.
 """
 
 import functools
@@ -25,7 +24,7 @@ from headgate.kubeschema.cel.engine import cel
 __all__ = ["MISSING", "CelError", "Expression", "compiled"]
 
 MISSING: Final = cel.OptionalValue.none()
-"""Stands for an old value that does not exist: `oldSelf` of a field that was not there before."""
+"""Stands for a missing old value: `oldSelf` of a field that did not exist before."""
 
 _LONGEST_SOURCE = 10_240
 _CHARACTERS_A_STEP = 100
@@ -60,8 +59,8 @@ def _is_sorted(items: Sequence[Any]) -> bool:
     return all(left <= right for left, right in itertools.pairwise(items))
 
 
-# From Kubernetes' libraries for lists, text, addresses and quantities; a method's receiver arrives as the
-# first argument.
+# From Kubernetes' libraries for lists, text, addresses and quantities; a method's receiver is the first
+# argument.
 _EXTENSIONS: dict[str, Callable[..., Any]] = {
     **packed.ADDRESS_FUNCTIONS,
     **packed.QUANTITY_FUNCTIONS,
@@ -77,8 +76,8 @@ _EXTENSIONS: dict[str, Callable[..., Any]] = {
 class Expression:
     """One compiled CEL expression over `self` and, in transition rules, `oldSelf`.
 
-    `fields` names the only fields of the two that it reads, if that can be told: handing a large object to
-    the engine costs more than evaluating the rule, so callers leave the other fields out.
+    `fields` names the only fields of the two that it reads, if that can be determined: passing a large object
+    to the engine costs more than evaluating the rule, so callers omit the other fields.
     """
 
     def __init__(self, source: str) -> None:
@@ -115,12 +114,12 @@ class Expression:
             )
 
     def steps(self, value: object) -> int:
-        """An upper bound of the steps that this value can cause, from how comprehensions nest.
+        """An upper bound of the steps for this value, from the nesting of comprehensions.
 
-        The engine has no limit of its own; a million steps take about 0.15 s, ten times that if they call
-        functions that are added here. Naming `self` inside a loop goes through a list of it each time (the
-        engine copies it), so it counts like another loop; work on text in a loop counts by its length. A
-        plain rule costs no more than handing the value over, which counts as one.
+        The engine has no limit of its own; a million steps take about 0.15 s, and ten times that if they call
+        functions that are added here. Using `self` inside a loop copies it each time, so it counts like
+        another loop; text functions in a loop count by the text's length. A rule without loops costs no more
+        than passing the value, which counts as one.
         """
         if self._nesting == 0 or (self._nesting == 1 and not self._works_on_text):
             return 1
@@ -132,7 +131,7 @@ class Expression:
         return int(max(items, self._literals) ** self._nesting) * weight
 
     def evaluate(self, value: object, old: object = MISSING, *, optional_old: bool = False) -> object:
-        """The result with `self` bound to value; with optional_old, `oldSelf` is a CEL optional."""
+        """The result with `self` bound to `value`; with `optional_old`, `oldSelf` is a CEL optional."""
         if optional_old and old is not MISSING:
             old = cel.OptionalValue.of(old)
         variables = {"self": value, "oldSelf": old}
@@ -168,7 +167,7 @@ def _program(source: str) -> cel.Program:
 
 
 def _refuse_large(literal: str) -> None:
-    """Refuses a regular expression that is too large; what else is wrong with one, the engine says."""
+    """Reject a regular expression that is too large; the engine reports other errors."""
     try:
         regex.compiled(literal, regex.OF_SCHEMAS)
     except regex.TooLargeError as error:
@@ -182,12 +181,12 @@ def _extensions_of(program: cel.Program) -> dict[str, Callable[..., Any]]:
 
 
 def _is_ascii(value: object) -> bool:
-    """Whether characters are bytes in all texts of a value, so that the engine counts them right."""
+    """Whether all texts of a value are ASCII, so that the engine's byte counts are character counts."""
     return isinstance(value, cel.OptionalValue) or msgspec.json.encode(value).isascii()
 
 
 def _first_lines(problem: Exception) -> str:
-    """The engine's message without its advice on how to call it from Python."""
+    """The engine's message without its advice on the Python API."""
     message = str(problem).split(". Check ", 1)[0]
     return " ".join(message.split())[:500]
 
@@ -213,9 +212,9 @@ def _fields(source: str) -> frozenset[str] | None:
 
 
 def _nesting(source: str, plain: str) -> int:
-    """How often lists are gone through inside one another, at most: all(a, all(b, ...)) is 2.
+    """The deepest nesting of loops over lists: all(a, all(b, ...)) is 2.
 
-    So is all(a, a in self.b), which goes through b for each a.
+    So is all(a, a in self.b), which loops through b for each a.
     """
     if _HARD_TO_SCAN.search(source):
         loops = len(_MACRO_NAME.findall(source))

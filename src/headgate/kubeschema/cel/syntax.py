@@ -1,11 +1,11 @@
-"""What Kubernetes' CEL can say and the engine cannot, rewritten as calls of functions that it is given.
+"""Rewrites CEL syntax that the engine lacks into function calls.
 
     self.?a.?b.orValue(1)     select(select(self, "a"), "b").orValue(1)
     self[?0]                  select(self, 0)
     sets.contains(a, b)       sets_contains(a, b)
 
-Only what stands outside of texts and comments is rewritten. Optional entries of lists and maps (`[?x]`,
-`{?k: v}`) stay as they are, so that the engine refuses them.
+Texts and comments are not rewritten. Optional entries of lists and maps (`[?x]`, `{?k: v}`) stay as they are,
+so that the engine rejects them.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class _Token(NamedTuple):
 
 
 def rewritten(source: str) -> str:
-    """The expression without what the engine lacks; the source itself if there is nothing of it."""
+    """The rewritten expression; the source itself if nothing needs rewriting."""
     if "?" not in source and not any(f"{name}." in source for name in NAMESPACES):
         return source
     out: list[_Token] = []
     opened: list[int] = []
-    """Where in `out` the optional indexes begin that are not closed yet; -1 for other brackets."""
+    """Positions in `out` of unclosed optional indexes; -1 for other brackets."""
     tokens = _tokens(source)
     position = 0
     while position < len(tokens):
@@ -72,7 +72,7 @@ def rewritten(source: str) -> str:
 
 
 def with_lengths(source: str) -> str:
-    """The expression with `size` counting characters, which the engine's counts as bytes."""
+    """The expression with `size` counting characters, where the engine's counts bytes."""
     tokens = _tokens(source)
     followers = [*tokens[1:], _Token("", "")]
     return "".join(
@@ -82,7 +82,7 @@ def with_lengths(source: str) -> str:
 
 
 def regular_expressions(source: str) -> Iterator[str]:
-    """Those that the expression itself has: the literals that `matches` and its like are called with."""
+    """The literal arguments of `matches` and similar functions."""
     tokens = [token for token in _tokens(source) if token.kind != "space"]
     for name, bracket, argument, closing in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
         is_call = name.text in _BY_EXPRESSION and bracket.text == "(" and closing.text in (")", ",")
@@ -98,7 +98,7 @@ def _tokens(source: str) -> list[_Token]:
         _Token(str(match.lastgroup), match.group())
         for match in _TOKEN.finditer(source)
         if match.lastgroup != "space"
-        or match.group().isspace()  # a comment would swallow what is put on its line
+        or match.group().isspace()  # a comment would swallow the rest of its line
     ]
 
 
@@ -114,19 +114,19 @@ def _copy(token: _Token, out: list[_Token], opened: list[int]) -> None:
 
 
 def _select(out: list[_Token], start: int, key: str) -> None:
-    """Replaces the operand at the end by an optional of its field or item."""
+    """Replace the operand at the end by an optional of its field or item."""
     operand = "".join(token.text for token in out[start:])
     out[start:] = [_Token("optional", f"{SELECT}({operand}, {key})")]
 
 
 def _is_field_of_optional(out: list[_Token], tokens: list[_Token], position: int) -> bool:
-    """Whether this `.name` is a field, and no method, of an optional: then it is optional too."""
+    """Whether this `.name` is a field, not a method, of an optional: then it is optional too."""
     after = tokens[position + 2].text if position + 2 < len(tokens) else ""
     return bool(out) and out[-1].kind == "optional" and after != "("
 
 
 def _operand(out: list[_Token]) -> int:
-    """Where the operand begins that ends here: `f(x).a[0]` is one; the end if there is none."""
+    """The start of the operand that ends here, such as `f(x).a[0]`; the end if there is none."""
     start = position = len(out)
     while position:
         token = out[position - 1]
@@ -157,7 +157,7 @@ def _ends_operand(token: _Token) -> bool:
 
 
 def _opening(out: list[_Token], closing: int) -> int:
-    """Where the bracket opens that closes here."""
+    """The position of the bracket that is closed here."""
     depth = 0
     for position in range(closing, -1, -1):
         if out[position].text in _ENDS_OPERAND:

@@ -1,4 +1,4 @@
-"""What Kubernetes gives to CEL for any values: optional selection, lists as sets, texts from values."""
+"""Kubernetes' CEL functions for any value: optional selection, lists as sets, text formatting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLAUSE = re.compile(r"%(?:\.([0-9]{1,3}))?([a-zA-Z%])?")
 
 
 def _select(value: Any, key: Any) -> Any:
-    """An optional of the field or item; of an optional, of what is in it."""
+    """An optional of the field or item; for an optional, of its value."""
     if isinstance(value, cel.OptionalValue):
         if not value.has_value():
             return value
@@ -32,7 +32,7 @@ def _select(value: Any, key: Any) -> Any:
 
 
 def _identity(value: Any) -> Any:
-    """What is equal for exactly the values that CEL calls equal: 1 and 1.0, but not true."""
+    """A key that is equal for exactly the values that CEL considers equal: 1 and 1.0, but not true."""
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, list | tuple):
@@ -49,7 +49,8 @@ def _set(items: Sequence[Any]) -> frozenset[Any]:
 
 
 def _formatted(pattern: str, values: Sequence[Any]) -> str:
-    """`'%s has %d items'.format([self.name, self.items.size()])`; ValueError for what does not fit."""
+    """`'%s has %d items'.format([self.name, self.items.size()])`; raises ValueError if the values do not
+    fit."""
     left = list(values)
     text = _CLAUSE.sub(lambda match: _clause(match, left), pattern)
     if left:
@@ -129,13 +130,13 @@ VALUE_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "sets_equivalent": lambda items, others: _set(items) == _set(others),
     "sets_intersects": lambda items, others: not _set(items).isdisjoint(_set(others)),
 }
-"""By name; the receiver of a method is the first argument. What they raise is an error of the expression."""
+"""By name; a method's receiver is the first argument. Exceptions become errors of the expression."""
 
 
-# What Kubernetes gives to CEL for text beyond the language itself: find, replace, join, charAt, ...
+# Kubernetes' CEL functions for text: find, replace, join, charAt, ...
 #
-# Positions count characters, and a position outside of the text is an error, as in cel-go's library of
-# strings and Kubernetes' library of regular expressions.
+# Positions count characters, and a position outside of the text is an error, as in cel-go's strings library
+# and Kubernetes' regular expression library.
 def _bounded(length: int) -> None:
     if length > _LONGEST:
         raise ValueError(f"text of {length} characters is longer than an expression may make")
@@ -151,7 +152,7 @@ def _found(text: str, pattern: str) -> str:
 
 
 def _all_found(text: str, pattern: str, limit: int = -1) -> list[str]:
-    """At most `limit` of them; a negative limit is none."""
+    """At most `limit` matches; a negative limit is unlimited."""
     found: list[str] = []
     for match in _pattern(pattern).finditer(text):
         if len(found) == limit:
@@ -186,7 +187,7 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def _first(items: Sequence[Any], wanted: Any, start: int = 0) -> int:
-    """Where the text first contains the other, or the list the item; -1: nowhere."""
+    """The first index of the substring or the item; -1 if there is none."""
     if isinstance(items, str):
         return items.find(wanted, start)
     return items.index(wanted) if wanted in items else -1
@@ -225,4 +226,4 @@ TEXT_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "trim": str.strip,
     "upperAscii": lambda text: text.translate(_UPPER),
 }
-"""By name; the receiver of a method is the first argument. What they raise is an error of the expression."""
+"""By name; a method's receiver is the first argument. Exceptions become errors of the expression."""

@@ -1,9 +1,9 @@
-"""What an API server does to a custom resource by its structural schema: prune, default, validate.
+"""Prunes, defaults and validates custom resources by their structural schema, as an API server does.
 
 Given a schema (OpenAPI v3 as in a CustomResourceDefinition) and an object, both plain dicts, it removes
-unknown fields, fills in defaults, and hands on every error at once in the words of Kubernetes. It
-interprets schemas, so that a kind needs no code of its own; `check` judges a schema before it is used, and
-`Prepared` does all of it faster for who judges many objects by one schema.
+unknown fields, fills in defaults, and returns all errors at once with Kubernetes' messages. It interprets
+schemas, so that a kind needs no code of its own; `check` validates a schema before it is used, and `Prepared`
+does all of it faster if many objects have the same schema.
 """
 
 from headgate.kubeschema.structural.errors import MAX_ERRORS, NO_FIELD, OMITTED, FieldError

@@ -1,9 +1,9 @@
-"""Tells at a glance that an object satisfies its schema, without being able to say what is wrong with one.
+"""Fast check that an object satisfies its schema, without error messages.
 
-A schema is compiled once into small functions, one for each value that has anything to be checked. They are
-one-sided: False means "not at a glance", and then `walk` judges the object, with words and places for all of
-its errors. A keyword may have a quick form here; one that has none is asked through its check of `keywords`
-or `composition`, so that a new keyword needs nothing here to be right.
+A schema is compiled once into small functions, one for each value with constraints. They are one-sided: False
+means "maybe not", and then `walk` validates the object, with messages and paths of all errors. A keyword may
+have a fast form here; one without goes through its check in `keywords` or `composition`, so a new keyword is
+right without a change here.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from headgate.kubeschema.structural.walk import Check, Walk
 __all__ = ["CHECKS", "Glance", "compiled"]
 
 CHECKS: Final = KEYWORDS | COMPOSITION
-"""By keyword; whatever else stands in a schema asks nothing of a value (rules are not asked here)."""
+"""By keyword; other keywords do not constrain a value (rules are not evaluated here)."""
 
 Glance: TypeAlias = Callable[[Any], bool]
-"""Whether a value is in order; False if it is not, or if it takes a closer look."""
+"""Whether a value is valid; False if it is not, or if it needs the full check."""
 
 _TYPES: Final[dict[str, type]] = {
     "boolean": bool,
@@ -35,7 +35,7 @@ _TYPES: Final[dict[str, type]] = {
 
 
 def compiled(schema: Schema) -> Glance:
-    """The glance at a pruned and defaulted object."""
+    """The fast check of a pruned and defaulted object."""
     return _of(schema, 0) or _anything
 
 
@@ -48,7 +48,7 @@ def _never(value: Any) -> bool:
 
 
 def _of(schema: Schema, depth: int) -> Glance | None:
-    """The glance at a value; None if nothing is asked of it."""
+    """The fast check of a value; None if it has no constraints."""
     if depth >= MAX_DEPTH:
         return _never
     asked = []
@@ -57,7 +57,7 @@ def _of(schema: Schema, depth: int) -> Glance | None:
         schema = {name: argument for name, argument in schema.items() if name not in _ASKED_OF_NUMBERS}
     asked += [_keyword(name, argument, schema, depth) for name, argument in schema.items() if name in CHECKS]
     if inside := _inside(schema, depth):
-        # Which looks at the type as well. It comes last: a list that is too long is not walked through.
+        # It checks the type as well. It comes last, so that a list that is too long is not walked through.
         asked = [each for each in asked if not isinstance(each, _OfType)]
         asked.append(inside)
     return _all(asked) if asked else None
@@ -71,7 +71,7 @@ def _all(asked: list[Glance]) -> Glance:
         return lambda value: first(value) and second(value)
 
     def glance(value: Any) -> bool:
-        for each in asked:  # noqa: SIM110 (a generator costs more than what it asks)
+        for each in asked:  # noqa: SIM110 (a generator would cost more than the checks)
             if not each(value):
                 return False
         return True
@@ -79,7 +79,7 @@ def _all(asked: list[Glance]) -> Glance:
     return glance
 
 
-# --- what is in maps and lists ------------------------------------------------------------------------------
+# --- maps and lists -----------------------------------------------------------------------------------------
 
 
 def _inside(schema: Schema, depth: int) -> Glance | None:
@@ -90,7 +90,7 @@ def _inside(schema: Schema, depth: int) -> Glance | None:
         return _in_map(_Fields(properties, depth, other)) if properties else _in_map_of(other)
     if schema.get("type") == "array" and isinstance(items, dict):
         return _in_list(_of(items, depth + 1))
-    # Fields or items of what may be of another type, or of any: nobody writes such a schema.
+    # Fields or items without a single type: such schemas are too rare for a fast form.
     return _never if properties or isinstance(additional, dict) or isinstance(items, dict) else None
 
 
@@ -111,21 +111,20 @@ def _in_map(fields: _Fields) -> Glance:
 
 
 class _Fields(dict[str, "Glance | None"]):
-    """The glances at the fields of a map, each compiled when it is first seen: most kinds have many more
-    fields than anybody sets.
-    """
+    """The fast checks of a map's fields, each compiled on first use: most kinds have many more fields than
+    are set."""
 
     def __init__(self, properties: Schema, depth: int, other: Glance | None) -> None:
         self._properties = properties
         self._depth = depth
         self._other = other
         self.types: dict[str, type] = {}
-        """Of the fields of which nothing else is asked."""
+        """Fields whose only constraint is their type."""
 
     def __missing__(self, name: str) -> Glance | None:
         child = self._properties.get(name)
         if child is None:
-            return self._other  # and not kept: such names come from clients
+            return self._other  # and not cached: such names come from clients
         glance = self[name] = _of(child, self._depth + 1)
         if isinstance(glance, _OfType):
             self.types[name] = glance.type
@@ -163,7 +162,7 @@ def _in_list(item: Glance | None) -> Glance:
 
 
 class _OfType:
-    """Asks for a type alone, which maps and lists can tell of what is in them without a call."""
+    """Checks only the type, which maps and lists can do for their values without a call."""
 
     def __init__(self, wanted: type) -> None:
         self.type = wanted
@@ -185,7 +184,7 @@ def _keyword(name: str, argument: Any, schema: Schema, depth: int) -> Glance:
 
 
 def _by_check(check: Check, argument: Any, schema: Schema, depth: int) -> Glance:
-    """The check itself, asked of a single value and without its words."""
+    """The full check, applied to a single value without its message."""
 
     def glance(value: Any) -> bool:
         walk = Walk(CHECKS, depth=depth + 1)
@@ -209,7 +208,7 @@ _ASKED_OF_NUMBERS: Final = frozenset({"type", "format", "minimum", "maximum"})
 
 
 def _whole_number(schema: Schema) -> Glance | None:
-    """The glance at a whole number, for all keywords that limit it; None for any other schema."""
+    """The fast check of an integer, for all its keywords; None for any other schema."""
     if schema.get("type") != "integer" or schema.get("exclusiveMinimum") or schema.get("exclusiveMaximum"):
         return None
     limit = RANGES.get(schema.get("format", "int64"))
@@ -283,4 +282,4 @@ _QUICK: Final[dict[str, Callable[[Any, Schema], Glance | None]]] = {
     "required": _required,
     "x-kubernetes-list-type": _list_type,
 }
-"""By keyword, a function from its argument and schema to its glance; None if these have no quick form."""
+"""By keyword, a function from its argument and schema to its fast check; None if there is no fast form."""

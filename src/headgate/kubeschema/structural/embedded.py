@@ -1,4 +1,4 @@
-"""What makes a value inside an object an object of its own (`x-kubernetes-embedded-resource`)."""
+"""Constraints of an object inside another one (`x-kubernetes-embedded-resource`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _METADATA: Final[dict[str, tuple[type, str]]] = {
 
 
 def faults(resource: dict[str, Any], path: Path) -> Iterator[FieldError]:
-    """apiVersion and kind must say what it is; metadata, if there is any, must be that of an object."""
+    """apiVersion and kind are required; metadata, if present, must be valid for an object."""
     for name, complaint in (("apiVersion", _version_complaint), ("kind", _kind_complaint)):
         field, value = keyed((path, name)), resource.get(name)
         if value is None:
@@ -70,7 +70,7 @@ def _text_faults(values: dict[str, Any], path: Path) -> Iterator[FieldError]:
 
 
 def _name_faults(name: str, path: Path) -> Iterator[FieldError]:
-    """Names are segments of URLs."""
+    """Names are URL path segments."""
     if name in (".", ".."):
         yield FieldError("FieldValueInvalid", keyed(path), f"may not be '{name}'", name)
     for illegal in ("/", "%"):

@@ -1,4 +1,4 @@
-"""What is wrong with a field, in the words of Kubernetes (k8s.io/apimachinery/pkg/util/validation/field)."""
+"""Field errors with Kubernetes' messages (k8s.io/apimachinery/pkg/util/validation/field)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 MAX_ERRORS: Final = 100
 NO_FIELD: Final = "<nil>"
-"""What Kubernetes prints for a cause that is about the whole object."""
+"""What Kubernetes prints for a cause that concerns the whole object."""
 
 _LONGEST_VALUE = 1024
 _PREFIXES = {
@@ -53,11 +53,11 @@ class _Omitted:
 
 
 OMITTED: Final = _Omitted()
-"""As the value of an error: do not print one."""
+"""As the value of an error: do not print a value."""
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One cause of a refusal; `reason` is the type of a Status cause, `field` its path."""
+    """One cause of a rejection; `reason` is the type of a Status cause, `field` its path."""
 
     reason: str
     field: str
@@ -65,7 +65,7 @@ class FieldError(msgspec.Struct, frozen=True):
     value: object = OMITTED
 
     def body(self) -> str:
-        """The message of a Status cause, which has the field beside it."""
+        """The message of a Status cause, which has the field separately."""
         text = _PREFIXES[self.reason]
         if self.reason not in _WITHOUT_VALUE and self.value is not OMITTED:
             text = f"{text}: {shown(self.value)}"
@@ -76,8 +76,8 @@ class FieldError(msgspec.Struct, frozen=True):
         return f"{self.field}: {self.body()}"
 
 
-class TooManyErrors(Exception):  # noqa: N818 - it ends a walk, nothing failed
-    """So many errors were found that looking for more helps nobody."""
+class TooManyErrors(Exception):  # noqa: N818 - it ends a walk, not an error
+    """So many errors were found that more would be useless."""
 
 
 class Findings:
@@ -108,7 +108,7 @@ def _natural(path: str) -> list[tuple[int, str]]:
 
 
 def shown(value: object) -> str:
-    """A value as Go prints it in an error; long ones are cut."""
+    """A value as Go prints it in an error; long ones are truncated."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, float):
@@ -118,7 +118,7 @@ def shown(value: object) -> str:
 
 
 def quoted(text: str) -> str:
-    """Go's %q for the text that Kubernetes objects hold."""
+    """Go's %q for the text in Kubernetes objects."""
     short = text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "..."
     return re.sub(r"\\u00([0-9a-f]{2})", r"\\x\1", json.dumps(short, ensure_ascii=False))
 
@@ -136,7 +136,7 @@ def number(value: float) -> str:
     return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(exponent):+03d}"
 
 
-# Where a value is, as a chain of steps that becomes text only if there is an error to report.
+# The path of a value, as a chain of steps that is rendered only for an error.
 class MapKey(str):
     """A key of a map (under additionalProperties), which Kubernetes prints in two ways."""
 
@@ -144,7 +144,7 @@ class MapKey(str):
 
 
 Path: TypeAlias = "tuple[Path, str | int] | None"
-"""The path of the parent and the last step: a property, a MapKey or an index; None is the object itself."""
+"""The parent's path and the last step: a property, a MapKey or an index; None is the object itself."""
 
 
 def dotted(path: Path) -> str:

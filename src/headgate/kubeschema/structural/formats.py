@@ -1,6 +1,6 @@
-"""The formats of strings that are checked; any other format is a remark for readers, as in Kubernetes.
+"""The string formats that are checked; any other format is only documentation, as in Kubernetes.
 
-Left out of what it checks are those of books and credit cards.
+Unlike Kubernetes, it does not check ISBNs and credit card numbers.
 """
 
 import datetime
@@ -39,7 +39,7 @@ def _is_date_time(text: str) -> bool:
 
 
 def _is_duration(text: str) -> bool:
-    """Go's durations only: clients refuse the "3 days" that kube-apiserver lets pass here."""
+    """Only Go's durations: clients reject the "3 days" that kube-apiserver accepts here."""
     return _accepts(duration.parse_ns, text)
 
 
@@ -52,7 +52,7 @@ def _accepts(parse: Callable[[str], object], text: str) -> bool:
 
 
 def _is_uri(text: str) -> bool:
-    """A URI with a scheme, or an absolute path, as Go's url.ParseRequestURI takes it."""
+    """A URI with a scheme, or an absolute path, as in Go's url.ParseRequestURI."""
     if not text or _NOT_IN_URI.search(text):
         return False
     if text.startswith("/"):

@@ -1,4 +1,4 @@
-"""What each keyword of a schema asks of a value: types, limits, formats, required fields, list types."""
+"""The check of each schema keyword: types, limits, formats, required fields, list types."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _is_number(value: object) -> bool:
 
 
 def _like(value: float, limit: float) -> str:
-    """The limit as Go prints it when it was compared with this value: whole for integers."""
+    """The limit as Go prints it after comparison with this value: without a fraction for integers."""
     return number(int(limit) if isinstance(value, int) and limit == int(limit) else float(limit))
 
 
@@ -196,7 +196,7 @@ def _list_type(walk: Walk, name: str, value: Any, schema: Schema, path: Path) ->
 
 
 def _repeated(items: list[Any], identity: Callable[[Any], str]) -> list[int]:
-    """The indexes of items that an earlier one equals."""
+    """The indexes of items that equal an earlier one."""
     seen: set[str] = set()
     repeated = []
     for index, item in enumerate(items):
@@ -272,7 +272,7 @@ def _refuse(walk: Walk, path: Path, complaint: str, found: str) -> None:
 
 
 def _closest(results: list[list[FieldError]]) -> list[FieldError]:
-    """The errors of the alternative that was missed by least, which is probably the one meant."""
+    """The errors of the alternative with the fewest errors, which is probably the intended one."""
     return min(results, key=len, default=[])
 
 

@@ -1,4 +1,4 @@
-"""Every schema inside a schema, with what its place means for it."""
+"""Iterates over every schema inside a schema, with its context."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _METADATA = frozenset({"apiVersion", "kind", "metadata"})
 
 
 class Node(msgspec.Struct, frozen=True):
-    """One schema, and where it is."""
+    """One schema and its position."""
 
     schema: Schema
     path: Path
     depth: int = 0
     place: Literal["root", "field", "item"] = "root"
     is_nested: bool = False
-    """Inside allOf, anyOf, oneOf or not, which judge a value and may not shape it."""
+    """Inside allOf, anyOf, oneOf or not, which validate a value and must not shape it."""
     in_metadata: bool = False
     """Inside apiVersion, kind or metadata of a resource."""
     no_default: str = ""
-    """Why a default may not stand here; empty: it may."""
+    """Why a default is not allowed here; empty if it is."""
     without_past: Path = None
-    """The list or map above whose parts can't be matched with what they were before an update."""
+    """The enclosing list or map whose parts cannot be matched with their old values on an update."""
 
     @property
     def is_too_deep(self) -> bool:
@@ -40,7 +40,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def nodes(schema: Any, path: Path = None) -> Iterator[Node]:
-    """The schema and all schemas inside it, down to the first that are too deep."""
+    """The schema and all schemas inside it, down to the first ones that are too deep."""
     pending = [Node(schema, path)] if isinstance(schema, dict) else []
     while pending:
         node = pending.pop()

@@ -1,6 +1,6 @@
-"""Patterns of schemas, matched by RE2 as in Kubernetes: found anywhere, and in linear time.
+"""Patterns of schemas, matched by RE2 as in Kubernetes: unanchored, and in linear time.
 
-Patterns come with CRDs from anyone who may register one, so an engine that backtracks is no option.
+Anyone who may register a CRD can bring patterns, so a backtracking engine is not an option.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["fault", "found", "is_plain"]
 
 
 def found(pattern: str, text: str) -> bool:
-    """Whether the pattern occurs in the text; raises ValueError if RE2 does not take the pattern."""
+    """Whether the pattern occurs in the text; raises ValueError if RE2 rejects the pattern."""
     if len(text) <= _SHORT_TEXT:
         return _found_in_short(pattern, text)
     return _compiled(pattern).search(text) is not None
 
 
 _SHORT_TEXT = 128
-"""Objects say the same few names and amounts again and again; what is longer is not kept."""
+"""Objects repeat the same few names and amounts; results for longer texts are not cached."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -59,19 +59,19 @@ def _compiled(pattern: str) -> Any:
         raise ValueError(f"error parsing regexp: {problem}") from problem
 
 
-# What judging an object by a schema may cost, told from the schema alone.
+# What validating an object may cost, judged by the schema alone.
 _MAX_PATTERNS: Final = 250
 _LARGEST_PATTERN: Final = 50
-"""Instructions that a text of the largest object may be matched by, within a second."""
+"""Instructions that can match a text of the largest object's size within a second."""
 _MAX_CHOICES: Final = 1000
-"""In one enum, or fields that one map requires."""
+"""In one enum, or required fields of one map."""
 
 
 def is_plain(schema: Schema) -> bool:
-    """Whether judging an object costs about one look at each of its values.
+    """Whether validating an object costs about one step per value.
 
-    Rules (CEL), and schemas that combine others (allOf, anyOf, oneOf, not), have no such bound; long enums
-    and many patterns cost more than a look.
+    CEL rules, and schemas that combine others (allOf, anyOf, oneOf, not), have no such bound; long enums and
+    many patterns cost more.
     """
     patterns = 0
     for node in nodes(schema):

@@ -1,4 +1,5 @@
-"""CEL rules of a schema (`x-kubernetes-validations`): run over an object, or checked when a CRD arrives."""
+"""CEL rules of a schema (`x-kubernetes-validations`): evaluated for an object, or checked when a CRD
+arrives."""
 
 import base64
 import datetime
@@ -36,7 +37,7 @@ _KEYWORDS = frozenset(
 
 
 Announce: TypeAlias = Callable[[Path, str], None]
-"""Takes the path of a value and the rule that is about to be asked of it."""
+"""Takes the path of a value and the rule that is about to be evaluated for it."""
 
 
 def _unannounced(path: Path, rule: str) -> None:
@@ -44,11 +45,11 @@ def _unannounced(path: Path, rule: str) -> None:
 
 
 announce: Announce = _unannounced
-"""Set by a process that may be killed while a rule runs, so that others learn which it was."""
+"""Set by a process that may be killed while a rule runs, so that others learn which one it was."""
 
 
 class _Budget:
-    """What the rules of one object may cost together."""
+    """The cost limit of all rules for one object."""
 
     def __init__(self) -> None:
         self._left = _TOTAL_STEPS
@@ -63,11 +64,11 @@ class _Budget:
 
 
 class _OutOfBudgetError(Exception):
-    """The rules of an object have cost so much that the rest is not run."""
+    """The rules of an object have exhausted the budget, so the rest is not evaluated."""
 
 
 def evaluate(sites: Iterable[RuleSite], findings: Findings) -> None:
-    """Runs the rules of every site; what they refuse, and what they could not decide, goes to findings."""
+    """Evaluate the rules of every site; adds failed and undecidable rules to `findings`."""
     budget = _Budget()
     for site in sites:
         try:
@@ -130,7 +131,7 @@ def _message(rule: Schema, site: RuleSite, budget: _Budget) -> str:
 
 
 def _scalar(value: object) -> object:
-    """Whole objects and lists would drown the message."""
+    """Whole objects and lists would bury the message."""
     return OMITTED if isinstance(value, dict | list) else value
 
 
@@ -154,7 +155,7 @@ _BY_FORMAT: dict[str, Callable[[str], object]] = {
 
 def _as_cel(schema: Schema, value: Any, fields: frozenset[str] | None = None) -> Any:
     """The value with CEL's types (double, timestamp, duration, bytes) and names that CEL can spell."""
-    if not schema:  # what the schema does not describe has no types to give
+    if not schema:  # there are no types for what the schema does not describe
         return value
     if isinstance(value, dict):
         return _map_as_cel(schema, value, fields)
@@ -191,11 +192,11 @@ def _escaped(name: str) -> str:
     return _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match.group()], name)
 
 
-# --- rules before they are used ---------------------------------------------------------------------------
+# --- checks of rules ------------------------------------------------------------------------------------
 
 
 def rule_faults(node: Node) -> list[FieldError]:
-    """What is wrong with the rules of one schema, each at its own field."""
+    """The errors in the rules of one schema, each at its own field."""
     faults: list[FieldError] = []
     path: Path = (node.path, "x-kubernetes-validations")
     for index, rule in enumerate(node.schema.get("x-kubernetes-validations") or ()):

@@ -1,4 +1,5 @@
-"""Judges a schema itself when a CustomResourceDefinition brings it, so that objects meet only sound rules."""
+"""Validates a schema itself when a CustomResourceDefinition brings it, so that objects are validated only by
+sound rules."""
 
 from __future__ import annotations
 
@@ -28,10 +29,10 @@ _RULES: Final = "x-kubernetes-validations"
 
 
 def check(schema: Schema, field: str = "") -> list[FieldError]:
-    """Every fault of a schema: what is not structural, does not compile, nests without end, or defaults to
-    a value that it refuses itself.
+    """All errors of a schema: not structural, does not compile, nested too deeply, or a default that it
+    rejects itself.
 
-    `field` is where the schema lies, for instance "spec.versions[0].schema.openAPIV3Schema".
+    `field` is the path of the schema, for instance "spec.versions[0].schema.openAPIV3Schema".
     """
     path: Path = (None, field) if field else None
     return (
@@ -49,7 +50,7 @@ def _found(faults: Iterable[FieldError]) -> list[FieldError]:
 
 
 def _malformed(schema: Schema, path: Path) -> Iterator[FieldError]:
-    """What keeps a schema from being read at all."""
+    """Errors that make a schema unreadable."""
     for node in nodes(schema, path):
         if node.is_too_deep:
             detail = f"must not be nested deeper than {MAX_DEPTH} levels"
@@ -80,11 +81,11 @@ def _is_pruned(schema: Schema, value: Any) -> bool:
     return not prune({"properties": {"value": schema}}, holder)
 
 
-# What the keywords of a schema must be given, so that no check meets a limit that is text.
+# Types of keyword arguments, so that no check encounters a limit that is text.
 #
-# kube-apiserver cannot even decode such a schema; here each place is named.
+# kube-apiserver cannot even decode such a schema; here each place is reported.
 def argument_faults(node: Node) -> Iterator[FieldError]:
-    """Keywords of one schema whose argument is of the wrong type, and parts that are no schemas."""
+    """Keywords of one schema whose argument has the wrong type, and parts that are not schemas."""
     for keyword, value in node.schema.items():
         if value is None:
             continue

@@ -1,7 +1,7 @@
-"""What a server does to an object before judging it: unknown fields go, defaults come.
+"""Prunes and defaults objects before validation.
 
-Follows the pruning and defaulting of kube-apiserver for custom resources. Both work in place on plain
-dicts and lists, and neither descends deeper than MAX_DEPTH.
+Follows kube-apiserver for custom resources. Both work in place on plain dicts and lists, and neither descends
+deeper than MAX_DEPTH.
 """
 
 from typing import Any, Final
@@ -22,7 +22,7 @@ __all__ = [
 
 Schema = dict[str, Any]
 MAX_DEPTH: Final = 100
-"""Levels of nesting that are looked at; what lies deeper cannot be described, so it is pruned and refused."""
+"""Levels of nesting that are processed; anything deeper is pruned and rejected."""
 
 ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 _KEEP: Final = "x-kubernetes-preserve-unknown-fields"
@@ -31,7 +31,7 @@ _NOTHING: Schema = {}
 
 
 def prune(schema: Schema, obj: dict[str, Any]) -> list[str]:
-    """Removes what the schema does not name and returns the paths of what went, such as "spec.rules[0].nmae".
+    """Remove fields that the schema does not name, and return their paths, such as "spec.rules[0].nmae".
 
     apiVersion, kind and metadata stay, at the root and in an `x-kubernetes-embedded-resource`.
     """
@@ -79,13 +79,13 @@ def _prune_map(
 
 
 MAX_DEFAULT_BYTES: Final = 2_000_000
-"""More than the largest object has: a large default for each of many items would need any memory."""
+"""More than the largest object: a large default for each of many items would need unlimited memory."""
 FIELD_BYTES: Final = 20
-"""Counted for each default in addition to its length, because every field costs time, however short it is."""
+"""Added for each default to its length, because every field costs time, however short it is."""
 
 
 class DefaultsTooLarge(ValueError):  # noqa: N818 - reads as what it says
-    """The defaults that an object lacks are larger than any object may be."""
+    """The missing defaults of an object are larger than any object may be."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -95,7 +95,7 @@ class DefaultsTooLarge(ValueError):  # noqa: N818 - reads as what it says
 
 
 class Defaults:
-    """Copies defaults for one object, as much as one may get."""
+    """Copies defaults for one object, up to a limit."""
 
     def __init__(self, max_bytes: int = MAX_DEFAULT_BYTES) -> None:
         self._left = max_bytes
@@ -116,16 +116,16 @@ class Defaults:
 
 
 def default(schema: Schema, obj: dict[str, Any], max_bytes: int = MAX_DEFAULT_BYTES) -> None:
-    """Fills in defaults, in lists and maps too. Raises DefaultsTooLarge if they exceed `max_bytes`.
+    """Fill in defaults, in lists and maps too. Raises DefaultsTooLarge if they exceed `max_bytes`.
 
-    As Kubernetes documents it, null in a field that is not nullable counts as absent: it is removed, and
-    then the field's default applies, if there is one. Null in a nullable field stays, default or not.
+    As Kubernetes documents it, null in a field that is not nullable counts as absent: it is removed, and then
+    the field's default applies, if there is one. Null in a nullable field stays, default or not.
     """
     _default(schema, obj, 0, Defaults(max_bytes))
 
 
 def complete(schema: Schema, default: object, defaults: Defaults) -> None:
-    """Fills the defaults of a schema in the copy of its own default."""
+    """Fill in the defaults of a schema in a copy of its own default."""
     _default(schema, default, 0, defaults)
 
 

@@ -1,7 +1,7 @@
-"""What Kubernetes demands of a schema before it calls it structural, and of its own extensions.
+"""Kubernetes' requirements for structural schemas, and for its own extensions.
 
-A structural schema says the type of everything outright, so that a server can prune and default without
-trying alternatives; allOf and its relatives only judge. Field paths and words are kube-apiserver's
+A structural schema declares all types outright, so that a server can prune and default without trying
+alternatives; allOf and similar keywords only validate. Field paths and messages are those of kube-apiserver
 (apiextensions-apiserver, pkg/apis/apiextensions/validation and pkg/apiserver/schema).
 """
 
@@ -58,7 +58,7 @@ _NOTHING: Schema = {}
 
 
 def faults(node: Node) -> Iterator[FieldError]:
-    """What is wrong with one schema by itself; those inside it have nodes of their own."""
+    """The errors of one schema by itself; schemas inside it have nodes of their own."""
     yield from _general(node)
     if node.is_nested:
         yield from _nested(node)
@@ -102,7 +102,7 @@ def _nested(node: Node) -> Iterator[FieldError]:
 
 
 def _says_int_or_string(node: Node) -> bool:
-    """The one pattern that may name types: anyOf integer and string, which old schemas carry."""
+    """The one pattern that may declare types: anyOf integer and string, which old schemas contain."""
     return node.schema in _INTEGER_OR_STRING and node.path is not None and _is_any_of(node.path[0])
 
 
@@ -232,7 +232,7 @@ def _metadata(node: Node) -> Iterator[FieldError]:
 
 
 def _undeclared(schema: Schema, path: Path) -> Iterator[FieldError]:
-    """Fields and items that alternatives judge, but that the schema itself doesn't have."""
+    """Fields and items that alternatives validate, but that the schema itself does not declare."""
     for keyword in LOGIC:
         branches = schema.get(keyword)
         for index, branch in enumerate(branches if isinstance(branches, list) else ()):

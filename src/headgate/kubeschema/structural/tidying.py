@@ -1,9 +1,9 @@
-"""Tells at a glance that an object needs no pruning, and which defaults it lacks: one walk instead of three.
+"""Fast check that an object needs no pruning, and which defaults it lacks: one walk instead of three.
 
-Nearly every object that is written has only fields that its schema knows, and no nulls. A schema is compiled
-once into one small function for each of its maps and lists, called a look. It changes nothing, and is
-one-sided: False means "not at a glance", and then `shaping.prune` and `shaping.default` do what is to be
-done. So a look may be ignorant of what is rare (null, values of another type, depth), but never lenient.
+Nearly every object has only fields of its schema, and no nulls. A schema is compiled once into one small
+function for each of its maps and lists, called a look. It changes nothing, and is one-sided: False means
+"maybe not", and then `shaping.prune` and `shaping.default` do the work. So a look may ignore rare cases
+(null, values of another type, depth), but must never be lenient.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from headgate.kubeschema.structural.shaping import MAX_DEPTH, ROOT_FIELDS, Schem
 __all__ = ["Fills", "Look", "compiled", "fill"]
 
 Fills: TypeAlias = "list[tuple[dict[str, Any], Mapping[str, Any]]]"
-"""Maps that lack some fields with a default, each with all defaults of its schema."""
+"""Maps that lack fields with a default, each with all defaults of its schema."""
 Look: TypeAlias = Callable[[Any, Fills], bool]
-"""Whether nothing is to be pruned from a map, a list or null; notes the defaults to be filled in."""
+"""Whether nothing is to be pruned from a map, a list or null; collects the missing defaults."""
 
 _COMPOSED: Final = frozenset({dict, list, type(None)})
-"""What has to be looked at; all else has no fields."""
+"""Types to look into; others have no fields."""
 _COMPILED_BYTES: Final = 16 * 1024
-"""Defaults of one map that are completed in advance. Larger ones take too long while others wait."""
+"""Limit for completing the defaults of a map in advance: larger ones take too long while others wait."""
 _KEEP: Final = "x-kubernetes-preserve-unknown-fields"
 
 
 def compiled(schema: Schema) -> Look:
-    """The look at an object; apiVersion, kind and metadata are not looked into, as `prune` does not."""
+    """The look at an object; like `prune`, it ignores apiVersion, kind and metadata."""
     return _map(schema, 0, is_resource=True)
 
 
 def fill(fills: Fills, max_bytes: int) -> None:
-    """Fills in, in place, what a look has noted. Raises DefaultsTooLarge."""
+    """Fill in, in place, what a look has collected. Raises DefaultsTooLarge."""
     filled = shaping.Defaults(max_bytes)
     for value, defaults in fills:
         for name, default in defaults.items():
@@ -51,7 +51,7 @@ def _never(value: Any, fills: Fills) -> bool:
 
 
 def _empty(value: Any, fills: Fills) -> bool:
-    """For what the schema does not describe, and does not keep either."""
+    """For values that the schema neither describes nor keeps."""
     return value is not None and not value
 
 
@@ -95,9 +95,8 @@ def _map(schema: Schema, depth: int, *, is_resource: bool = False) -> Look:
 
 
 class _Fields(dict[str, "Look | None"]):
-    """The looks at the fields of a map, each compiled when it is first seen: most kinds have many more fields
-    than anybody sets. None is for what is pruned.
-    """
+    """The looks at a map's fields, each compiled on first use: most kinds have many more fields than are set.
+    None means that the field is pruned."""
 
     def __init__(self, schema: Schema, depth: int) -> None:
         self._schema = schema
@@ -108,18 +107,18 @@ class _Fields(dict[str, "Look | None"]):
     def __missing__(self, name: str) -> Look | None:
         child = self._properties.get(name)
         if child is None:
-            return self._other  # and not kept: such names come from clients
+            return self._other  # and not cached: such names come from clients
         look = self[name] = _of(child, self._depth + 1)
         return look
 
     def keep_what_all_objects_have(self) -> None:
-        """apiVersion, kind and metadata are never pruned, nor changed where they have no schema."""
+        """apiVersion, kind and metadata are never pruned, nor changed without a schema of their own."""
         if not self._schema.get("additionalProperties"):
             self.update(dict.fromkeys(ROOT_FIELDS - self._properties.keys(), _anything))
 
 
 def _other(schema: Schema, depth: int) -> Look | None:
-    """The look at fields that have no schema of their own; None where they are pruned."""
+    """The look at fields without a schema of their own; None if they are pruned."""
     additional = schema.get("additionalProperties")
     if additional is True:
         return _null_or_empty
@@ -131,7 +130,7 @@ def _other(schema: Schema, depth: int) -> Look | None:
 
 
 def _defaults(schema: Schema) -> dict[str, Any]:
-    """The defaults of the fields, each with the defaults that it lacks itself."""
+    """The defaults of the fields, each completed with its own missing defaults."""
     found = {}
     copied = shaping.Defaults(_COMPILED_BYTES)
     for name, child in (schema.get("properties") or {}).items():
@@ -151,7 +150,7 @@ def _list(schema: Schema, depth: int) -> Look:
     def look(value: Any, fills: Fills) -> bool:
         if value.__class__ is not list:
             return value is None and is_nullable
-        for item in value:  # noqa: SIM110 (a generator costs more than what it asks)
+        for item in value:  # noqa: SIM110 (a generator would cost more than the checks)
             if item.__class__ in _COMPOSED and not inside(item, fills):
                 return False
         return True

@@ -1,8 +1,8 @@
-"""Judges an object by its schema and reports every error at once, in the words of kube-apiserver.
+"""Validates an object by its schema and reports all errors at once, with kube-apiserver's messages.
 
-Where it prints no field (for oneOf and its relatives, and for integers beyond their format) the path is
-given here, because a cause without a place helps nobody. Like it, the CEL rules run only on an object whose
-shape is right, since they may rely on it.
+Where kube-apiserver prints no field (for oneOf and similar keywords, and for integers beyond their format),
+the path is given here, because an error without a place is useless. As in kube-apiserver, CEL rules run only
+if the object is otherwise valid, since they may rely on its structure.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ _CUT_SHORT: Final = FieldError(
     "FieldValueInvalid", NO_FIELD, f"too many errors: only the first {MAX_ERRORS} are listed", None
 )
 NOTES: Final = (_RULES_SKIPPED, _CUT_SHORT)
-"""Entries of the list of errors that are about the list: there may be more."""
+"""Entries about the list of errors itself: there may be more."""
 
 
 def validate(
     schema: Schema, obj: dict[str, object], old: dict[str, object] | None = None
 ) -> list[FieldError]:
-    """Every error of a pruned and defaulted object, ordered by field; empty if it is valid.
+    """All errors of a pruned and defaulted object, ordered by field; empty if it is valid.
 
-    `old` is the object before an update; without it the rules that compare with `oldSelf` don't apply. With
-    it, errors in what the update leaves as it was are passed over (Kubernetes calls it ratcheting): a schema
-    that became stricter must not keep anyone from changing the rest of an object.
+    `old` is the object before an update; without it, rules that compare with `oldSelf` do not apply. With it,
+    errors in what the update did not change are ignored (Kubernetes calls this ratcheting): a schema that
+    became stricter must not block changes to the rest of an object.
     """
     try:
         found = _validate(schema, obj, cel.MISSING if old is None else old)
@@ -75,7 +75,7 @@ def validate(
 def broken_rules(
     schema: Schema, obj: dict[str, object], old: dict[str, object] | None = None
 ) -> list[FieldError]:
-    """What `validate` finds in an object whose shape is right already: only the CEL rules are asked."""
+    """Like `validate`, for an object that is known to be valid except for its CEL rules."""
     walk = Walk({})
     walk.run(schema, obj, cel.MISSING if old is None else old)
     found = _broken_rules(walk.rule_sites, MAX_ERRORS)
@@ -85,7 +85,7 @@ def broken_rules(
 
 
 def validate_value(schema: Schema, value: object) -> list[FieldError]:
-    """Every error of any value that has no past; paths begin at the value."""
+    """All errors of a value without an old one; paths begin at the value."""
     return _validate(schema, value, cel.MISSING)
 
 
@@ -111,7 +111,7 @@ def _repeats(errors: list[FieldError]) -> bool:
 
 
 def _validate_lists(schema: Schema, obj: object) -> list[FieldError]:
-    """Repetitions in lists that are sets or maps; Kubernetes lets all pass if there were any before."""
+    """Duplicates in lists that are sets or maps; Kubernetes accepts all of them if there were any before."""
     walk = Walk({_LIST_TYPE: CHECKS[_LIST_TYPE]})
     walk.run(schema, obj)
     return walk.findings.errors
@@ -134,21 +134,21 @@ Object = dict[str, Any]
 class Prepared:
     """`prune`, `default` and `validate` for one schema, with the same results at a fraction of the cost.
 
-    It compiles the schema when the first object comes; the schema must not change afterwards.
+    Compiles the schema on first use; it must not change afterwards.
     """
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
     def prune(self, obj: Object) -> tuple[list[str], Lacking]:
-        """Prunes in place; gives the paths of what went, and what can fill in the defaults of the rest."""
+        """Prune in place; returns the removed paths, and the defaults that the rest lacks."""
         fills: tidying.Fills = []
         if self._look(obj, fills):
             return [], Lacking(self.schema, fills)
         return shaping.prune(self.schema, obj), Lacking(self.schema)
 
     def validate(self, obj: Object, old: Object | None = None) -> list[FieldError]:
-        """Every error of a pruned and defaulted object, as `validate` finds them."""
+        """All errors of a pruned and defaulted object, as `validate` finds them."""
         if not self._glance(obj):
             return validate(self.schema, obj, old)
         return broken_rules(self.schema, obj, old) if self._has_rules else []
@@ -167,14 +167,15 @@ class Prepared:
 
 
 class Lacking:
-    """The defaults that a pruned object lacks. It is to be filled in before the object changes otherwise."""
+    """The missing defaults of a pruned object. Fill them in before any other change of the object."""
 
     def __init__(self, schema: Schema, fills: tidying.Fills | None = None) -> None:
         self._schema = schema
         self._fills = fills
 
     def fill(self, obj: Object, max_bytes: int = shaping.MAX_DEFAULT_BYTES) -> None:
-        """Fills them in, in place; null where it may not be counts as absent. Raises DefaultsTooLarge."""
+        """Fill the defaults in, in place; a null that is not allowed counts as absent. Raises
+        DefaultsTooLarge."""
         if self._fills is None:
             shaping.default(self._schema, obj, max_bytes)
         else:

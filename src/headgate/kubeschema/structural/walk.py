@@ -1,4 +1,4 @@
-"""One walk through an object and its schema side by side, meeting each value once with all its keywords."""
+"""Walks an object and its schema in parallel, visiting each value once with all its keywords."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _NOTHING: Schema = {}
 _RULES: Final = "x-kubernetes-validations"
 
 Check: TypeAlias = "Callable[[Walk, Any, Any, Schema, Path], None]"
-"""What one keyword asks: (walk, the keyword's argument, value, schema, path); it reports to the walk."""
+"""The check of one keyword: (walk, the keyword's argument, value, schema, path); it reports to the walk."""
 
 
 class RuleSite(msgspec.Struct, frozen=True):
     """A value whose schema has CEL rules; `old` is the value before the update, or cel.MISSING.
 
-    With `transitions_only`, rules that don't compare with `oldSelf` are not asked.
+    With `transitions_only`, only rules that compare with `oldSelf` are evaluated.
     """
 
     schema: Schema
@@ -43,9 +43,9 @@ class RuleSite(msgspec.Struct, frozen=True):
 
 
 class Walk:
-    """Applies the checks to every value that the schema describes, and keeps what they found.
+    """Applies the checks to every value that the schema describes, and collects their findings.
 
-    With `ratchets`, what an update leaves as it was is not checked.
+    With `ratchets`, values that an update did not change are not checked.
     """
 
     def __init__(
@@ -64,29 +64,29 @@ class Walk:
         self._depth = depth
 
     def run(self, schema: Schema, value: object, old: object = cel.MISSING, path: Path = None) -> None:
-        """Visits the value and all below it, until there are too many errors."""
+        """Visit the value and everything below it, until there are too many errors."""
         try:
             self._visit(schema, value, old, path)
         except TooManyErrors:
             self.is_cut_short = True
 
     def branch(self, schema: Schema, value: object, path: Path) -> list[FieldError]:
-        """What an alternative of anyOf and its relatives would report; nothing is kept."""
+        """The errors of an alternative of anyOf and similar keywords; they are not added to this walk."""
         walk = Walk(self._checks, MAX_ERRORS, self._depth)
         walk.run(schema, value, path=path)
         return walk.findings.errors
 
     def add(self, reason: str, path: Path, detail: str, value: object) -> None:
-        """Reports an error at a path."""
+        """Report an error at a path."""
         self.findings.add(reason, dotted(path), detail, value)
 
     def invalid(self, path: Path, value: object, complaint: str) -> None:
-        """Reports in the words that most checks use: "<path> in body <complaint>"."""
+        """Report with the wording of most checks: "<path> in body <complaint>"."""
         where = dotted(path)
         self.findings.add("FieldValueInvalid", where, f"{where} in body {complaint}", value)
 
     def extend(self, errors: Iterable[FieldError]) -> None:
-        """Keeps errors that a branch has found."""
+        """Add the errors of a branch."""
         self.findings.extend(errors)
 
     def _visit(self, schema: Schema, value: Any, old: object, path: Path) -> None:
@@ -138,13 +138,13 @@ class Walk:
         items = schema.get("items")
         if not isinstance(items, dict):
             return
-        # Of a list that is too long, the items beyond its limit are not worth the time that they would take.
+        # Items beyond the limit of a list that is too long are not worth the time.
         for index, (item, before) in enumerate(islice(_with_old(schema, value, old), schema.get("maxItems"))):
             self._visit(items, item, before, (path, index))
 
 
 def _with_old(schema: Schema, value: list[Any], old: object) -> Iterator[tuple[Any, object]]:
-    """Each item with the one it was before: only the items of a list map have an identity."""
+    """Each item with its old value: only items of a list map have an identity."""
     keys = schema.get("x-kubernetes-list-map-keys")
     if not isinstance(old, list) or not keys or schema.get("x-kubernetes-list-type") != "map":
         return ((item, cel.MISSING) for item in value)
@@ -153,7 +153,7 @@ def _with_old(schema: Schema, value: list[Any], old: object) -> Iterator[tuple[A
 
 
 def same(new: object, old: object) -> bool:
-    """Whether two JSON values are equal; 1, 1.0 and true are not, nor is anything to cel.MISSING."""
+    """Whether two JSON values are equal; 1, 1.0 and true differ, and cel.MISSING differs from everything."""
     if type(new) is not type(old):
         return False
     if isinstance(new, dict) and isinstance(old, dict):
