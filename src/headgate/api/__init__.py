@@ -1,7 +1,7 @@
-"""The kinds that Headgate serves and touches: types, defaults, validation, CustomResourceDefinitions.
+"""The kinds that Headgate serves and uses: types, defaults, validation, CustomResourceDefinitions.
 
-Decides what a valid object is. It is given plain objects and hands on typed, frozen ones, or every
-error at once. It imports only `kubeschema` of Headgate, so that every other room can speak in its types.
+Decides what a valid object is. Input: plain objects. Output: typed, frozen ones, or all errors at once. Of
+Headgate it imports only `kubeschema`, so that every other room can use its types.
 """
 
 from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, kthena_networking, kthena_registry, llmd, marks

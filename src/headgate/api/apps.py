@@ -1,4 +1,4 @@
-"""Workloads of Kubernetes (apps/v1) and its Lease, as far as Headgate touches them."""
+"""Kubernetes' workloads (apps/v1) and its Lease, limited to the fields that Headgate uses."""
 
 from __future__ import annotations
 

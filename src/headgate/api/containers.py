@@ -1,4 +1,4 @@
-"""What a container is given and needs, and which machines suit its Pod (core/v1)."""
+"""Environment, resources and scheduling constraints of containers and Pods (core/v1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from headgate.api.meta import LabelSelector, Part, described
 from headgate.kubeschema import quantity
 
-# Where the environment variables of a container come from (core/v1 EnvVar and EnvFromSource).
+# Sources of a container's environment variables (core/v1 EnvVar and EnvFromSource).
 _ATOMIC = {"x-kubernetes-map-type": "atomic"}
 
 
@@ -149,7 +149,7 @@ class WeightedPodAffinityTerm(Part, frozen=True, kw_only=True):
 
 
 class PodAffinity(Part, frozen=True, kw_only=True):
-    """Other Pods whose places are wanted (affinity) or avoided (anti-affinity)."""
+    """Other Pods to be close to (affinity) or away from (anti-affinity)."""
 
     required_during_scheduling_ignored_during_execution: Annotated[
         list[PodAffinityTerm], described("Terms that must hold.", **_ATOMIC_LIST)

@@ -1,6 +1,6 @@
-"""The core kinds of Kubernetes as far as Headgate touches them.
+"""The core kinds of Kubernetes, limited to the fields that Headgate uses.
 
-`kubernetes` has their whole schemas, of which these are the parts that we read.
+`kubernetes` has their complete schemas.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Pod(Part, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Whether the Pod has ended for good, well or not."""
+        """Whether the Pod has ended for good, successfully or not."""
         return self.status.phase in ("Succeeded", "Failed")
 
 

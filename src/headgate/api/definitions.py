@@ -1,7 +1,7 @@
 """Every kind that Headgate serves, as a CustomResourceDefinition: schema, names, columns, subresources.
 
 `custom_definitions` are installed into a cluster (and stored by the embedded API server);
-`builtin_definitions` describe the kinds that a cluster has anyway, in the same shape.
+`builtin_definitions` describe the kinds that every cluster has, in the same form.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _AGE: Column = ("Age", "date", ".metadata.creationTimestamp", 0)
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a definition says besides the type itself."""
+    """The parts of a definition that do not come from the type."""
 
     kind: type[msgspec.Struct]
     also: tuple[type[msgspec.Struct], ...] = ()
-    """The same kind in further versions, which are served but not stored."""
+    """The same kind in other versions, which are served but not stored."""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] = (_AGE,)
@@ -52,7 +52,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 _APPROVED = {
     "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api-inference-extension/pull/1173"
 }
-"""API servers take no definition in a group of *.k8s.io without a word on who approved it."""
+"""API servers require an approval annotation for groups of *.k8s.io."""
 
 _CUSTOM = (
     Definition(
@@ -226,7 +226,7 @@ _BUILTIN = (
     Definition(kind=apps.Lease, columns=(("Holder", "string", ".spec.holderIdentity", 0), _AGE)),
     Definition(kind=extensions.CustomResourceDefinition, short_names=("crd", "crds"), status=True),
 )
-"""Tables of these kinds have rows of their own in the API server; only what has none needs columns."""
+"""The API server has tables of its own for these kinds; only kinds without one need columns."""
 
 
 def custom_definitions() -> list[dict[str, Any]]:
@@ -235,19 +235,20 @@ def custom_definitions() -> list[dict[str, Any]]:
 
 
 def builtin_definitions() -> list[dict[str, Any]]:
-    """The kinds of Kubernetes that Headgate touches, in the shape of CustomResourceDefinitions."""
+    """The kinds of Kubernetes that Headgate uses, in the form of CustomResourceDefinitions."""
     return [_manifest(definition, is_builtin=True) for definition in _BUILTIN]
 
 
 def builtin_resources() -> list[Resource]:
-    """Where the kinds of Kubernetes live, each in every version."""
+    """The resources of Kubernetes' kinds, in every version."""
     kinds = (kind for definition in _BUILTIN for kind in (definition.kind, *definition.also))
     return [kind.resource for kind in kinds]  # type: ignore[attr-defined]
 
 
 def _schema(kind: type[msgspec.Struct], *, is_builtin: bool) -> dict[str, Any]:
     if not is_builtin:
-        own: dict[str, Any] = msgspec.json.decode(_encoded_schema(kind))  # the caller's, to change at will
+        # a copy, which the caller may change
+        own: dict[str, Any] = msgspec.json.decode(_encoded_schema(kind))
         return own
     resource = kind.resource  # type: ignore[attr-defined]
     return kubernetes.completed(
@@ -257,7 +258,7 @@ def _schema(kind: type[msgspec.Struct], *, is_builtin: bool) -> dict[str, Any]:
 
 @functools.cache
 def _encoded_schema(kind: type[msgspec.Struct]) -> bytes:
-    """Made once: going through the types of a kind takes a hundred times as long as reading what it gave."""
+    """Cached: inspecting the types of a kind takes a hundred times as long as decoding the result."""
     return msgspec.json.encode(schema.structural(kind))
 
 

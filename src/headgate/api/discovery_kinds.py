@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlice: which addresses a Service stands for."""
+"""Endpoints and EndpointSlice: the addresses behind a Service."""
 
 from __future__ import annotations
 

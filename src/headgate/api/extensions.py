@@ -1,6 +1,6 @@
 """CustomResourceDefinition, apiextensions.k8s.io/v1: how a kind describes itself to an API server.
 
-The embedded API server registers every kind by this shape, the built-in ones too.
+The embedded API server registers every kind in this form, including the built-in ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A schema as a list of fields, as a person asks for them: path, type, default, bounds, meaning.
+"""A schema as a list of fields for people: path, type, default, bounds, description.
 
-`headgate explain-field` prints them, and the tables of the reference pages are made of them.
+`headgate explain-field` prints them, and the tables of the reference pages are generated from them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KNOWN = {
     duration.SCHEMA["pattern"]: "a duration such as 1m30s",
     quantity.SCHEMA["pattern"]: "a quantity such as 500m or 16Gi",
 }
-"""Patterns that nobody wants to read."""
+"""Patterns that have a readable name."""
 
 _INDEX = re.compile(r"\[[^]]*\]")
 _HAS = re.compile(r"has\(\w+\.(\w+)\)")
@@ -46,12 +46,12 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The last word of the path; empty for the object itself."""
+        """The last step of the path; empty for the object itself."""
         return self.path.rpartition(".")[2]
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """The keywords of the schema that limit the value; for a list of scalars, those of its items too."""
+        """The schema keywords that limit the value; for a list of scalars, also those of its items."""
         limits = {keyword: self.schema[keyword] for keyword in _BOUNDS if keyword in self.schema}
         inner = _inner(self.schema)
         if inner is not None and "properties" not in inner:
@@ -61,9 +61,9 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> list[str]:
-        """What the rules across fields say when they are broken, those of items and values included.
+        """Messages of the CEL rules, including those of items and values.
 
-        Rules that nothing breaks are left out: those that ask only whether items have a field with a default.
+        Rules that can never fail are left out: those that only require a field with a default in every item.
         """
         inner = _inner(self.schema) or {}
         return [
@@ -81,7 +81,7 @@ def _asks_for_defaults_alone(rule: str, item: Schema) -> bool:
 
 
 class NoSuchFieldError(LookupError):
-    """A path that leads nowhere; `close` has the paths that may have been meant."""
+    """A path without a field; `close` has the paths that were probably meant."""
 
     def __init__(self, parent: Field, name: str, close: list[str]) -> None:
         super().__init__(f"{parent.path or 'the object'} has no field {name!r}")
@@ -94,7 +94,7 @@ def root(schema: Schema) -> Field:
 
 
 def children(field: Field) -> Iterator[Field]:
-    """The fields directly inside; those of its items or values, if it is a list or a map of objects."""
+    """The direct fields; for a list or a map of objects, those of its items or values."""
     schema, path = _objects(field.schema, field.path)
     required = schema.get("required", ())
     for name, child in schema.get("properties", {}).items():
@@ -102,14 +102,14 @@ def children(field: Field) -> Iterator[Field]:
 
 
 def below(field: Field) -> Iterator[Field]:
-    """All fields inside, each before what is inside it."""
+    """All fields inside, each before its own fields."""
     for child in children(field):
         yield child
         yield from below(child)
 
 
 def find(schema: Schema, path: str) -> Field:
-    """The field at a path, however it is written: spec.rules.name, spec.rules[].name, spec.rules[0].name.
+    """The field at a path in any of these forms: spec.rules.name, spec.rules[].name, spec.rules[0].name.
 
     Raises NoSuchFieldError.
     """
@@ -125,7 +125,7 @@ def find(schema: Schema, path: str) -> Field:
 
 
 def in_words(field: Field) -> str:
-    """The bounds for a person: "0 to 100", "at most 16 items", "one of http, https"."""
+    """The bounds in words: "0 to 100", "at most 16 items", "one of http, https"."""
     bounds = field.bounds
     each = {key.removeprefix("each "): value for key, value in bounds.items() if key.startswith("each ")}
     words = _limits(bounds) + [f"each {text}" for text in _limits(each)]
@@ -191,7 +191,7 @@ def _objects(schema: Schema, path: str) -> tuple[Schema, str]:
 
 
 def _close(schema: Schema, parent: Field, name: str) -> list[str]:
-    """Paths that may have been meant: beside the place, names spelled alike; elsewhere, the same name."""
+    """Paths that were probably meant: siblings with similar names, and the same name elsewhere."""
     beside = {child.name.lower(): child.path for child in children(parent)}
     alike = [beside[match] for match in difflib.get_close_matches(name.lower(), beside, n=3, cutoff=0.6)]
     elsewhere = [field.path for field in below(root(schema)) if field.name.lower() == name.lower()]

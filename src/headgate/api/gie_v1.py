@@ -1,7 +1,7 @@
-"""The stable dialect of the Gateway API Inference Extension: InferencePool, as clusters of today have it.
+"""The stable dialect of the Gateway API Inference Extension: InferencePool, as current clusters have it.
 
-It is a kind of its own beside the InferencePool of v1alpha1, in another API group; `pool_conversion`
-translates between the two.
+It is a separate kind from the InferencePool of v1alpha1, in another API group; `pool_conversion` translates
+between the two.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The first dialect of the Gateway API Inference Extension: InferencePool and InferenceModel.
 
-An InferencePool is a set of Pods that serve one base model; an InferenceModel gives a model name of the
-requests to a pool, says how important it is, and splits it among adapters or versions.
+An InferencePool is a set of Pods that serve one base model; an InferenceModel sends requests for a model name
+to a pool, gives them a criticality, and splits them among adapters or versions.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class TargetModel(Part, frozen=True, kw_only=True):
 
 
 WEIGHTS_FOR_ALL = "Weights should be set for all models, or none of the models."
-"""Why some weights are refused. The rule itself never does: it sees a weight that is left out as 1."""
+"""Why some weights are rejected. The rule itself never rejects them: it sees a missing weight as 1."""
 
 _WEIGHTS = {
     "x-kubernetes-validations": [

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscaler (autoscaling/v1 and v2) as far as an API server must know it."""
+"""HorizontalPodAutoscaler (autoscaling/v1 and v2), as far as an API server needs it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The networking dialect of Kthena, networking.volcano.sh/v1alpha1: ModelRoute and ModelServer.
 
-A ModelRoute says which requests go to which ModelServers and how many tokens they may use;
-a ModelServer says which Pods serve a model and how they are reached.
+A ModelRoute sends requests to ModelServers and limits their tokens; a ModelServer selects the Pods that serve
+a model, and says how to reach them.
 """
 
 from __future__ import annotations

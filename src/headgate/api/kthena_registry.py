@@ -1,8 +1,8 @@
 """The registry dialect of Kthena, registry.volcano.sh/v1alpha1: Model, AutoscalingPolicy and its Binding.
 
-A Model says what runs: backends of one model, their workers, adapters and bounds. An AutoscalingPolicy
-says which metrics should have which values and how fast a number of replicas may change; an
-AutoscalingPolicyBinding says whose number that is.
+A Model describes what runs: backends of one model, their workers, adapters and bounds. An AutoscalingPolicy
+sets target values of metrics, and how fast a number of replicas may change; an AutoscalingPolicyBinding
+applies it to workloads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ATOMIC_MAP = {"x-kubernetes-map-type": "atomic"}
 _BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 _MILLION = 1_000_000
 
-# --- how many, by metrics -------------------------------------------------------------------------------
+# --- scaling by metrics ---------------------------------------------------------------------------------
 
 
 class AutoscalingPolicyMetric(Part, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ class AutoscalingPolicy(Part, frozen=True, kw_only=True):
     status: Annotated[ObservedStatus | None, described("What is observed.")] = None
 
 
-# --- whose number ---------------------------------------------------------------------------------------
+# --- bindings -------------------------------------------------------------------------------------------
 
 
 class MetricEndpoint(Part, frozen=True, kw_only=True):
@@ -208,7 +208,7 @@ class AutoscalingPolicyBinding(Part, frozen=True, kw_only=True):
     status: Annotated[ObservedStatus | None, described("What is observed.")] = None
 
 
-# --- what runs ------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------------
 
 
 class LoraAdapter(Part, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""The schemas that Kubernetes itself has for its kinds, which complete ours.
+"""Kubernetes' own schemas of its kinds, which complete Headgate's.
 
-Our types of these kinds name what we use of them, with descriptions, defaults and limits; an object may have
-any field that Kubernetes has, and none besides. `kubernetes.json` has the types of one Kubernetes release,
-and is written by `tools/kubernetes_schemas.py`.
+Headgate's types of these kinds contain the fields that it uses, with descriptions, defaults and limits; an
+object may have any field that Kubernetes has, and no others. `kubernetes.json` contains the types of one
+Kubernetes release, and is written by `tools/kubernetes_schemas.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from headgate.kubeschema import quantity
 
 Schema = dict[str, Any]
 Purpose = Literal["object", "status", "merge"]
-"""What a schema is for. A merge goes by the types of lists, which no object is refused for. Of a status
-nothing is required, because it is observed and not wished for."""
+"""The purpose of a schema. A merge needs the types of lists, which validation ignores. Status fields are
+never required, because a status is observed, not desired."""
 
 QUANTITY = "api.resource.Quantity"
 _KEEP = "x-kubernetes-preserve-unknown-fields"
@@ -38,14 +38,14 @@ def type_name(api_version: str, kind: str) -> str:
 
 
 def knows(api_version: str, kind: str) -> bool:
-    """Whether a kind is Kubernetes' own, and not a question such as SelfSubjectReview."""
+    """Whether a kind is a stored one of Kubernetes, not a review such as SelfSubjectReview."""
     return type_name(api_version, kind) in _definitions()
 
 
 def completed(api_version: str, kind: str, ours: Schema, *, for_merging: bool = False) -> Schema:
-    """Our schema of a kind with everything that Kubernetes has besides; fields that neither has are unknown.
+    """Headgate's schema of a kind, completed with Kubernetes' fields; fields in neither are unknown.
 
-    The parts that only Kubernetes has are shared between schemas: no part may be changed in place.
+    Schemas share Kubernetes' parts: never change a part in place.
     """
     theirs = dict(_resolved(type_name(api_version, kind), "merge" if for_merging else "object"))
     fields = {name: field for name, field in theirs["properties"].items() if name not in _ROOT_FIELDS}
@@ -69,7 +69,7 @@ def _resolved(name: str, purpose: Purpose) -> Schema:
 
 
 def _made(node: Schema, purpose: Purpose) -> Schema:
-    """The schema for a purpose, with references resolved to parts that are made once."""
+    """The schema for a purpose, with references resolved to shared parts."""
     left_out = _LEFT_OUT[purpose]
     made = {key: value for key, value in node.items() if key not in left_out}
     if name := made.pop("$ref", None):
@@ -83,9 +83,9 @@ def _made(node: Schema, purpose: Purpose) -> Schema:
 
 
 def _merged(theirs: Schema, ours: Schema) -> Schema:
-    """What ours says goes before theirs, but which fields there are is theirs to say."""
+    """Headgate's keywords take precedence, but Kubernetes decides which fields exist."""
     merged = theirs | ours
-    if "format" in theirs:  # ours are int64 for want of a shorter type
+    if "format" in theirs:  # Headgate's are int64 for lack of a shorter type
         merged["format"] = theirs["format"]
     if _KEEP not in theirs:
         merged.pop(_KEEP, None)

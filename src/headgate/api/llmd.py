@@ -1,8 +1,8 @@
 """The dialect of llm-d's workload-variant autoscaler: VariantAutoscaling.
 
-A variant is one way to serve a model: one kind of accelerator, so many per replica, one configuration of the
-engine. A VariantAutoscaling gives its performance parameters and its objective; the planner says how many
-replicas of each variant meet the objectives at the least cost.
+A variant is one way to serve a model: a kind and number of accelerators per replica, and one configuration of
+the engine. A VariantAutoscaling has its performance parameters and its objective; the planner decides how
+many replicas of each variant meet the objectives at the least cost.
 """
 
 from __future__ import annotations

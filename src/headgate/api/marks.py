@@ -1,4 +1,4 @@
-"""Labels and annotations that Headgate reads and writes, what they may say, and those of Kubernetes."""
+"""Labels and annotations of Headgate and Kubernetes, and how to parse their values."""
 
 from __future__ import annotations
 
@@ -8,82 +8,81 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 DOMAIN = "headgate.dev/"
-"""What the names of Headgate's own begin with."""
+"""Prefix of Headgate's own names."""
 
 ADDRESS = "headgate.dev/address"
 """On a Pod: `host` or `host:port` of a server that runs elsewhere; the Pod has no process of its own."""
 
 PORT = "headgate.dev/port"
-"""On a Pod: the port to reach it at, where all Pods of a machine share one address. In a pool of several
-ports: one for each of those, in their order, with commas between them."""
+"""On a Pod: the port to reach it at, if all Pods of a machine share one address. In a pool with several
+ports: one for each of them, in order, separated by commas."""
 
 BOOTSTRAP_PORT = "headgate.dev/bootstrap-port"
-"""On a Pod that prefills with SGLang: the port at which others ask it for the KV cache; 8998 if unset."""
+"""On an SGLang prefill Pod: the port at which others fetch the KV cache; 8998 if unset."""
 
 REMOTE_PREFILL_TOKENS = "headgate.dev/remote-prefill-tokens"
 """On a ModelServer with pdGroup, or an InferencePool whose Pods have roles: prompts with fewer uncached
 tokens are prefilled where they are decoded."""
 
 ROLE = "llm-d.ai/role"
-"""On a Pod of an InferencePool, a label: whether it prefills, decodes, or does both."""
+"""A label on a Pod of an InferencePool: whether it prefills, decodes, or does both."""
 
 KV_CONNECTOR = "headgate.dev/kv-connector"
-"""On an InferencePool whose Pods have roles: how the KV cache gets from one to the other, as `kvConnector` of
-a ModelServer has it; nixl if it is unset."""
+"""On an InferencePool whose Pods have roles: how the KV cache is transferred, as in `kvConnector` of a
+ModelServer; nixl if unset."""
 
 PROTOCOL = "headgate.dev/protocol"
-"""On an InferencePool: `https` if its endpoints speak that; `http` if it is unset."""
+"""On an InferencePool: `https` if its endpoints use it; `http` if unset."""
 
 TLS_AUTHORITIES = "headgate.dev/tls-ca"
-"""On a ModelServer or InferencePool that speaks https: `secret` or `secret/key`, PEM certificates of the
-authorities that may have signed its endpoints' certificates, instead of the system's. The key is ca.crt
-unless it is named."""
+"""On a ModelServer or InferencePool with https: `secret` or `secret/key`, the CA certificates in PEM that may
+have signed its endpoints' certificates, instead of those of the system. The default key is ca.crt."""
 
 TLS_SERVER_NAME = "headgate.dev/tls-server-name"
-"""On a ModelServer or InferencePool that speaks https: the name that certificates of endpoints must have."""
+"""On a ModelServer or InferencePool with https: the name that certificates of endpoints must have."""
 
 TLS_INSECURE = "headgate.dev/tls-insecure"
-"""On a ModelServer or InferencePool that speaks https: "true" takes any certificate."""
+"""On a ModelServer or InferencePool with https: "true" accepts any certificate."""
 
 SCHEDULING_PROFILE = "headgate.dev/scheduling-profile"
 """On a ModelServer or InferencePool: the profile of the scheduler's configuration, or the policy, that picks
 its endpoints."""
 
 MODELS = "headgate.dev/models"
-"""On an InferencePool: names of models, with commas between them, whose requests go there; "*" is every name
-that nothing else is for."""
+"""On an InferencePool: model names, separated by commas, whose requests it gets; "*" is every name without
+another route."""
 
 SERVED_MODEL = "headgate.dev/model"
-"""On an InferencePool: the name by which its endpoints are asked for the model in requests that come there by
-`headgate.dev/models`; without it, the client's own."""
+"""On an InferencePool: the model name sent to its endpoints in requests by `headgate.dev/models`; without it,
+the client's own."""
 
 ENGINE = "headgate.dev/engine"
-"""On an InferencePool: what its endpoints run, as `inferenceEngine` of a ModelServer has it; vLLM if it is
+"""On an InferencePool: the engine of its endpoints, as in `inferenceEngine` of a ModelServer; vLLM if
 unset."""
 
 ACTIVE_PORTS = ("llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports")
-"""On a Pod of an InferencePool: those of the pool's ports that it serves, with commas between them; all if it
-has neither. The first that it has counts."""
+"""On a Pod of an InferencePool: the ports of the pool that it serves, separated by commas; all if it has
+neither. The first one present counts."""
 
 METRICS_PORT = "prometheus.io/port"
 METRICS_PATH = "prometheus.io/path"
 METRICS_SCHEME = "prometheus.io/scheme"
-"""On a Pod: where its metrics page is, if not at /metrics of the port that serves."""
+"""On a Pod: where its metrics page is, if not at /metrics of the serving port."""
 
 KV_EVENTS = "headgate.dev/kv-events"
 KV_EVENTS_REPLAY = "headgate.dev/kv-events-replay"
-"""On a Pod, or on a ModelServer or InferencePool for all of its Pods: where the engine publishes what its KV
-cache holds, and where it repeats what was missed; as the engine is told, like tcp://*:5557. Only the port
-counts. Without the first, the arguments of the Pod's containers say it, where they do; "off" is nowhere."""
+"""On a Pod, or on a ModelServer or InferencePool for all of its Pods: where the engine publishes KV events,
+and where it replays missed ones, in the engine's syntax, like tcp://*:5557. Only the port counts. Without the
+first, the arguments of the Pod's containers are used; "off" disables KV events."""
 
 KV_EVENTS_RANKS = "headgate.dev/kv-events-ranks"
-"""Beside it: how many data-parallel ranks publish, each on the port after the one before; 1 if unset."""
+"""With it: how many data-parallel ranks publish, on consecutive ports; 1 if unset."""
 
 LOG_ENDPOINT = "headgate.dev/log-endpoint"
-"""On a Node: base URL of the loopback server that has the logs of its Pods, with the secret that opens it."""
+"""On a Node: base URL, with a secret, of the loopback server for the logs of its Pods."""
 
 MANIFEST_HASH = "headgate.dev/manifest-hash"
-"""On objects that `headgate up` made: hash of their manifest; while it is the same, later edits stay."""
+"""On objects that `headgate up` created: hash of their manifest; while it is unchanged, later edits stay."""
 
 OF_MODEL_SERVERS = frozenset(
     {
@@ -92,13 +91,13 @@ OF_MODEL_SERVERS = frozenset(
         *(REMOTE_PREFILL_TOKENS, SCHEDULING_PROFILE, MANIFEST_HASH),
     }
 )
-"""Annotations that are looked for on ModelServers."""
+"""Annotations that are read on ModelServers."""
 
 POOL_V1 = "headgate.dev/inference-pool-v1"
-"""On a v1alpha1 InferencePool that came from v1: JSON of what v1alpha1 has no field for."""
+"""On a v1alpha1 InferencePool converted from v1: JSON of what v1alpha1 has no field for."""
 
 POOL_V1ALPHA1 = "headgate.dev/inference-pool-v1alpha1"
-"""On a v1 InferencePool that came from v1alpha1: JSON of what v1 has no field for."""
+"""On a v1 InferencePool converted from v1alpha1: JSON of what v1 has no field for."""
 
 OF_INFERENCE_POOLS = frozenset(
     {
@@ -109,10 +108,10 @@ OF_INFERENCE_POOLS = frozenset(
         *(MANIFEST_HASH, POOL_V1, POOL_V1ALPHA1),
     }
 )
-"""Annotations that are looked for on InferencePools."""
+"""Annotations that are read on InferencePools."""
 
 POD_TEMPLATE_HASH = "pod-template-hash"
-"""On ReplicaSets and their Pods: which revision of a Deployment's template they come from."""
+"""On ReplicaSets and their Pods: the revision of the Deployment's template that they come from."""
 
 REVISION = "deployment.kubernetes.io/revision"
 """On Deployments and ReplicaSets: the number of the rollout."""
@@ -120,7 +119,7 @@ REVISION = "deployment.kubernetes.io/revision"
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server is; without a port, whoever connects knows it."""
+    """Address of a server; without a port, the caller knows it."""
 
     host: str
     port: int | None = None
@@ -142,9 +141,9 @@ class Address:
         return host if self.port is None else f"{host}:{self.port}"
 
 
-# How endpoints that speak https are verified, as annotations of their ModelServer or InferencePool say.
+# TLS verification of endpoints, by annotations of their ModelServer or InferencePool.
 CA_KEY = "ca.crt"
-"""The key of a Secret that has certificates of authorities, unless another is named."""
+"""The default key of a Secret for CA certificates."""
 
 ANNOTATIONS = (TLS_AUTHORITIES, TLS_SERVER_NAME, TLS_INSECURE)
 
@@ -155,7 +154,7 @@ _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
 
 
 class InvalidAnnotationError(ValueError):
-    """An annotation that says nothing clear; `annotation` is its key."""
+    """An invalid annotation; `annotation` is its key."""
 
     def __init__(self, annotation: str, message: str) -> None:
         super().__init__(message)
@@ -163,7 +162,7 @@ class InvalidAnnotationError(ValueError):
 
 
 def protocol(annotations: Mapping[str, str]) -> str:
-    """What endpoints of an InferencePool speak, http or https. Raises InvalidAnnotationError."""
+    """The protocol of an InferencePool's endpoints, http or https. Raises InvalidAnnotationError."""
     given = annotations.get(PROTOCOL, "http")
     if given not in ("http", "https"):
         raise InvalidAnnotationError(PROTOCOL, f"{given[:64]!r} is neither http nor https")
@@ -172,13 +171,13 @@ def protocol(annotations: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class EndpointTls:
-    """What is asked of the certificates of endpoints."""
+    """Requirements on the certificates of endpoints."""
 
     secret: str = ""
-    """Name of the Secret that has the authorities; empty for those of the system."""
+    """Name of the Secret with the CA certificates; empty for those of the system."""
     key: str = CA_KEY
     server_name: str = ""
-    """The name that they must have; empty for the address of the endpoint."""
+    """The name that they must have; empty for the endpoint's address."""
     insecure: bool = False
 
     @classmethod

@@ -1,7 +1,7 @@
-"""What every Kubernetes object carries: the struct conventions of this room, metadata and conditions.
+"""The parts that all Kubernetes objects share: struct conventions, metadata and conditions.
 
-An object is a frozen struct with camelCase wire names; fields that hold their default are left out
-when it is encoded, and fields that we don't know are ignored when it is decoded.
+An object is a frozen struct with camelCase wire names; fields with their default value are omitted from the
+encoding, and unknown fields are ignored in decoding.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 
-# Where a kind lives on a Kubernetes API server: its group, version, plural and URL paths.
+# Location of a kind on a Kubernetes API server: its group, version, plural and URL paths.
 class Resource(msgspec.Struct, frozen=True):
     """The address of one kind: `Resource("apps", "v1", "Deployment", "deployments")`."""
 
@@ -37,7 +37,7 @@ class Resource(msgspec.Struct, frozen=True):
     ) -> str:
         """The URL path of the collection, of one object, or of its subresource.
 
-        Without a namespace a namespaced resource gives the path of all namespaces.
+        For a namespaced resource without a namespace, it is the path for all namespaces.
         """
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if namespace is not None and self.namespaced:
@@ -51,17 +51,17 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """Base of everything that is a part of an object."""
+    """Base of all parts of objects."""
 
     validations: ClassVar[list[dict[str, str]]] = []
     """CEL rules of the type, in the form of `x-kubernetes-validations`."""
 
     demanded: ClassVar[tuple[str, ...]] = ()
-    """Fields that have a default here, for decoding, but that an API server requires in our kinds."""
+    """Fields that have a default here, for decoding, but that an API server requires in Headgate's kinds."""
 
 
 class ObjectKey(NamedTuple):
-    """Names an object of a known kind; sorts by namespace, then name."""
+    """Name of an object of a known kind; sorts by namespace, then name."""
 
     namespace: str
     name: str
@@ -71,7 +71,7 @@ class ObjectKey(NamedTuple):
 
 
 class ObjectRef(NamedTuple):
-    """Names an object of any kind: objects of two kinds may have one name."""
+    """Name of an object of any kind, as objects of two kinds may share a name."""
 
     kind: str
     namespace: str
@@ -91,7 +91,7 @@ def described(text: str, **schema: Any) -> Meta:
 
 
 BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
-"""Schema of a list of conditions: one for each type, so that writers of different types don't clash."""
+"""Schema of a list of conditions: one per type, so that writers of different types do not conflict."""
 
 
 class OwnerReference(Part, frozen=True, kw_only=True):
@@ -211,15 +211,15 @@ class Condition(Part, frozen=True, kw_only=True):
     ] = None
 
     def after(self, old: Condition | None, now: str) -> Self:
-        """The condition with its time, given the one before it: the time moves with the status only."""
+        """The condition with its time, given the one before it: the time changes only with the status."""
         kept = old.last_transition_time if old is not None and old.status == self.status else None
         return msgspec.structs.replace(self, last_transition_time=kept or now)
 
 
-# How objects name one another: the schemas of names, kinds, groups and labels that references are made of.
+# Schemas of names, kinds, groups and labels, for references between objects.
 #
-# They are those of the Gateway API, which all kinds of the inference extension share. The limits are for
-# the API server; decoding doesn't repeat them.
+# They are those of the Gateway API, which all kinds of the inference extension share. The limits are for the
+# API server; decoding does not repeat them.
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 
 GROUP: Final[dict[str, Any]] = {"maxLength": 253, "pattern": rf"^$|^{_DNS_LABEL}(\.{_DNS_LABEL})*$"}
@@ -267,8 +267,8 @@ LABEL_KEYS: Final[dict[str, Any]] = {
         },
     ]
 }
-"""A map whose keys are keys of labels. Structural schemas can't describe keys, so these are rules.
+"""A map whose keys are label keys. Structural schemas cannot describe keys, so these are rules.
 
-They are three and short, because an API server estimates what each costs for as many keys as fit into a
-request, and refuses a definition with a rule that could cost too much.
+There are three short ones, because an API server estimates the cost of each for as many keys as fit into a
+request, and rejects a definition with a rule that could cost too much.
 """

@@ -1,12 +1,11 @@
-"""InferencePool of v1alpha1 to that of v1 and back, without loss.
+"""Converts an InferencePool from v1alpha1 to v1 and back, without loss.
 
-The two are kinds of different API groups, so a cluster may have both and converts nothing by itself; this is
-for whoever moves a pool from one to the other. What both can say is translated. What only the source can say
-(v1: further ports, the application protocol, the picker, conditions by parent; v1alpha1: conditions of the
-pool) travels in an annotation, from which the way back takes it. What the target's API would refuse is not
-bent: it is reported, all of it at once.
+The two are kinds of different API groups, so a cluster may have both and does not convert them itself. Common
+fields are translated. What only the source has (v1: further ports, the application protocol, the picker,
+conditions by parent; v1alpha1: conditions of the pool) is kept in an annotation, from which the conversion
+back restores it. Values that the target's API would reject are reported, all at once.
 
-Metadata is carried over as it is; who creates the copy leaves `uid` and `resourceVersion` out.
+Metadata is copied; whoever creates the copy must omit `uid` and `resourceVersion`.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from headgate.api.meta import Condition, ObjectMeta, Part, Resource
 __all__ = ["ConversionError", "to_v1", "to_v1alpha1"]
 
 _MAX_ANNOTATIONS: Final = 256 * 1024
-"""Bytes that API servers take for all annotations of an object."""
+"""Limit of API servers for all annotations of an object, in bytes."""
 
 _V1_MAX_LABELS: Final = 64
 _V1_MAX_PORTS: Final = 8
 
 
 class ConversionError(ValueError):
-    """A pool cannot be said in the other version; `problems` name each field, its value and what would do."""
+    """A pool cannot be expressed in the other version; `problems` names each field, its value and the fix."""
 
     def __init__(self, metadata: ObjectMeta, target: Resource, problems: list[str]) -> None:
         self.problems = problems
@@ -52,7 +51,7 @@ class _OnlyV1alpha1(Part, frozen=True, kw_only=True):
 
 
 def to_v1(pool: gie_v1alpha1.InferencePool) -> gie_v1.InferencePool:
-    """The stable pool that says the same; raises ConversionError."""
+    """The equivalent stable pool; raises ConversionError."""
     target = gie_v1.InferencePool.resource
     if problems := _not_in_v1(pool.spec):
         raise ConversionError(pool.metadata, target, problems)
@@ -76,7 +75,7 @@ def to_v1(pool: gie_v1alpha1.InferencePool) -> gie_v1.InferencePool:
 
 
 def to_v1alpha1(pool: gie_v1.InferencePool) -> gie_v1alpha1.InferencePool:
-    """The experimental pool that says the same on the first port; raises ConversionError."""
+    """The equivalent experimental pool, on the first port; raises ConversionError."""
     target = gie_v1alpha1.InferencePool.resource
     if not pool.spec.target_ports:
         raise ConversionError(pool.metadata, target, ["spec.targetPorts: must have at least one port"])
@@ -134,7 +133,7 @@ def _taken_out(
 
 
 def _put_in(metadata: ObjectMeta, name: str, kept: Part, target: Resource) -> ObjectMeta:
-    """The metadata with an annotation for what the target cannot say, if there is anything."""
+    """The metadata with an annotation for what the target has no field for, if there is anything."""
     if kept == type(kept)():
         return metadata
     annotations = metadata.annotations | {name: msgspec.json.encode(kept).decode()}

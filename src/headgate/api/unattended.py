@@ -1,4 +1,4 @@
-"""Kinds that are stored and checked, and that nothing acts on yet: what is to be said of their objects."""
+"""Kinds that are stored and validated, but not acted on yet, with the message for their objects."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ UNATTENDED: Mapping[tuple[str, str], str] = {
         "nothing runs it yet: create a Deployment, a ModelServer and a ModelRoute yourself"
     ),
 }
-"""By group and kind, for the status of each object and for the warning when it is written."""
+"""By group and kind, for the status of each object and for the warning on a write."""

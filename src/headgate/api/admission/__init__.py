@@ -1,9 +1,8 @@
-"""Admission beyond one field: what a schema cannot say about an object, and what its author should know.
+"""Admission rules beyond schemas: across fields, across versions of an object, and across objects.
 
-Decides by rules across fields, across versions of an object, and across objects. It is given an object, the
-one before it, and a view of the others; it hands on errors in the words of Kubernetes, which refuse the
-object, and warnings, which `kubectl` prints: legal, but it will not do what its author thinks. The API
-server asks on every write, `headgate validate` for a set of files.
+Input: an object, its old version, and a view of the others. Output: errors with Kubernetes' messages, which
+reject the object, and warnings, which `kubectl` prints: legal, but not what the author probably intends. The
+API server runs them on every write, `headgate validate` for a set of files.
 """
 
 from headgate.api.admission.findings import MAX_WARNINGS, Findings, merged

@@ -1,4 +1,4 @@
-"""Annotations of ours: those that nobody reads, that need another beside them, or that cannot be read."""
+"""Checks Headgate's annotations: unknown, incomplete or invalid ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["warn_of_own", "warn_of_tls"]
 
 
 def warn_of_own(kinds: str, annotations: FieldCursor, known: Collection[str], found: Findings) -> None:
-    """Warns of those that are not `known`; `kinds` is the kind in the plural."""
+    """Warn of annotations that are not `known`; `kinds` is the kind in the plural."""
     written = annotations.texts
     for name in written:
         if name.startswith(marks.DOMAIN) and name not in known:
@@ -28,7 +28,7 @@ def warn_of_own(kinds: str, annotations: FieldCursor, known: Collection[str], fo
 
 
 def warn_of_tls(annotations: FieldCursor, *, is_https: bool, needed: str, found: Findings) -> None:
-    """`needed` is what makes the endpoints of the kind speak https."""
+    """`needed` is the setting that makes endpoints of the kind use https."""
     written = [name for name in ANNOTATIONS if name in annotations.texts]
     if not written:
         return

@@ -1,4 +1,4 @@
-"""AutoscalingPolicy: defaults that a schema cannot give, what is refused, and what cannot work as meant."""
+"""AutoscalingPolicy: defaults that a schema cannot express, errors, and warnings."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _STABLE_DEFAULTS: dict[str, Any] = {
 
 
 def default(obj: dict[str, Any]) -> None:
-    """Completes both stable policies, also where the whole block is left out.
+    """Complete both stable policies, even if the whole block is missing.
 
-    The schema can only default the fields of a block that is there; and a stabilization window has one
-    default upwards (0s) and another downwards (5m). Without a panicPolicy there is no panic.
+    A schema can only default the fields of an existing block, and the default of a stabilization window
+    depends on the direction: 0s up, 5m down. Without a panicPolicy there is no panic mode.
     """
     spec = obj.get("spec")
     if not isinstance(spec, dict):
@@ -42,7 +42,7 @@ def default(obj: dict[str, Any]) -> None:
 
 
 def _block(spec: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any] | None:
-    """The map at the path, made if it is absent; None where something else is in the way."""
+    """The map at the path, created if it is absent; None if another type is in the way."""
     block = spec
     for name in path:
         if block.get(name) is None:
@@ -60,7 +60,7 @@ def check(policy: FieldCursor, old: FieldCursor | None, others: View, found: Fin
 
 
 def check_spec(spec: FieldCursor, found: Findings) -> None:
-    """The rules for a policy's spec, which Models have inside as well."""
+    """The rules for a policy's spec, which Models embed as well."""
     _check_metrics(spec["metrics"], found)
     if spec["tolerancePercent"].integer == 100:
         told = "100 tolerates every change but a doubling: replicas never go down, unless to 0"

@@ -1,4 +1,4 @@
-"""Other objects that are for the model names of a ModelRoute: who gets the requests, and who gets none."""
+"""Other objects for the model names of a ModelRoute: which one gets the requests."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headgate.api.admission.references import Filed, View
 __all__ = ["check", "covering", "is_catch_all"]
 
 _TOLD = 4
-"""Others that are named for one name."""
+"""Others named in the warning about a name."""
 
 
 def check(route: FieldCursor, others: View, found: Findings) -> None:
-    """Warns of every name that the route shares with another object.
+    """Warn of every name that the route shares with another object.
 
     A name that is the model name of any object is not looked up among adapters.
     """
@@ -69,14 +69,14 @@ def _takes_all(other: Filed, others: View) -> bool:
 
 
 def _has_weight(rule: FieldCursor) -> bool:
-    """One whose weights are all 0 lets the next route try."""
+    """A rule whose weights are all 0 passes on to the next route."""
     return any(target["weight"].integer != 0 for target in rule["targetModels"].items())
 
 
-# Rules of routes compared with each other: which rule can never match because an earlier one takes all.
+# Comparison of rules: which rule can never match because an earlier one takes all its requests.
 #
-# Rules are tried in order and the first that matches serves, so a rule is dead if some rule before it
-# matches every request that it would match.
+# Rules are tried in order and the first match serves, so a rule is dead if some rule before it matches every
+# request that it would match.
 def covering(earlier: Iterable[FieldCursor], rule: FieldCursor) -> FieldCursor | None:
     """The first of the earlier rules that leaves nothing for this one."""
     return next((each for each in earlier if _covers(each["modelMatch"], rule["modelMatch"])), None)

@@ -1,4 +1,4 @@
-"""ConfigMaps, Secrets and Leases: what Kubernetes refuses in them."""
+"""ConfigMaps, Secrets and Leases: Kubernetes' rules."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _check_keys(data: FieldCursor, found: Findings) -> None:
 
 
 def _check_base64(data: FieldCursor, found: Findings) -> None:
-    """The value is not shown: it may be a secret that somebody forgot to encode."""
+    """The value is not shown: it may be a secret that was not encoded."""
     for key, text in data.texts.items():
         try:
             base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)

@@ -1,4 +1,4 @@
-"""What Kubernetes fills in for its own kinds where nobody said anything, and `kubectl describe` shows."""
+"""Kubernetes' own defaults for its kinds, which `kubectl describe` shows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def default_service(service: Object) -> None:
 
 
 def _part(parent: Any, name: str) -> Object | None:
-    """The part of this name, made if it is not there; None if there is something else, or no parent."""
+    """The part of this name, created if it is missing; None if it has another type, or there is no parent."""
     if not isinstance(parent, dict):
         return None
     if parent.get(name) is None:
@@ -59,13 +59,13 @@ def _fill(part: Object | None, defaults: Object) -> None:
 
 # Quantities of containers in the form that Kubernetes stores: canonical, and no finer than a thousandth.
 #
-# It reads the objects of its own kinds into quantities and writes them out again: `cpu: 0.5` is stored as
-# 500m, 1024Mi as 1Gi. What is no quantity stays as it is, for the schema to report.
+# Kubernetes decodes the objects of its own kinds and encodes them again: `cpu: 0.5` is stored as 500m, 1024Mi
+# as 1Gi. An invalid quantity stays as it is, for the schema to report.
 _MILLI = -3
 
 
 def default_pod(pod: Object) -> None:
-    """Brings quantities into form; what is limited and not requested is requested as well."""
+    """Canonicalize quantities, and set missing requests to the limits."""
     for resources in _resources(pod.get("spec")):
         limits = _store(resources, "limits")
         _store(resources, "requests")
@@ -75,7 +75,7 @@ def default_pod(pod: Object) -> None:
 
 
 def default_template(workload: Object) -> None:
-    """Brings quantities in the template of a Deployment or ReplicaSet into form."""
+    """Canonicalize quantities in the template of a Deployment or ReplicaSet."""
     spec = workload.get("spec")
     template = spec.get("template") if isinstance(spec, dict) else None
     for resources in _resources(template.get("spec") if isinstance(template, dict) else None):
@@ -93,7 +93,7 @@ def _resources(spec: object) -> Iterator[Object]:
 
 
 def _store(resources: Object, kind: str) -> dict[str, str]:
-    """Writes the amounts of a kind anew, and returns them."""
+    """Canonicalize the amounts of a kind, and return them."""
     amounts = resources.get(kind)
     if not isinstance(amounts, dict):
         return {}
@@ -103,7 +103,7 @@ def _store(resources: Object, kind: str) -> dict[str, str]:
 
 
 def _text(amount: object) -> str | None:
-    """How Kubernetes stores it; None if it is no quantity."""
+    """The form that Kubernetes stores; None for an invalid quantity."""
     if isinstance(amount, bool) or not isinstance(amount, str | int | float):
         return None
     text = str(amount).strip()

@@ -1,4 +1,4 @@
-"""Durations in objects: what Go would read, and the bounds that a rule list sets."""
+"""Durations in objects: Go's syntax, and the bounds of a rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["check", "nanoseconds"]
 
 
 def nanoseconds(place: FieldCursor) -> int | None:
-    """The duration of a field; None if there is none, or if it is not a duration."""
+    """The duration of a field; None if there is none, or if it is invalid."""
     if place.text is None:
         return None
     try:
@@ -20,7 +20,7 @@ def nanoseconds(place: FieldCursor) -> int | None:
 
 
 def check(place: FieldCursor, found: Findings, *, longest: str = "") -> None:
-    """Refuses what is not a duration; with `longest`, also what is not between 0s and that."""
+    """Reject an invalid duration; with `longest`, also one outside of 0s to that."""
     if place.text is None:
         return
     try:

@@ -1,7 +1,7 @@
 """A cursor into a plain object that may be malformed: it never raises, and knows its field path.
 
-The rules of this room run beside the schema, not after it, so that all errors come at once. A field of the
-wrong type is the schema's to report; here it reads as absent.
+The rules of this room run beside the schema, not after it, so that all errors are reported at once. The
+schema reports fields of a wrong type; here they count as absent.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _NOTHING: dict[str, Any] = {}
 
 
 def whole(value: object) -> int | None:
-    """A whole number, also one that is written as 1.0; None for anything else."""
+    """An integer, also one written as 1.0; None for anything else."""
     if isinstance(value, int):
         return None if isinstance(value, bool) else value
     return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
 class FieldCursor:
-    """One value of an object. The path becomes text only if there is something to say about it."""
+    """One value of an object. The path is rendered only if there is something to report."""
 
     __slots__ = ("_parent", "_step", "value")
 
@@ -35,12 +35,12 @@ class FieldCursor:
         self._step = step
 
     def __getitem__(self, name: str) -> FieldCursor:
-        """The field of that name; its value is None if there is none."""
+        """The field of that name; its value is None if it is missing."""
         value = self.value
         return FieldCursor(value.get(name) if isinstance(value, dict) else None, self, name)
 
     def get(self, name: str) -> Any:
-        """The value of a field, or None. Most fields are in order, and need no place to be spoken of."""
+        """The value of a field, or None. Cheaper than a cursor, as most fields are valid."""
         value = self.value
         return value.get(name) if isinstance(value, dict) else None
 

@@ -1,4 +1,4 @@
-"""What the rules found: errors, which refuse an object, and warnings, which kubectl prints."""
+"""Results of the rules: errors, which reject an object, and warnings, which kubectl prints."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from headgate.kubeschema.structural import MAX_ERRORS, OMITTED, FieldError
 __all__ = ["MAX_WARNINGS", "Findings", "merged"]
 
 MAX_WARNINGS = 20
-"""Nobody reads more, and each is a header of the answer."""
+"""Nobody reads more, and each is a header of the response."""
 
 _LONGEST_WARNING = 380
 
 
 class Findings:
-    """Collects errors and warnings, each in the order found; both are bounded."""
+    """Collects errors and warnings in order; both are bounded."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
         self.warnings: list[str] = []
 
     def invalid(self, place: FieldCursor, detail: str, value: object = OMITTED) -> None:
-        """The value (or another one that says it better) is not allowed here."""
+        """The value (or a more meaningful one) is not allowed here."""
         self._add("FieldValueInvalid", place, detail, place.value if value is OMITTED else value)
 
     def check(self, place: FieldCursor, form: Callable[[str], Iterable[str]]) -> None:
-        """Its text, if it has one, by the complaints of `names`."""
+        """Validate the text, if there is one, with a function of `names`."""
         for complaint in form(place.text or ""):
             self.invalid(place, complaint)
 
@@ -41,19 +41,19 @@ class Findings:
         self._add("FieldValueDuplicate", place, "", place.value)
 
     def not_found(self, place: FieldCursor) -> None:
-        """The value names something that must be there."""
+        """The value refers to something that must exist."""
         self._add("FieldValueNotFound", place, "", place.value)
 
     def too_long(self, place: FieldCursor, detail: str) -> None:
         self._add("FieldValueTooLong", place, detail)
 
     def unsupported(self, place: FieldCursor, choices: Sequence[str]) -> None:
-        """`choices` come in the order in which Kubernetes lists them: sorted."""
+        """`choices` are sorted, as Kubernetes lists them."""
         listed = ", ".join(f'"{choice}"' for choice in choices)
         self._add("FieldValueNotSupported", place, f"supported values: {listed}", place.value)
 
     def warn(self, place: FieldCursor, text: str) -> None:
-        """Something is legal, but will not do what its author thinks."""
+        """Something is legal, but probably not what the author intends."""
         if len(self.warnings) < MAX_WARNINGS:
             told = f"{place}: {text}"
             if len(told) > _LONGEST_WARNING:
@@ -71,8 +71,8 @@ def merged(
 ) -> list[FieldError]:
     """The errors of the schema and of the rules, those of metadata first.
 
-    Where both speak of one field the schema is heard. With `prefer_rules` the rules are: for the kinds of
-    Kubernetes, whose limits are written in code there, in other words than those of a schema.
+    If both have an error for a field, the schema's is kept. With `prefer_rules` it is the rule's: for the
+    kinds of Kubernetes, where code checks the limits, with other messages than those of a schema.
     """
     schema, rules = list(schema), list(rules)
     if prefer_rules:

@@ -1,7 +1,7 @@
-"""Under what an object can be found by others: the model names that it serves, the labels that it selects,
+"""Index entries by which others find an object: the model names that it serves, the labels that it selects,
 the workload that it scales.
 
-An object that is malformed has fewer entries; asking for them never raises.
+A malformed object has fewer entries; computing them never raises.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ __all__ = [
 ]
 
 MODEL = "model"
-"""Requests with this `model` are for the object."""
+"""The object takes requests with this `model`."""
 ADAPTER = "adapter"
 """The object takes requests for this LoRA adapter, if no object has the name as its model."""
 POOL_MODEL = "pool model"
 """Pool and model name of an InferenceModel, which must be unique."""
 NAMED = "named"
-"""Kind and name, in whatever namespace: for hints at an object that is elsewhere."""
+"""Kind and name in any namespace: for hints at an object that is elsewhere."""
 SELECTS = "selects"
 """A pool of this kind selects Pods by this label, among others."""
 SCALES = "scales"
-"""The object decides how many replicas the workload has."""
+"""The object decides the number of replicas of the workload."""
 
 
 class IndexKey(NamedTuple):
@@ -134,7 +134,7 @@ _OF_KIND: dict[tuple[str, str], Callable[[FieldCursor], Iterator[IndexKey]]] = {
 INDEXED = frozenset(_OF_KIND)
 """Groups and kinds that have entries."""
 
-# What an object points at: the pool of an InferenceModel, the workloads that a binding scales.
+# References of an object: the pool of an InferenceModel, the workloads that a binding scales.
 _GROUPS = {
     "Deployment": "apps",
     "StatefulSet": "apps",
@@ -142,14 +142,14 @@ _GROUPS = {
     "ModelInfer": "workload.volcano.sh",
     "ModelServing": "workload.serving.volcano.sh",
 }
-"""The groups of scalable kinds, for references that name a kind alone."""
+"""Groups of scalable kinds, for references without a group."""
 
 
 class ScalingTarget(NamedTuple):
-    """One target of a binding, and its bounds."""
+    """One target of a binding, with its bounds."""
 
     place: FieldCursor
-    """Of the scalingConfiguration or of the item of params."""
+    """The scalingConfiguration or the item of params."""
     workload: tuple[str, str]
     """Kind and name."""
 
@@ -175,7 +175,7 @@ def target_of_autoscaler(autoscaler: FieldCursor) -> tuple[str, str] | None:
 
 
 def group_of(reference: FieldCursor) -> str | None:
-    """The group of an ObjectReference; None if it does not say one and the kind does not tell."""
+    """The group of an ObjectReference; None if it has none and the kind is not known."""
     version, kind = reference["apiVersion"].text, reference["kind"].text or ""
     return version.rpartition("/")[0] if version else _GROUPS.get(kind)
 
@@ -183,7 +183,7 @@ def group_of(reference: FieldCursor) -> str | None:
 def pool_of(obj: FieldCursor) -> tuple[str, str, str] | None:
     """Namespace, group and name of the pool that an InferenceModel or InferenceObjective refers to.
 
-    The group is that of the manifest; a default has been filled in before.
+    The group is that of the manifest, with defaults filled in.
     """
     reference = obj.at("spec.poolRef")
     name = reference["name"].text

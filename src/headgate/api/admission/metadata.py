@@ -1,4 +1,4 @@
-"""What every object's metadata must look like, whatever its kind; in Kubernetes' words."""
+"""The rules for metadata of all kinds, with Kubernetes' messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FORM_OF_NAME: dict[tuple[str, str], Callable[[str], Iterator[str]]] = {
 
 
 def check(group: str, kind: str, meta: FieldCursor, found: Findings) -> None:
-    """Judges the metadata of an object of that kind, which has a name already or none at all."""
+    """Validate the metadata of an object of that kind, which has a name already or none at all."""
     _check_name(_FORM_OF_NAME.get((group, kind), names.subdomain), meta, found)
     check_labels(meta["labels"], found)
     _check_annotations(meta["annotations"], found)
@@ -32,7 +32,7 @@ def check(group: str, kind: str, meta: FieldCursor, found: Findings) -> None:
 
 
 def check_labels(labels: FieldCursor, found: Findings) -> None:
-    """Judges keys and values of labels; the errors are about the map, and show the key or value."""
+    """Validate keys and values of labels; the errors are at the map, and show the key or value."""
     for key, value in labels.mapping.items():
         if not isinstance(value, str) or names.is_label(key, value):
             continue

@@ -1,4 +1,4 @@
-"""ModelRoute: what is refused beyond its schema, and what its author should be told."""
+"""ModelRoute: errors beyond its schema, and warnings."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _HOST_PORT = re.compile(r"(\[[^\]\s]+\]|[^:\s\[\]]+):[0-9]{1,5}")
 
 MAX_HEADERS = 100
-"""Conditions on headers in one rule: a gateway takes requests with as many headers by default."""
+"""Header conditions per rule: a gateway accepts requests with as many headers by default."""
 MIN_PROMPT_TOKENS = 100
-"""Few prompts have less, once a chat template is around them."""
+"""Few prompts are shorter, once a chat template is applied."""
 
 
 def check(route: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:

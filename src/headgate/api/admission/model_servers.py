@@ -1,4 +1,4 @@
-"""ModelServer: what is refused beyond its schema, and what its author should be told."""
+"""ModelServer: errors beyond its schema, and warnings."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _warn_of_double_roles(prefill: FieldCursor, decode: FieldCursor, found: Find
 
 
 def _warn_of_annotations(annotations: FieldCursor, pairs: FieldCursor, found: Findings) -> None:
-    """Of ours, those that nobody reads, or that have no effect here."""
+    """Warn of Headgate's annotations that are unknown or have no effect here."""
     warn_of_own("ModelServers", annotations, marks.OF_MODEL_SERVERS, found)
     if marks.REMOTE_PREFILL_TOKENS in annotations.texts and not pairs.present:
         told = "has no effect without workloadSelector.pdGroup"

@@ -1,4 +1,4 @@
-"""Model: defaults that depend on other fields, what is refused beyond its schema, and what won't work."""
+"""Model: defaults that depend on other fields, errors beyond its schema, and warnings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_GRACE = "30m"
 _GRACE, _EXPANSION = "30s", 200
 
 _ALONE = ("vLLM", "SGLang", "MindIE")
-"""Backend types with one worker that does everything."""
+"""Backend types with a single kind of worker."""
 _WORKERS_OF = {
     "vLLMDisaggregated": ("prefill", "decode"),
     "MindIEDisaggregated": ("prefill", "decode", "controller", "coordinator"),
@@ -26,7 +26,7 @@ _WORKERS_OF = {
 
 
 def default(obj: dict[str, Any]) -> None:
-    """With one policy for all backends: the grace period of each, and the rate of expansion."""
+    """With one policy for all backends: the grace period of each, and the expansion rate."""
     spec = obj.get("spec")
     if not isinstance(spec, dict) or not isinstance(spec.get("autoscalingPolicy"), dict):
         return
@@ -111,11 +111,11 @@ def _check_adapters(adapters: FieldCursor, model: str | None, found: Findings) -
         seen.add(name.text)
 
 
-# -- who decides the replicas
+# -- replicas
 
 
 def _check_common_policy(spec: FieldCursor, backends: list[FieldCursor], found: Findings) -> None:
-    """One policy decides for all backends and splits by cost."""
+    """One policy decides for all backends and splits replicas by cost."""
     if not spec["costExpansionRatePercent"].present:
         found.required(spec["costExpansionRatePercent"], "must be set with spec.autoscalingPolicy")
     for backend in backends:
@@ -162,6 +162,6 @@ def _check_own_policies(spec: FieldCursor, backends: list[FieldCursor], found: F
 def _check_other_models(model: FieldCursor, name: FieldCursor, others: View, found: Findings) -> None:
     own = references.key_of(model)
     for other in others.filed(index_keys.IndexKey(index_keys.MODEL, (name.text or "",)))[:4]:
-        is_mine = other.key == own and other.kind in (KIND, "ModelRoute")  # its route has its name
+        is_mine = other.key == own and other.kind in (KIND, "ModelRoute")  # its own route has the same name
         if not is_mine:
             found.warn(name, f'requests for "{name.text}" are for {other} too')

@@ -1,6 +1,6 @@
-"""The forms of names, labels and keys that Kubernetes allows, each with its words for what is wrong.
+"""Valid names, labels and keys in Kubernetes, with its messages.
 
-Every function gives the complaints about one text; none means that it is well formed.
+Every function yields the complaints about one text; none if it is valid.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _CONFIG_KEY_RULE = (
 
 
 def subdomain(name: str) -> Iterator[str]:
-    """The names of most objects: lower-case labels with dots between them, 253 characters at most."""
+    """The names of most objects: lower-case labels separated by dots, at most 253 characters."""
     return _formed(name, _SUBDOMAIN, _SUBDOMAIN_RULE, 253)
 
 
 def dns_label(name: str) -> Iterator[str]:
-    """The names of Namespaces and containers: one label of 63 characters at most."""
+    """The names of Namespaces and containers: one label of at most 63 characters."""
     return _formed(name, _LABEL, _LABEL_RULE, 63)
 
 
@@ -81,7 +81,7 @@ def label_value(value: str) -> Iterator[str]:
 
 
 def is_label(key: str, value: str) -> bool:
-    """Whether key and value are both well formed. Objects say the same few labels again and again."""
+    """Whether key and value are both valid. Cached, because objects repeat the same few labels."""
     return len(key) + len(value) <= _LONGEST_LABEL and _is_label(key, value)
 
 
@@ -97,7 +97,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def model_name(name: str) -> Iterator[str]:
-    """The `model` of requests, as far as Headgate cares: it is a part of keys, log lines and headers."""
+    """The `model` of requests, without control characters, because it is used in keys, log lines and
+    headers."""
     found = _CONTROL.search(name)
     if found is not None:
         told = f"U+{ord(found[0]):04X} at position {found.start()}"
@@ -105,7 +106,7 @@ def model_name(name: str) -> Iterator[str]:
 
 
 def config_key(key: str) -> Iterator[str]:
-    """The keys of ConfigMaps and Secrets, which may become names of files."""
+    """The keys of ConfigMaps and Secrets, which may become file names."""
     yield from _formed(key, _CONFIG_KEY, _CONFIG_KEY_RULE, 253)
     if key == ".":
         yield "must not be '.'"
@@ -131,7 +132,7 @@ def qualified_name(key: str) -> Iterator[str]:
 
 
 def port_name(name: str) -> Iterator[str]:
-    """Names of ports, as IANA registers those of services."""
+    """Names of ports, in the form of IANA service names."""
     if len(name) > 15:
         yield "must be no more than 15 characters"
     if not _PORT.fullmatch(name):

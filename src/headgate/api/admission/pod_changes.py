@@ -1,7 +1,7 @@
-"""What of a Pod's spec may change once the Pod is there: little, because it runs.
+"""Which fields of a Pod's spec may change on an update: few, because it runs.
 
 The node that takes a Pod writes its name into an empty spec.nodeName. In Kubernetes the scheduler does that
-by the binding subresource, so it is the one change that is allowed here and not there.
+through the binding subresource, so this is the one change that is allowed here and not there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_TOLD = 8
 
 
 def check(spec: FieldCursor, old: FieldCursor, found: Findings) -> None:
-    """Judges a Pod's spec by the one before."""
+    """Compare a Pod's spec with the old one."""
     if spec.value == old.value:
         return
     for field in ("containers", "initContainers"):
@@ -57,7 +57,7 @@ def _check_deadline(deadline: FieldCursor, old: FieldCursor, found: Findings) ->
 
 
 def _check_tolerations(tolerations: FieldCursor, old: FieldCursor, found: Findings) -> None:
-    """Each one before must still be there; its tolerationSeconds may be others."""
+    """Each old toleration must still exist; only its tolerationSeconds may differ."""
     kept = [_toleration(each.value) for each in tolerations.items()]
     if any(_toleration(each.value) not in kept for each in old.items()):
         told = "existing toleration can not be modified except its tolerationSeconds"
@@ -69,7 +69,7 @@ def _toleration(value: object) -> dict[str, Any]:
 
 
 def _frozen_part(spec: FieldCursor, old: FieldCursor) -> dict[str, Any]:
-    """The new spec with those fields set back that may change."""
+    """The new spec with the changeable fields reset to their old values."""
     kept = copy.deepcopy(spec.mapping)
     for field in ("activeDeadlineSeconds", "tolerations"):
         _set_back(kept, old.mapping, field)

@@ -1,4 +1,4 @@
-"""Pods: what Kubernetes refuses in their spec beyond types, and what it warns of."""
+"""Pods: Kubernetes' errors and warnings for their spec beyond types."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check(pod: FieldCursor, old: FieldCursor | None, others: View, found: Findin
 
 
 def warn_of_name(obj: FieldCursor, use: str, found: Findings) -> None:
-    """Warns of the name of a new object that is no DNS label, since host names are made of it."""
+    """Warn of the name of a new object that is not a DNS label, since host names are derived from it."""
     name = obj.at("metadata.name")
     if name.text and (odd := list(names.dns_label(name.text))) and not any(names.subdomain(name.text)):
         told = "which can result in surprising behavior; a DNS label is recommended"
@@ -42,7 +42,7 @@ def warn_of_name(obj: FieldCursor, use: str, found: Findings) -> None:
 
 
 def check_spec(spec: FieldCursor, found: Findings) -> None:
-    """Judges the spec of a Pod, or of a template of Pods."""
+    """Validate the spec of a Pod, or of a Pod template."""
     if not spec["containers"].value:
         found.required(spec["containers"])
     at_least(spec["terminationGracePeriodSeconds"], 0, found)
@@ -58,7 +58,7 @@ def check_spec(spec: FieldCursor, found: Findings) -> None:
 
 
 def at_least(place: FieldCursor, least: int, found: Findings) -> None:
-    """Refuses a smaller number."""
+    """Reject a smaller number."""
     if place.integer is not None and place.integer < least:
         found.invalid(place, f"must be greater than or equal to {least}")
 
@@ -127,7 +127,7 @@ def _check_mount(mount: FieldCursor, volumes: set[str | None], found: Findings) 
 
 
 def _repeated(items: FieldCursor, *fields: str) -> Iterator[tuple[FieldCursor, FieldCursor]]:
-    """Each item whose fields are those of an earlier one, with that one."""
+    """Each item whose fields equal those of an earlier one, with that one."""
     if not isinstance(items.value, list) or len(items.value) < 2:
         return
     seen: dict[str, FieldCursor] = {}
@@ -150,7 +150,7 @@ _SCHEMES = ("HTTP", "HTTPS")
 
 
 def check_probes(container: FieldCursor, found: Findings) -> None:
-    """Judges the three probes of a container."""
+    """Validate the three probes of a container."""
     for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
         if kind not in container.mapping:
             continue
@@ -186,17 +186,17 @@ def check_port_reference(port: FieldCursor, found: Findings) -> None:
 
 
 def check_port_number(port: FieldCursor, found: Findings) -> None:
-    """A port that something can listen on."""
+    """A valid port number."""
     if port.integer is not None and not 1 <= port.integer <= 65535:
         found.invalid(port, "must be between 1 and 65535, inclusive")
 
 
 _OVERCOMMITTED = frozenset({"cpu", "memory", "ephemeral-storage"})
-"""Resources of which more may be allowed than is kept free; of all others exactly as much."""
+"""Resources whose limit may exceed the request; for all others both must be equal."""
 
 
 def check_resources(resources: FieldCursor, found: Findings) -> None:
-    """Refuses negative amounts, and requests above their limits."""
+    """Reject negative amounts, and requests above their limits."""
     if not resources.value:
         return
     limits, requests = resources["limits"], resources["requests"]

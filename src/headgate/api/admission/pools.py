@@ -1,4 +1,4 @@
-"""InferencePool, InferenceModel and InferenceObjective: what their authors should be told."""
+"""InferencePool, InferenceModel and InferenceObjective: warnings."""
 
 from __future__ import annotations
 

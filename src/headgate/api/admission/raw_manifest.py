@@ -1,7 +1,7 @@
-"""What only the manifest as written shows, before defaults hide it: weights for some and not for others.
+"""Rules that need the manifest before defaulting: weights for some items and not for others.
 
-An InferenceModel like that is refused where its author's own words are at hand; rules of a definition, which
-see an object with its defaults, cannot tell.
+Such an InferenceModel is rejected if the original manifest is available; the rules of a definition, which see
+an object with its defaults, cannot detect it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["errors", "warnings"]
 
 
 def errors(group: str, kind: str, said: object) -> list[FieldError]:
-    """Refusals of what somebody wrote of an object: all of a manifest, or the fields that a patch names."""
+    """Errors in what a client sent: a whole manifest, or the fields of a patch."""
     if (group, kind) != (gie_v1alpha1.GROUP, "InferenceModel"):
         return []
     targets = FieldCursor(said).at("spec.targetModels")
@@ -29,7 +29,7 @@ def errors(group: str, kind: str, said: object) -> list[FieldError]:
 
 
 def warnings(obj: dict[str, Any]) -> list[str]:
-    """Warnings about an object with apiVersion and kind; to be asked before its defaults are filled in."""
+    """Warnings about an object with apiVersion and kind; call it before defaults are filled in."""
     kind = obj.get("kind")
     if kind not in _KINDS:
         return []
@@ -51,14 +51,14 @@ _KINDS = ("InferenceModel", "ModelRoute", "Model")
 
 
 def _check(items: FieldCursor, part: type[msgspec.Struct], name: str, found: Findings) -> None:
-    """A weight of 10 beside one that is left out means 10 to 100, or 10 to 1, and never 10 to 90."""
+    """A weight of 10 beside a missing one means 10 to 100, or 10 to 1, never 10 to 90."""
     default = next(field.default for field in msgspec.structs.fields(part) if field.encode_name == name)
     for weight in _unset(items, name):
         found.warn(weight, f"is not set and counts {default} beside those that are: set all of them, or none")
 
 
 def _unset(items: FieldCursor, name: str) -> list[FieldCursor]:
-    """The fields of this name that are left out, where other items have theirs."""
+    """The missing fields of this name, if other items have it."""
     fields = [item[name] for item in items.items() if isinstance(item.value, dict)]
     unset = [field for field in fields if not field.present]
     return unset if len(unset) < len(fields) else []

@@ -1,6 +1,6 @@
-"""The other objects that a rule may ask for: by name, or by what they say of a model, a target, a label.
+"""Lookup of other objects for the rules: by name, or by the index entries of models, targets and labels.
 
-Nothing here walks through all objects: what is looked up has an index entry, and an answer is cut to a few.
+Nothing here scans all objects: every lookup uses an index, and results are limited to a few.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["MANY", "NOBODY", "Filed", "Gathered", "Index", "View", "is_before", 
 Object = dict[str, Any]
 
 MANY = 16
-"""As many others are looked at, the oldest first; a person is told of the first few anyway."""
+"""Limit of a lookup, oldest first; a warning names only the first few anyway."""
 
 
 class Filed(NamedTuple):
-    """An object that the index knows; sorts the oldest first, then by namespace and name."""
+    """An indexed object; sorts the oldest first, then by namespace and name."""
 
     created: str
     namespace: str
@@ -41,11 +41,11 @@ class Filed(NamedTuple):
 
 
 class View(Protocol):
-    """How a rule sees the other objects. All answers are quick, however many objects there are."""
+    """The other objects as rules see them. All methods are fast, however many objects there are."""
 
     @property
     def among(self) -> str:
-        """Where was looked, to follow "there is no X": "" for everything there is."""
+        """The scope of the lookup, to follow "there is no X": "" for all objects."""
         ...
 
     def get(self, group: str, kind: str, key: ObjectKey) -> Object | None:
@@ -53,7 +53,7 @@ class View(Protocol):
         ...
 
     def serves(self, group: str, kind: str) -> bool:
-        """Whether objects of the kind could be there at all; if not, their absence means nothing."""
+        """Whether objects of the kind can exist at all; if not, their absence means nothing."""
         ...
 
     def filed(self, entry: IndexKey) -> Sequence[Filed]:
@@ -62,14 +62,14 @@ class View(Protocol):
 
 
 class Index:
-    """Files objects under their entries; fed with every change, or with a set of manifests."""
+    """Indexes objects by their entries; fed with every change, or with a set of manifests."""
 
     def __init__(self) -> None:
         self._filed: dict[IndexKey, list[Filed]] = {}
         self._entries: dict[tuple[str, str, ObjectKey], tuple[Filed, list[IndexKey]]] = {}
 
     def put(self, obj: Object) -> None:
-        """Files an object, in place of what was filed under its kind and name before."""
+        """Index an object, replacing the one with the same kind and name."""
         group, kind, key = _identity(obj)
         self.remove(group, kind, key)
         found = list(dict.fromkeys(index_keys.of(group, kind, obj)))
@@ -98,14 +98,14 @@ class Index:
         return {"objects": len(self._entries), "entries": len(self._filed)}
 
     def validate(self) -> None:
-        """Both directions say the same."""
+        """Check that both directions agree; for tests."""
         forward = {(entry, filed) for filed, found in self._entries.values() for entry in found}
         assert forward == {(entry, each) for entry, under in self._filed.items() for each in under}
         assert all(under and under == sorted(under) for under in self._filed.values())
 
 
 class Gathered:
-    """A set of manifests seen together, and behind them, if given, what a cluster has."""
+    """A set of manifests, and behind them, if given, the objects of a cluster."""
 
     def __init__(self, objects: Iterable[Object], behind: View | None = None) -> None:
         self._objects: dict[tuple[str, str, ObjectKey], Object] = {}
@@ -129,7 +129,7 @@ class Gathered:
         return True if self._behind is None else self._behind.serves(group, kind)
 
     def filed(self, entry: IndexKey) -> Sequence[Filed]:
-        """Those of the cluster are older than manifests that are yet to be applied."""
+        """Objects of the cluster are older than manifests that are yet to be applied."""
         own = self._index.find(entry)
         if self._behind is None:
             return own
@@ -153,9 +153,9 @@ def _identity(obj: Object) -> tuple[str, str, ObjectKey]:
     return group, place["kind"].text or "", key
 
 
-# Objects that claim the same: which of them comes first, and which are others at all.
+# Precedence of competing objects, and which ones count as others.
 _NEVER = "~"
-"""Sorts behind every time: an object that has none yet is about to be created, so it is the youngest."""
+"""Sorts after every time: an object without one is about to be created, so it is the youngest."""
 
 
 def key_of(obj: FieldCursor) -> ObjectKey:
@@ -164,13 +164,13 @@ def key_of(obj: FieldCursor) -> ObjectKey:
 
 
 def is_before(obj: FieldCursor, other: Filed) -> bool:
-    """Whether the object is asked before the other: oldest first, then by namespace and name."""
+    """Whether the object precedes the other: oldest first, then by namespace and name."""
     created = obj.at("metadata.creationTimestamp").text or _NEVER
     return (created, *key_of(obj)) < (other.created or _NEVER, *other.key)
 
 
 def others_than(obj: FieldCursor, filed: Iterable[Filed]) -> list[Filed]:
-    """Without the object itself, and without the ones that own it: they speak through it."""
+    """Without the object itself and its owners, which act through it."""
     kind, key = obj["kind"].text, key_of(obj)
     owners = {
         (owner["kind"].text, owner["name"].text) for owner in obj.at("metadata.ownerReferences").items()

@@ -1,4 +1,4 @@
-"""Which rules are for which kind, and the two functions that everybody calls: `default` and `check`."""
+"""The rules of each kind, and the two entry points: `default` and `check`."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
 }
 
 KINDS = frozenset(_RULES)
-"""Groups and kinds that have rules of their own, beside those for metadata."""
+"""Groups and kinds with rules of their own, besides those for metadata."""
 
 
 def check(new: Object, old: Object | None = None, others: View = NOBODY) -> Findings:
-    """Judges an object with apiVersion and kind, after its defaults were filled in.
+    """Validate an object with apiVersion and kind, after its defaults were filled in.
 
-    `old` is the object before an update: what must not change is compared with it, and an update that
-    leaves everything but metadata and status alone is judged by its metadata only. `others` are asked for
-    what the object refers to. Never raises, whatever the object looks like.
+    `old` is the object before an update, for immutable fields; an update that changes only metadata and
+    status is validated by its metadata only. `others` resolves the object's references. Never raises,
+    whatever the object looks like.
     """
     found = Findings()
     place = FieldCursor(new)
@@ -84,7 +84,7 @@ def check(new: Object, old: Object | None = None, others: View = NOBODY) -> Find
 
 
 def default(obj: Object) -> None:
-    """Fills in, in place, the defaults that depend on other fields, before or after those of the schema."""
+    """Fill in, in place, the defaults that depend on other fields, before or after those of the schema."""
     if (fill := _DEFAULTS.get(_kind_of(obj))) is not None:
         fill(obj)
 

@@ -1,4 +1,4 @@
-"""What decides how many replicas a workload has: what is refused, and what their authors should be told."""
+"""Objects that decide the number of replicas: errors and warnings."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def warn_of_other_scalers(
     others: View,
     found: Findings,
 ) -> None:
-    """Warns of another object that decides the replicas of the same workload."""
+    """Warn of another object that decides the replicas of the same workload."""
     namespace, own = obj.at("metadata.namespace").text or "", obj.at("metadata.name").text or ""
     for other in others.filed(index_keys.IndexKey(index_keys.SCALES, (namespace, *workload)))[:4]:
         if (other.group, other.kind, other.name) != (group, kind, own):
@@ -134,12 +134,12 @@ def check_autoscaler(autoscaler: FieldCursor, old: FieldCursor | None, others: V
         warn_of_other_scalers(_AUTOSCALER_GROUP, _AUTOSCALER_KIND, autoscaler, place, workload, others, found)
 
 
-# VariantAutoscaling: everything here is legal, and left out of planning if it cannot be planned with.
+# VariantAutoscaling: only warnings, about variants that planning has to leave out.
 _VARIANT_GROUP, _VARIANT_KIND = "llmd.ai", "VariantAutoscaling"
 
 ACCELERATOR_LABEL = "inference.optimization/acceleratorName"
 SYSTEM_NAMESPACE = "workload-variant-autoscaler-system"
-"""Where the ConfigMaps of the planner are if the variant's namespace has none of the name."""
+"""The namespace of the planner's ConfigMaps if the variant's own has none of the name."""
 
 _SCALABLE = (("apps", "Deployment"), ("apps", "StatefulSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"))
 
@@ -206,7 +206,7 @@ def _check_objective(variant: FieldCursor, others: View, found: Findings) -> Non
 
 
 def _check_same_workload(variant: FieldCursor, others: View, found: Findings) -> None:
-    """The workload that is scaled is the one with the name of the variant."""
+    """The scaled workload is the one with the name of the variant."""
     name = variant.at("metadata.name")
     if not name.text:
         return

@@ -1,4 +1,4 @@
-"""Selectors of labels: what Kubernetes refuses in them, what they select, and pools that share Pods."""
+"""Label selectors: Kubernetes' rules, matching, and pools that share Pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WITHOUT_VALUES = ("Exists", "DoesNotExist")
 
 
 def check(selector: FieldCursor, found: Findings) -> None:
-    """Judges a meta/v1 LabelSelector."""
+    """Validate a meta/v1 LabelSelector."""
     labels = selector["matchLabels"]
     for key, value in labels.texts.items():
         for complaint in names.qualified_name(key):
@@ -42,7 +42,7 @@ def _check_requirement(requirement: FieldCursor, found: Findings) -> None:
 
 
 def matches(selector: FieldCursor, labels: dict[str, str]) -> bool:
-    """Whether an object with these labels is selected; for a selector without errors."""
+    """Whether an object with these labels is selected; for a valid selector."""
     if any(labels.get(key) != value for key, value in selector["matchLabels"].texts.items()):
         return False
     return all(_holds(requirement, labels) for requirement in selector["matchExpressions"].items())
@@ -63,7 +63,7 @@ def _holds(requirement: FieldCursor, labels: dict[str, str]) -> bool:
 
 
 def warn_of_labels(labels: FieldCursor, found: Findings) -> None:
-    """Warns of labels that no object can have, since the API server would refuse it."""
+    """Warn of labels that no object can have, since the API server would reject it."""
     for key, place in labels.entries():
         value = place.text
         if value is None:
@@ -75,10 +75,10 @@ def warn_of_labels(labels: FieldCursor, found: Findings) -> None:
 
 
 SAME_PODS = "the same Pods"
-"""Ends a warning that holds for each pool with the selector."""
+"""Ends a warning that applies to each pool with the selector."""
 
 _TOLD = 3
-"""Pools that a warning names."""
+"""Pools named in a warning."""
 
 _LABELS_OF = {
     ("networking.volcano.sh", "ModelServer"): "spec.workloadSelector.matchLabels",
@@ -90,9 +90,9 @@ _LABELS_OF = {
 def warn_of_overlaps(
     group: str, kind: str, pool: FieldCursor, labels: FieldCursor, others: View, found: Findings
 ) -> None:
-    """Warns of a pool of the same kind that certainly shares Pods: one selector contains the other.
+    """Warn of a pool of the same kind that certainly shares Pods: one selector contains the other.
 
-    Selectors of which neither contains the other may share Pods too, but nobody knows without the Pods.
+    Selectors of which neither contains the other may share Pods too, but that depends on the Pods.
     """
     own = labels.texts.items()
     if not own:
@@ -113,7 +113,7 @@ def warn_of_overlaps(
             wider.append(str(other))
         elif theirs and own < theirs:
             narrower.append(str(other))
-    # One warning for each relation: many pools with one selector would else have a warning for each pair.
+    # One warning per relation: many pools with one selector would otherwise have one per pair.
     are_all = len(candidates) < MANY
     if same:
         found.warn(labels, f"{_listed(same, are_all=are_all)} {_verb(same)} {SAME_PODS}")
@@ -128,7 +128,7 @@ def _verb(names: list[str]) -> str:
 
 
 def _listed(names: list[str], *, are_all: bool) -> str:
-    """The first few; how many more there are, if that is known."""
+    """The first few, and the number of the rest, if it is known."""
     if len(names) <= _TOLD:
         return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
     rest = f"{len(names) - _TOLD} others" if are_all else "others"
@@ -136,7 +136,7 @@ def _listed(names: list[str], *, are_all: bool) -> str:
 
 
 def _candidates(kind: str, key: ObjectKey, labels: dict[str, str], others: View) -> list[Filed]:
-    """Those that share a label, the few oldest; a selector inside the other does so."""
+    """The oldest few that share a label, which a selector inside the other always does."""
     under = [
         each for entry in index_keys.selection(kind, key.namespace, labels) for each in others.filed(entry)
     ]

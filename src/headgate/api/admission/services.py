@@ -1,4 +1,4 @@
-"""Services: what Kubernetes refuses in their ports, types and selectors."""
+"""Services: Kubernetes' rules for their ports, types and selectors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check(service: FieldCursor, old: FieldCursor | None, others: View, found: Fi
 
 
 def _check_addresses(spec: FieldCursor, found: Findings) -> None:
-    """clusterIPs, if it is there, begins with clusterIP, which is an address or None."""
+    """clusterIPs, if present, begins with clusterIP, which is an address or None."""
     address, addresses = spec["clusterIP"], [item.text for item in spec["clusterIPs"].items()]
     if addresses and not address.text:
         found.forbidden(spec["clusterIPs"], "must be empty when `clusterIP` is not specified")

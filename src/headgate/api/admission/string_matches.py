@@ -1,7 +1,7 @@
-"""Conditions on strings, compared with each other: does one match everything that another matches?
+"""Compares string conditions: does one match everything that another matches?
 
-An answer "no" may be wrong for regular expressions, an answer "yes" never is: a warning that is not given
-costs less than one that is false.
+For regular expressions, a "no" may be wrong, but never a "yes": a missing warning costs less than a false
+one.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from headgate.kubeschema import regex
 __all__ = ["check", "covers", "fits", "is_open"]
 
 _MAX_STEPS = 5_000
-"""To try an expression on the text of another condition: all rules of a route are compared in pairs."""
+"""Limit for trying an expression on the text of another condition: all rules of a route are compared in
+pairs."""
 _OPEN = frozenset({"", ".*", "^.*", "^.*$", ".*$", "^"})
-"""Regular expressions that every text matches."""
+"""Regular expressions that match every text."""
 
 
 def check(match: FieldCursor, found: Findings) -> None:
-    """Refuses a regular expression that RE2 does not take or that is too large; warns of no condition."""
+    """Reject a regular expression that RE2 rejects or that is too large; warn of an empty condition."""
     expression = match["regex"]
     if expression.text is not None:
         try:
@@ -33,7 +34,7 @@ def check(match: FieldCursor, found: Findings) -> None:
 
 
 def is_open(match: FieldCursor) -> bool:
-    """Whether it matches every text, the empty one too."""
+    """Whether it matches every text, including the empty one."""
     exact, prefix, expression = match["exact"].text, match["prefix"].text, match["regex"].text
     if exact is not None:
         return False
@@ -41,7 +42,8 @@ def is_open(match: FieldCursor) -> bool:
 
 
 def covers(broad: FieldCursor, narrow: FieldCursor) -> bool:
-    """Whether all that `narrow` matches is matched by `broad`. Exact goes before prefix before regex."""
+    """Whether `broad` matches everything that `narrow` matches. Exact takes precedence over prefix, and
+    prefix over regex."""
     if is_open(broad):
         return True
     if (exact := narrow["exact"].text) is not None:
@@ -61,7 +63,7 @@ def _regex(match: FieldCursor) -> str | None:
 
 
 def fits(match: FieldCursor, text: str) -> bool:
-    """Whether it matches the text; an expression that does not compile or would take long matches none."""
+    """Whether it matches the text; an expression that does not compile or would take long matches nothing."""
     if is_open(match):
         return True
     if (exact := match["exact"].text) is not None:

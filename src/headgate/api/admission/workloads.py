@@ -1,4 +1,4 @@
-"""Deployment, ReplicaSet and StatefulSet: what Kubernetes refuses in them beyond types."""
+"""Deployment, ReplicaSet and StatefulSet: Kubernetes' rules beyond types."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def check_replica_set(
 def check_stateful_set(
     stateful_set: FieldCursor, old: FieldCursor | None, others: View, found: Findings
 ) -> None:
-    """All rules for a StatefulSet, most of whose spec is for ever."""
+    """All rules for a StatefulSet, most of whose spec is immutable."""
     spec = stateful_set["spec"]
     _warn_of_name(stateful_set, old, found)
     _check_set(spec, None, found, called="statefulset")
@@ -80,9 +80,9 @@ def _warn_of_name(workload: FieldCursor, old: FieldCursor | None, found: Finding
 def _check_set(
     spec: FieldCursor, old: FieldCursor | None, found: Findings, *, called: str = "deployment"
 ) -> None:
-    """What all have in common: a number, a selector, and a template that the selector selects.
+    """The common rules: a replica count, a selector, and a template that the selector selects.
 
-    Kubernetes calls a ReplicaSet a deployment, too, when its selector is empty.
+    Kubernetes' message calls a ReplicaSet with an empty selector a deployment, too.
     """
     pods.at_least(spec["replicas"], 0, found)
     pods.at_least(spec["minReadySeconds"], 0, found)
