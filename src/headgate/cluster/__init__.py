@@ -1,9 +1,9 @@
-"""Reaching objects.
+"""The Kubernetes API client: connections, typed requests, informers and work queues.
 
-Decides how the state of an API server gets to us and back, whatever fails in between. It is given a
-kubeconfig and kinds from `headgate.api`; it hands on a typed `Client`, `Informer`s (local copies that tell
-every change) and the `WorkQueue` that controllers run on. Everything that reads objects goes through it, on a
-laptop as in a cluster.
+Keeps a local copy of the API server's state current, and writes back, whatever fails in between. Input: a
+kubeconfig and kinds from `headgate.api`. Output: a typed `Client`, `Informer`s (local copies that report
+every change) and the `WorkQueue` for controllers. All reading of objects goes through it, on a laptop as in a
+cluster.
 """
 
 from lightkube.types import CascadeType, PatchType

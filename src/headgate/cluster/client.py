@@ -1,7 +1,7 @@
 """Typed asynchronous verbs on Kubernetes objects, over connections that lightkube configures.
 
-Kinds are our own structs, decoded straight from the bytes of the answer: a list of 10,000 Pods costs a
-fraction of a second of CPU where general clients take seconds.
+Kinds are Headgate's own structs, decoded straight from the bytes of the response: a list of 10,000 Pods costs
+a fraction of a second of CPU where general clients take seconds.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -43,10 +43,9 @@ class Page(msgspec.Struct, frozen=True):
 class Client:
     """Reads and writes objects of one API server.
 
-    A kind is a struct class such as `api.Pod`; its ClassVar `resource` says where it lives. Namespaced kinds
-    use the connection's namespace where none is given, apart from `list`, which then lists all namespaces.
-    Every method raises `ApiError` or one of its subclasses and nothing else; no request takes longer than a
-    minute.
+    A kind is a struct class such as `api.Pod`, with its location in the ClassVar `resource`. Namespaced kinds
+    use the connection's namespace if none is given, except for `list`, which then lists all namespaces. Every
+    method raises only `ApiError` or one of its subclasses; no request takes longer than a minute.
     """
 
     def __init__(self, link: connection.Connection) -> None:
@@ -56,7 +55,7 @@ class Client:
 
     @classmethod
     def from_kubeconfig(cls, files: Path | Sequence[Path] | None = None, context: str | None = None) -> Self:
-        """As a kubeconfig says, or several as one, in which the first to say something counts.
+        """Connect with a kubeconfig, or several merged ones, of which the first takes precedence.
 
         Without any: the in-cluster account, then $KUBECONFIG, then ~/.kube/config. Raises ConfigurationError.
         """
@@ -64,7 +63,7 @@ class Client:
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """A server that asks for no credentials."""
+        """Connect to a server that requires no credentials."""
         return cls(connection.from_url(url))
 
     @property
@@ -87,7 +86,7 @@ class Client:
     # Typed verbs
 
     async def get(self, of: type[K], name: str, namespace: str | None = None) -> K:
-        """The object; NotFound if it isn't there."""
+        """The object; raises NotFound if it does not exist."""
         path = self._object_path(of.resource, name, namespace)
         return _decoded(await self._http.request("GET", path), of, f"GET {path}")
 
@@ -108,14 +107,14 @@ class Client:
             return await self._list(path, of, query, 0)
 
     async def create(self, obj: K) -> K:
-        """The object as the server stored it; AlreadyExists or Invalid otherwise."""
+        """The object as stored by the server; raises AlreadyExists or Invalid."""
         path = self._collection_path(obj.resource, obj.metadata.namespace)
         return _decoded(await self._http.request("POST", path, _body(obj)), type(obj), f"POST {path}")
 
     async def replace(self, obj: K) -> K:
         """Overwrite the stored object; Conflict if its resourceVersion is not the stored one.
 
-        Fields that our struct doesn't know would be lost: use it only for kinds that we define.
+        Fields that the struct does not know are lost: use it only for Headgate's own kinds.
         """
         path = self._object_path(obj.resource, obj.metadata.name, obj.metadata.namespace)
         return _decoded(await self._http.request("PUT", path, _body(obj)), type(obj), f"PUT {path}")
@@ -151,7 +150,7 @@ class Client:
         propagation: CascadeType | None = None,
         uid: str | None = None,
     ) -> None:
-        """Ask for the object's deletion; with `uid`, only of that very object (Conflict otherwise)."""
+        """Delete the object; with `uid`, only that very object (Conflict otherwise)."""
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
@@ -166,7 +165,7 @@ class Client:
     # Manifests of any kind, as plain JSON
 
     async def resource_of(self, api_version: str, kind: str) -> api.Resource:
-        """Where a kind lives, by asking the server; NotFound if it serves no such kind."""
+        """The resource of a kind, looked up on the server; NotFound if it does not serve the kind."""
         known = self._resources.get((api_version, kind))
         if known is not None:
             return known
@@ -186,7 +185,7 @@ class Client:
         return _decoded(await self._http.request("GET", path), Json, f"GET {path}")
 
     async def create_manifest(self, manifest: Json) -> Json:
-        """Create an object from its manifest; AlreadyExists if it is there."""
+        """Create an object from its manifest; AlreadyExists if it exists."""
         resource, _, namespace = await self._locate(manifest)
         path = self._collection_path(resource, namespace)
         return _decoded(
@@ -207,7 +206,7 @@ class Client:
     async def pages(self, path: str, query: Query, size: int = PAGE_SIZE) -> AsyncGenerator[Page, None]:
         """A list in pages of `size` (0: in one), each with the objects as raw JSON.
 
-        Raises Gone when it takes so long that the server has forgotten the version of the first page.
+        Raises Gone if it takes so long that the server has forgotten the version of the first page.
         """
         token: str | None = None
         while token != "":
@@ -220,19 +219,19 @@ class Client:
     def stream(
         self, path: str, query: Query, read_timeout_s: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """A GET whose body is read while it is made, such as logs: the chunks as they arrive.
+        """A GET whose body is read as it is produced, such as logs: the chunks as they arrive.
 
-        Raises Unreachable when nothing arrives for `read_timeout_s`.
+        Raises Unreachable if nothing arrives for `read_timeout_s`.
         """
         return self._http.stream(path, query, read_timeout_s)
 
     def stream_lines(
         self, path: str, query: Query, read_timeout_s: float, *, accept: str = "application/json"
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """As `stream`, cut into lines of bounded length, such as a watch."""
+        """Like `stream`, split into lines of bounded length, such as a watch."""
         return self._http.stream_lines(path, query, read_timeout_s, accept)
 
-    # Requests as they are, for those who print what the server says
+    # Raw requests, for printing what the server responds
 
     async def ask(
         self,
@@ -244,7 +243,8 @@ class Client:
         accept: str = "application/json",
         content_type: str = "application/json",
     ) -> Answer:
-        """The answer to one request, with its status and warnings; `accept` asks for Tables and the like."""
+        """The response to one request, with its status and warnings; `accept` can request Tables, for
+        instance."""
         content = None if body is None else msgspec.json.encode(body)
         return await self._http.exchange(
             method, path, content, content_type=content_type, query=query, accept=accept
@@ -257,12 +257,12 @@ class Client:
         namespace: str | None = None,
         subresource: str | None = None,
     ) -> str:
-        """The path of an object, or of its collection in a namespace; Invalid for what is no name."""
+        """The path of an object, or of its collection in a namespace; raises Invalid for an invalid name."""
         if name is None:
             return self._collection_path(resource, namespace)
         return self._object_path(resource, name, namespace, subresource)
 
-    # What all of them share
+    # Shared code
 
     async def _list(self, path: str, of: type[K], query: Query, page_size: int) -> Sequence[K]:
         decoder = msgspec.json.Decoder(of)
@@ -325,7 +325,7 @@ class _ManifestHead(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def _check_name(resource: api.Resource, field: str, name: str) -> None:
-    """Refuse what would address something else in a path, at worst a whole collection."""
+    """Reject names that would address something else in a path, at worst a whole collection."""
     if name in ("", ".", "..") or quote(name, safe=":") != name:
         raise Invalid(f"{resource.kind} metadata.{field}: {name!r} is not a name", status_code=422)
 

@@ -1,4 +1,5 @@
-"""From a kubeconfig or in-cluster account to HTTP clients: lightkube authenticates, we set the limits."""
+"""Creates HTTP clients from a kubeconfig or in-cluster account: lightkube authenticates, this module sets the
+limits."""
 
 import ipaddress
 import socket
@@ -21,9 +22,11 @@ from headgate.cluster import kubeconfig
 from headgate.cluster.errors import ConfigurationError
 
 REQUEST_TIMEOUT = httpx2.Timeout(30, connect=5, pool=10)
-# Idle for less than uvicorn's 5 s: whoever sends next must be the one that closes, or they race.
+# Shorter than uvicorn's keep-alive of 5 s: the side that sends next must be the one that closes, or they
+# race.
 _REQUEST_LIMITS = httpx2.Limits(max_connections=32, keepalive_expiry=4.0)
-# A stream that ended is not kept: its server is most likely going, and would wait for us to hang up.
+# A stream that ended is not kept: its server is most likely shutting down, and would wait for this side to
+# close.
 _STREAM_LIMITS = httpx2.Limits(max_connections=256, max_keepalive_connections=0)
 # A peer that vanished without a reset is noticed after 15 + 3 * 5 s, not after the watch's ten minutes.
 _KEEPALIVE = [
@@ -42,7 +45,7 @@ class Connection:
 
     server: str
     source: str
-    """Where the address is from: which kubeconfig, or the in-cluster account; "" if it was given as a URL."""
+    """The source of the address: the kubeconfig, or the in-cluster account; "" for a URL."""
     namespace: str
     requests: httpx2.AsyncClient
     streams: httpx2.AsyncClient
@@ -53,8 +56,8 @@ class Connection:
 
 
 def from_kubeconfig(files: Path | Sequence[Path] | None = None, context: str | None = None) -> Connection:
-    """As the files say, the first before the others; without any: the in-cluster account, then $KUBECONFIG,
-    then ~/.kube/config."""
+    """Connect with the files, the first of which takes precedence; without any: the in-cluster account, then
+    $KUBECONFIG, then ~/.kube/config."""
     listed = [] if files is None else [files] if isinstance(files, Path) else files
     try:
         return _connection(kubeconfig.chosen(listed, context), kubeconfig.source(listed))
@@ -66,7 +69,7 @@ def from_kubeconfig(files: Path | Sequence[Path] | None = None, context: str | N
 
 
 def from_url(url: str) -> Connection:
-    """Connect to a server that asks for no credentials."""
+    """Connect to a server that requires no credentials."""
     config = KubeConfig.from_server(url).get()
     assert config
     return _connection(config, "")
@@ -75,7 +78,7 @@ def from_url(url: str) -> Connection:
 def _connection(config: SingleConfig, source: str) -> Connection:
     user = config.user or User()
     if user.exec and user.exec.apiVersion == "client.authentication.k8s.io/v1":
-        # lightkube knows the beta versions only; for tokens, v1 says the same thing in the same place.
+        # lightkube only knows the beta versions; for tokens, v1 has the same format.
         user.exec.apiVersion = "client.authentication.k8s.io/v1beta1"
     server = config.cluster.server
     tls = http_clients.verifying(verify_cluster(config.cluster, user, config.abs_file))
@@ -98,7 +101,7 @@ def _http(
         proxy=_proxy_for(server),
         socket_options=_KEEPALIVE,
     )
-    # identity: API servers are near, and inflating a list costs more time than its bytes on the wire.
+    # identity: API servers are near, and decompressing a list costs more time than its transfer.
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "headgate"}
     options: dict[str, Any] = {"auth": auth} if auth else {}
     return httpx2.AsyncClient(

@@ -1,6 +1,6 @@
-"""What can go wrong between us and an API server: one hierarchy, made from Kubernetes Status bodies."""
+"""Errors of requests to an API server: one hierarchy, made from Kubernetes Status bodies."""
 
-# ruff: noqa: N818 - the errors carry the names of the Status reasons that they stand for
+# ruff: noqa: N818 - the errors have the names of the Status reasons that they represent
 
 from typing import Self
 
@@ -12,7 +12,7 @@ class ConfigurationError(Exception):
 
 
 class StatusCause(msgspec.Struct, frozen=True):
-    """One of the reasons that a server gives for a refusal, usually about one field."""
+    """One of a server's reasons for a rejection, usually about one field."""
 
     reason: str = ""
     message: str = ""
@@ -25,7 +25,7 @@ class _Details(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """meta/v1 Status: the body of an error answer and the object of an ERROR watch event."""
+    """meta/v1 Status: the body of an error response and the object of an ERROR watch event."""
 
     kind: str = ""
     message: str | None = None
@@ -35,10 +35,10 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class ApiError(Exception):
-    """An API server refused or could not answer.
+    """An API server rejected a request or could not respond.
 
-    `status_code` is the HTTP code (0 when there was no answer), `reason` the Status reason ("NotFound", ...),
-    `causes` the single field errors, `request` the method and path that were asked.
+    `status_code` is the HTTP code (0 without a response), `reason` the Status reason ("NotFound", ...),
+    `causes` the single field errors, `request` the method and path.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ApiError(Exception):
 
     @classmethod
     def from_status(cls, status: Status, *, status_code: int = 0, request: str = "") -> "ApiError":
-        """The most specific error for a Status; the reason decides before the code does."""
+        """The most specific error for a Status; the reason takes precedence over the code."""
         code = status.code or status_code
         reason = status.reason or ""
         details = status.details or _Details()
@@ -77,7 +77,7 @@ class ApiError(Exception):
 
     @classmethod
     def from_body(cls, status_code: int, body: bytes, request: str) -> "ApiError":
-        """The error for an answer; a body that is no Status (a proxy's page) is quoted shortly."""
+        """The error for a response; a body that is not a Status (a proxy's page) is quoted in part."""
         try:
             status = msgspec.json.decode(body, type=Status)
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -93,7 +93,7 @@ class NotFound(ApiError):
 
 
 class Forbidden(ApiError):
-    """The account has no right to this (403)."""
+    """The account lacks the permission (403)."""
 
 
 class Conflict(ApiError):
@@ -101,11 +101,11 @@ class Conflict(ApiError):
 
 
 class AlreadyExists(ApiError):
-    """An object of this name is there already (409)."""
+    """An object of this name exists (409)."""
 
 
 class Invalid(ApiError):
-    """The object breaks its schema or rules; `causes` has one entry for each field (422)."""
+    """The object violates its schema or rules; `causes` has one entry for each field (422)."""
 
 
 class Gone(ApiError):
@@ -113,11 +113,11 @@ class Gone(ApiError):
 
 
 class Unreachable(ApiError):
-    """No complete answer: refused, reset, timed out, credentials not available, or not HTTP."""
+    """No complete response: refused, reset, timed out, credentials not available, or not HTTP."""
 
     @classmethod
     def because(cls, error: BaseException, request: str) -> Self:
-        """Names what failed, since transport errors often have an empty text."""
+        """Includes the error's type, since transport errors often have an empty text."""
         text = str(error)
         name = type(error).__name__
         return cls(f"{name}: {text}" if text else name, reason="Unreachable", request=request)

@@ -1,7 +1,7 @@
-"""Telling people what happened to an object: core/v1 Events, as `kubectl describe` shows them.
+"""Records core/v1 Events about objects, as `kubectl describe` shows them.
 
-An event that repeats is counted instead of written anew, and telling never holds up who tells: what can't be
-delivered is dropped and counted.
+Repeated events are counted instead of written again, and recording never blocks: undeliverable events are
+dropped and counted.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _MAX_PENDING = 1000
 _MAX_REMEMBERED = 4096
 _MAX_MESSAGE = 1024
-"""What the API accepts in an event's message."""
+"""The limit of the API for an event's message."""
 
 
 class EventType(StrEnum):
@@ -57,7 +57,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Records from anywhere, writes in `run()`."""
+    """Accepts events from anywhere, and writes them in `run()`."""
 
     def __init__(
         self, client: Client, component: str, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -71,7 +71,7 @@ class EventRecorder:
         self._writes = self._dropped = 0
 
     def record(self, about: KubeObject, kind: EventType, reason: str, message: str) -> None:
-        """Something happened to `about`: `reason` in one CamelCase word, `message` for a person."""
+        """Record an event about `about`: `reason` in one CamelCase word, `message` for a person."""
         what = _What(_reference(about), kind, reason, message[:_MAX_MESSAGE])
         if what not in self._pending and len(self._pending) >= _MAX_PENDING:
             self._dropped += 1
@@ -80,7 +80,7 @@ class EventRecorder:
         self._wake.set()
 
     async def run(self) -> None:
-        """Write what is recorded, until cancelled."""
+        """Write recorded events until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()

@@ -1,8 +1,8 @@
-"""A local copy of one kind that follows the server: list, diff, watch, and again after whatever went wrong.
+"""A local copy of one kind that follows the server: list, diff, watch, and again after any failure.
 
-Written here because no asynchronous client tells its user what was deleted while its watch was away and its
-resource version expired. The contract: handlers hear of each object ADDED, then MODIFIED any number of times,
-then DELETED; and the copy equals the server's state once the two have talked.
+Written here because no asynchronous client reports what was deleted while its watch was down and its resource
+version expired. The contract: handlers get each object ADDED, then MODIFIED any number of times, then
+DELETED; and the copy equals the server's state once it is in contact.
 """
 
 import asyncio
@@ -26,13 +26,14 @@ from headgate.garbage import collector_paused
 
 log = logging.getLogger(__name__)
 
-# A stream that ends sooner without a word counts as a failure, or a broken server would be asked in a loop.
+# A stream that ends sooner without any event counts as a failure, or a broken server would be polled in a
+# loop.
 _SHORTEST_WATCH_S = 1.0
 
 
 @dataclass(frozen=True)
 class Pacing:
-    """The waits of an informer; tests shorten them."""
+    """The delays of an informer; tests shorten them."""
 
     backoff: Backoff = field(default_factory=Backoff)
     watch_min_s: int = 300
@@ -40,7 +41,7 @@ class Pacing:
     watch_slack_s: float = 15.0
     page_size: int = PAGE_SIZE
     absent_s: float = 60.0
-    """How long a kind that was there must be absent until its objects count as gone."""
+    """How long a known kind must be absent until its objects count as deleted."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,14 @@ class InformerStatistics:
     restarts: int
     handler_failures: int
     unreadable: dict[str, str]
-    """Objects that don't decode into their kind, with the error; the copy keeps the last state that did."""
+    """Objects that do not decode into their kind, with the error; the copy keeps the last state that did."""
     last_contact_age_s: float | None
     """Seconds since the last list or event, bookmarks included."""
     last_error: str | None
 
 
 class _Contact:
-    """How following the server goes: what was heard of it, and what failed since."""
+    """The state of the contact with the server, and recent failures."""
 
     def __init__(self, path: str, outage: Outage) -> None:
         self._path = path
@@ -68,7 +69,7 @@ class _Contact:
         self._last_at: float | None = None
         self._expired = 0
         self.failures = 0
-        """In a row."""
+        """Consecutive failures."""
         self.restarts = self.lists = self.events = 0
         self.absent_since: float | None = None
         self.last_error: str | None = None
@@ -78,7 +79,7 @@ class _Contact:
         return None if self._last_at is None else time.monotonic() - self._last_at
 
     def begun(self) -> None:
-        """The server is asked."""
+        """A request begins."""
         self._begun_at = time.monotonic()
 
     def listed(self) -> None:
@@ -87,7 +88,7 @@ class _Contact:
         self._heard()
 
     def told(self) -> None:
-        """An event came."""
+        """An event arrived."""
         self.events += 1
         self._heard()
 
@@ -100,13 +101,14 @@ class _Contact:
         self.failures = self._expired = 0
 
     def expired(self, error: Gone) -> bool:
-        """Whether the version of the watch has merely aged: if it always expires, the next list waits."""
+        """Whether the version of the watch has merely aged: if it always expires, the next list is
+        delayed."""
         self.failed(error)
         self._expired += 1
         return self._expired == 1
 
     def absent(self, error: NotFound | Forbidden) -> float:
-        """The server has no such kind, or tells us nothing of it: for so many seconds now."""
+        """The server does not have the kind, or denies access. Returns for how many seconds."""
         self.failures += 1
         now = time.monotonic()
         self._outage.heard(now)
@@ -143,8 +145,8 @@ class Informer(Generic[K]):
         rng: random.Random | None = None,
         may_be_absent: bool = False,
     ) -> None:
-        """`may_be_absent`: where the server does not have the kind, as its definition is not installed, or it
-        may not be read, there are no objects of it, until that changes."""
+        """`may_be_absent`: while the server lacks the kind, because its definition is not installed, or
+        denies access, there are no objects of it."""
         self._client = client
         self._path = kind.resource.path(namespace)
         self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
@@ -161,7 +163,7 @@ class Informer(Generic[K]):
     # Reading
 
     def get(self, namespace: str, name: str) -> K | None:
-        """The object as last heard of; `namespace` is "" for cluster-scoped kinds."""
+        """The object as last reported; `namespace` is "" for cluster-scoped kinds."""
         return self._store.get(api.ObjectKey(namespace, name))
 
     def items(self) -> Sequence[K]:
@@ -169,14 +171,16 @@ class Informer(Generic[K]):
         return tuple(self._store.values())
 
     def subscribe(self, handler: Handler[K]) -> Callable[[], None]:
-        """Call `handler` with every change, starting with an ADDED of each object already known.
+        """Call `handler` with every change, starting with an ADDED of each known object.
 
-        Returns a function that ends it. An exception of a handler is logged and counted, and stops nothing.
+        Returns a function that unsubscribes. An exception of a handler is logged and counted, and stops
+        nothing.
         """
         return self._subscribers.add(handler, self.items())
 
     async def wait_synced(self, timeout_s: float | None = None) -> None:
-        """Until the first list is in the copy and handlers have seen it; TimeoutError after `timeout_s`."""
+        """Wait until the first list is in the copy and handlers have seen it; TimeoutError after
+        `timeout_s`."""
         async with asyncio.timeout(timeout_s):
             await self.synced.wait()
 
@@ -278,7 +282,7 @@ class Informer(Generic[K]):
             return
         if obj is not None or kind is ChangeKind.DELETED:
             self._reader.unreadable.pop(meta.key, None)
-        # Advanced before the handlers run: whatever they do, this event is never asked for again.
+        # Advanced before the handlers run: whatever they do, this event is never requested again.
         self._version = meta.resource_version or self._version
         if kind is ChangeKind.DELETED:
             self._subscribers.tell(self._store.remove(meta.key, obj))
@@ -286,9 +290,10 @@ class Informer(Generic[K]):
             self._subscribers.tell(self._store.put(obj))
 
     def _absent(self, error: NotFound | Forbidden) -> None:
-        """The server has no such kind, or tells us nothing of it.
+        """The server does not have the kind, or denies access.
 
-        One that has just started says so too of kinds that it has: what was known is kept for a while.
+        A server that has just started also responds so for kinds that it has, so known objects are kept for a
+        while.
         """
         if not self._may_be_absent:
             self._contact.failed(error)

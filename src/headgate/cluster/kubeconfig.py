@@ -1,7 +1,7 @@
-"""Kubeconfig files: which of them count, and several as one, as kubectl takes them.
+"""Kubeconfig files: which ones apply, and how to merge several, as in kubectl.
 
-Of what several files say, the first one counts: the first current-context, the first entry of a name. A path
-in a file is relative to the folder of that file.
+The first file takes precedence: the first current-context, the first entry of a name. A path in a file is
+relative to the folder of that file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFil
 
 
 def named() -> list[Path]:
-    """The files that $KUBECONFIG names; none if it is not set, or empty."""
+    """The files that $KUBECONFIG names; none if it is unset or empty."""
     return [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
 
 
 def chosen(files: Sequence[Path], context: str | None) -> SingleConfig:
-    """What one context of these files says; of none of them, the in-cluster account or the usual file.
+    """One context of these files; without files, the in-cluster account or the usual file.
 
-    Raises ConfigError, which names the file and what to do.
+    Raises ConfigError, which names the file and the fix.
     """
     if not files:
         if (account := _in_cluster()) is not None:
@@ -52,7 +52,7 @@ def _in_cluster() -> SingleConfig | None:
 
 
 def merged(files: Sequence[Path]) -> dict[str, Any]:
-    """The content of several files as that of one. Files that do not exist are passed over, but not all."""
+    """The merged content of several files. Missing files are skipped, unless all are missing."""
     present = [file.expanduser() for file in files if file.expanduser().is_file()]
     if not present:
         raise ConfigError(f"there is no file {' or '.join(str(file) for file in files)}")
@@ -100,7 +100,7 @@ def _absolute(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
         if entry.get(name):
             entry[name] = str(folder / entry[name])
     plugin = entry.get("exec")
-    # As in a shell, a bare name is looked for on the PATH.
+    # As in a shell, a bare name is looked up on the PATH.
     if isinstance(plugin, dict) and os.sep in str(plugin.get("command", "")):
         entry["exec"] = plugin | {"command": str(folder / plugin["command"])}
     return entry

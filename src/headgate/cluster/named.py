@@ -1,6 +1,6 @@
-"""Single objects followed by name, where the rest of their kind is nobody's business: Secrets, above all.
+"""Follows single objects by name, where the rest of their kind is off limits: mainly Secrets.
 
-Each is a watch of its own, so that rights to it can be given for it alone (`resourceNames` of a Role).
+Each has its own watch, so that access can be granted for it alone (`resourceNames` of a Role).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from headgate.cluster.store import Handler, K
 
 
 class NamedObjects(Generic[K]):
-    """Follows those objects of a kind that it was last told to, while `run()` runs."""
+    """Follows the objects of a kind that were last passed to `follow`, while `run()` runs."""
 
     def __init__(
         self, client: Client, kind: type[K], handler: Handler[K], pacing: Pacing | None = None
@@ -28,7 +28,7 @@ class NamedObjects(Generic[K]):
         self._changed = asyncio.Event()
 
     def follow(self, keys: Iterable[api.ObjectKey]) -> None:
-        """These from now on, and no others; what was followed before is not listed anew."""
+        """Follow exactly these objects; those that were followed before are not listed again."""
         self._wanted = {key: self._wanted.get(key) or self._informer(key) for key in keys}
         self._changed.set()
 
@@ -40,18 +40,18 @@ class NamedObjects(Generic[K]):
         return [obj for informer in self._wanted.values() for obj in informer.items()]
 
     def is_known(self, key: api.ObjectKey) -> bool:
-        """Whether the server said something about the object: that it is there, that it is not, or that it
-        is none of our business."""
+        """Whether the server has responded about the object: that it exists, does not exist, or is off
+        limits."""
         informer = self._wanted.get(key)
         return informer is not None and (informer.synced.is_set() or informer.statistics().restarts > 0)
 
     async def wait_known(self, timeout_s: float) -> None:
-        """Until all are known, or the time is over: one object must not hold up the others."""
+        """Wait until all are known, or the time is over: one object must not hold up the others."""
         waits = [informer.wait_synced(timeout_s) for informer in self._wanted.values()]
         await asyncio.gather(*waits, return_exceptions=True)
 
     async def run(self) -> None:
-        """Works until cancelled, and survives what informers survive."""
+        """Run until cancelled; survives what informers survive."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._changed.clear()

@@ -1,4 +1,4 @@
-"""An API server that does not answer is logged once, however many kinds of its objects are followed."""
+"""Logs an unreachable API server once, however many kinds of its objects are followed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class Outage:
-    """Whether one API server answers, as all who follow its objects find."""
+    """Whether one API server responds, as observed by all who follow its objects."""
 
     def __init__(self, server: str, source: str) -> None:
         self._server = f"{server} ({source})" if source else server
@@ -20,16 +20,16 @@ class Outage:
         self._heard_at = float("-inf")
 
     def heard(self, now: float) -> None:
-        """The server answered, be it with a refusal."""
+        """The server responded, even with a rejection."""
         self._heard_at = now
         if self._is_on:
             self._is_on = False
             log.info("the API server at %s answers again", self._server)
 
     def failed(self, error: ApiError, begun_at: float, now: float) -> bool:
-        """Whether a failure is the server's, and so is not logged for each kind.
+        """Whether a failure is an outage of the server, and so is not logged for each kind.
 
-        One that began before the server was last heard is no sign of an outage: the next attempt will tell.
+        A request that began before the server's last response does not show an outage: the next attempt will.
         """
         if not isinstance(error, Unreachable) and error.status_code < 500:
             if error.status_code:
@@ -57,6 +57,6 @@ class Backoff:
     cap_s: float = 30.0
 
     def delay_s(self, failures: int, rng: random.Random) -> float:
-        """The wait after this many failures in a row, the first being 1."""
+        """The delay after this many consecutive failures, the first being 1."""
         doublings = min(max(failures - 1, 0), 60)
         return min(self.cap_s, self.base_s * 2.0**doublings) * rng.uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""What a server says of one kind, decoded: its objects, and the events of a watch."""
+"""Decodes the objects and watch events of one kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _Identity(msgspec.Struct, frozen=True):
-    """What is read of an object that doesn't decode into its kind."""
+    """The part that is read of an object that does not decode into its kind."""
 
     metadata: api.ObjectMeta
 
@@ -31,17 +31,17 @@ _watch_event = msgspec.json.Decoder(_WatchEvent)
 
 
 class Reader(Generic[K]):
-    """Decodes objects of one kind, and knows those that do not decode into it."""
+    """Decodes objects of one kind, and keeps track of those that do not decode."""
 
     def __init__(self, kind: type[K], path: str) -> None:
         self._kind = kind.resource.kind
         self._path = path
         self._decoder = msgspec.json.Decoder(kind)
         self.unreadable: dict[api.ObjectKey, str] = {}
-        """Objects of the last list and since, with the error."""
+        """Unreadable objects since the last list, with the error."""
 
     def object(self, raw: msgspec.Raw) -> K | None:
-        """The object, or None after reporting why it is none of this kind."""
+        """The object; None, with a warning, if it does not decode."""
         try:
             return self._decoder.decode(raw)
         except _UNREADABLE as error:
@@ -52,7 +52,7 @@ class Reader(Generic[K]):
             return None
 
     def event(self, line: bytes) -> tuple[str, msgspec.Raw]:
-        """Type and object of an event. Raises ApiError for a line that is none, and for an ERROR."""
+        """Type and object of an event. Raises ApiError for an invalid line, and for an ERROR."""
         try:
             event = _watch_event.decode(line)
         except _UNREADABLE as error:

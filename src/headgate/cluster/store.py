@@ -1,4 +1,4 @@
-"""What an informer knows, what changes when it learns more, and who is told. Synchronous and without I/O."""
+"""The state of an informer, its changes, and its subscribers. Synchronous and without I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class KubeObject(Protocol):
-    """A top-level Kubernetes object: `api.Pod`, `api.ModelRoute` and their like satisfy it."""
+    """A top-level Kubernetes object, such as `api.Pod` or `api.ModelRoute`."""
 
     resource: ClassVar[api.Resource]
 
@@ -23,7 +23,7 @@ class KubeObject(Protocol):
 
 
 K = TypeVar("K", bound=KubeObject)
-"""The kind that a call or an informer is about."""
+"""The kind of a call or an informer."""
 
 
 class ChangeKind(StrEnum):
@@ -52,7 +52,7 @@ Handler = Callable[[Change[K]], None]
 
 
 class Store(Generic[K]):
-    """Objects by key. One that was deleted and made anew is a DELETED and an ADDED, never a MODIFIED."""
+    """Objects by key. One that was deleted and recreated is a DELETED and an ADDED, never a MODIFIED."""
 
     def __init__(self) -> None:
         self._objects: dict[api.ObjectKey, K] = {}
@@ -67,7 +67,7 @@ class Store(Generic[K]):
         return iter(self._objects.values())
 
     def put(self, obj: K) -> list[Change[K]]:
-        """An object as it is now; nothing changes if this version of it is known."""
+        """Update an object; no change if this version of it is known."""
         key = obj.metadata.key
         old = self._objects.get(key)
         if old is None:
@@ -82,12 +82,12 @@ class Store(Generic[K]):
         return [Change(ChangeKind.MODIFIED, old, obj)]
 
     def remove(self, key: api.ObjectKey, last: K | None = None) -> list[Change[K]]:
-        """The object is gone; `last` is its final state if the server told it."""
+        """Remove an object; `last` is its final state if the server sent it."""
         old = self._objects.pop(key, None)
         return [] if old is None else [Change(ChangeKind.DELETED, last or old, None)]
 
     def replace(self, objects: Iterable[K], keep: Mapping[api.ObjectKey, object]) -> list[Change[K]]:
-        """A complete list: what is in neither `objects` nor `keep` was deleted unseen."""
+        """Apply a complete list: what is in neither `objects` nor `keep` was deleted unseen."""
         present = {obj.metadata.key: obj for obj in objects}
         gone = [key for key in self._objects if key not in present and key not in keep]
         changes = [change for key in gone for change in self.remove(key)]
@@ -97,7 +97,7 @@ class Store(Generic[K]):
 
 
 class Subscribers(Generic[K]):
-    """Whom changes are told. An exception of a handler is logged and counted, and stops nothing."""
+    """The handlers of changes. An exception of a handler is logged and counted, and stops nothing."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -105,9 +105,9 @@ class Subscribers(Generic[K]):
         self.failures = 0
 
     def add(self, handler: Handler[K], known: Iterable[K]) -> Callable[[], None]:
-        """Tells the handler of every change from now on, and of each known object first.
+        """Call the handler with each known object first, then with every change.
 
-        Returns a function that ends it.
+        Returns a function that unsubscribes it.
         """
         for obj in known:
             self._call(handler, Change(ChangeKind.ADDED, None, obj))

@@ -1,4 +1,4 @@
-"""Requests and streams as bytes: each is bounded in time and size, and each failure is an `ApiError`."""
+"""Raw requests and streams: each is bounded in time and size, and each failure is an `ApiError`."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from headgate.cluster import connection
 from headgate.cluster.errors import ApiError, Unreachable
 
 Query = Mapping[str, str | None]
-"""Parameters of a request; those without a value are left out."""
+"""Query parameters; those without a value are omitted."""
 
 _REQUEST_DEADLINE_S = 60.0
 _MAX_ANSWER_BYTES = 256 << 20
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
-# What happens below the HTTP answer: the network, TLS, a token file, an exec plugin.
+# Failures below HTTP: the network, TLS, a token file, an exec plugin.
 _TRANSPORT_ERRORS = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ConfigError)
 
 
 class Answer(NamedTuple):
-    """What a server said to a request that it took."""
+    """The response to a successful request."""
 
     body: bytes
     status_code: int
     warnings: tuple[str, ...]
-    """For the person at the keyboard: legal, but most likely not what was meant."""
+    """For the user: legal, but most likely not what was intended."""
 
 
 class Transport:
-    """One server's answers, whole or while they are made."""
+    """Responses of one server, complete or streamed."""
 
     def __init__(self, link: connection.Connection) -> None:
         self.link = link
@@ -60,7 +60,7 @@ class Transport:
         query: Query | None = None,
         accept: str = "application/json",
     ) -> Answer:
-        """A request whose answer is more than its body, or of another form than usual."""
+        """A request whose response is more than its body, or in another format."""
         asked = f"{method} {path}"
         headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
         params = _present(query or {})
@@ -80,9 +80,9 @@ class Transport:
     async def stream(
         self, path: str, query: Query, read_timeout_s: float, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A GET whose body is read while it is made (watches, logs): an iterator of chunks as they arrive.
+        """A GET whose body is read as it is produced (watches, logs): an iterator of chunks as they arrive.
 
-        Raises Unreachable when nothing arrives for `read_timeout_s`.
+        Raises Unreachable if nothing arrives for `read_timeout_s`.
         """
         asked = f"GET {path}"
         timeout = httpx2.Timeout(connection.REQUEST_TIMEOUT.connect, read=read_timeout_s)
@@ -105,7 +105,7 @@ class Transport:
     async def stream_lines(
         self, path: str, query: Query, read_timeout_s: float, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """As `stream`, cut into lines of bounded length."""
+        """Like `stream`, split into lines of bounded length."""
         async with (
             self.stream(path, query, read_timeout_s, accept) as chunks,
             aclosing(_lines(chunks, f"GET {path}")) as lines,
@@ -125,7 +125,7 @@ def _present(query: Query) -> dict[str, str]:
 
 @contextmanager
 def _transport_errors(asked: str) -> Iterator[None]:
-    """What fails below the HTTP answer becomes Unreachable."""
+    """Turn failures below HTTP into Unreachable."""
     try:
         yield
     except TimeoutError as error:
@@ -137,7 +137,7 @@ def _transport_errors(asked: str) -> Iterator[None]:
 
 
 async def _read(response: httpx2.Response) -> bytes:
-    """The whole body, of bounded size. A compressed one, which nobody asked for, is not inflated: some
+    """The whole body, of bounded size. A compressed one, which was not requested, is not decompressed: some
     kilobytes of it could be gigabytes."""
     coding = response.headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
@@ -168,7 +168,7 @@ async def _lines(chunks: AsyncIterator[bytes], asked: str) -> AsyncGenerator[byt
             raise Unreachable.because(error, asked) from error
 
 
-# Cutting a byte stream into lines as it arrives, with a bound on how much one line may hold.
+# Splits a byte stream into lines as it arrives, with a bound on the length of a line.
 MAX_LINE_BYTES = 16 << 20
 """Ten times what etcd accepts for one object."""
 
@@ -178,7 +178,7 @@ class LineTooLongError(Exception):
 
 
 class LineSplitter:
-    """Collects bytes and gives back whole lines; the rest waits for more, and is lost with the connection."""
+    """Collects bytes and returns whole lines; the rest waits for more, and is lost with the connection."""
 
     def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -186,7 +186,7 @@ class LineSplitter:
         self._held = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Every line that `data` completes, without its line end; empty lines are left out."""
+        """Every line that `data` completes, without its line end; empty lines are skipped."""
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
             line = self._complete(data[start:end])

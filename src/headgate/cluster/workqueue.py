@@ -1,7 +1,7 @@
-"""The queue that controllers work from: one entry and one worker per key, later and later after failures.
+"""The work queue of controllers: one entry and one worker per key, with backoff after failures.
 
-`DueKeys` is the queue without a clock, so that hours of retries are tested in no time; `WorkQueue` gives it
-the event loop's clock and lets workers wait.
+`DueKeys` is the queue without a clock, so that tests cover hours of retries; `WorkQueue` adds the event
+loop's clock and lets workers wait.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 Key = TypeVar("Key", bound=Hashable)
 
 _RETRY = Backoff(base_s=0.1, cap_s=60.0)
-# A due time that moved forward leaves its old heap entry behind; beyond this many they are swept out.
+# A due time that moved forward leaves its old heap entry behind; beyond this many they are removed.
 _STALE_ALLOWED = 64
 
 
@@ -40,10 +40,10 @@ class WorkQueueStatistics:
 
 
 class DueKeys(Generic[Key]):
-    """Which key is next, at a time that the caller gives.
+    """Which key is next, at a time that the caller provides.
 
-    A key has at most one due time: the earliest that was asked for since it was last taken. A key that is
-    being processed is never handed out; what is asked for it meanwhile counts from `done` on.
+    A key has at most one due time: the earliest requested since it was last taken. A key that is being
+    processed is never handed out; requests for it meanwhile count from `done` on.
     """
 
     def __init__(self, backoff: Backoff = _RETRY) -> None:
@@ -56,7 +56,7 @@ class DueKeys(Generic[Key]):
         self._taken = self._retries = 0
 
     def add(self, key: Key, due: float) -> None:
-        """Hand out `key` at `due` or before; asking twice is asking once."""
+        """Hand out `key` at `due` or before; repeated calls have no further effect."""
         known = self._due.get(key)
         if known is not None and known <= due:
             return
@@ -73,11 +73,11 @@ class DueKeys(Generic[Key]):
         return delay_s
 
     def forget(self, key: Key) -> None:
-        """The key went well: its next failure is a first one."""
+        """The key succeeded: its next failure is a first one."""
         self._failures.pop(key, None)
 
     def take(self, now: float) -> Key | None:
-        """The key that is due longest, now being processed; None if none is due."""
+        """The key that has been due the longest, which now counts as being processed; None if none is due."""
         due = self.next_due()
         if due is None or due > now:
             return None
@@ -88,13 +88,13 @@ class DueKeys(Generic[Key]):
         return key
 
     def done(self, key: Key) -> None:
-        """The processing of `key` ended, well or not."""
+        """The processing of `key` ended, successfully or not."""
         self._processing.discard(key)
         if key in self._due:
             self._push(key)
 
     def next_due(self) -> float | None:
-        """When the next key can be taken."""
+        """When the next key can be taken; None if there is none."""
         while self._heap and self._is_stale(self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
@@ -113,7 +113,7 @@ class DueKeys(Generic[Key]):
         )
 
     def validate(self) -> None:
-        """Every key that can be taken is in the heap at its due time."""
+        """Check that every key that can be taken is in the heap at its due time; for tests."""
         live = {entry[2] for entry in self._heap if not self._is_stale(entry)}
         assert live == self._due.keys() - self._processing
 
@@ -141,7 +141,7 @@ class WorkQueue(Generic[Key]):
         self.add_after(key, 0.0)
 
     def add_after(self, key: Key, delay_s: float) -> None:
-        """Hand out `key` in `delay_s` seconds, or before if it is also asked for earlier."""
+        """Hand out `key` in `delay_s` seconds, or before if it is also requested earlier."""
         self._keys.add(key, _now() + delay_s)
         self._changed.set()
 
@@ -168,7 +168,7 @@ class WorkQueue(Generic[Key]):
         self._changed.set()
 
     def forget(self, key: Key) -> None:
-        """`key` went well: its next failure is a first one."""
+        """`key` succeeded: its next failure is a first one."""
         self._keys.forget(key)
 
     def statistics(self) -> WorkQueueStatistics:
@@ -180,7 +180,7 @@ async def run_workers(
 ) -> None:
     """Reconcile keys until cancelled; a failed key comes back after its backoff.
 
-    `reconcile` may return seconds after which it wants to see the key again.
+    `reconcile` may return seconds after which the key is due again.
     """
     async with asyncio.TaskGroup() as group:
         for _ in range(workers):
@@ -194,7 +194,7 @@ async def _work(queue: WorkQueue[Key], reconcile: Callable[[Key], Awaitable[floa
             again_s = await reconcile(key)
         except Exception as error:
             delay_s = queue.retry(key)
-            # What the server says is an everyday thing; anything else is a bug and needs its traceback.
+            # Errors of the server are expected; any other is a bug and needs its traceback.
             trace = None if isinstance(error, ApiError) else error
             log.warning("reconciling %s failed, again in %.1f s: %s", key, delay_s, error, exc_info=trace)
         else:
@@ -203,7 +203,7 @@ async def _work(queue: WorkQueue[Key], reconcile: Callable[[Key], Awaitable[floa
                 queue.add_after(key, again_s)
         finally:
             queue.done(key)
-        await asyncio.sleep(0)  # thousands of keys may be due, of which none has to wait for anything
+        await asyncio.sleep(0)  # yield: thousands of keys may be due, none of which has to wait for anything
 
 
 def _now() -> float:
