@@ -11,19 +11,19 @@ from pathlib import Path
 
 INTERVAL_S = 2.0
 LARGE_BYTES = 1 << 20
-"""Blocks of this size or more go back to the system when they are freed."""
+"""Blocks of this size or more are returned to the system when they are freed."""
 WORTH_BYTES = 64 << 20
-"""If so much has become free, the time to give it back is well spent."""
+"""If so much memory has become free, returning it is worth the time."""
 _SPARE_BYTES = 16 << 20
-"""So much free memory at the end of the heap is kept for what comes next."""
+"""Free memory kept at the end of the heap for later allocations."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt(3)."""
 
 
 def return_large_blocks() -> None:
-    """Keeps glibc from placing long request bodies in its heap, where the gaps they leave stay resident.
+    """Keep glibc from allocating long request bodies in its heap, where the gaps they leave stay resident.
 
-    By default it begins to do so when the first large block is freed: after 60 uploads of 31 MB each had
+    By default it starts to do so when the first large block is freed: after 60 uploads of 31 MB each had
     ended, 390 MB stayed resident. Other C libraries do not have this parameter and are left alone.
     """
     with suppress(OSError, AttributeError):
@@ -33,7 +33,7 @@ def return_large_blocks() -> None:
 
 
 def resident_bytes() -> int:
-    """Of this process; 0 where the system does not tell."""
+    """Resident memory of this process; 0 if the system does not report it."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     return 0
@@ -52,8 +52,8 @@ class Heap(ctypes.Structure):
 
 
 def free_bytes() -> int:
-    """What is free in the heap, whether it is resident or not. Takes 30 ms if that are 300,000 pieces. Where
-    nothing tells it, which is without glibc 2.33, all that is resident."""
+    """Free memory in the heap, resident or not. Takes 30 ms for 300,000 pieces. Without glibc 2.33, the
+    resident memory, because the free memory is unknown."""
     try:
         look = ctypes.CDLL(None).mallinfo2
     except (OSError, AttributeError):
@@ -63,9 +63,11 @@ def free_bytes() -> int:
 
 
 class FreeMemory:
-    """When free memory is worth giving back: much of it must be free, and have become so since the last time.
+    """Decides when returning free memory is worthwhile: much of it must be free, and have become so since the
+    last time.
 
-    What was in use then may be free now, at the same resident size: that alone does not tell.
+    Memory that was in use then may be free now at the same resident size, so that size alone does not show
+    it.
     """
 
     def __init__(self, resident: int) -> None:
@@ -73,11 +75,11 @@ class FreeMemory:
         self._free = 0
 
     def returned(self, resident: int, free: int) -> None:
-        """What there is now that all was given back that could be."""
+        """Record the figures after everything possible was returned."""
         self._resident, self._free = resident, free
 
     def is_worth_returning(self, resident: int, look: Callable[[], int]) -> bool:
-        """`look` gives what is free, and is called only if more is resident than usual."""
+        """`look` returns the free bytes, and is called only if more is resident than usual."""
         self._least = min(self._least, resident)
         self._resident = min(self._resident, resident)
         if resident - self._least <= WORTH_BYTES:
@@ -88,10 +90,10 @@ class FreeMemory:
 
 
 def return_free_memory() -> None:
-    """Gives back the pages amid the heap that are free. Half a GB takes about 40 ms, in which other threads
-    wait if they allocate more than Python's small objects.
+    """Return free pages within the heap. Half a GB takes about 40 ms, in which other threads wait if they
+    allocate more than Python's small objects.
 
-    Bodies are read in pieces below LARGE_BYTES, and what lives longer lies between them: after an attack of
+    Bodies are read in pieces below LARGE_BYTES, with longer-lived objects between them: after an attack of
     aborted uploads, 400 MB of free memory stayed resident.
     """
     with suppress(OSError, AttributeError):
@@ -99,7 +101,7 @@ def return_free_memory() -> None:
 
 
 async def keep_returning() -> None:
-    """Until cancelled: what a wave of bodies, or of engines' pages, left behind goes back to the system."""
+    """Return what waves of bodies, or of engines' pages, left behind, until cancelled."""
     memory = FreeMemory(resident_bytes())
     while True:
         await asyncio.sleep(INTERVAL_S)

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 NEW_OBJECTS = 10_000
-"""So many more than have gone begin a collection, instead of 700. Nearly all that the data path makes goes by
-itself; what stays for a while are requests that wait, and a burst of thousands had most of its objects looked
-through several times, for up to 90 ms at once."""
+"""Net new objects that start a collection, instead of 700. Nearly everything that the data path allocates is
+freed by reference counting; what stays for a while are waiting requests, and collections scanned the objects
+of a burst of thousands several times, for up to 90 ms at once."""
 
 
 def spare_what_there_is() -> None:
-    """Leaves all objects that there are out of every later collection, and has these begin less often.
+    """Exclude all existing objects from later collections, and make collections less frequent.
 
-    Those of modules live as long as the process. To look through them took a collection 30 ms and more, for
-    which no request went on.
+    Objects of modules live as long as the process. Scanning them took a collection 30 ms and more, during
+    which all requests stood still.
     """
     gc.collect()
     gc.freeze()
@@ -25,7 +25,7 @@ def spare_what_there_is() -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """For a short piece of synchronous code that decodes much JSON: the switch is the whole process's.
+    """For a short piece of synchronous code that decodes much JSON: the switch affects the whole process.
 
     Each of the thousands of new objects counts towards a collection, and each collection visits all that
     exist: for 10,000 Pods that is nine tenths of the time. Decoded JSON has no cycles to find.

@@ -1,6 +1,6 @@
-"""Helper processes with a limit on CPU time and memory: how they start, what limits them, why they ended.
+"""Helper processes with limits on CPU time and memory: starting them, their limits, and why they ended.
 
-One takes a message at a time from a socket, and ends with the process that started it.
+A helper takes one message at a time from a socket, and ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from headgate.kubeschema.structural import OMITTED, FieldError
 
 OUT_OF_MEMORY: Final = 3
-"""The exit code then."""
+"""The exit code after a MemoryError."""
 LENGTH_BYTES: Final = 8
 
 PackedError: TypeAlias = tuple[str, str, str, list[Any]]
@@ -25,8 +25,8 @@ PackedError: TypeAlias = tuple[str, str, str, list[Any]]
 def start(
     command: Sequence[str], descriptors: Sequence[int] = (), arguments: Sequence[str] = ()
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """The process and our end of its socket. Its arguments are the numbers of its socket and of the other
-    descriptors that it gets, then `arguments`."""
+    """The process and this end of its socket. Its arguments are the descriptor numbers of its socket and of
+    `descriptors`, then `arguments`."""
     ours, theirs = socket.socketpair()
     passed = (theirs.fileno(), *descriptors)
     try:
@@ -42,22 +42,22 @@ def start(
 
 
 def limit_memory(memory_bytes: int) -> None:
-    """Called by the helper: what it asks for beyond this is a MemoryError."""
+    """Called by the helper: allocations beyond the limit raise MemoryError."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def exceeded(status: int, cpu_s: float, memory_bytes: int) -> str | None:
-    """Of which limit a helper has died, by its exit status; None if of none. SIGPROF ends its CPU time."""
+    """The limit that a helper has exceeded, by its exit status; None if none. SIGPROF ends its CPU time."""
     if -status == signal.SIGPROF:
         return f"took more than {cpu_s:g} s of CPU time"
-    if status == OUT_OF_MEMORY or status < 0:  # engines end their process if there is no memory
+    if status == OUT_OF_MEMORY or status < 0:  # engines abort the process if there is no memory
         return f"took more than {memory_bytes >> 20} MB of memory"
     return None
 
 
 def framed(message: bytes) -> bytes:
-    """A message behind its length."""
+    """A message prefixed with its length."""
     return len(message).to_bytes(LENGTH_BYTES) + message
 
 

@@ -1,4 +1,4 @@
-"""HTTP clients that leave no connection open behind what is cancelled."""
+"""HTTP clients that close the connections of cancelled requests."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ import httpx2
 
 
 def verifying(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Makes a context verify alike on each Python: from 3.13 on, the default one refuses authorities that
-    lack an extension of RFC 5280, as many that companies and clusters made for themselves do."""
+    """Make a context verify the same way on each Python: since 3.13, the default context rejects CA
+    certificates that lack an extension of RFC 5280, as many private CAs of companies and clusters do."""
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
 def transport(**options: Any) -> httpx2.AsyncHTTPTransport:
-    """For an `httpx2.AsyncClient`; `options` are httpx2's."""
+    """The transport of an `httpx2.AsyncClient`; `options` are httpx2's."""
     made = httpx2.AsyncHTTPTransport(**options)
     made._pool._network_backend = _Backend()  # httpx2 has no option for it
     return made
 
 
 class _Backend(httpcore2.AnyIOBackend):
-    """httpcore's, but what is cancelled amid its TLS handshake is closed, not left to collect."""
+    """httpcore's backend, but a connection that is cancelled during its TLS handshake is closed, not left to
+    the garbage collector."""
 
     async def connect_tcp(self, *args: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
         return _Stream(await super().connect_tcp(*args, **options))

@@ -1,7 +1,7 @@
 """The helper process of `apiserver.judge`: `python -m headgate.judge_worker SOCKET NOTE CPU_S MEMORY_BYTES`.
 
-It ends with the server, and dies of SIGPROF when one task takes more CPU time than it may. It is no part of
-the package of the API server, so that it starts without importing that.
+It ends with the server, and SIGPROF kills it when one task exceeds its CPU time. It is not in the package of
+the API server, so that it starts without importing that.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from headgate.kubeschema.structural.errors import Path, keyed
 
 class _Task(msgspec.Struct):
     schema: dict[str, Any] | None = None
-    """None: that of the object before."""
+    """None for the schema of the task before."""
     obj: dict[str, Any] | None = None
     old: dict[str, Any] | None = None
     field: str = ""
 
 
 def main() -> None:
-    """Answers tasks until the server is gone."""
+    """Process tasks until the server is gone."""
     sock = socket.socket(fileno=int(sys.argv[1]))
     cpu_s, memory_bytes = float(sys.argv[3]), int(sys.argv[4])
     note = mmap.mmap(int(sys.argv[2]), 0)

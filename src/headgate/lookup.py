@@ -1,8 +1,8 @@
-"""Looks up the name of a host, so that one that is slow to resolve delays no other.
+"""Resolves host names, each in a thread of its own, so that a slow one delays no other.
 
-uvloop looks up two names at a time, and goes on with lookups that nobody waits for any more. Objects of
-tenants name hosts, and a name server that does not answer takes 10 s for each: a few such names would keep
-everybody else from connecting.
+uvloop resolves two names at a time, and continues with abandoned lookups. Tenants' objects name hosts, and a
+name server that does not respond takes 10 s for each: a few such names would keep everyone else from
+connecting.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _ELSEWHERE = frozenset({errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL})
-"""Why a connection is tried at the next address."""
+"""Errors after which the next address is tried."""
 
 
 class Lookup:
-    """The addresses of one host, looked up in a thread of its own, once at a time."""
+    """The addresses of one host, with at most one lookup at a time."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -35,7 +35,7 @@ class Lookup:
             self._is_name = False
 
     async def addresses(self) -> list[str]:
-        """Those that it has now. Raises OSError."""
+        """Its present addresses. Raises OSError."""
         if not self._is_name:
             return [self._host]
         if self._running is None:
@@ -43,7 +43,7 @@ class Lookup:
         return await asyncio.shield(self._running)
 
     async def connected(self, connect: Callable[[str], Awaitable[T]]) -> T:
-        """What `connect` gives for the first address that can be reached. Raises OSError."""
+        """The result of `connect` for the first reachable address. Raises OSError."""
         *others, last = await self.addresses()
         for address in others:
             try:
@@ -61,7 +61,7 @@ class Lookup:
             self._running = None
             if isinstance(result, OSError):
                 found.set_exception(result)
-                found.exception()  # it is no fault if nobody waits any more
+                found.exception()  # marks it as retrieved: it is no error if nobody waits any more
             else:
                 found.set_result(result)
 
@@ -86,7 +86,7 @@ def _resolved(host: str) -> list[str] | OSError:
 
 
 def why_unreachable(error: Exception) -> str:
-    """What went wrong with a new connection, in words that follow the name of a server."""
+    """Why a new connection failed, in words that follow the name of a server."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"has a certificate that is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

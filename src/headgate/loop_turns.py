@@ -1,9 +1,10 @@
-"""Shares the event loop among connections: what one has received is read in pieces, for a short time a turn.
+"""Divides the event loop's time among connections: received data is processed in pieces, for a short time per
+turn.
 
 A chunk of one byte or an empty event costs thousands of times its length in memory speed, and one read of a
-socket may bring tens of thousands of them. What is left is read in the next turn of the loop.
+socket may contain tens of thousands of them. The rest is processed in the next turn of the loop.
 
-Many connections may have long bodies or tiny pieces at once: `Turns` bounds what all of them take of a turn.
+Many connections may have long bodies or tiny pieces at once: `Turns` limits what all of them take of a turn.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ from collections.abc import Callable
 from time import perf_counter
 
 TURN_S = 0.002
-"""How long one connection's bytes may be read in one turn, and those of all that wait for theirs."""
+"""Time per turn for one connection's data, and for all that wait for theirs together."""
 MIN_TURN_S = 0.00002
-"""What one connection gets where many wait: one request, or a few chunks."""
+"""Time of one connection if many wait: one request, or a few chunks."""
 MAX_S = 0.01
-"""How long all connections together may parse in one turn, those that had no turn before included."""
+"""Time per turn for parsing of all connections together, including those that had not waited for a turn."""
 FIRST_BYTES = 64
-"""Of the first piece. As long as pieces take less than `QUICK_S`, each is twice as long as the one before."""
+"""Size of the first piece. While a piece takes less than `QUICK_S`, the next one is twice as long."""
 QUICK_S = 0.0002
 AT_ONCE_BYTES = 4096
-"""Shorter data is not cut as long as there is time in the turn."""
+"""Shorter data is not split while there is time in the turn."""
 LONG_READ_BYTES = 32 * 1024
-"""A connection that brought this much in one read waits for its next turn before it is read again."""
+"""A connection that received this much in one read waits for its next turn before it is read again."""
 CLOSED_AT_ONCE = 64
-"""Connections that are closed in one turn, of clients that have gone."""
+"""Connections of departed clients closed per turn."""
 LONG_READS = 2
-"""Connections that are read again in one turn. A read brings up to 256 KB, which take half a millisecond or
-more, since the pages that the body grows by are new."""
+"""Connections read again per turn. A read returns up to 256 KB, which takes half a millisecond or more,
+because the pages that the body grows by are new."""
 
 
 def read_in_turn(
     data: bytes, take: Callable[[bytes, bool], bool], turn_s: float = TURN_S, size: int = FIRST_BYTES
 ) -> bytes:
-    """Hands `data` on piece by piece, the first of this size, for so many seconds; returns what is left for
-    the next turn.
+    """Pass `data` on piece by piece, the first with `size` bytes, for up to `turn_s` seconds; returns the
+    rest for the next turn.
 
-    `take` gets a piece and whether more follows, and returns whether it wants to have it.
+    `take` gets a piece and whether more follows, and returns whether it accepts more.
     """
     began = last = perf_counter()
     at = 0
@@ -58,26 +59,26 @@ def read_in_turn(
 
 
 class Turns:
-    """Connections on which much is sent: a few of them go on in each turn of the loop, the others wait.
+    """Turns of connections with much data: a few of them go on in each turn of the loop, the others wait.
 
     uvloop reads a connection up to 32 times in a turn, which is 8 MB, and all connections that have data:
-    sixty uploads would keep every other client waiting for a second. So would hundreds of connections with
-    4 KB of tiny chunks or requests each, so that all parsing counts, also of what is short.
+    sixty uploads would keep every other client waiting for a second. So would hundreds of connections with 4
+    KB of tiny chunks or requests each, so all parsing counts, even of short data.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[Callable[[], bool]] = deque()
         self._light: deque[Callable[[], bool]] = deque()
-        """Those that have never brought more than one turn could take: they go first."""
+        """Connections whose data always fitted into one turn: they go first."""
         self._is_scheduled = False
         self._spent_s = 0.0
-        """On parsing, in this turn; or in several, while it is less than `TURN_S`."""
+        """Parsing time in this turn; or in several, while it is less than `TURN_S`."""
 
     def wait(self, go_on: Callable[[], bool], *, is_light: bool = False) -> None:
-        """Calls `go_on` when it is this connection's turn; until then it must not read, parse or send.
+        """Call `go_on` when it is this connection's turn; until then it must not read, parse or send.
 
-        It returns whether much may be read now that is not counted as spent.
+        `go_on` returns whether the connection may now read much data whose cost is not counted in `spent`.
         """
         (self._light if is_light else self._waiting).append(go_on)
         self._schedule()
@@ -88,8 +89,8 @@ class Turns:
         return self._spent_s < MAX_S
 
     def read(self, data: bytes, take: Callable[[bytes, bool], bool], size: int = FIRST_BYTES) -> bytes:
-        """`read_in_turn` for one connection, the shorter the more of them wait; counts the time. The first
-        piece has this size where nobody waits."""
+        """`read_in_turn` for one connection, shorter the more connections wait; counts the time. `size` is
+        the first piece if none waits."""
         began = perf_counter()
         waiting = len(self._light) + len(self._waiting)
         share_s = max(TURN_S / (waiting + 1), MIN_TURN_S)
@@ -98,7 +99,7 @@ class Turns:
         return rest
 
     def spent(self, seconds: float) -> None:
-        """Counts the time that parsing took."""
+        """Count time spent on parsing."""
         self._spent_s += seconds
         if self._spent_s > TURN_S:
             self._schedule()
@@ -118,7 +119,7 @@ class Turns:
                 long_reads += (light or waiting).popleft()()
                 if long_reads >= LONG_READS or perf_counter() - began > TURN_S:
                     break
-        finally:  # a fault of one connection must not leave the others waiting
+        finally:  # an error of one connection must not leave the others waiting
             self._is_scheduled = False
             if light or waiting or self._spent_s > TURN_S:
                 self._schedule()
@@ -128,9 +129,9 @@ class Turns:
 
 
 class Closings:
-    """Connections whose clients have gone: a few are closed in each turn, the others wait.
+    """Closes the connections of departed clients, a few in each turn.
 
-    Of thousands that go at once, the loop would close all in one turn, at 30 us each.
+    If thousands disconnect at once, the loop would close all of them in one turn, at 30 us each.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -138,7 +139,7 @@ class Closings:
         self._waiting: deque[asyncio.Transport] = deque()
 
     def add(self, transport: asyncio.Transport) -> None:
-        """It is closed soon, once what was written has left."""
+        """Close it soon, once its written data has been sent."""
         self._waiting.append(transport)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._next)
@@ -150,7 +151,7 @@ class Closings:
             self._loop.call_soon(self._next)
 
     def close_all(self) -> None:
-        """At once."""
+        """Close all at once."""
         while self._waiting:
             self._waiting.popleft().close()
 
