@@ -61,7 +61,7 @@ class Lookup:
             self._running = None
             if isinstance(result, OSError):
                 found.set_exception(result)
-                found.exception()  # marks it as retrieved: it is no error if nobody waits any more
+                found.exception()  # marks it as retrieved: it is no error if no caller waits any more
             else:
                 found.set_result(result)
 

@@ -20,8 +20,8 @@ KEPT = 31 / 32
 """Decay of older observations with each new one."""
 MIN_OBSERVATIONS = 8
 LARGEST_CHANCE = 1.25
-"""Equal endpoints differ by less than this over so many observations; GPUs of two generations differ by
-more."""
+"""Equal endpoints differ by less than this over the remembered observations; GPUs of two generations differ
+by more."""
 ERRORS = 4.0
 """A difference is significant if it exceeds this many standard errors."""
 ALIKE = 1.125

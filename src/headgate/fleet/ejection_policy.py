@@ -19,5 +19,5 @@ class EjectionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Percentage of a pool that may be ejected at a time; one endpoint always stays."""
     hang_s: float = 30.0
     hang_requests: int = 3
-    """So many requests that wait longer than `hang_s`, without any response from the endpoint meanwhile,
+    """This many requests that wait longer than `hang_s`, without any response from the endpoint meanwhile,
     eject it."""

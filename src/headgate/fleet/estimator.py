@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from headgate.fleet.reading import EngineReading
 
 STEP_TOKENS = 2048
-"""Prompts share steps until they have so many tokens together, and longer ones take several: the default
-token budget of engines. Up to that size, prompts are observed together, because their first tokens come at
-once."""
+"""Prompts share steps up to this many tokens in total, and longer ones take several: the default token budget
+of engines. Up to that size, prompts are observed together, because their first tokens come at once."""
 USUAL_PROMPT_TOKENS = 1000.0
 """Assumed size of a request from another gateway until our own requests show a mean."""
 USUAL_SHARE = 1 / 32

@@ -10,7 +10,7 @@ from headgate.fleet.outliers import Tally
 from headgate.fleet.waits import Waits
 
 MEDIANS = 10.0
-"""Silence longer than so many medians is suspicious: the endpoint is probed before it is abandoned."""
+"""Silence longer than this many medians is suspicious: the endpoint is probed before it is abandoned."""
 
 
 class Evidence:

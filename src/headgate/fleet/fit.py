@@ -5,12 +5,12 @@ from __future__ import annotations
 KEPT = 0.98
 """Decay of older weight with each observation: half of it is gone after 34."""
 PRIOR_WEIGHT = 2.0
-"""The prior counts as so many observations."""
+"""Weight of the prior, in observations."""
 LARGEST_SURPRISE = 2.0
 """An observation counts as at most this factor above or below its expectation. A stall, or a cache without
 the expected blocks, moves the fit a little; a changed GPU moves it again each time."""
 STREAK = 3
-"""After so many outliers in a row on the same side, the fit is wrong, and each one halves its weight."""
+"""After this many consecutive outliers on the same side, the fit is wrong, and each one halves its weight."""
 STREAK_KEPT = 0.5
 SHORTEST_S = 1e-4
 _ANCHOR = 1e-3

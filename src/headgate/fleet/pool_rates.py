@@ -13,7 +13,7 @@ from headgate.fleet.fit import LARGEST_SURPRISE, SHORTEST_S, Fit
 PRIOR_TOKEN_S = 1 / 10_000
 """Prior, between a small model on a large GPU and the reverse."""
 MAX_PREFILLS = 32
-"""The pool's mean rate averages about so many observations of prefill."""
+"""The pool's mean rate averages about this many observations of prefill."""
 PRIOR_ADAPTER_S = 0.3
 """Prior: an adapter of some hundred MB loads in a second from disk, and at once from host memory."""
 ADAPTER_SHARE = 1 / 8

@@ -14,7 +14,7 @@ MIN_BYTES = 512
 """Most tokens of a shorter prompt are the template's."""
 MIN_BYTES_PER_TOKEN, MAX_BYTES_PER_TOKEN = 1.0, 16.0
 MAX_COUNTED = 32
-"""Each prompt moves the mean by at least 1/32."""
+"""The mean averages about this many prompts."""
 LEARNED_OF = 8
 """After MAX_COUNTED prompts, only every 8th is learned."""
 FARTHEST = 1.5

@@ -24,7 +24,7 @@ class RetryBudgetPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetryBudget:
-    """The budget of one pool. Whoever starts a request increments `requests`: requests cost no more than
+    """The budget of one pool. Its callers increment `requests` for each request, which costs no more than
     that."""
 
     __slots__ = ("_counted", "_counted_at", "_saved", "denied", "granted", "policy", "requests")

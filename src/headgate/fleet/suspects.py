@@ -18,7 +18,7 @@ class Suspect(NamedTuple):
     load: EndpointState
     status: int
     back_at: float | None
-    """When it accepts requests again; None if it did not say."""
+    """When it accepts requests again; None if it gave no time."""
     is_prefill: bool = False
     """Whether it was only to prefill the prompt for another."""
 
@@ -89,7 +89,7 @@ class Suspects:
         return any(each.status == status for each in self._of)
 
     def back_at(self) -> list[float]:
-        """When the suspects that said so accept requests again."""
+        """When the suspects that gave a time accept requests again."""
         return [each.back_at for each in self._of if each.back_at is not None]
 
     def served(self) -> list[Suspect]:

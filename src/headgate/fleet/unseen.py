@@ -21,7 +21,7 @@ PACE_GOOD_S = 30.0
 """How long an engine's own mean time between tokens is trusted."""
 MIN_STEPS = 8
 DECODING = 4.0
-"""A response reveals the decode pace if it took at least so many times as long as its prompt."""
+"""A response reveals the decode pace if it took at least this many times as long as its prompt."""
 SLOWER = 1 + 1 / 64
 """The fastest response is forgotten: each one may slow the pace by this factor."""
 

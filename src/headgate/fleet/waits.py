@@ -7,7 +7,7 @@ import math
 MIN_KNOWN = 50
 """Samples needed before anything counts as long."""
 MAX_KNOWN = 4096
-"""Beyond so many samples, older ones count half, so that the estimate follows changes."""
+"""Beyond this many samples, older ones count half, so that the estimate follows changes."""
 RARE_SHARE = 0.01
 TIMES = 3.0
 MIN_MAX_S = 5.0

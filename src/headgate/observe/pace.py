@@ -54,7 +54,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         return max(wanted_s, min(spared_s, LONGEST_S))
 
     def after_failures(self, failures: int) -> float:
-        """Seconds until the next read, after so many consecutive failures."""
+        """Seconds until the next read, after `failures` consecutive failures."""
         doubled_s: float = self.rest_s * 2.0 ** min(failures, 16)
         return max(min(doubled_s, LONGEST_S), self.rest_s)
 

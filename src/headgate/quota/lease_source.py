@@ -53,7 +53,7 @@ LATE_FRACTION, VERY_LATE_FRACTION = 0.8, 0.1
 SOON_FRACTION = 0.5
 """Fraction of `wait_s`: unreachable accounts are used again after one response within it,"""
 IN_TIME_AGAIN = 4
-"""or after so many consecutive ones in time."""
+"""or after this many consecutive ones in time."""
 TIME_TO_ASK_AGAIN = 1.0 - LATE_FRACTION - VERY_LATE_FRACTION
 """Fraction of `wait_s`: a second wait within it keeps the total within `wait_s`."""
 
@@ -150,7 +150,7 @@ class LeaseSource:
                 self._let_go(budget)
 
     def expect(self, members: int) -> None:
-        """Assume so many members until the account reports the number."""
+        """Assume `members` until the account reports the number."""
         now = self._loop.time()
         if self._membership.expect(members):
             for budget in self._budgets:

@@ -29,7 +29,7 @@ class Membership:
         return self._share.members > 0
 
     def expect(self, members: int) -> bool:
-        """Assume so many members; False if the number is known or unchanged."""
+        """Assume `members`; False if the number is known or unchanged."""
         if self.is_known or members == self.members:
             return False
         self.members = members

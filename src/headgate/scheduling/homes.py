@@ -15,7 +15,7 @@ import xxhash
 from headgate.fleet import EndpointState, adapters
 
 HOME_REQUESTS = 8
-"""With so many requests in flight on each of its homes, an adapter may have one more."""
+"""With this many requests in flight on each of its homes, an adapter may have one more."""
 SLACK = 1.25
 """An endpoint with more than this factor of the mean requests is busy: an adapter that may have one more home
 gets it then."""

@@ -31,7 +31,7 @@ MAX_FRAMING_BYTES = 1 << 20
 MAX_CHUNKS = 1000
 """Per body."""
 BODY_BYTES_PER_CHUNK = 64
-"""Each further so many bytes of the body allow one more chunk."""
+"""Each further block of this many bytes of the body allows one more chunk."""
 MAX_ESCAPES = 4096
 """Percent-encoded characters of a target. Each costs as much as a hundred others."""
 MANY_LINES = 32

@@ -24,7 +24,7 @@ _SECRET = int.from_bytes(os.urandom(8), "little")
 BLOCK_BYTES = 1024
 """The unit of positions in a prompt."""
 GROWTH = 32
-"""Everything before a long block is at least so many times its length."""
+"""Everything before a long block is at least this many times its length."""
 MAX_BYTES = 4 * 1024 * 1024
 
 _digest = xxhash.xxh3_64_intdigest

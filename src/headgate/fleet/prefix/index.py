@@ -20,7 +20,7 @@ ENDPOINT_BLOCKS = 4096
 """Limit of an endpoint whose engine does not report the size of its cache."""
 TTL_S = 900.0
 SWEPT_BLOCKS = 2000
-"""At most about so many blocks expire in one sweep, so that it does not delay requests."""
+"""About this many blocks expire at most in one sweep, so that it does not delay requests."""
 WHOLE_SHARE = 1 / 64
 """A run of at most this share of the limit is evicted whole: cutting it costs more than it saves."""
 

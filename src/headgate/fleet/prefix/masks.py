@@ -18,7 +18,7 @@ def longest(owners: Mapping[int, int], blocks: Sequence[int], places: Places, si
     holding = owners.get(blocks[0], 0) if blocks else 0
     if not holding:
         return [0] * size
-    if owners.get(blocks[-1], 0) == holding:  # whoever holds the last block holds all before it
+    if owners.get(blocks[-1], 0) == holding:  # an endpoint that holds the last block holds all before it
         return spread([(holding, len(blocks))], places, size)
     return counted(map(owners.get, blocks, repeat(0)), places, size)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 
 class Run:
-    """Consecutive blocks of a prompt. Whoever holds them holds all runs before as well."""
+    """Consecutive blocks of a prompt. An endpoint that holds them holds all runs before as well."""
 
     __slots__ = ("answered", "blocks", "followers", "holders", "parent", "size", "start")
 
@@ -117,7 +117,7 @@ class Runs:
             run.answered = blocks
 
     def remove(self, run: Run) -> None:
-        """Remove a run that nobody holds any more."""
+        """Remove a run without holders."""
         of = self._of
         for block in run.blocks:
             of.pop(block, None)  # it is there, unless two prompts had one hash

@@ -111,7 +111,7 @@ class LocalBudget:
         self._tokens -= tokens
 
     def overflow(self, now: float) -> float:
-        """Tokens that came in since the last call and exceed the limit."""
+        """Tokens that were added since the last call and exceed the limit."""
         return max(self._tokens + (now - self._since) * self._per_s - self.limit, 0.0)
 
     def wait_s(self, tokens: int, now: float) -> float:

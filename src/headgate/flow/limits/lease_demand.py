@@ -7,7 +7,7 @@ import math
 HORIZON_S = 2.0
 """A lease covers the expected use of this time,"""
 MIN_REQUESTS = 8
-"""and at least so many requests."""
+"""and at least this many requests."""
 SMOOTHING_S = 2.0
 """Averaging time of the use."""
 SIZE_WEIGHT = 0.25

@@ -8,7 +8,7 @@ from headgate.flow.queue.band import Band
 from headgate.flow.queue.settings import FlowSettings
 
 MAX_BANDS = 64
-"""Beyond so many priorities, later ones share the existing bands."""
+"""Beyond this many priorities, later ones share the existing bands."""
 
 
 class Bands:

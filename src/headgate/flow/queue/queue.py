@@ -35,9 +35,9 @@ EXPIRED_AT_ONCE = 64
 class FlowQueue:
     """The queue of one pool; outlives snapshots.
 
-    Whoever holds the requests calls `next` until it returns None, and `dropped`, whenever something may have
-    freed capacity; and both again at `wake_at`, if nothing happens before. A request that enters leaves once:
-    sent, dropped, or left.
+    The caller calls `next` until it returns None, and `dropped`, whenever something may have freed capacity;
+    and both again at `wake_at`, if nothing happens before. A request that enters leaves once: sent, dropped,
+    or left.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Dropped(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def status(self) -> int:
-        """Status of the HTTP response: 429 if other requests came first, 503 if nobody is served."""
+        """Status of the HTTP response: 429 if other requests came first, 503 if no request is served."""
         return STATUSES[self.reason]
 
 

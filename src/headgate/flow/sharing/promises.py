@@ -1,7 +1,7 @@
 """Promised parts of a limit, which count until the process has confirmed smaller ones.
 
 A new part takes time to arrive, and until then the process uses the old one. So parts are given only from
-what is promised to nobody: a process whose part shrinks is told first, and confirms it, before another gets
+what is promised to no process: one whose part shrinks is notified first, and confirms it, before another gets
 the difference.
 """
 

@@ -77,7 +77,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 class TooManyErrors(Exception):  # noqa: N818 - it ends a walk, not an error
-    """So many errors were found that more would be useless."""
+    """More errors were found than anyone would read."""
 
 
 class Findings:

@@ -151,7 +151,7 @@ class Source:
         return self._owed_since is not None and now - self._owed_since > SILENT_S
 
     def fall_silent(self) -> None:
-        """Subscribe again; until the engine reports, the index goes by what was sent to it."""
+        """Subscribe again; until the engine reports, the index relies on what was sent to it."""
         self.is_silent = True
         self._owed_since = None
         self.listen()

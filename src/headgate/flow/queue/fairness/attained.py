@@ -21,7 +21,7 @@ SERVICE_WEIGHT, WAIT_WEIGHT = 0.8, 0.2
 HALF_LIFE_S = 60.0
 OUTPUT_WEIGHT = 2
 MANY = 64
-"""Up to so many flows are ranked for each choice."""
+"""Up to this many flows are ranked for each choice."""
 RANKED_FOR_S = 0.1
 MAX_KNOWN = 4096
 """Flows whose service is remembered; beyond, the least recently served are forgotten."""
