@@ -85,16 +85,16 @@ class _Contact:
     def listed(self) -> None:
         self.lists += 1
         self.absent_since = None
-        self._heard()
+        self._made_contact()
 
-    def told(self) -> None:
+    def event_arrived(self) -> None:
         """An event arrived."""
         self.events += 1
-        self._heard()
+        self._made_contact()
 
-    def _heard(self) -> None:
+    def _made_contact(self) -> None:
         self._last_at = now = time.monotonic()
-        self._outage.heard(now)
+        self._outage.responded(now)
 
     def proven(self) -> None:
         """The watch works: the next failure is a first one."""
@@ -111,7 +111,7 @@ class _Contact:
         """The server does not have the kind, or denies access. Returns for how many seconds."""
         self.failures += 1
         now = time.monotonic()
-        self._outage.heard(now)
+        self._outage.responded(now)
         if self.absent_since is None:
             self.absent_since = now
             why = "may not be read" if isinstance(error, Forbidden) else "is not served"
@@ -229,7 +229,7 @@ class Informer(Generic[K]):
         self._contact.listed()
         with collector_paused():
             changes = self._store.replace(objects, keep=self._reader.unreadable)
-        self._subscribers.tell(changes)
+        self._subscribers.notify(changes)
         self.synced.set()
 
     async def _read_all(self, page_size: int) -> tuple[str, list[K]]:
@@ -266,7 +266,7 @@ class Informer(Generic[K]):
 
     def _event(self, line: bytes) -> None:
         kind, raw = self._reader.event(line)
-        self._contact.told()
+        self._contact.event_arrived()
         if kind == "BOOKMARK":
             found = identity(raw)
             if found is not None and found.resource_version:
@@ -285,9 +285,9 @@ class Informer(Generic[K]):
         # Advanced before the handlers run: whatever they do, this event is never requested again.
         self._version = meta.resource_version or self._version
         if kind is ChangeKind.DELETED:
-            self._subscribers.tell(self._store.remove(meta.key, obj))
+            self._subscribers.notify(self._store.remove(meta.key, obj))
         elif obj is not None:
-            self._subscribers.tell(self._store.put(obj))
+            self._subscribers.notify(self._store.put(obj))
 
     def _absent(self, error: NotFound | Forbidden) -> None:
         """The server does not have the kind, or denies access.
@@ -301,5 +301,5 @@ class Informer(Generic[K]):
         self._version = None
         absent_s = self._contact.absent(error)
         if not self.synced.is_set() or absent_s >= self._pacing.absent_s:
-            self._subscribers.tell(self._store.replace([], keep={}))
+            self._subscribers.notify(self._store.replace([], keep={}))
             self.synced.set()

@@ -17,11 +17,11 @@ class Outage:
     def __init__(self, server: str, source: str) -> None:
         self._server = f"{server} ({source})" if source else server
         self._is_on = False
-        self._heard_at = float("-inf")
+        self._responded_at = float("-inf")
 
-    def heard(self, now: float) -> None:
+    def responded(self, now: float) -> None:
         """The server responded, even with a rejection."""
-        self._heard_at = now
+        self._responded_at = now
         if self._is_on:
             self._is_on = False
             log.info("the API server at %s answers again", self._server)
@@ -33,12 +33,14 @@ class Outage:
         """
         if not isinstance(error, Unreachable) and error.status_code < 500:
             if error.status_code:
-                self.heard(now)
+                self.responded(now)
             return False
-        if not self._is_on and begun_at > self._heard_at:
+        if not self._is_on and begun_at > self._responded_at:
             self._is_on = True
             why = (
-                "the objects that were read stay in use" if self._heard_at > 0 else "no objects are known yet"
+                "the objects that were read stay in use"
+                if self._responded_at > 0
+                else "no objects are known yet"
             )
             log.warning(
                 "the API server at %s does not answer: %s; %s, and it is asked again until it answers",

@@ -114,7 +114,7 @@ class Subscribers(Generic[K]):
         self._handlers.append(handler)
         return lambda: self._handlers.remove(handler)
 
-    def tell(self, changes: Iterable[Change[K]]) -> None:
+    def notify(self, changes: Iterable[Change[K]]) -> None:
         for change in changes:
             for handler in tuple(self._handlers):
                 self._call(handler, change)
