@@ -86,13 +86,13 @@ class Expression:
         source = syntax.rewritten(source)
         self._program = _program(source)
         for literal in syntax.regular_expressions(source):
-            _refuse_large(literal)
+            _reject_large(literal)
         self._extensions = _extensions_of(self._program)
         is_measuring = "size" in self._program.functions()
         self._measuring = _program(syntax.with_lengths(source)) if is_measuring else None
         self._is_ascii = source.isascii()
         variables = set(self._program.variables())
-        self._refuse_undeclared(source, variables)
+        self._reject_undeclared(source, variables)
         self.is_transition = "oldSelf" in variables
         plain = _STRING.sub("''", source)
         self.fields = _fields(plain)
@@ -100,7 +100,7 @@ class Expression:
         self._literals = source.count(",") + 1
         self._works_on_text = "+" in plain or not _ON_TEXT.isdisjoint(self._program.functions())
 
-    def _refuse_undeclared(self, source: str, variables: set[str]) -> None:
+    def _reject_undeclared(self, source: str, variables: set[str]) -> None:
         bound = set(_COMPREHENSION.findall(source))
         unknown = sorted(variables - bound - _TYPE_NAMES - {"self", "oldSelf"})
         unknown += [
@@ -166,7 +166,7 @@ def _program(source: str) -> cel.Program:
         raise CelError(_first_lines(problem)) from problem
 
 
-def _refuse_large(literal: str) -> None:
+def _reject_large(literal: str) -> None:
     """Reject a regular expression that is too large; the engine reports other errors."""
     try:
         regex.compiled(literal, regex.OF_SCHEMAS)

@@ -235,7 +235,7 @@ def _all_of(walk: Walk, branches: list[Schema], value: Any, schema: Schema, path
     for errors in results:
         walk.extend(errors)
     if any(results):
-        _refuse(
+        _fail(
             walk, path, "must validate all the schemas (allOf)", "" if not all(results) else "None validated"
         )
 
@@ -246,7 +246,7 @@ def _any_of(walk: Walk, branches: list[Schema], value: Any, schema: Schema, path
         results.append(walk.branch(branch, value, path))
         if not results[-1]:
             return
-    _refuse(walk, path, "must validate at least one schema (anyOf)", "")
+    _fail(walk, path, "must validate at least one schema (anyOf)", "")
     walk.extend(_closest(results))
 
 
@@ -256,17 +256,17 @@ def _one_of(walk: Walk, branches: list[Schema], value: Any, schema: Schema, path
     if valid == 1:
         return
     found = f"Found {valid} valid alternatives" if valid else "Found none valid"
-    _refuse(walk, path, "must validate one and only one schema (oneOf)", found)
+    _fail(walk, path, "must validate one and only one schema (oneOf)", found)
     if not valid:
         walk.extend(_closest(results))
 
 
 def _not(walk: Walk, branch: Schema, value: Any, schema: Schema, path: Path) -> None:
     if not walk.branch(branch, value, path):
-        _refuse(walk, path, "must not validate the schema (not)", "")
+        _fail(walk, path, "must not validate the schema (not)", "")
 
 
-def _refuse(walk: Walk, path: Path, complaint: str, found: str) -> None:
+def _fail(walk: Walk, path: Path, complaint: str, found: str) -> None:
     detail = f"{quoted(dotted(path))} {complaint}"
     walk.add("FieldValueInvalid", path, f"{detail}. {found}" if found else detail, "")
 
