@@ -70,11 +70,11 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
             rule["message"]
             for schema in (self.schema, inner)
             for rule in schema.get("x-kubernetes-validations", ())
-            if not _asks_for_defaults_alone(rule["rule"], inner)
+            if not _always_holds(rule["rule"], inner)
         ]
 
 
-def _asks_for_defaults_alone(rule: str, item: Schema) -> bool:
+def _always_holds(rule: str, item: Schema) -> bool:
     asked = _HAS.findall(rule)
     with_default = {name for name, child in item.get("properties", {}).items() if "default" in child}
     return bool(asked) and with_default.issuperset(asked) and not _FIELD.search(_HAS.sub("", rule))

@@ -137,12 +137,12 @@ def conditions(pattern: RequestPattern | None) -> tuple[str, ...]:
     if pattern.model is not None:
         found.append(f"body model is {_quoted(pattern.model)}")
     if pattern.path is not None:
-        found.append(f"path {_asked(pattern.path)}")
-    found += [f"header {name.decode('latin-1')} {_asked(value)}" for name, value in pattern.headers]
+        found.append(f"path {_described(pattern.path)}")
+    found += [f"header {name.decode('latin-1')} {_described(value)}" for name, value in pattern.headers]
     return tuple(found)
 
 
-def _asked(condition: StringPattern) -> str:
+def _described(condition: StringPattern) -> str:
     if condition.exact is not None:
         return f"is exactly {_wanted(condition)}"
     if condition.prefix is not None:

@@ -52,7 +52,7 @@ def authorities_of(pool: PoolObject) -> api.ObjectKey | None:
     if marks.TLS_AUTHORITIES not in pool.metadata.annotations:
         return None
     try:
-        asked = _asked(pool)
+        asked = _annotated(pool)
     except InvalidAnnotationError:
         return None
     return api.ObjectKey(pool.metadata.namespace, asked.secret) if asked is not None else None
@@ -61,7 +61,7 @@ def authorities_of(pool: PoolObject) -> api.ObjectKey | None:
 def settings(pool: PoolObject, secrets: Mapping[api.ObjectKey, api.Secret]) -> Tls | None:
     """The TLS settings of a pool's endpoints; None for plain HTTP. Raises TlsError."""
     try:
-        asked = _asked(pool)
+        asked = _annotated(pool)
     except InvalidAnnotationError as error:
         raise TlsError(error.annotation, INVALID_ANNOTATION, str(error)) from error
     if asked is None:
@@ -73,7 +73,7 @@ def settings(pool: PoolObject, secrets: Mapping[api.ObjectKey, api.Secret]) -> T
     return Tls(authorities, asked.server_name, not asked.insecure)
 
 
-def _asked(pool: PoolObject) -> EndpointTls | None:
+def _annotated(pool: PoolObject) -> EndpointTls | None:
     """None for plain HTTP. Raises InvalidAnnotationError."""
     notes = pool.metadata.annotations
     if isinstance(pool, api.ModelServer):

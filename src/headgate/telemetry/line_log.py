@@ -152,15 +152,15 @@ class FewLines:
         """The last line suppressed since one was written."""
 
     def info(self, text: str, *arguments: object) -> None:
-        self._say(logging.INFO, text, arguments)
+        self._write_or_suppress(logging.INFO, text, arguments)
 
     def warning(self, text: str, *arguments: object) -> None:
-        self._say(logging.WARNING, text, arguments)
+        self._write_or_suppress(logging.WARNING, text, arguments)
 
     def error(self, text: str, *arguments: object) -> None:
-        self._say(logging.ERROR, text, arguments)
+        self._write_or_suppress(logging.ERROR, text, arguments)
 
-    def _say(self, level: int, text: str, arguments: tuple[object, ...]) -> None:
+    def _write_or_suppress(self, level: int, text: str, arguments: tuple[object, ...]) -> None:
         if not self._log.isEnabledFor(level):
             return
         line = text % arguments

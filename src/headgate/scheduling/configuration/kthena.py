@@ -65,7 +65,7 @@ _DEFAULT = _Scheduler(
 """Used without a configuration."""
 
 
-def is_meant(document: Mapping[str, Any]) -> bool:
+def is_kthena(document: Mapping[str, Any]) -> bool:
     """Whether a file is such a configuration: everything under `scheduler`, or at the top level as in older
     files."""
     return "kind" not in document and (

@@ -27,7 +27,7 @@ def is_configuration(document: object) -> bool:
     """Whether a document is meant as a scheduler's configuration, valid or not."""
     if not isinstance(document, Mapping):
         return False
-    return document.get("kind") == picker.KIND or kthena.is_meant(document)
+    return document.get("kind") == picker.KIND or kthena.is_kthena(document)
 
 
 def read(document: object, *, allow_alpha: bool | None = False) -> Reading:
@@ -41,7 +41,7 @@ def read(document: object, *, allow_alpha: bool | None = False) -> Reading:
         within = ", ".join(map(str, names)) if isinstance(names, Mapping) else "data"
         fix = f"write what is under {within} into a file of its own"
         problems.error("kind", "a ConfigMap holds a configuration, and is none", fix)
-    elif isinstance(document, Mapping) and kthena.is_meant(document):
+    elif isinstance(document, Mapping) and kthena.is_kthena(document):
         plan = kthena.read(document, problems)
     elif isinstance(document, Mapping) and ("kind" in document or "plugins" in document):
         said = read_struct(Document, document, "", problems)
