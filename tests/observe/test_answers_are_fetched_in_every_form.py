@@ -11,7 +11,7 @@ from headgate.observe.fetch import (
     MAX_PIECES,
     Client,
     FetchError,
-    LargeAnswers,
+    LargeResponses,
 )
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -94,7 +94,7 @@ def answer_of(size):
 @pytest.mark.parametrize("piece", [1 << 20, 10_000])
 async def test_large_answers_wait_until_others_were_read(start_server, eventually, piece):
     """Of many engines that send 4 MB each, few are held at a time; short answers wait for nobody."""
-    large, size = LargeAnswers(1), 2 * LARGE_BYTES
+    large, size = LargeResponses(1), 2 * LARGE_BYTES
     sent = []
 
     async def send(call):
@@ -131,7 +131,7 @@ async def test_large_answers_wait_until_others_were_read(start_server, eventuall
 
 async def test_who_waits_with_a_large_answer_may_give_up(start_server, eventually):
     """It is passed over, and what it never had is not given back."""
-    large = LargeAnswers(1)
+    large = LargeResponses(1)
     port = await start_server(lambda call: call.write(answer_of(2 * LARGE_BYTES)))
     first, second = (Client("127.0.0.1", port, None, "", large=large) for _ in range(2))
     await first.get("/", "text/plain", 1 << 22, 30.0)
@@ -149,5 +149,5 @@ async def test_an_answer_that_was_read_is_held_no_more(start_server):
     client = Client("127.0.0.1", port, None, "")
     await client.get("/", "text/plain", 1 << 22, 30.0)
     connection = client._connection
-    assert (connection._body, connection._answer) == ([], None)
+    assert (connection._body, connection._response) == ([], None)
     client.close()

@@ -37,12 +37,12 @@ class FetchError(Exception):
     """Why there is no response, in words that follow the name of a server."""
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     body: bytes
 
 
-class LargeAnswers:
+class LargeResponses:
     """Limits how many of the clients that share it hold a large response at a time; others wait until one was
     read.
 
@@ -85,13 +85,13 @@ class Client:
         *,
         http2: Http2 | None = None,
         turns: Turns | None = None,
-        large: LargeAnswers | None = None,
+        large: LargeResponses | None = None,
     ) -> None:
         """`server_name`: the name to verify in the certificate; empty for the host. `turns` and `large` may
         be shared with other clients. `http2` is the adapter for HTTP/2; None for HTTP/1.1."""
         self._http2 = http2
         self._turns = turns
-        self._large = large or LargeAnswers()
+        self._large = large or LargeResponses()
         self._lookup = Lookup(host)
         self._port, self._tls = port, tls
         self._server_name = (server_name or host) if tls is not None else None
@@ -100,22 +100,22 @@ class Client:
         self.connects = 0
         """Connections made so far."""
 
-    async def get(self, path: str, accept: str, max_bytes: int, timeout_s: float) -> Answer:
+    async def get(self, path: str, accept: str, max_bytes: int, timeout_s: float) -> Response:
         """The complete response, whatever its status. Raises FetchError."""
         return await self._send(f"GET {path}", f"accept: {accept}\r\n", b"", max_bytes, timeout_s)
 
-    async def post(self, path: str, body: bytes, max_bytes: int, timeout_s: float) -> Answer:
+    async def post(self, path: str, body: bytes, max_bytes: int, timeout_s: float) -> Response:
         """The complete response to JSON, whatever its status. Raises FetchError."""
         headers = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
         return await self._send(f"POST {path}", headers, body, max_bytes, timeout_s)
 
-    async def _send(self, line: str, headers: str, body: bytes, max_bytes: int, timeout_s: float) -> Answer:
+    async def _send(self, line: str, headers: str, body: bytes, max_bytes: int, timeout_s: float) -> Response:
         request = (
             f"{line} HTTP/1.1\r\nhost: {self._host_header}\r\n{headers}user-agent: headgate\r\n\r\n"
         ).encode("latin-1") + body
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._ask(request, max_bytes)
+                return await self._exchange(request, max_bytes)
         except TimeoutError:
             self.close()
             raise FetchError(f"sent no answer within {timeout_s:g} s") from None
@@ -123,17 +123,17 @@ class Client:
             self.close()
             raise
 
-    async def _ask(self, request: bytes, max_bytes: int) -> Answer:
+    async def _exchange(self, request: bytes, max_bytes: int) -> Response:
         kept = self._connection
         if kept is not None and kept.is_usable:
             try:
-                return await kept.ask(request, max_bytes)
-            except _UnansweredError:
+                return await kept.exchange(request, max_bytes)
+            except _NoResponseError:
                 pass  # the server closed the idle connection just as the request was sent
         self._connection = connection = await self._connect()
         try:
-            return await connection.ask(request, max_bytes)
-        except _UnansweredError as error:
+            return await connection.exchange(request, max_bytes)
+        except _NoResponseError as error:
             why = f": {error}" if str(error) else ""
             raise FetchError(f"closed the connection without an answer{why}") from error
 
@@ -170,7 +170,7 @@ class Client:
             self._connection = None
 
 
-class _UnansweredError(Exception):
+class _NoResponseError(Exception):
     """The connection ended before any part of the response arrived."""
 
 
@@ -178,14 +178,14 @@ class _Connection(asyncio.Protocol):
     """One exchange at a time. What is read of a response is bounded, and any violation ends the
     connection."""
 
-    def __init__(self, turns: Turns, large: LargeAnswers) -> None:
+    def __init__(self, turns: Turns, large: LargeResponses) -> None:
         self._turns = turns
         self._large = large
         self._may_be_large: bool | None = False
         """None while it waits for permission."""
         self._transport: asyncio.Transport | None = None
         self._is_given_up = False
-        self._answer: asyncio.Future[Answer] | None = None
+        self._response: asyncio.Future[Response] | None = None
         self._reset(0)
 
     def _reset(self, max_bytes: int) -> None:
@@ -201,14 +201,14 @@ class _Connection(asyncio.Protocol):
     def is_usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    async def ask(self, request: bytes, max_bytes: int) -> Answer:
+    async def exchange(self, request: bytes, max_bytes: int) -> Response:
         """Raises FetchError or _UnansweredError, after which the connection is unusable."""
         if self._transport is None:
-            raise _UnansweredError
-        self._answer = asyncio.get_running_loop().create_future()
+            raise _NoResponseError
+        self._response = asyncio.get_running_loop().create_future()
         self._reset(max_bytes)
         self._transport.write(request)
-        return await self._answer
+        return await self._response
 
     def abort(self) -> None:
         """Close at once, even if the loop is still connecting."""
@@ -232,7 +232,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None or self._answer.done():
+        if self._response is None or self._response.done():
             self.abort()  # unsolicited data
             return
         if not self._is_body:
@@ -247,7 +247,7 @@ class _Connection(asyncio.Protocol):
             self._fail(FetchError("sent a head that is too long"))
         elif self._framing_left < 0:
             self._fail(FetchError("sent sizes of chunks or trailers that are too long"))
-        elif self._is_large and not self._may_be_large and self._answer is not None and self.is_usable:
+        elif self._is_large and not self._may_be_large and self._response is not None and self.is_usable:
             self._wait_for_others()
         elif len(data) >= LONG_READ_BYTES and self.is_usable:
             assert self._transport is not None
@@ -283,25 +283,25 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        if self._answer is None or self._answer.done():
+        if self._response is None or self._response.done():
             return
         if self._is_body and not self._has_length and error is None:
             self._complete()
         elif self._is_body or self._head_left < MAX_HEAD_BYTES:
             self._fail(FetchError("closed the connection amid its answer"))
         else:
-            self._fail(_UnansweredError(str(error) if error is not None else ""))
+            self._fail(_NoResponseError(str(error) if error is not None else ""))
 
     def _fail(self, error: Exception) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error)
+        if self._response is not None and not self._response.done():
+            self._response.set_exception(error)
         self.abort()
 
     def _complete(self) -> None:
-        if self._answer is not None and not self._answer.done():
+        if self._response is not None and not self._response.done():
             body, self._body = b"".join(self._body), []
-            self._answer.set_result(Answer(self._parser.get_status_code(), body))
-        self._answer = None
+            self._response.set_result(Response(self._parser.get_status_code(), body))
+        self._response = None
 
     # -- llhttp callbacks
 

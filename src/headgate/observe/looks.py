@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Literal
 
 from headgate.loop_turns import Turns
-from headgate.observe.fetch import LargeAnswers
+from headgate.observe.fetch import LargeResponses
 from headgate.observe.pace import Pace
 from headgate.observe.process import Process
 from headgate.observe.settings import Settings
@@ -30,7 +30,7 @@ class Looks:
         """Held while a response is parsed: that of a hostile engine takes a while."""
         self.turns = Turns(process.loop)
         """Turns in which connections with much data go on reading."""
-        self.large = LargeAnswers()
+        self.large = LargeResponses()
         """Pages and lists held at a time."""
         self.pages: Counter[Result] = Counter({"read": 0, "absent": 0, "failed": 0})
         self.malformed_families = 0

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from headgate import engines, fleet, routing
-from headgate.observe.fetch import Answer, Client, FetchError
+from headgate.observe.fetch import Client, FetchError, Response
 from headgate.observe.looks import Looks, Result
 from headgate.observe.process import Connector, Listener
 from headgate.observe.targets import Target
@@ -53,7 +53,7 @@ class Watch:
         """The problem of the last read; empty if there was none."""
         self.heard_at = -math.inf
         """When the endpoint itself last responded; a page on another server does not count."""
-        self._asked_at = math.inf
+        self._requested_at = math.inf
         """When the open request was sent."""
         self._silent_since = math.inf
         """When the first request without a response since `heard_at` was sent."""
@@ -67,7 +67,7 @@ class Watch:
         self._models_at = -math.inf
         """When the list of models was last requested."""
         self._models_due_at = -math.inf
-        self._told: fleet.ReadingState = "missing"
+        self._logged_state: fleet.ReadingState = "missing"
         self._pause: asyncio.Future[None] | None = None
         self._page_client = self._client_for(target.page_port, target.page_tls)
         self._client = self._page_client
@@ -101,15 +101,15 @@ class Watch:
             is_current = reading is not None and now - reading.at <= MODELS_STALE_S
         else:
             is_current = state == "fresh"
-        told = reading if is_current else None
-        if told is not self.load.reading:
-            self.load.read(told)
+        current = reading if is_current else None
+        if current is not self.load.reading:
+            self.load.read(current)
             self._listener.heard(self.load)
-        if state != self._told:
-            self._told = state
-            self._tell(state)
+        if state != self._logged_state:
+            self._logged_state = state
+            self._log_state(state)
 
-    def _tell(self, state: fleet.ReadingState) -> None:
+    def _log_state(self, state: fleet.ReadingState) -> None:
         endpoint = self.target.endpoint
         if state == "fresh":
             log.info("the metrics of %s (%s) are read", endpoint.name, endpoint.address)
@@ -125,29 +125,29 @@ class Watch:
     def is_unanswered(self, now: float) -> bool:
         """Whether the endpoint, which used to respond, leaves a request without a response."""
         used_to_answer = self._silent_since - self.heard_at <= MODELS_STALE_S
-        return now - self._asked_at >= UNANSWERED_S and used_to_answer
+        return now - self._requested_at >= UNANSWERED_S and used_to_answer
 
     @asynccontextmanager
-    async def _asked(self, client: Client, path: str, accept: str) -> AsyncIterator[Answer]:
+    async def _response_to(self, client: Client, path: str, accept: str) -> AsyncIterator[Response]:
         """The response, which is read within the context. Raises FetchError."""
         try:
-            yield await self._ask(client, path, accept)
+            yield await self._request(client, path, accept)
         finally:
             client.release()
 
-    async def _ask(self, client: Client, path: str, accept: str) -> Answer:
+    async def _request(self, client: Client, path: str, accept: str) -> Response:
         is_endpoint = client is self._client
         if is_endpoint:
-            self._asked_at = self._looks.now()
-            self._silent_since = min(self._silent_since, self._asked_at)
+            self._requested_at = self._looks.now()
+            self._silent_since = min(self._silent_since, self._requested_at)
         try:
-            answer = await client.get(path, accept, MAX_BODY_BYTES, self._looks.timeout_s)
+            response = await client.get(path, accept, MAX_BODY_BYTES, self._looks.timeout_s)
         finally:
-            self._asked_at = math.inf
+            self._requested_at = math.inf
         if is_endpoint:
             self.heard_at = self._looks.now()
             self._silent_since = math.inf
-        return answer
+        return response
 
     def list_models_soon(self) -> None:
         """A request used a model that is missing in the list, or a listed one is gone."""
@@ -166,7 +166,7 @@ class Watch:
                 await self._wait(self._looks.take_turn())
                 try:
                     async with self._looks.slots:
-                        pause_s = await self._look()
+                        pause_s = await self._read_once()
                 except Exception:
                     # Our own error with some page: the others must not suffer from it.
                     log.exception("looking at %s", self.target.endpoint.name)
@@ -188,7 +188,7 @@ class Watch:
         finally:
             timer.cancel()
 
-    async def _look(self) -> float:
+    async def _read_once(self) -> float:
         """Read once; returns how long to wait before the next read."""
         looks = self._looks
         began, self._read_s = looks.now(), 0.0
@@ -225,8 +225,8 @@ class Watch:
 
     async def _read_page(self, names: engines.MetricNames, at: float) -> Result:
         try:
-            async with self._asked(self._page_client, self.target.page_path, TEXT) as answer:
-                figures = await self._figures(answer, names, at)
+            async with self._response_to(self._page_client, self.target.page_path, TEXT) as response:
+                figures = await self._figures(response, names, at)
         except FetchError as error:
             self.problem = f"it {error}"
             return "failed"
@@ -251,17 +251,17 @@ class Watch:
         self._listener.restarted(self.load)
 
     async def _figures(
-        self, answer: Answer, names: engines.MetricNames, at: float
+        self, response: Response, names: engines.MetricNames, at: float
     ) -> engines.Figures | Result:
         """The figures of a page, or the result if there are none."""
-        if answer.status != 200:
-            self.problem = f"it answers {answer.status} to GET {self.target.page_path}"
-            if answer.status not in (404, 405):
+        if response.status != 200:
+            self.problem = f"it answers {response.status} to GET {self.target.page_path}"
+            if response.status not in (404, 405):
                 return "failed"
             self.observation.see_no_page(at)
             return "absent"
         try:
-            return await self._read(functools.partial(engines.read, answer.body, names))
+            return await self._read(functools.partial(engines.read, response.body, names))
         except engines.PageTooLargeError as error:
             self.problem = f"it sends a page that {error}"
             return "failed"
@@ -269,9 +269,9 @@ class Watch:
     async def _list_models(self, at: float) -> None:
         """Without the list, nothing is known of adapters without current requests."""
         with suppress(FetchError, ValueError):
-            async with self._asked(self._client, "/v1/models", "application/json") as answer:
-                if answer.status == 200:
-                    listed = await self._read(functools.partial(engines.read_models, answer.body))
+            async with self._response_to(self._client, "/v1/models", "application/json") as response:
+                if response.status == 200:
+                    listed = await self._read(functools.partial(engines.read_models, response.body))
                     self.observation.list_models(listed.names, at, listed.adapters)
 
 

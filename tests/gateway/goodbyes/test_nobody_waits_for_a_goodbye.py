@@ -63,7 +63,7 @@ async def test_a_connection_that_is_given_up_as_it_is_made(mute, trust, monkeypa
     "make",
     [
         lambda: UpstreamConnection(types.SimpleNamespace()),
-        lambda: fetch._Connection(types.SimpleNamespace(), fetch.LargeAnswers()),
+        lambda: fetch._Connection(types.SimpleNamespace(), fetch.LargeResponses()),
     ],
     ids=["of requests", "of pages"],
 )

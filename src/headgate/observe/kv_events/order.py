@@ -19,7 +19,7 @@ class Order:
         """The next new number."""
         self._taken: OrderedDict[int, int] = OrderedDict()
 
-    def hear(self, number: int, payload: bytes) -> Verdict:
+    def classify(self, number: int, payload: bytes) -> Verdict:
         """The meaning of a message from the subscription.
 
         A known number is either a duplicate or a publisher that counts from 0 again: then the payload

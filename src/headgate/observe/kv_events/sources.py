@@ -50,11 +50,11 @@ class Source:
         self._residency = exact.residency
         self.ranks: list[Subscription] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._heard = 0
-        self._owed_since: float | None = None
-        self.heard_at: float | None = None
+        self._received = 0
+        self._expected_since: float | None = None
+        self.received_at: float | None = None
         self.is_silent = False
-        self._told = ""
+        self._logged_state = ""
 
     def listen(self) -> None:
         """Subscribe to each rank; also used to start again."""
@@ -66,13 +66,13 @@ class Source:
                 events.port + rank,
                 events.replay_port + rank if events.replay_port else None,
                 lambda event, rank=rank: self._apply(event, rank),  # type: ignore[misc]
-                lambda rank=rank: self._begin_anew(rank),  # type: ignore[misc]
+                lambda rank=rank: self._clear(rank),  # type: ignore[misc]
                 self._changed,
                 self._turns,
             )
             for rank in range(events.ranks)
         ]
-        self._heard = 0
+        self._received = 0
         self._tasks = [self._process.spawn(self._run(rank)) for rank in self.ranks]
 
     async def _run(self, rank: Subscription) -> None:
@@ -114,15 +114,15 @@ class Source:
             self._prefixes.forget(self.load)
         return self._residency.apply(self.load, event, rank)
 
-    def _begin_anew(self, rank: int) -> bool:
+    def _clear(self, rank: int) -> bool:
         return self.load in self._residency and self._residency.clear_rank(self.load, rank)
 
     def _changed(self) -> None:
-        heard = sum(rank.counts["read"] + rank.counts["repeated"] for rank in self.ranks)
-        if heard != self._heard:
-            self._heard = heard
-            self._owed_since = None
-            self.heard_at = self._process.clock()
+        received = sum(rank.counts["read"] + rank.counts["repeated"] for rank in self.ranks)
+        if received != self._received:
+            self._received = received
+            self._expected_since = None
+            self.received_at = self._process.clock()
             self.is_silent = False
         if any(rank.state == "live" for rank in self.ranks):
             if self.load not in self._residency:
@@ -131,31 +131,31 @@ class Source:
             self._residency.set_complete(self.load, is_complete and not self.is_silent)
         else:
             self._residency.end(self.load)
-        self._tell()
+        self._log_state()
 
-    def _tell(self) -> None:
+    def _log_state(self) -> None:
         state = self.state
-        if state != self._told:
-            self._told = state
+        if state != self._logged_state:
+            self._logged_state = state
             level = logging.INFO if state in ("live", "connecting") else logging.WARNING
             endpoint = self.target.endpoint
             why = f": {self.problem}. What is believed of its cache counts" if level > logging.INFO else ""
             log.log(level, "the KV events of %s (%s) are %s%s", endpoint.name, endpoint.address, state, why)
 
-    def owes(self, now: float) -> None:
+    def expect_report(self, now: float) -> None:
         """It was sent a prompt of which it must store something."""
-        if self._owed_since is None:
-            self._owed_since = now
+        if self._expected_since is None:
+            self._expected_since = now
 
     def is_overdue(self, now: float) -> bool:
-        return self._owed_since is not None and now - self._owed_since > SILENT_S
+        return self._expected_since is not None and now - self._expected_since > SILENT_S
 
-    def fall_silent(self) -> None:
+    def resubscribe(self) -> None:
         """Subscribe again; until the engine reports, the index relies on what was sent to it."""
         self.is_silent = True
-        self._owed_since = None
+        self._expected_since = None
         self.listen()
-        self._tell()
+        self._log_state()
 
 
 class KvEventSources:
@@ -218,7 +218,7 @@ class KvEventSources:
             return
         block_tokens = self.exact.residency.block_tokens(choice.load)
         if choice.cached_tokens + 4 * max(block_tokens, 16) < request.prompt_tokens:
-            source.owes(now)
+            source.expect_report(now)
         if self.exact.wants(request.prefix, choice.load):
             self.tokens.want(request, body, source.load, source.target.tls)
 
@@ -228,7 +228,7 @@ class KvEventSources:
             if source.is_overdue(now):
                 self.silences += 1
                 self._past.update(source.counts())
-                source.fall_silent()
+                source.resubscribe()
 
     def counts(self) -> Counter[str]:
         """Messages by outcome."""
@@ -244,7 +244,7 @@ class KvEventSources:
         if source is None:
             return None
         residency = self.exact.residency
-        heard_at = source.heard_at
+        received_at = source.received_at
         return {
             "state": source.state,
             "problem": source.problem or None,
@@ -253,5 +253,5 @@ class KvEventSources:
             "in_tiers": residency.blocks_in_tiers(load),
             "block_tokens": residency.block_tokens(load) or None,
             "messages": dict(source.counts()),
-            "heard_s_ago": None if heard_at is None else round(now - heard_at, 3),
+            "heard_s_ago": None if received_at is None else round(now - received_at, 3),
         }

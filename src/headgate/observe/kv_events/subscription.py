@@ -80,16 +80,16 @@ class Subscription:
         port: int,
         replay_port: int | None,
         apply: Callable[[kv_events.Event], bool],
-        begin_anew: Callable[[], bool],
+        clear: Callable[[], bool],
         changed: Callable[[], None],
         turns: PublisherTurns,
     ) -> None:
-        """`begin_anew` is called when all earlier reports are void, and again as long as it, or `apply`,
+        """`clear` is called when all earlier reports are void, and again as long as it, or `apply`,
         returns that blocks are left to remove."""
         self._lookup = Lookup(host)
         self._port, self._replay_port = port, replay_port
         self._apply = apply
-        self._begin_anew = begin_anew
+        self._clear = clear
         self._changed = changed
         self._turns = turns
         self._order = Order()
@@ -134,7 +134,7 @@ class Subscription:
             await self._catch_up(None)
             while True:
                 frames = await peer.receive()
-                await self._take(frames)
+                await self._handle(frames)
                 await self._pay_for(frames)
                 # Available data is received without a pause, and a flood must not delay requests.
                 await asyncio.sleep(0)
@@ -146,14 +146,14 @@ class Subscription:
         finally:
             peer.close()
 
-    async def _take(self, frames: list[bytes]) -> None:
+    async def _handle(self, frames: list[bytes]) -> None:
         try:
             number, payload = _parts(frames)
         except _NoEventsError as error:
             self.counts["invalid"] += 1
             self.problem = str(error)
             return
-        verdict = self._order.hear(number, payload)
+        verdict = self._order.classify(number, payload)
         if verdict == "restart":
             await self._forget()
             self.is_complete = False
@@ -162,21 +162,21 @@ class Subscription:
         if number >= self._order.expected:
             if not number:
                 self.is_complete = True
-            await self._use(number, payload, "read")
+            await self._apply_message(number, payload, "read")
         self._changed()
 
-    async def _use(self, number: int, payload: bytes, counted_as: str) -> None:
+    async def _apply_message(self, number: int, payload: bytes, counted_as: str) -> None:
         """Apply a message: at once, unless it is large."""
         self._order.take(number, payload)
         events = kv_events.read(payload)
         try:
-            has_more = self._put_to_use(events) if len(payload) <= SHORT_BYTES else True
+            has_more = self._apply_slice(events) if len(payload) <= SHORT_BYTES else True
             while has_more:
                 if self._has_more_to_forget:
                     await self._forget()
                 await self._rest_if_due()
                 async with self._turns.next():
-                    has_more = self._put_to_use(events)
+                    has_more = self._apply_slice(events)
         except (kv_events.InvalidEventsError, TooManyBlocksError) as error:
             # The content of this message is missing from now on.
             self.counts["invalid"] += 1
@@ -185,7 +185,7 @@ class Subscription:
         else:
             self.counts[counted_as] += 1
 
-    def _put_to_use(self, events: Iterator[kv_events.Event]) -> bool:
+    def _apply_slice(self, events: Iterator[kv_events.Event]) -> bool:
         """Apply a slice of a message; returns whether there may be more of it."""
         began, blocks = time.thread_time(), 0
         try:
@@ -205,7 +205,7 @@ class Subscription:
         while self._has_more_to_forget:
             async with self._turns.next():
                 began = time.thread_time()
-                self._has_more_to_forget = self._begin_anew()
+                self._has_more_to_forget = self._clear()
                 self._worked_s += time.thread_time() - began
                 self._blocks += SLICE_BLOCKS
             await self._rest_if_due()
@@ -238,10 +238,10 @@ class Subscription:
             finally:
                 self._repeated_at = asyncio.get_running_loop().time()
         if until is not None and self._order.expected < until:
-            await self._miss(until)
+            await self._skip_missed(until)
         self._changed()
 
-    async def _miss(self, until: int) -> None:
+    async def _skip_missed(self, until: int) -> None:
         """The messages before `until` are lost."""
         expected = self._order.expected
         if expected:
@@ -273,10 +273,10 @@ class Subscription:
         if number < self._order.expected or (until is not None and number >= until):
             return
         if number > self._order.expected:
-            await self._miss(number)
+            await self._skip_missed(number)
         elif not number:
             self.is_complete = True
-        await self._use(number, payload, "repeated")
+        await self._apply_message(number, payload, "repeated")
 
 
 def _parts(frames: list[bytes]) -> tuple[int, bytes]:

@@ -45,7 +45,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors for a response that is not JSON, or is nested too deeply."""
 
 
-class _Asked(msgspec.Struct, omit_defaults=True):
+class _PromptMembers(msgspec.Struct, omit_defaults=True):
     """The members of a request that determine its prompt and are also parameters of `/tokenize`."""
 
     model: msgspec.Raw = msgspec.Raw(b"")
@@ -57,12 +57,12 @@ class _Asked(msgspec.Struct, omit_defaults=True):
     continue_final_message: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Told(msgspec.Struct):
+class _Tokenized(msgspec.Struct):
     tokens: list[int]
 
 
-_decode_asked = msgspec.json.Decoder(_Asked).decode
-_decode_told = msgspec.json.Decoder(_Told).decode
+_decode_members = msgspec.json.Decoder(_PromptMembers).decode
+_decode_tokenized = msgspec.json.Decoder(_Tokenized).decode
 _decode_ids = msgspec.json.Decoder(list[int]).decode
 
 
@@ -95,7 +95,7 @@ class PromptTokens:
             self.counts["skipped"] += 1
             return
         # Reading the prompt is costly, so it is done only if its turn has come.
-        asked = _asked(body) if self._running < MAX_AT_ONCE and self._has_saved(now) else None
+        asked = _tokenize_request(body) if self._running < MAX_AT_ONCE and self._has_saved(now) else None
         if asked is None:
             self.counts["skipped"] += 1
             return
@@ -138,23 +138,23 @@ class PromptTokens:
         client = Client(endpoint.host, endpoint.port, context, tls.server_name if tls is not None else "")
         try:
             most = len(body) + MAX_MORE_TOKENS
-            answer = await client.post("/tokenize", body, most * BYTES_OF_TOKEN, TIMEOUT_S)
+            response = await client.post("/tokenize", body, most * BYTES_OF_TOKEN, TIMEOUT_S)
         finally:
             client.close()
-        if answer.status != 200:
-            raise FetchError(f"answers {answer.status} to POST /tokenize")
-        if answer.body.count(b",") > most:  # decoding four million would block the event loop for a second
+        if response.status != 200:
+            raise FetchError(f"answers {response.status} to POST /tokenize")
+        if response.body.count(b",") > most:  # decoding four million would block the event loop for a second
             raise FetchError(
                 f"answers POST /tokenize with more tokens than a prompt of {len(body)} bytes has"
             )
-        return array("I", _decode_told(answer.body).tokens)
+        return array("I", _decode_tokenized(response.body).tokens)
 
     def forget(self, load: fleet.EndpointState) -> None:
         """The endpoint is gone."""
         self._paused_until.pop(load, None)
 
 
-def _asked(sent: Body) -> tuple[bytes, array[int] | None, int] | None:
+def _tokenize_request(sent: Body) -> tuple[bytes, array[int] | None, int] | None:
     """The body for `/tokenize`, or the tokens if the client sent them, and the prompt's length.
 
     None if the tokens do not determine the blocks in a cache: with images, with a salt, or for an API that
@@ -174,7 +174,7 @@ def _asked(sent: Body) -> tuple[bytes, array[int] | None, int] | None:
         return _ids(bytes(fields.prompt), read)
     if path == COMPLETIONS and read.size != len(read.text):
         return None  # a list of prompts
-    asked = _decode_asked(body)
+    asked = _decode_members(body)
     if path == CHAT and not asked.add_generation_prompt:
         asked.add_generation_prompt = msgspec.Raw(b"true")
     members = {name: value for name, value in msgspec.structs.asdict(asked).items() if value}

@@ -114,9 +114,9 @@ class Peer:
         self._answers_pings = greeting[10:12] >= _GREETING[10:12]
         ready = b"\5READY" + _property(b"Socket-Type", socket_type) + _property(b"Identity", b"")
         self._writer.write(_frame(_COMMAND, ready))
-        answer = await self._payload((await self._exactly(1))[0], MAX_COMMAND_BYTES)
-        if not answer.startswith(b"\5READY"):
-            raise ZmtpError(f"the publisher refuses the connection: {answer[:64]!r}")
+        response = await self._payload((await self._exactly(1))[0], MAX_COMMAND_BYTES)
+        if not response.startswith(b"\5READY"):
+            raise ZmtpError(f"the publisher refuses the connection: {response[:64]!r}")
 
     def close(self) -> None:
         self._writer.transport.abort()
