@@ -46,7 +46,7 @@ def test_both_answer_alike(client, told, spilled):
     """Whatever members say, in whatever order, the lease that they get and the level that is left agree."""
     client.delete("account")
     model = LeaseAccount(LocalBudget(LIMIT, UNIT_S, 0.0), "one")
-    model._note_spilled(spilled, 0.0)
+    model._record_overflow(spilled, 0.0)
     client.hset("account", "spilled", f"{spilled} {client.time()[0]}")
     script = client.register_script(redis_script.CLAIM)
     for claim in told:

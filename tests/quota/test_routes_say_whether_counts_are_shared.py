@@ -101,7 +101,7 @@ class Gateway:
     async def look(self):
         for found in await self._client.list(api.ModelRoute, "default"):
             self._writer.note(cluster.Change(cluster.ChangeKind.MODIFIED, None, found))
-        await self._writer.look()
+        await self._writer.update()
 
     def hear_of(self, route):
         self._writer.note(cluster.Change(cluster.ChangeKind.ADDED, None, route))
@@ -269,11 +269,11 @@ class Silent:
 
     me = "me"
 
-    async def tell(self, meets):
-        self.meets = meets
+    async def report(self, problems):
+        self.problems = problems
 
     async def all(self):
-        return {"me": self.meets}
+        return {"me": self.problems}
 
     async def forget_gone(self):
         pass
@@ -296,14 +296,14 @@ async def test_a_look_at_thousands_of_routes_is_bounded(monkeypatch):
         made = route(name=f"r{n:04}", inputTokensPerUnit=1000 + n)
         writer.note(cluster.Change(cluster.ChangeKind.ADDED, None, made))
     for looks in range(1, 11):
-        await writer.look()
+        await writer.update()
         assert len(written) == 100 * looks
     assert len({name for name, _ in written}) == 1000
     assert len(looked_at) <= 10 * 2 * 1000
     message = written[0][1][0].message
     assert "default/r0001" in message
     assert "979 more" in message
-    await writer.look()
+    await writer.update()
     assert len(written) == 1000
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from headgate import api, cluster
 from headgate.kubeschema import timestamps
-from headgate.quota.gateways import FIELD_MANAGER, Gateways, Meets
+from headgate.quota.gateways import FIELD_MANAGER, Gateways, Problems
 from headgate.routing.model_routes import token_limits
 from headgate.routing.snapshot import TokenLimits
 
@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 SHARED = "LimitsShared"
 REACHED, UNREACHABLE = "RedisReached", "RedisUnreachable"
-LOOK_S = 2.0
+UPDATE_S = 2.0
 """Interval between comparisons of the conditions with the gateways' reports."""
 HOLD_S = 10.0
 """A problem is reported for so long after it was last seen."""
-LOOK_SHARE = 0.05
+UPDATE_SHARE = 0.05
 """Share of a core that a comparison may take. With thousands of routes, they are less frequent."""
 MAX_WRITES = 100
 """Conditions written per comparison."""
@@ -39,7 +39,7 @@ MAX_OTHERS = 20
 NAMED = 3
 """Reasons named in a condition."""
 
-Trouble = Callable[[str, str], str | None]
+FindProblem = Callable[[str, str], str | None]
 """Returns why a Redis does not count, by its address and the name of the model's accounts; "" if it does,
 None if unknown."""
 
@@ -50,22 +50,22 @@ class LimitConditions:
     def __init__(
         self,
         client: cluster.Client,
-        trouble: Trouble,
+        find_problem: FindProblem,
         gateways: Gateways,
         tell_count: Callable[[int], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`tell_count` gets the number of gateway processes."""
         self._client = client
-        self._trouble = trouble
+        self._find_problem = find_problem
         self._gateways = gateways
         self._tell_count = tell_count
         self._clock = clock
         self._routes: dict[api.ObjectKey, api.ModelRoute] = {}
         """Routes that have the condition, or should."""
-        self._amiss: dict[str, tuple[str, float]] = {}
+        self._recent: dict[str, tuple[str, float]] = {}
         """The last problem of each bucket, and when it was seen."""
-        self._took_s = 0.0
+        self._cpu_s = 0.0
         """CPU time of the comparison."""
         self._logged: set[str] = set()
         """Messages that are logged once."""
@@ -81,19 +81,19 @@ class LimitConditions:
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            self._took_s = 0.0
-            await self.look()
-            await asyncio.sleep(max(LOOK_S, self._took_s * (1 / LOOK_SHARE - 1)))
+            self._cpu_s = 0.0
+            await self.update()
+            await asyncio.sleep(max(UPDATE_S, self._cpu_s * (1 / UPDATE_SHARE - 1)))
 
-    async def look(self) -> None:
+    async def update(self) -> None:
         """Report this process' problems; if it is the first of all, write the conditions that are
         outdated."""
         if not self._routes:
             return
         try:
             with self._timed():
-                meets = self._meets()
-            await self._gateways.tell(meets)
+                problems = self._problems()
+            await self._gateways.report(problems)
             all = await self._gateways.all()
             self._tell_count(len(all))
             if min(all) == self._gateways.me:
@@ -104,7 +104,7 @@ class LimitConditions:
                 f"gateways cannot tell each other by Leases whether they count limits together: {error}"
             )
 
-    def _meets(self) -> Meets:
+    def _problems(self) -> Problems:
         now = self._clock()
         found: dict[str, str] = {}
         for route in self._routes.values():
@@ -112,32 +112,32 @@ class LimitConditions:
             if limits is None:
                 continue
             bucket = _bucket(route, limits)
-            why = self._trouble(limits.redis_address or "", _model(route))
+            why = self._find_problem(limits.redis_address or "", _model(route))
             if why:
-                self._amiss[bucket] = why, now
-            before, at = self._amiss.get(bucket, ("", -HOLD_S))
+                self._recent[bucket] = why, now
+            before, at = self._recent.get(bucket, ("", -HOLD_S))
             if now - at >= HOLD_S:
                 before = ""
             if why is not None or before:
                 found[bucket] = before
-        self._amiss = {bucket: self._amiss[bucket] for bucket, why in found.items() if why}
+        self._recent = {bucket: self._recent[bucket] for bucket, why in found.items() if why}
         return found
 
-    async def _write_all(self, all: Mapping[str, Meets]) -> None:
+    async def _write_all(self, all: Mapping[str, Problems]) -> None:
         """Write at most MAX_WRITES; the next comparison writes the others."""
         with self._timed():
             wanted = list(itertools.islice(self._wanted(all), MAX_WRITES))
         for route, conditions in wanted:
             await self._write(route, conditions)
 
-    def _wanted(self, all: Mapping[str, Meets]) -> Iterator[tuple[api.ModelRoute, list[api.Condition]]]:
+    def _wanted(self, all: Mapping[str, Problems]) -> Iterator[tuple[api.ModelRoute, list[api.Condition]]]:
         limited = [(route, limits, _bucket(route, limits)) for route, limits in self._limited()]
         together: dict[str, dict[TokenLimits, list[str]]] = {}
         for route, limits, bucket in limited:
             together.setdefault(bucket, {}).setdefault(limits, []).append(f"{route.metadata.key}")
         yield from ((route, []) for route in self._routes.values() if _limits(route) is None)
         for route, limits, bucket in limited:
-            said = {name: meets[bucket] for name, meets in all.items() if bucket in meets}
+            said = {name: problems[bucket] for name, problems in all.items() if bucket in problems}
             others = self._others(route, limits, together[bucket])
             condition = due(route, limits, said, others, self._clock())
             if condition is not None:
@@ -152,7 +152,7 @@ class LimitConditions:
     def _timed(self) -> Iterator[None]:
         began_s = time.thread_time()
         yield
-        self._took_s += time.thread_time() - began_s
+        self._cpu_s += time.thread_time() - began_s
 
     def _others(
         self, route: api.ModelRoute, limits: TokenLimits, together: Mapping[TokenLimits, list[str]]
@@ -241,7 +241,7 @@ def _reasons(away: Mapping[str, str]) -> list[str]:
 
 
 def due(
-    route: api.ModelRoute, limits: TokenLimits, said: Meets, others: list[str], now: float
+    route: api.ModelRoute, limits: TokenLimits, said: Problems, others: list[str], now: float
 ) -> api.Condition | None:
     """The condition to write; None if it is up to date.
 

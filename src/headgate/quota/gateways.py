@@ -21,7 +21,7 @@ LABEL = f"{marks.DOMAIN}counts-limits"
 """The label's value: the namespace whose limits it shares,"""
 ALL = "All"
 """or this for all namespaces, which is not a valid namespace name."""
-MEETS = f"{marks.DOMAIN}limits"
+PROBLEMS = f"{marks.DOMAIN}limits"
 """Annotation: a JSON object of the process' problems by bucket; an empty text means no problem."""
 FIELD_MANAGER = "headgate-gateway"
 RENEW_S = 10.0
@@ -36,7 +36,7 @@ MAX_OF_HOST = 63
 MAX_CHARACTERS = 300
 """Characters of one problem."""
 
-Meets = Mapping[str, str]
+Problems = Mapping[str, str]
 _NOT_OF_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
@@ -59,18 +59,18 @@ class Gateways:
         self._client = client
         self._scope = namespace or ALL
         self._clock = clock
-        self._told: Meets = {}
+        self._reported: Problems = {}
         self._renewed_at = -RENEW_S
         self._looked_at = -LOOK_S
         self._seen: dict[str, tuple[str | None, float]] = {}
         """The renewal time in each Lease, and since when it has been unchanged."""
-        self._live: dict[str, Meets] = {}
+        self._live: dict[str, Problems] = {}
 
-    async def tell(self, meets: Meets) -> None:
+    async def report(self, problems: Problems) -> None:
         """Report this process' problems, unless the Lease is up to date."""
-        meets = {key: why[:MAX_CHARACTERS] for key, why in sorted(meets.items())[:MAX_BUCKETS]}
+        problems = {key: why[:MAX_CHARACTERS] for key, why in sorted(problems.items())[:MAX_BUCKETS]}
         now = self._clock()
-        if meets == self._told and now - self._renewed_at < RENEW_S:
+        if problems == self._reported and now - self._renewed_at < RENEW_S:
             return
         lease = {
             "apiVersion": api.Lease.resource.api_version,
@@ -78,7 +78,7 @@ class Gateways:
             "metadata": {
                 "name": self._name,
                 "labels": {LABEL: self._scope},
-                "annotations": {MEETS: msgspec.json.encode(meets).decode()},
+                "annotations": {PROBLEMS: msgspec.json.encode(problems).decode()},
             },
             "spec": {
                 "holderIdentity": self.me,
@@ -95,9 +95,9 @@ class Gateways:
             field_manager=FIELD_MANAGER,
             force=True,
         )
-        self._told, self._renewed_at = meets, now
+        self._reported, self._renewed_at = problems, now
 
-    async def all(self) -> Mapping[str, Meets]:
+    async def all(self) -> Mapping[str, Problems]:
         """Each process' report by name, as of a few seconds ago."""
         now = self._clock()
         if now - self._looked_at >= LOOK_S:
@@ -108,12 +108,12 @@ class Gateways:
             names = {lease.metadata.name for lease in leases}
             self._seen = {name: seen for name, seen in self._seen.items() if name in names}
             self._live = {
-                lease.spec.holder_identity or lease.metadata.name: _meets(lease)
+                lease.spec.holder_identity or lease.metadata.name: _problems_of(lease)
                 for lease in leases
                 if self._silent_s(lease, now) < GONE_S
             }
         # This process knows its own report.
-        return {**self._live, self.me: self._told}
+        return {**self._live, self.me: self._reported}
 
     def _silent_s(self, lease: api.Lease, now: float) -> float:
         name, renewed = lease.metadata.name, lease.spec.renew_time
@@ -138,8 +138,10 @@ def _micro_time(unix_s: float) -> str:
     return timestamps.seconds(unix_s).replace("Z", f".{int(unix_s % 1 * 1e6):06d}Z")
 
 
-def _meets(lease: api.Lease) -> Meets:
+def _problems_of(lease: api.Lease) -> Problems:
     try:
-        return msgspec.json.decode((lease.metadata.annotations or {}).get(MEETS, "{}"), type=dict[str, str])
+        return msgspec.json.decode(
+            (lease.metadata.annotations or {}).get(PROBLEMS, "{}"), type=dict[str, str]
+        )
     except (msgspec.DecodeError, RecursionError):
         return {}

@@ -94,13 +94,13 @@ class LeaseSource:
         self._budgets: dict[LeasedBudget, None] = {}
         self._called: dict[LeasedBudget, None] = {}
         self._waiters = Waiters(loop)
-        self._refused: dict[LeasedBudget, str] = {}
+        self._rejected: dict[LeasedBudget, str] = {}
         self._wake = asyncio.Event()
-        self._counted_at = self._looked_at = -math.inf
-        self._lost_at = math.inf
-        self._asked_at: float | None = None
+        self._counted_at = self._collected_at = -math.inf
+        self._unreachable_since = math.inf
+        self._exchange_began_at: float | None = None
         """When the exchange in flight began."""
-        self._has_answered = False
+        self._has_responded = False
         self._in_time = 0
         """Recent consecutive responses in time."""
         self._task: asyncio.Task[None] | None = None
@@ -117,12 +117,12 @@ class LeaseSource:
     @property
     def is_denied(self) -> bool:
         """Whether a permission is missing."""
-        told = (self.trouble, self.notice, *self._refused.values())
+        told = (self.trouble, self.notice, *self._rejected.values())
         return any(isinstance(why, Denied) for why in told)
 
     def refusal(self, accounts: Collection[str]) -> str:
         """Why one of these accounts is not counted although others may be; empty if they are."""
-        refused = (why for budget, why in self._refused.items() if budget.account in accounts)
+        refused = (why for budget, why in self._rejected.items() if budget.account in accounts)
         return next(refused, "")
 
     # -- budgets
@@ -146,8 +146,8 @@ class LeaseSource:
         """Close all other budgets; their use is reported once their requests end."""
         for budget in self._budgets.keys() - set(used):
             budget.close()
-            if self.trouble and not self._has_answered and budget.has_told_all:
-                self._let_go(budget)
+            if self.trouble and not self._has_responded and budget.has_reported_all:
+                self._drop(budget)
 
     def expect(self, members: int) -> None:
         """Assume `members` until the account reports the number."""
@@ -200,23 +200,26 @@ class LeaseSource:
         """If the loop was busy, the response may have arrived and is read in a moment."""
         self._loop.call_later(self.wait_s * VERY_LATE_FRACTION, then, *arguments)
 
-    def _answers_late(self, number: int) -> None:
+    def _exchange_is_late(self, number: int) -> None:
         """The exchange of this number takes too long."""
         if self.exchanges == number:
             self.late += 1
-            self._lose(f"no answer within {self.wait_s * 1e3:g} ms")
+            self._mark_unreachable(f"no answer within {self.wait_s * 1e3:g} ms")
 
     def _waits_too_long(self, budget: LeasedBudget, waiter: Waiter) -> None:
         if waiter.is_over:
             return
-        if self._asked_at is not None and self._loop.time() - self._asked_at >= self.wait_s * LATE_FRACTION:
-            self._answers_late(self.exchanges)
+        if (
+            self._exchange_began_at is not None
+            and self._loop.time() - self._exchange_began_at >= self.wait_s * LATE_FRACTION
+        ):
+            self._exchange_is_late(self.exchanges)
             return
         # The claim arrived during an exchange, and the next one, which contains it, is not late yet.
         for each in waiter.budgets:
             self._membership.disconnect(each, self._loop.time())
         self._waiters.end(waiter)
-        self._waiters.end_unasked(budget)
+        self._waiters.end_unclaimed(budget)
 
     # -- account
 
@@ -227,7 +230,7 @@ class LeaseSource:
     async def _run(self) -> None:
         failures = 0
         while True:
-            await self._until_called()
+            await self._wait_until_called()
             try:
                 await self._exchange()
             except Unreachable as error:
@@ -245,40 +248,40 @@ class LeaseSource:
 
     @property
     def _longest_delay_s(self) -> float:
-        is_needed = self._has_answered or any(not budget.has_told_all for budget in self._budgets)
+        is_needed = self._has_responded or any(not budget.has_reported_all for budget in self._budgets)
         return LONGEST_DELAY_S if is_needed else LONGEST_UNUSED_DELAY_S
 
     def _failed(self, why: str) -> None:
         self.failures += 1
-        self._lose(why)
-        is_given_up = self._loop.time() - self._lost_at >= GIVE_UP_S
+        self._mark_unreachable(why)
+        is_given_up = self._loop.time() - self._unreachable_since >= GIVE_UP_S
         for budget in [each for each in self._budgets if each.is_closed]:
-            if budget.has_told_all or is_given_up:
-                self._let_go(budget)
+            if budget.has_reported_all or is_given_up:
+                self._drop(budget)
 
-    def _let_go(self, budget: LeasedBudget) -> None:
+    def _drop(self, budget: LeasedBudget) -> None:
         """If one of its requests ends later, the use is reported once more."""
         budget.is_called = False
-        for known in (self._budgets, self._called, self._refused):
+        for known in (self._budgets, self._called, self._rejected):
             known.pop(budget, None)
-        self._waiters.end_unasked(budget)
+        self._waiters.end_unclaimed(budget)
 
-    async def _until_called(self) -> None:
+    async def _wait_until_called(self) -> None:
         """Wait until there is something to report. During trouble that is at once, to find out whether the
         account responds."""
-        self._look()
+        self._collect_due()
         while not (self._budgets and (self._called or self.trouble or self._is_count_due())):
             self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._wake.wait()
-            self._look()
+            self._collect_due()
 
-    def _look(self) -> None:
+    def _collect_due(self) -> None:
         """Include budgets that have something to report and did not call."""
         now = self._loop.time()
-        if now - self._looked_at >= LOOK_S:
-            self._looked_at = now
+        if now - self._collected_at >= LOOK_S:
+            self._collected_at = now
             self._log.settle()
             self._called.update((budget, None) for budget in self._budgets if budget.is_due(now))
 
@@ -293,13 +296,13 @@ class LeaseSource:
         budgets = list(itertools.islice(called, MAX_CLAIMS if self._called else 1))
         for budget in budgets:
             self._called.pop(budget, None)
-            self._waiters.ask(budget)
+            self._waiters.mark_claimed(budget)
         claims = [budget.claim(asked_at) for budget in budgets]
         presence = (
             self._membership.presence(self._budgets, asked_at) if self._is_count_due() or not claims else None
         )
-        self._asked_at = asked_at
-        late = self._watch(self._answers_late, self.exchanges)
+        self._exchange_began_at = asked_at
+        late = self._watch(self._exchange_is_late, self.exchanges)
         try:
             async with asyncio.timeout(EXCHANGE_S):
                 told = [(budget.account, claim) for budget, claim in zip(budgets, claims, strict=True)]
@@ -307,52 +310,52 @@ class LeaseSource:
         except TimeoutError:
             raise Unreachable(f"no answer within {EXCHANGE_S:g} s") from None
         finally:
-            self._asked_at = None
+            self._exchange_began_at = None
             self.exchanges += 1
             late.cancel()
         now = self._loop.time()
-        self._has_answered = True
+        self._has_responded = True
         self.claims += len(claims)
         if presence is not None:
             self._counted_at = now
         if standing is not None:
             self._membership.told(standing, asked_at, now)
         for budget, claim, answer in zip(budgets, claims, answers, strict=True):
-            self._answered(budget, claim, answer, now)
-        self._note_speed(now - asked_at, now)
-        self._waiters.end_asked()
+            self._apply(budget, claim, answer, now)
+        self._record_duration(now - asked_at, now)
+        self._waiters.end_claimed()
 
-    def _note_speed(self, took_s: float, now: float) -> None:
+    def _record_duration(self, took_s: float, now: float) -> None:
         """Use the accounts again once responses arrive in time."""
         self._in_time = (
             self._in_time + 1 if took_s <= self.wait_s * (LATE_FRACTION + VERY_LATE_FRACTION) else 0
         )
         if took_s <= self.wait_s * SOON_FRACTION or self._in_time >= IN_TIME_AGAIN:
-            self._found(now)
+            self._mark_reachable(now)
 
-    def _answered(self, budget: LeasedBudget, claim: Claim, answer: Answer, now: float) -> None:
+    def _apply(self, budget: LeasedBudget, claim: Claim, answer: Answer, now: float) -> None:
         if isinstance(answer, Refused):
-            if budget not in self._refused:
+            if budget not in self._rejected:
                 self._log.error("%s does not count %s: %s", self.name, budget.account, answer)
-            self._refused[budget] = answer
+            self._rejected[budget] = answer
             self._membership.disconnect(budget, now)
             if budget.is_closed:
-                self._let_go(budget)
+                self._drop(budget)
             return
         budget.granted(claim, answer, now)
         budget.members = max(budget.members, self._membership.members)
-        self._refused.pop(budget, None)
+        self._rejected.pop(budget, None)
         if not self.trouble:
             budget.reconnect(now)
             if budget in self._waiters and budget.has_enough_for_all(claim, now):
-                self._waiters.end_unasked(budget)
+                self._waiters.end_unclaimed(budget)
         if budget.is_over:
-            self._let_go(budget)
+            self._drop(budget)
 
-    def _lose(self, why: str) -> None:
+    def _mark_unreachable(self, why: str) -> None:
         now = self._loop.time()
         if not self.trouble:
-            self.trouble_since, self._lost_at = time.time(), now
+            self.trouble_since, self._unreachable_since = time.time(), now
             does = "nothing goes" if self._is_strict else "each gateway goes by its own share"
             self._log.warning("%s cannot be reached (%s): %s until it can", self.name, why, does)
             for budget in self._budgets:
@@ -363,13 +366,13 @@ class LeaseSource:
         self._in_time = 0
         self._waiters.end_all()
 
-    def _found(self, now: float) -> None:
+    def _mark_reachable(self, now: float) -> None:
         if not self.trouble:
             return
         self._log.info("%s answers again, after %.1f s", self.name, time.time() - self.trouble_since)
         self.trouble = ""
         for budget in self._budgets:
-            if budget not in self._refused:
+            if budget not in self._rejected:
                 budget.reconnect(now)
 
     async def close(self) -> None:
@@ -402,7 +405,7 @@ class LeaseSource:
             "name": self.name,
             "trouble": str(self.trouble),
             "notice": str(self.notice),
-            "refused": {budget.account: str(why) for budget, why in self._refused.items()},
+            "refused": {budget.account: str(why) for budget, why in self._rejected.items()},
             "trouble_since": round(self.trouble_since, 3) if self.trouble else None,
             "members": self._membership.members,
             "share": self._membership.fraction,

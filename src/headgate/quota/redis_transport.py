@@ -197,7 +197,7 @@ class RedisTransport:
             raise
         self._is_known = True
         standing = self._standing(calls.pop(), results.pop()) if presence is not None else None
-        return [self._answer(*each) for each in zip(calls, results, strict=True)], standing
+        return [self._parsed(*each) for each in zip(calls, results, strict=True)], standing
 
     def _standing(self, call: _Call, result: Any) -> Standing | None:
         """A failure here does not stop leases, nor the counting of gateways with leases of the same
@@ -205,8 +205,8 @@ class RedisTransport:
         self._log.settle()
         if isinstance(result, ResponseError):
             if not (redis_acl.is_denial(result) or OF_ONE_KEY in str(result)):
-                raise Unreachable(self._said(call, result))
-            said = self._said(call, result)
+                raise Unreachable(self._explained(call, result))
+            said = self._explained(call, result)
             notice = type(said)(f"it does not count gateways: {said}")
             if notice != self.notice:
                 self._log.warning("the Redis at %s counts limits, but %s", self._address, notice)
@@ -218,7 +218,7 @@ class RedisTransport:
         except (ValueError, TypeError):
             return None
 
-    def _answer(self, call: _Call, result: Any) -> Answer:
+    def _parsed(self, call: _Call, result: Any) -> Answer:
         """Raises Unreachable for an error that is not about this key."""
         if isinstance(result, ResponseError):
             is_denied = redis_acl.is_denial(result)
@@ -226,14 +226,14 @@ class RedisTransport:
             if not is_of_key:
                 # Such as the error of a replica, or of a server that is full or still loading: it counts
                 # nothing.
-                raise Unreachable(self._said(call, result))
-            return self._said(call, result)
+                raise Unreachable(self._explained(call, result))
+            return self._explained(call, result)
         try:
             return redis_script.grant(result)
         except (ValueError, TypeError, AssertionError):
             return Refused.with_public(f"an answer that is none: {result!r:.80}", NO_REDIS)
 
-    def _said(self, call: _Call, error: ResponseError) -> Refused:
+    def _explained(self, call: _Call, error: ResponseError) -> Refused:
         if redis_acl.is_denial(error):
             return Denied(redis_acl.denial(error, call.script, call.key, self._access.username))
         return explained(error, self._access, is_known=True)

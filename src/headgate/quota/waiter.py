@@ -47,37 +47,37 @@ class Waiters:
         """All waiters so far."""
         self.longest_wait_s = 0.0
         self._loop = loop
-        self._unasked: dict[LeasedBudget, list[Waiter]] = {}
-        self._asked: list[Waiter] = []
+        self._unclaimed: dict[LeasedBudget, list[Waiter]] = {}
+        self._claimed: list[Waiter] = []
 
     def add(self, budget: LeasedBudget, then: Callable[[], None]) -> Waiter:
         self.count += 1
         waiter = Waiter(self._loop, then)
-        self._unasked.setdefault(budget, []).append(waiter)
+        self._unclaimed.setdefault(budget, []).append(waiter)
         return waiter
 
     def __contains__(self, budget: object) -> bool:
         """Whether any waiter for this budget has no claim yet."""
-        return budget in self._unasked
+        return budget in self._unclaimed
 
-    def ask(self, budget: LeasedBudget) -> None:
+    def mark_claimed(self, budget: LeasedBudget) -> None:
         """Their claim is being sent."""
-        self._asked += self._unasked.pop(budget, ())
+        self._claimed += self._unclaimed.pop(budget, ())
 
-    def end_asked(self) -> None:
-        asked, self._asked = self._asked, []
-        self._end(asked)
+    def end_claimed(self) -> None:
+        claimed, self._claimed = self._claimed, []
+        self._end(claimed)
 
-    def end_unasked(self, budget: LeasedBudget) -> None:
-        self._end(self._unasked.pop(budget, ()))
+    def end_unclaimed(self, budget: LeasedBudget) -> None:
+        self._end(self._unclaimed.pop(budget, ()))
 
     def end(self, waiter: Waiter) -> None:
         self._end([waiter])
 
     def end_all(self) -> None:
-        self.end_asked()
-        for budget in list(self._unasked):
-            self.end_unasked(budget)
+        self.end_claimed()
+        for budget in list(self._unclaimed):
+            self.end_unclaimed(budget)
 
     def _end(self, waiters: Iterable[Waiter]) -> None:
         now = self._loop.time()

@@ -73,10 +73,10 @@ class LeasedBudget:
         """Whether no route needs it any more."""
         self._epoch = ""
         self._level = float(limit)
-        self._level_at = self._asked_at = now
+        self._level_at = self._claimed_at = now
         self._time: float | None = None
         """The account's time in its last grant."""
-        self._time_asked_at = now
+        self._time_sent_at = now
         """When the claim of that grant was sent."""
         self._time_ahead = -math.inf
         """Minimum lead of the account's clock over ours: the largest that any grant has shown. A slow claim
@@ -96,7 +96,7 @@ class LeasedBudget:
             if held < self._low and not self.is_called and now >= self._ask_at:
                 self._make_call()
             return True
-        return self._take_of_share(tokens, now)
+        return self._take_from_share(tokens, now)
 
     def overdraw(self, tokens: int, now: float) -> bool:
         if self._held > 0 and now < self._until:
@@ -108,7 +108,7 @@ class LeasedBudget:
         self._held -= tokens
         return True
 
-    def _take_of_share(self, tokens: int, now: float) -> bool:
+    def _take_from_share(self, tokens: int, now: float) -> bool:
         self._end_lease(now)
         share = self._share
         if share is None or self.is_strict:
@@ -194,17 +194,17 @@ class LeasedBudget:
 
     def is_due(self, now: float) -> bool:
         """Whether to claim without demand: to report use, or to give the lease back."""
-        if not self.has_told_all:
-            return now - self._asked_at >= TELL_S
+        if not self.has_reported_all:
+            return now - self._claimed_at >= TELL_S
         return self._held != 0 and now - self._demand.used_at >= IDLE_S
 
     @property
     def is_settled(self) -> bool:
         """Whether it holds nothing and has reported everything."""
-        return self._held == 0 and self.has_told_all
+        return self._held == 0 and self.has_reported_all
 
     @property
-    def has_told_all(self) -> bool:
+    def has_reported_all(self) -> bool:
         return self.used == self._told
 
     @property
@@ -255,13 +255,13 @@ class LeasedBudget:
             self._held -= surplus
             self._granted -= surplus
         self.is_called = False
-        self._asked_at = now
+        self._claimed_at = now
         self._need = self._least = 0
         return claim
 
     def _time_until(self, now: float) -> float:
         assert self._time is not None
-        return max(self._time + now - self._time_asked_at, now + self._time_ahead)
+        return max(self._time + now - self._time_sent_at, now + self._time_ahead)
 
     def _covered(self, now: float) -> float:
         """Tokens that came into its shares since the last grant."""
@@ -270,15 +270,15 @@ class LeasedBudget:
         return self._inflow + (now - self._parted_at) * self._part_of_limit() / self._unit_s
 
     def granted(self, claim: Claim, grant: Grant, now: float) -> None:
-        """Apply the grant of the last claim, which was made at `_asked_at`."""
-        self._inflow, self._parted_at = 0.0, self._asked_at
+        """Apply the grant of the last claim, which was made at `_claimed_at`."""
+        self._inflow, self._parted_at = 0.0, self._claimed_at
         used = self.used
         self._granted, self._told = grant.granted, grant.used
         self._held = self._granted - used
-        self._until = self._asked_at + LEASE_S
+        self._until = self._claimed_at + LEASE_S
         ahead = grant.time - now
         self._time_ahead = max(ahead, self._time_ahead) if grant.epoch == self._epoch else ahead
-        self._time, self._time_asked_at = grant.time, self._asked_at
+        self._time, self._time_sent_at = grant.time, self._claimed_at
         self._epoch, self._level, self._level_at = grant.epoch, grant.level, now
         self.members = grant.members
         self._pause(claim, grant, now)
@@ -329,7 +329,7 @@ class LeasedBudget:
         self._share = None
         self._level_at = now
         self._ask_at = -math.inf
-        if not self.has_told_all and not self.is_called:
+        if not self.has_reported_all and not self.is_called:
             self._make_call()
 
     def divide(self, members: int, now: float) -> None:

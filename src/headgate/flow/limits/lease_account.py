@@ -77,13 +77,13 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 class _Member:
     """A member's lease: `granted - used` tokens, for a limited time."""
 
-    __slots__ = ("granted", "heard_at", "turn", "used")
+    __slots__ = ("claimed_at", "granted", "turn", "used")
 
     def __init__(self, claim: Claim) -> None:
         self.turn = claim.turn - 1
         self.used = claim.told
         self.granted = claim.granted
-        self.heard_at = 0.0
+        self.claimed_at = 0.0
 
     @property
     def outstanding(self) -> int:
@@ -101,7 +101,7 @@ class LeaseAccount:
 
     def claim(self, claim: Claim, now: float) -> Grant:
         """Record a member's use, and change its lease as it asks and as the budget allows."""
-        self._note_spilled(self.budget.overflow(now), now)
+        self._record_overflow(self.budget.overflow(now), now)
         is_other = bool(claim.epoch) and claim.epoch != self.epoch
         if is_other:
             self._lower_to(claim.level, now)
@@ -111,8 +111,8 @@ class LeaseAccount:
             member = self._members[claim.member] = _Member(claim)
         if claim.turn > member.turn:
             member.turn = claim.turn
-            member.heard_at = now
-            self._note_used(member, claim, is_other, now)
+            member.claimed_at = now
+            self._record_use(member, claim, is_other, now)
             self._change_lease(member, claim, now)
         return Grant(
             epoch=self.epoch,
@@ -131,23 +131,23 @@ class LeaseAccount:
 
     def _end_leases(self, now: float) -> None:
         for name, member in list(self._members.items()):
-            silent_s = now - member.heard_at
+            silent_s = now - member.claimed_at
             if silent_s > LEASE_S + GRACE_S and member.outstanding:
                 self._return(member, member.outstanding, now)
             if silent_s > FORGET_S:
                 del self._members[name]
 
     def _present(self, now: float) -> int:
-        return sum(now - member.heard_at <= LEASE_S + GRACE_S for member in self._members.values())
+        return sum(now - member.claimed_at <= LEASE_S + GRACE_S for member in self._members.values())
 
-    def _note_spilled(self, tokens: float, now: float) -> None:
+    def _record_overflow(self, tokens: float, now: float) -> None:
         """Kept as a maximum, not a sum: refill from before a member lost the account covers nothing."""
         if now - self._spilled_at > SPILL_S:
             self._spilled = 0.0
         if tokens > self._spilled:
             self._spilled, self._spilled_at = tokens, now
 
-    def _note_used(self, member: _Member, claim: Claim, is_other: bool, now: float) -> None:
+    def _record_use(self, member: _Member, claim: Claim, is_other: bool, now: float) -> None:
         """Charge use beyond the lease, except for what its refill covers: that refill is not in the account
         if the bucket was full or the account is new."""
         member.used = claim.used
