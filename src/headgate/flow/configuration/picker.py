@@ -127,7 +127,7 @@ class _Translation:
                 if parameters:
                     self._problems.warning(f"{where}.parameters", f"parameters of {kind} have no effect")
                 return policy
-        self._misused(path, name, f"{kind} is no policy for this", meant(kind, known))
+        self._report_misuse(path, name, f"{kind} is no policy for this", meant(kind, known))
         return known[0]
 
     # -- capacity
@@ -158,7 +158,7 @@ class _Translation:
             )
         detectors = ("utilization-detector", "concurrency-detector")
         told = f"{kind} is no saturation detector"
-        self._misused(f"{path}.pluginRef", name, told, meant(kind, detectors))
+        self._report_misuse(f"{path}.pluginRef", name, told, meant(kind, detectors))
         return CapacitySettings()
 
     def _by_utilization(
@@ -184,9 +184,11 @@ class _Translation:
         path = "flowControl.usageLimitPolicyPluginRef"
         kind, parameters, where = self._plugins.get(name, (name, {}, path))
         if kind == "static-usage-limit-policy":
-            return CeilingSettings(ceiling=self._parameters(_Static, parameters, where, aloud=True).threshold)
+            return CeilingSettings(
+                ceiling=self._parameters(_Static, parameters, where, validates=True).threshold
+            )
         if kind == "soft-reflective-ceiling-policy":
-            self._parameters(_Nothing, parameters, where, aloud=True)
+            self._parameters(_Nothing, parameters, where, validates=True)
             return CeilingSettings(policy="soft-reflective-ceiling-policy")
         if kind == "priority-holdback-policy":
             read = read_struct(_Holdback, parameters, f"{where}.parameters", self._problems)
@@ -203,18 +205,18 @@ class _Translation:
                 domain=read.domain,
             )
         known = ("static-usage-limit-policy", "priority-holdback-policy", "soft-reflective-ceiling-policy")
-        self._misused(path, name, f"{kind} is no usage limit policy", meant(kind, known))
+        self._report_misuse(path, name, f"{kind} is no usage limit policy", meant(kind, known))
         return CeilingSettings()
 
     def _parameters(
-        self, kind: type[_Parameters], given: Mapping[str, Any], where: str, *, aloud: bool = False
+        self, kind: type[_Parameters], given: Mapping[str, Any], where: str, *, validates: bool = False
     ) -> _Parameters:
         """A detector's parameters were validated already, as it is also a filter; others are validated if
-        `aloud`."""
-        problems = self._problems if aloud else Problems()
+        `validates`."""
+        problems = self._problems if validates else Problems()
         return read_struct(kind, given, f"{where}.parameters", problems) or kind()
 
-    def _misused(self, path: str, name: str, told: str, fix: str) -> None:
+    def _report_misuse(self, path: str, name: str, told: str, fix: str) -> None:
         """Report a plugin of the wrong kind; a missing one was reported already."""
         if name in self._plugins or name in elsewhere.TYPES:
             self._problems.error(path, told, fix)

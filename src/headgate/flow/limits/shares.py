@@ -53,13 +53,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Member:
-    __slots__ = ("heard_at", "promised", "turn", "weight")
+    __slots__ = ("promised", "reported_at", "turn", "weight")
 
     def __init__(self, turn: int) -> None:
         self.turn = turn
         self.promised = 0
         self.weight = 0.0
-        self.heard_at = -math.inf
+        self.reported_at = -math.inf
 
 
 class ShareBook:
@@ -74,7 +74,7 @@ class ShareBook:
         self._members = {
             name: member
             for name, member in self._members.items()
-            if now - member.heard_at <= KEEP_S + GRACE_S
+            if now - member.reported_at <= KEEP_S + GRACE_S
         }
         if presence.is_leaving:
             self._members.pop(name, None)
@@ -82,17 +82,17 @@ class ShareBook:
         member = self._members.setdefault(name, _Member(presence.turn - 1))
         if presence.turn <= member.turn:
             return Standing(members=self._present(now), part=presence.held, time=now)
-        member.turn, member.weight, member.heard_at = presence.turn, presence.weight, now
+        member.turn, member.weight, member.reported_at = presence.turn, presence.weight, now
         part = presence.held if now - self._since <= KEEP_S + GRACE_S else self._part(member, now)
         member.promised = max(presence.held, part)
         return Standing(members=self._present(now), part=part, time=now)
 
     def _present(self, now: float) -> int:
-        return sum(now - member.heard_at <= PRESENT_S for member in self._members.values())
+        return sum(now - member.reported_at <= PRESENT_S for member in self._members.values())
 
     def _part(self, member: _Member, now: float) -> int:
         members = self._members.values()
-        present = [each for each in members if now - each.heard_at <= PRESENT_S]
+        present = [each for each in members if now - each.reported_at <= PRESENT_S]
         room = WHOLE - sum(each.promised for each in members if each is not member)
         silent = sum(each.promised for each in members) - sum(each.promised for each in present)
         weights = sum(each.weight for each in present)
@@ -111,10 +111,10 @@ class Share:
         self._part = 0
         self._turn = 0
         self._weight = 0.0
-        self._said_at = now
+        self._reported_at = now
         self._known_until = -math.inf
         self._time: float | None = None
-        self._time_asked_at = self._time_told_at = now
+        self._time_sent_at = self._time_received_at = now
 
     @property
     def fraction(self) -> float | None:
@@ -124,17 +124,17 @@ class Share:
     def presence(self, used: float, now: float, is_leaving: bool = False) -> Presence:
         """The report to send now. `used`: use since the last report, each token as a fraction of its limit
         per second."""
-        passed_s = max(now - self._said_at, 1e-3)
+        passed_s = max(now - self._reported_at, 1e-3)
         self._weight += (1 - math.exp(-passed_s / SMOOTHING_S)) * (max(used, 0) / passed_s - self._weight)
-        self._said_at = now
+        self._reported_at = now
         self._turn += 1
         return Presence(
             turn=self._turn,
             held=self._part if now < self._known_until else 0,
             weight=self._weight,
             is_leaving=is_leaving,
-            time_from=None if self._time is None else self._time + now - self._time_told_at,
-            time_until=None if self._time is None else self._time + now - self._time_asked_at,
+            time_from=None if self._time is None else self._time + now - self._time_received_at,
+            time_until=None if self._time is None else self._time + now - self._time_sent_at,
         )
 
     def told(self, standing: Standing, asked_at: float, now: float) -> None:
@@ -142,4 +142,4 @@ class Share:
         self.members = standing.members or self.members
         self._part = standing.part
         self._known_until = asked_at + KEEP_S
-        self._time, self._time_asked_at, self._time_told_at = standing.time, asked_at, now
+        self._time, self._time_sent_at, self._time_received_at = standing.time, asked_at, now

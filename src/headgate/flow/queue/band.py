@@ -95,7 +95,7 @@ class Band:
     def send(self, waiting: Waiting, now: float) -> None:
         """Remove a request that is sent."""
         flow = self.flows[waiting.flow if self.fairness.knows_flows else ""]
-        self._take_out(waiting, flow)
+        self._detach(waiting, flow)
         self.fairness.took(flow, waiting.work, now)
         if not flow.members:
             self._end(flow, now)
@@ -103,7 +103,7 @@ class Band:
     def remove(self, waiting: Waiting, now: float) -> None:
         """Remove a request that is not sent."""
         flow = self.flows[waiting.flow if self.fairness.knows_flows else ""]
-        was_head = self._take_out(waiting, flow)
+        was_head = self._detach(waiting, flow)
         if not flow.members:
             self._end(flow, now)
         elif was_head:
@@ -137,7 +137,7 @@ class Band:
         if self.members:
             assert len(self.longest) == max(len(flow) for flow in self.flows.values())
 
-    def _take_out(self, waiting: Waiting, flow: Flow) -> bool:
+    def _detach(self, waiting: Waiting, flow: Flow) -> bool:
         was_head = flow.remove(waiting)
         del self.members[waiting]
         self.bytes -= waiting.size

@@ -41,14 +41,14 @@ class Expiry:
     def change(self, is_empty: bool, now: float) -> None:
         """The pool lost its last endpoint, or got its first."""
         self.is_empty, self._changed_at = is_empty, now
-        self._judge_anew()
+        self._rebuild()
 
     def set_ttl(self, no_endpoint_ttl_s: float) -> None:
         """Change the budget for the time without endpoints."""
         self._no_endpoint_ttl_s = no_endpoint_ttl_s
-        self._judge_anew()
+        self._rebuild()
 
-    def _judge_anew(self) -> None:
+    def _rebuild(self) -> None:
         ends = [(self._end_of(each), each.order, each) for _, _, each in self._ends if each.state == "queued"]
         heapq.heapify(ends)
         self._ends, self._dead = ends, 0

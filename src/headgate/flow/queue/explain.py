@@ -76,7 +76,7 @@ def view(bands: Sequence[Band], capacity: Capacity, drain_per_s: float, now: flo
     why = ""
     for band in bands:
         has_room = capacity.has_room(band.priority, now)
-        why = why or ("" if has_room else _why_no_room(capacity, band.priority, now))
+        why = why or ("" if has_room else _why_no_capacity(capacity, band.priority, now))
         rows.append(band_row(band, has_room, why or "it goes next", now))
         if band.members and not why:
             why = f"requests of priority {band.priority} go before"
@@ -91,7 +91,7 @@ def view(bands: Sequence[Band], capacity: Capacity, drain_per_s: float, now: flo
     )
 
 
-def _why_no_room(capacity: Capacity, priority: int, now: float) -> str:
+def _why_no_capacity(capacity: Capacity, priority: int, now: float) -> str:
     if capacity.is_empty():
         return "the pool has no endpoint"
     return f"the pool has no room: {capacity.why_full(priority, now)}"

@@ -18,14 +18,14 @@ class Lengths:
         """The flow has one request more."""
         length = len(flow.members)
         if length > 1:
-            self._take_out(flow, length - 1)
+            self._remove(flow, length - 1)
         self._by_length.setdefault(length, {})[flow] = None
         self._most = max(self._most, length)
 
     def shrunk(self, flow: Flow) -> None:
         """The flow has one request less."""
         length = len(flow.members)
-        self._take_out(flow, length + 1)
+        self._remove(flow, length + 1)
         if length:
             self._by_length.setdefault(length, {})[flow] = None
         if self._most > length and self._most not in self._by_length:
@@ -35,7 +35,7 @@ class Lengths:
         """The longest flow; among several, the one that has been so long for the longest time."""
         return next(iter(self._by_length[self._most]))
 
-    def _take_out(self, flow: Flow, length: int) -> None:
+    def _remove(self, flow: Flow, length: int) -> None:
         flows = self._by_length[length]
         del flows[flow]
         if not flows:

@@ -99,15 +99,15 @@ class FlowQueue:
         Others may have been dropped for it: call `dropped`.
         """
         self._keep_up(now)
-        reason = self._why_not()
+        reason = self._reason_to_reject()
         if reason is not None:
-            return self._refused(waiting, reason, now)
+            return self._rejected(waiting, reason, now)
         band = self._band(waiting.priority)
         try:
             lower = [each for each in reversed(self._bands.in_order) if each.priority < band.priority]
             gone = make_place(waiting, band, lower, self.bounds, self._requests, self._bytes)
         except Full as full:
-            return self._refused(waiting, why.full(full, has_endpoints=not self._expiry.is_empty), now)
+            return self._rejected(waiting, why.full(full, has_endpoints=not self._expiry.is_empty), now)
         for each in gone:
             self._drop(each, why.pushed_out(each), now)
         if not self._requests:
@@ -139,7 +139,7 @@ class FlowQueue:
         self._sent += 1
         self._drain.sent(waiting.work, now)
         if not self._is_plain:
-            self._went(waiting, now)
+            self._record_sent(waiting, now)
         return waiting
 
     def leave(self, waiting: Waiting, now: float) -> None:
@@ -171,7 +171,7 @@ class FlowQueue:
         saturation, ceiling = self.capacity.saturation(now), self.capacity.ceiling(top.priority, now)
         in_flight = self.capacity.in_flight()
         chosen = self._evictions.choose(top.priority, saturation, ceiling, in_flight, now)
-        return [(each, self._told(each, why.EVICTED, now)) for each in chosen]
+        return [(each, self._dropped_for(each, why.EVICTED, now)) for each in chosen]
 
     def served(
         self, flow: str, priority: int, work: int, usage: Usage, now: float, *, order: int = 0
@@ -295,14 +295,14 @@ class FlowQueue:
         self.capacity.sent(now)
         return True
 
-    def _went(self, waiting: Waiting, now: float) -> None:
+    def _record_sent(self, waiting: Waiting, now: float) -> None:
         self.capacity.sent(now)
         if self.settings.evicts_running and waiting.priority < 0:
             self._evictions.sent(waiting)
 
     # -- rejecting and dropping
 
-    def _why_not(self) -> Why | None:
+    def _reason_to_reject(self) -> Why | None:
         """Why a request must not even wait."""
         if self._is_closed:
             return why.CLOSED
@@ -310,10 +310,10 @@ class FlowQueue:
             return why.NO_ENDPOINT
         return None if self.settings.is_on else why.SHED
 
-    def _refused(self, waiting: Waiting, reason: Why, now: float) -> Dropped:
+    def _rejected(self, waiting: Waiting, reason: Why, now: float) -> Dropped:
         waiting.state = "dropped"
         self._drops += 1
-        return self._told(waiting, reason, now)
+        return self._dropped_for(waiting, reason, now)
 
     def _expire(self, now: float) -> None:
         while len(self._dropped) < EXPIRED_AT_ONCE and self._expiry.at() <= now:
@@ -325,7 +325,7 @@ class FlowQueue:
         self._bands[waiting.band].remove(waiting, now)
         self._count_out(waiting, "dropped")
         self._drops += 1
-        self._dropped.append((waiting, self._told(waiting, reason, now)))
+        self._dropped.append((waiting, self._dropped_for(waiting, reason, now)))
 
     def _count_out(self, waiting: Waiting, state: Literal["sent", "dropped", "left"]) -> None:
         waiting.state = state
@@ -333,7 +333,7 @@ class FlowQueue:
         self._bytes -= waiting.size
         self._expiry.removed()
 
-    def _told(self, waiting: Waiting, reason: Why, now: float) -> Dropped:
+    def _dropped_for(self, waiting: Waiting, reason: Why, now: float) -> Dropped:
         """Adds when to retry: once everything before the request has drained."""
         if self._expiry.is_empty:
             after_s = NO_ENDPOINT_RETRY_S
