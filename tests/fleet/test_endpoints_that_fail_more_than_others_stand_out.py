@@ -45,7 +45,7 @@ class Pool:
         load.tally.failed(self.now, load.started)
         self.tally.failed(self.now, self.requests)
         if not load.failed(self.now):
-            load.stands_out(self.tally, self.now)
+            load.eject_if_outlier(self.tally, self.now)
         return True
 
     @property

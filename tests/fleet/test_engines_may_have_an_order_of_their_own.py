@@ -81,15 +81,15 @@ def test_first_tokens_of_one_step_come_in_any_order():
 def test_an_order_is_believed_again():
     """It takes more than one that was overtaken to lose it, and a hundred that were not to have it back."""
     order = ServingOrder()
-    order.saw(1.0)
+    order.record(1.0)
     assert order.is_kept
-    order.saw(1.0)
+    order.record(1.0)
     assert not order.is_kept
     for _ in range(32):
-        order.saw(0.0)
+        order.record(0.0)
     assert not order.is_kept
     for _ in range(100):
-        order.saw(0.0)
+        order.record(0.0)
     assert order.is_kept
 
 

@@ -115,7 +115,7 @@ class EndpointHealth:
         is_on_trial = 0.0 < now - self.ejected_until < self.policy.slow_start_s
         return is_on_trial and 0.0 < self.ejected_share <= 2.0 * self.tally.share
 
-    def stands_out(self, pool: Tally, now: float) -> bool:
+    def eject_if_outlier(self, pool: Tally, now: float) -> bool:
         """Eject it if it fails far more often than the others of its pool; returns whether it was ejected."""
         if self.ejected_until > now or not self.policy.failures or not is_outlier(self.tally, pool):
             return False
@@ -128,27 +128,27 @@ class EndpointHealth:
     def suspected(self, now: float) -> None:
         """Record a rejection that may be the endpoint's fault: it is avoided, but no failure counts yet."""
         self.avoided_until = now + AVOID_AFTER_FAILURE_S
-        self._note_suspicion()
+        self._update_suspect_until()
 
     def cleared(self) -> None:
         """Record that the rejection was not the endpoint's fault."""
         self.avoided_until = self.failed_at + AVOID_AFTER_FAILURE_S
-        self._note_suspicion()
+        self._update_suspect_until()
 
     def rests(self, now: float, seconds: float) -> float:
         """Record that it asked for no requests for `seconds`, which is no failure. Returns when the rest
         ends."""
         self.resting_until = max(self.resting_until, now + min(seconds, self.policy.longest_s))
         self.rest_began_at = now
-        self._note_suspicion()
+        self._update_suspect_until()
         return self.resting_until
 
     def rested(self) -> None:
         """End its rest."""
         self.resting_until = -math.inf
-        self._note_suspicion()
+        self._update_suspect_until()
 
-    def _note_suspicion(self) -> None:
+    def _update_suspect_until(self) -> None:
         """Recompute `suspect_until` after one of its parts changed."""
         back_at = self.ejected_until + self.policy.slow_start_s
         self.suspect_until = max(self.avoided_until, self.resting_until, back_at)
@@ -167,7 +167,7 @@ class EndpointHealth:
         self.ejected_for_s = min(2 * self.ejected_for_s, policy.longest_s) if is_relapse else policy.base_s
         self.ejected_until = now + self.ejected_for_s
         self.ejections += 1
-        self._note_suspicion()
+        self._update_suspect_until()
 
     def succeeded(self, now: float, asked_at: float = math.inf) -> None:
         """Record a complete response to a request sent at `asked_at`: resets the consecutive failures."""
@@ -186,7 +186,7 @@ class EndpointHealth:
         ):
             self.ejected_for_s /= 2  # it served when it had to: the next ejection shall not be longer
             self.ejected_until = now
-            self._note_suspicion()
+            self._update_suspect_until()
 
     def begins_anew(self, now: float) -> None:
         """Record that its process has restarted: earlier failures no longer keep it away. If its first
@@ -194,7 +194,7 @@ class EndpointHealth:
         self.rested()
         if self.ejected_until > now:
             self.ejected_until = now
-            self._note_suspicion()
+            self._update_suspect_until()
 
     def may_be_tried(self, now: float) -> bool:
         """Whether it may be tried early: the base time of its ejection has passed, and a failed try costs

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from headgate.fleet.counted import CountedPrompts, Lesson
 from headgate.fleet.deviation import LEARNED_BY, Deviation
-from headgate.fleet.kv_room import KvRoom
+from headgate.fleet.kv_capacity import KvCapacity
 from headgate.fleet.order import ServingOrder
 from headgate.fleet.prediction import Prediction
 from headgate.fleet.rates import Rates
@@ -85,9 +85,9 @@ class Estimator:
         "busy_until",
         "decoding",
         "is_simple_until",
+        "kv",
         "pause_s",
         "rates",
-        "room",
     )
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Estimator:
         self.is_simple_until = math.inf
         """Until then `busy_until` alone gives the queue. Later, or if the cache is nearly full, call
         `queue_s`. One comparison is enough for the pick."""
-        self.room = KvRoom()
+        self.kv = KvCapacity()
         self.pause_s = math.inf
         """Seconds between the last two requests sent to it."""
         self.decoding = 0
@@ -179,9 +179,9 @@ class Estimator:
         if now > (head_due := self._head_due(token_s)):
             # The rate may have changed since the clock was set.
             queue_s = max(self.busy_until - head_due, 0.0) + now - head_due
-        if self.room.total_tokens:
+        if self.kv.total_tokens:
             waiting_tokens = queue_s / token_s
-            queue_s = max(queue_s, self.room.wait_s(waiting_tokens + uncached_tokens, now))
+            queue_s = max(queue_s, self.kv.wait_s(waiting_tokens + uncached_tokens, now))
         return queue_s
 
     def first_token_s(self, uncached_tokens: float, now: float, *, loads_adapter: bool = False) -> float:
@@ -259,14 +259,14 @@ class Estimator:
         self._streamed_at = now
         if booking.is_settled:
             self._overtaken.pop(booking, None)
-            self._order.saw(now - booking.overtaken_at)
+            self._order.record(now - booking.overtaken_at)
             self._decodes(1, now)
             if not self._order.is_kept and self._overtaken:
-                self._owe_overtaken()
+                self._requeue_overtaken()
             return
         if self._order.is_kept:
             if self._order.overtaken:
-                self._order.saw(0.0)
+                self._order.record(0.0)
             self._served_until(booking, now)
         else:
             self._served_alone(booking, now)
@@ -293,9 +293,9 @@ class Estimator:
                 tokens -= passed.owed_tokens - passed.uncached_tokens - 1
         self._observe(tokens, adapters, now)
         self._served = booking.position
-        self._take_up(now)
+        self._start_next(now)
 
-    def _owe_overtaken(self) -> None:
+    def _requeue_overtaken(self) -> None:
         """The engine serves out of order: prompts assumed served because a later one was are still owed."""
         at = self._served = self._served - sum(booking.owed_tokens for booking in self._overtaken)
         for booking in self._overtaken:
@@ -309,7 +309,7 @@ class Estimator:
         """This prompt is prefilled; earlier ones may not be."""
         head = self._waiting[0]
         if head is booking:
-            self._order.saw(now - booking.overtaken_at)
+            self._order.record(now - booking.overtaken_at)
         elif head.overtaken_at == math.inf:
             head.overtaken_at = now
         tokens = booking.uncached_tokens + 1 if booking.loads_adapter else booking.owed_tokens
@@ -319,10 +319,10 @@ class Estimator:
         booking.is_settled = True
         self._void += booking.owed_tokens
         if len(self._unseen):
-            self._pass_unseen(int(others_s / self._token_s()))
-        self._take_up(now)
+            self._skip_unseen(int(others_s / self._token_s()))
+        self._start_next(now)
 
-    def _pass_unseen(self, tokens: int) -> None:
+    def _skip_unseen(self, tokens: int) -> None:
         """Remove `tokens` of prompts whose prefill is not visible from the queue, wherever they stood in it:
         at most what is owed besides the streams that wait for their first tokens."""
         unseen = self._booked - self._served - self._void - self._awaited_tokens()
@@ -332,7 +332,7 @@ class Estimator:
         """Tokens of the streams whose first tokens are outstanding."""
         return sum(booking.owed_tokens for booking in self._waiting if not booking.is_settled)
 
-    def _take_up(self, now: float) -> None:
+    def _start_next(self, now: float) -> None:
         """The endpoint starts on the next prompt."""
         self._since, self._delay_s = now, 0.0
         self._seen, self._is_guess = (self._served, now), False
@@ -364,9 +364,9 @@ class Estimator:
         its prefill. `answer_tokens`: tokens of a response served to its end; None if unknown."""
         if not booking.is_streamed and self._unseen.remove(booking):
             self._counted.ended(booking, now, is_served=answer_tokens is not None)
-            self._came_whole(booking, answer_tokens, now)
+            self._unstreamed_ended(booking, answer_tokens, now)
         if booking.is_prefilled:
-            self.room.give_back(booking.uncached_tokens + 1, now)
+            self.kv.give_back(booking.uncached_tokens + 1, now)
         if booking.is_prefilled or not booking.is_streamed:
             self._decodes(-1, now)
             if not self.decoding and not self._waiting:
@@ -382,7 +382,7 @@ class Estimator:
                 self._is_blurred = True
             self._set_clock()
 
-    def _came_whole(self, booking: BookedPrompt, answer_tokens: int | None, now: float) -> None:
+    def _unstreamed_ended(self, booking: BookedPrompt, answer_tokens: int | None, now: float) -> None:
         """An unstreamed response is complete, or failed. Its first token preceded the others by their decode
         time."""
         if not self._order.is_kept:
@@ -414,7 +414,7 @@ class Estimator:
         self._group_error_s = max(self._group_error_s, error_s)
         self._observe(tokens, 0, first_at)
         self._served = booking.position
-        self._take_up(first_at)
+        self._start_next(first_at)
         self._set_clock()
 
     def _longest_work(self, booking: BookedPrompt, first_at: float) -> tuple[int, float]:
@@ -450,7 +450,7 @@ class Estimator:
         self._others_s, self._read_at = 0.0, -math.inf
         self._unseen.read(reading)
         if reading is None:
-            self.room.unknown()
+            self.kv.unknown()
             self._set_clock()
             return
         self._read_at = reading.at
@@ -464,9 +464,9 @@ class Estimator:
         if reading.waiting is not None and self._unseen and not others:
             self._bound(reading.waiting, reading.at)
         if reading.kv_usage is None or not reading.blocks or not reading.block_tokens:
-            self.room.unknown()
+            self.kv.unknown()
         else:
-            self.room.read(reading.blocks * reading.block_tokens, reading.kv_usage)
+            self.kv.read(reading.blocks * reading.block_tokens, reading.kv_usage)
         self._set_clock()
 
     def _count(self, reading: EngineReading, own_requests: int) -> None:
@@ -484,7 +484,7 @@ class Estimator:
         self._learn_counted(served, lesson)
         counted.seen_at = lesson.last_at
         self._served = served[-1].position
-        self._take_up(lesson.last_at)
+        self._start_next(lesson.last_at)
         coming = counted.next
         if coming is None:
             self._served, self._void = self._booked, 0
@@ -526,7 +526,7 @@ class Estimator:
             self._is_blurred = True
             self._forget_group()
         self._served = served
-        self._take_up(at)
+        self._start_next(at)
 
     def _pass_settled(self) -> bool:
         """Remove settled prompts from the head of the queue. Returns whether there were any."""
@@ -587,8 +587,8 @@ class Estimator:
         if self._others_s:
             done_at = max(done_at, self._read_at) + self._others_s
         self.busy_until = done_at
-        room = self.room
-        if room.total_tokens and room.is_tight(owed_tokens):
+        kv = self.kv
+        if kv.total_tokens and kv.is_tight(owed_tokens):
             self.is_simple_until = -math.inf
         elif self._waiting:
             self.is_simple_until = self._head_due(token_s)

@@ -38,14 +38,14 @@ class Evidence:
         made so far."""
         load.tally.failed(now, load.started)
         self.tally.failed(now, attempts)
-        return load.failed(now, reason) or load.stands_out(self.tally, now)
+        return load.failed(now, reason) or load.eject_if_outlier(self.tally, now)
 
     def disappointed(self, load: EndpointState, reason: str, now: float, attempts: int) -> bool:
         """Count an empty response, which may be the client's fault: an endpoint is ejected only if it sends
         them far more often than the others."""
         load.tally.failed(now, load.started)
         self.tally.failed(now, attempts)
-        return load.disappoints(now, reason) or load.stands_out(self.tally, now)
+        return load.disappoints(now, reason) or load.eject_if_outlier(self.tally, now)
 
     def not_found(self, load: EndpointState, asked: ModelPath, now: float) -> bool:
         """Record a 404 for what another endpoint serves. Returns whether the endpoint is healthy

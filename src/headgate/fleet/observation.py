@@ -38,14 +38,14 @@ class IntervalMean:
         self.samples = 0
         """Samples in that interval."""
 
-    def went_back(self, total: Total | None) -> bool:
+    def has_decreased(self, total: Total | None) -> bool:
         """Whether the total is lower than before, which only a restart causes."""
         before = self._before
         if before is None or total is None:
             return False
         return total.samples < before.samples or total.sum_s < before.sum_s
 
-    def begin_anew(self, at: float) -> None:
+    def count_from_zero(self, at: float) -> None:
         """The engine has restarted and counts from 0."""
         if self._before is not None:
             self._before, self._at = Total(0.0, 0.0), at - INTERVAL_S
@@ -91,8 +91,8 @@ class Observation:
         if restarted:
             self.restarts += 1
             self._models, self._adapters = None, frozenset()
-            self._ttft.begin_anew(at)
-            self._tpot.begin_anew(at)
+            self._ttft.count_from_zero(at)
+            self._tpot.count_from_zero(at)
         self._started_at = figures.started_at or self._started_at
         self._ttft.add(figures.ttft, at)
         self._tpot.add(figures.tpot, at)
@@ -150,4 +150,4 @@ class Observation:
         started_at, before = figures.started_at, self._started_at
         if started_at is not None and before is not None and abs(started_at - before) > START_TOLERANCE_S:
             return True
-        return self._ttft.went_back(figures.ttft) or self._tpot.went_back(figures.tpot)
+        return self._ttft.has_decreased(figures.ttft) or self._tpot.has_decreased(figures.tpot)

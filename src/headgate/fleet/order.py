@@ -25,7 +25,7 @@ class ServingOrder:
         """Recent share of overtaken first tokens. While it is 0, first tokens in order need not be
         reported."""
 
-    def saw(self, late_s: float) -> None:
+    def record(self, late_s: float) -> None:
         """Record a first token that came `late_s` after that of a request booked later; 0 if none came before
         it."""
         self.overtaken += SHARE * ((1.0 if late_s > LATE_S else 0.0) - self.overtaken)

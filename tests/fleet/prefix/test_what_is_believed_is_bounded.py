@@ -142,4 +142,4 @@ def test_nothing_is_kept_of_endpoints_that_were_only_asked_about():
         load = fleet.EndpointState(routing.Endpoint(f"pod-{number}", "127.0.0.1", 8000))
         assert index.matched([1], [load]) == [0]
         index.remove(load)
-    assert index._asked == {}
+    assert index._list_cache == {}

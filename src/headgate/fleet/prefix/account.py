@@ -87,7 +87,7 @@ class Account:
         block = self._names.get(rank, {}).get(name)
         return self._gone.get((rank, name)) if block is None else block
 
-    def check_room(self, rank: int, count: int) -> None:
+    def check_capacity(self, rank: int, count: int) -> None:
         """Raise TooManyBlocksError if a rank must not add `count` blocks."""
         if len(self._names.get(rank, ())) + count > MAX_BLOCKS:
             raise TooManyBlocksError(f"the engine tells of more than {MAX_BLOCKS} blocks")

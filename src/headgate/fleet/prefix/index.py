@@ -25,8 +25,8 @@ WHOLE_SHARE = 1 / 64
 """A run of at most this share of the limit is evicted whole: cutting it costs more than it saves."""
 
 
-_Asked = tuple[list[EndpointState], masks.Places, int]
-_NONE: _Asked = ([], {}, 0)
+_CachedList = tuple[list[EndpointState], masks.Places, int]
+_NONE: _CachedList = ([], {}, 0)
 
 
 class PrefixIndex:
@@ -59,7 +59,7 @@ class PrefixIndex:
         self._bits: dict[EndpointState, int] = {}
         self._free_bits: list[int] = []
         self._swept: list[Held] = []
-        self._asked: dict[EndpointState, _Asked] = {}
+        self._list_cache: dict[EndpointState, _CachedList] = {}
         """Lists of endpoints seen before, by their first endpoint: the position of each bit, and all bits
         together."""
         self._count = 0
@@ -107,13 +107,13 @@ class PrefixIndex:
     def _places_of(self, loads: Sequence[EndpointState]) -> tuple[masks.Places, int]:
         """The position of each endpoint in a list, by its bit, and all bits together. Cached, because most
         lookups are for the whole pool."""
-        known, places, together = self._asked.get(loads[0], _NONE)
+        known, places, together = self._list_cache.get(loads[0], _NONE)
         if known != loads:
             bits = list(map(self._bits.get, loads, repeat(0)))
             places = {bit: place for place, bit in enumerate(bits) if bit}
             # Nothing is known of an endpoint without a bit, so no run is held by all.
             together = reduce(or_, bits) if all(bits) else -1
-            self._asked[loads[0]] = list(loads), places, together
+            self._list_cache[loads[0]] = list(loads), places, together
         return places, together
 
     def used_at(self, prefix: Sequence[int], load: EndpointState) -> float | None:
@@ -146,7 +146,7 @@ class PrefixIndex:
         if held.size > held.limit:
             self._evicted += self._keep_within(held, held.limit)
         while self._count > self.max_blocks:
-            self._make_room()
+            self._evict_largest()
 
     def answered(self, prefix: Sequence[int], load: EndpointState, blocks: float) -> None:
         """Record that an endpoint has responded; prompt and response together have `blocks`.
@@ -211,7 +211,7 @@ class PrefixIndex:
         self.forget(load)
         if self.exact is not None:
             self.exact.residency.end(load)
-        self._asked.clear()  # it may have been looked up, though it never held anything
+        self._list_cache.clear()  # it may have been looked up, though it never held anything
         held = self._held.pop(load, None)
         if held is not None:
             self._free_bits.append(held.bit)
@@ -232,7 +232,7 @@ class PrefixIndex:
         bit = self._free_bits.pop() if self._free_bits else 1 << len(self._held)
         held = self._held[load] = Held(bit, self._default_limit)
         self._bits[load] = bit
-        self._asked.clear()
+        self._list_cache.clear()
         return held
 
     # -- eviction
@@ -265,7 +265,7 @@ class PrefixIndex:
         self._count -= len(run.blocks)
         return len(run.blocks)
 
-    def _make_room(self) -> None:
+    def _evict_largest(self) -> None:
         """Evict a part of the endpoint with the most blocks, enough that this happens rarely."""
         held = max(self._held.values(), key=lambda held: held.blocks)
         self._evicted += self._keep_within(held, held.size - max(held.size // 64, 1))

@@ -154,7 +154,7 @@ class Residency:
     def _store(self, account: Account, event: kv_events.Stored, rank: int) -> None:
         tier = tiers.of_medium(event.medium)
         try:
-            account.check_room(rank, len(event.hashes))
+            account.check_capacity(rank, len(event.hashes))
         except TooManyBlocksError:
             if tier == tiers.GPU:
                 raise

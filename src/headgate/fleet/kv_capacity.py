@@ -16,7 +16,7 @@ TIGHT_SHARE = 0.25
 """`is_tight` if less than this share of the cache is free behind the waiting prompts."""
 
 
-class KvRoom:
+class KvCapacity:
     """KV cache of one engine, in tokens: the free space at the last reading, and the tokens freed per second.
 
     wait = (prompts before + own - free) / tokens freed per second
