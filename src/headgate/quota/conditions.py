@@ -86,7 +86,7 @@ class LimitConditions:
             await asyncio.sleep(max(UPDATE_S, self._cpu_s * (1 / UPDATE_SHARE - 1)))
 
     async def update(self) -> None:
-        """Report this process' problems; if it is the first of all, write the conditions that are
+        """Report this process's problems; if it is the first of all, write the conditions that are
         outdated."""
         if not self._routes:
             return

@@ -22,7 +22,7 @@ LABEL = f"{marks.DOMAIN}counts-limits"
 ALL = "All"
 """or this for all namespaces, which is not a valid namespace name."""
 PROBLEMS = f"{marks.DOMAIN}limits"
-"""Annotation: a JSON object of the process' problems by bucket; an empty text means no problem."""
+"""Annotation: a JSON object of the process's problems by bucket; an empty text means no problem."""
 FIELD_MANAGER = "headgate-gateway"
 RENEW_S = 10.0
 LOOK_S = 5.0
@@ -67,7 +67,7 @@ class Gateways:
         self._live: dict[str, Problems] = {}
 
     async def report(self, problems: Problems) -> None:
-        """Report this process' problems, unless the Lease is up to date."""
+        """Report this process's problems, unless the Lease is up to date."""
         problems = {key: why[:MAX_CHARACTERS] for key, why in sorted(problems.items())[:MAX_BUCKETS]}
         now = self._clock()
         if problems == self._reported and now - self._renewed_at < RENEW_S:
@@ -98,7 +98,7 @@ class Gateways:
         self._reported, self._renewed_at = problems, now
 
     async def all(self) -> Mapping[str, Problems]:
-        """Each process' report by name, as of a few seconds ago."""
+        """Each process's report by name, as of a few seconds ago."""
         now = self._clock()
         if now - self._looked_at >= LOOK_S:
             leases = await self._client.list(

@@ -46,7 +46,7 @@ class Membership:
         self._share.told(standing, asked_at, now)
 
     def disconnect(self, budget: LeasedBudget, now: float) -> None:
-        """Let the budget use this process' share from now on."""
+        """Let the budget use this process's share from now on."""
         budget.members = max(budget.members, self.members)
         budget.fraction = self.fraction
         budget.disconnect(now)

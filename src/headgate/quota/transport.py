@@ -54,6 +54,6 @@ class Transport(Protocol):
         self, claims: Sequence[tuple[str, Claim]], presence: Presence | None
     ) -> tuple[list[Answer], Standing | None]:
         """Send claims, each with the name of its account, and perhaps the report of this process. Returns the
-        responses in order, and the process' standing, None if unknown. Raises Unreachable."""
+        responses in order, and the process's standing, None if unknown. Raises Unreachable."""
 
     async def close(self) -> None: ...

@@ -45,7 +45,7 @@ class Capacity(ABC):
         self.ceilings.follow_bands(priorities)
 
     def take_share(self, share: float) -> None:
-        """Update this process' fraction. Even the smallest leaves capacity for one request at a time."""
+        """Update this process's fraction. Even the smallest leaves capacity for one request at a time."""
         self.share = max(share, MIN_SHARE)
 
     def fullness(self, now: float) -> float | None:

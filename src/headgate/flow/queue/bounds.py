@@ -1,4 +1,4 @@
-"""Queue limits: as configured, or this process' part of them if several processes share the queue."""
+"""Queue limits: as configured, or this process's part of them if several processes share the queue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Bounds:
         return _part(band.max_requests, band.max_bytes)
 
     def of(self, priority: int) -> Part:
-        """This process' limit for a priority's band; divided equally until a share says otherwise."""
+        """This process's limit for a priority's band; divided equally until a share says otherwise."""
         told = self._bands.get(priority)
         return told if told is not None else self._first(self.set_for(priority))
 
@@ -43,7 +43,7 @@ class Bounds:
         self._bands = share.bands
 
     def parts(self) -> tuple[Part, Mapping[int, Part]]:
-        """This process' limits: over all bands, and per band that a share contained."""
+        """This process's limits: over all bands, and per band that a share contained."""
         return self.all, self._bands
 
     def changed(self, settings: FlowSettings) -> Bounds:

@@ -58,7 +58,7 @@ def _excess(waiting: Waiting, part: Part, requests: int, size: int) -> tuple[int
 
 
 def _what(whole: Part, part: Part, *, in_bytes: bool) -> str:
-    """The exceeded limit, with this process' part if that is less."""
+    """The exceeded limit, with this process's part if that is less."""
     bound, own = (whole.bytes, part.bytes) if in_bytes else (whole.requests, part.requests)
     told = f"{bound} {'bytes' if in_bytes else 'requests'}"
     return told if own == bound else f"{told}, of which this worker may have {own},"

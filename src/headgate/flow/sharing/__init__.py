@@ -1,6 +1,6 @@
 """Divides the limits of one gateway among its processes.
 
-Input: what is queued, runs and was served in each process. Output: each process' part of every limit, and
+Input: what is queued, runs and was served in each process. Output: each process's part of every limit, and
 what flows used elsewhere. It decides for the next tenth of a second or so: no process waits for a response.
 """
 

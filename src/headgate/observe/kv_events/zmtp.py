@@ -1,7 +1,7 @@
 """A ZMTP 3 (rfc.zeromq.org/spec/23) client, limited to subscribing to one publisher.
 
 libzmq buffers a message until its last part has arrived, however many there are: an endless message fills the
-process' memory, and no option of libzmq limits that. Here whole messages are bounded, and unread data stays
+process's memory, and no option of libzmq limits that. Here whole messages are bounded, and unread data stays
 with the sender.
 """
 
