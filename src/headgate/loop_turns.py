@@ -139,7 +139,7 @@ class Closings:
         self._waiting: deque[asyncio.Transport] = deque()
 
     def add(self, transport: asyncio.Transport) -> None:
-        """Close it soon, once its written data has been sent."""
+        """Close the connection soon, once its written data has been sent."""
         self._waiting.append(transport)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._next)

@@ -119,6 +119,6 @@ class SharedStatuses:
 
 
 def _bound(times: dict[Hashable, float]) -> None:
-    """Clients control the keys, so their number must be bounded."""
+    """Bound the number of remembered keys, which clients control."""
     if len(times) >= MAX_REMEMBERED:
         times.clear()

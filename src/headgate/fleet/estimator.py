@@ -223,7 +223,7 @@ class Estimator:
     # -- events
 
     def booked(self, booking: BookedPrompt, now: float) -> None:
-        """A request is on its way to the endpoint."""
+        """Record a request that is on its way to the endpoint."""
         tokens = booking.uncached_tokens
         if not tokens and not booking.is_streamed and not booking.loads_adapter:
             booking.position = self._booked  # prefilled elsewhere
@@ -306,7 +306,7 @@ class Estimator:
         self._set_clock()
 
     def _served_alone(self, booking: BookedPrompt, now: float) -> None:
-        """This prompt is prefilled; earlier ones may not be."""
+        """Record that this prompt is prefilled, whether or not earlier ones are."""
         head = self._waiting[0]
         if head is booking:
             self._order.record(now - booking.overtaken_at)
@@ -333,7 +333,7 @@ class Estimator:
         return sum(booking.owed_tokens for booking in self._waiting if not booking.is_settled)
 
     def _start_next(self, now: float) -> None:
-        """The endpoint starts on the next prompt."""
+        """Record that the endpoint starts on the next prompt."""
         self._since, self._delay_s = now, 0.0
         self._seen, self._is_guess = (self._served, now), False
         if self._group_tokens >= STEP_TOKENS and self._is_sure():

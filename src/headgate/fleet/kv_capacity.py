@@ -38,11 +38,11 @@ class KvCapacity:
         self.free_tokens = total_tokens * (1.0 - usage)
 
     def unknown(self) -> None:
-        """The engine does not report its cache, or not any more."""
+        """Record that the engine does not report its cache, or no longer does."""
         self.total_tokens, self.free_tokens = 0, math.inf
 
     def give_back(self, tokens: int, now: float) -> None:
-        """A request ended that held `tokens`."""
+        """Release the `tokens` of a request that has ended."""
         if now - self._given_back_at > REMEMBERED_S / STEPS:
             self._given_back *= math.exp((self._given_back_at - now) / REMEMBERED_S)
             self._given_back_at = now

@@ -152,7 +152,7 @@ class EndpointState(EndpointHealth):
             self.unserved = {asked: until for asked, until in self.unserved.items() if until > now}
 
     def restarted(self) -> None:
-        """The engine restarted: nothing is loaded."""
+        """Reset what an engine loses by a restart: nothing is loaded."""
         self.used_adapters.clear()
         self.lacking.clear()
         self.served = None

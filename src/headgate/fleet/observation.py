@@ -46,7 +46,7 @@ class IntervalMean:
         return total.samples < before.samples or total.sum_s < before.sum_s
 
     def count_from_zero(self, at: float) -> None:
-        """The engine has restarted and counts from 0."""
+        """Make counters count from 0, as the engine has restarted."""
         if self._before is not None:
             self._before, self._at = Total(0.0, 0.0), at - INTERVAL_S
 

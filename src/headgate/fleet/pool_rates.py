@@ -66,12 +66,12 @@ class PoolRates:
         return self._handover.each_s + tokens * self._handover.per_s * 1e-3
 
     def learn_prefill(self, token_s: float) -> None:
-        """An endpoint prefilled prompts at this rate."""
+        """Learn from prompts that an endpoint prefilled at this rate."""
         self._prefills = min(self._prefills + 1, MAX_PREFILLS)
         self.token_s += (token_s - self.token_s) / self._prefills
 
     def learn_handover(self, tokens: float, took_s: float) -> None:
-        """A prompt was handed over, and has its first token."""
+        """Learn from a prompt that was handed over and has its first token."""
         self._handover.learn(1.0, tokens * 1e-3, took_s)
 
     def learn_adapter(self, later_s: float) -> None:

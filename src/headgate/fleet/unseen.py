@@ -45,7 +45,7 @@ class UnseenPrompts:
         self.owed_tokens += booking.owed_tokens
 
     def remove(self, booking: BookedPrompt) -> bool:
-        """Returns whether it was there."""
+        """Remove a prompt; returns whether it was there."""
         if booking not in self._bookings:
             return False
         del self._bookings[booking]

@@ -194,7 +194,7 @@ def _interpreted(suffix: str) -> tuple[int, Format]:
 
 
 def _is_short(number: str, fraction: str, exponent: int, format: Format) -> bool:
-    """Whether Go keeps the number in an int64, and so its text."""
+    """Whether Go keeps the number in an int64, and with it the original text."""
     if format is Format.BINARY_SI:
         return not fraction and len(number) + exponent * 3 // 10 < 15
     return len(number) + len(fraction) <= _INT64_DIGITS and exponent - len(fraction) >= _NANO

@@ -63,7 +63,7 @@ class LargeResponses:
         return False
 
     def give_back(self) -> None:
-        """A large response was read."""
+        """Free the slot of a large response that was read."""
         while self._waiting:
             if self._waiting.popleft()():
                 return
@@ -160,7 +160,7 @@ class Client:
         return connection
 
     def release(self) -> None:
-        """The response, if there was one, is no longer held."""
+        """Let go of the response, if there was one."""
         if self._connection is not None:
             self._connection.release()
 
@@ -218,7 +218,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def release(self) -> None:
-        """The response is no longer held."""
+        """Let go of the response."""
         self._body = []
         held, self._may_be_large = self._may_be_large, False
         if held:

@@ -20,7 +20,7 @@ Result = Literal["read", "absent", "failed"]
 
 
 class Looks:
-    """Shared state of one process."""
+    """State that all watches of a process share."""
 
     def __init__(self, settings: Settings, process: Process) -> None:
         self.now = process.clock

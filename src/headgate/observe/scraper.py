@@ -82,7 +82,7 @@ class Scraper:
             watch.settle(now)
 
     def list_models_soon(self, load: fleet.EndpointState) -> None:
-        """An endpoint lacks an adapter that it should have."""
+        """List the models of an endpoint soon, because it lacks an adapter that it should have."""
         watch = self._watches.get(load.endpoint)
         if watch is not None:
             watch.list_models_soon()

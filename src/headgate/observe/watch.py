@@ -253,7 +253,7 @@ class Watch:
     async def _figures(
         self, response: Response, names: engines.MetricNames, at: float
     ) -> engines.Figures | Result:
-        """The figures of a page, or the result if there are none."""
+        """The figures of a page, or the failure if there are none."""
         if response.status != 200:
             self.problem = f"it answers {response.status} to GET {self.target.page_path}"
             if response.status not in (404, 405):

@@ -75,7 +75,7 @@ class Sources:
         return self._source(address).budget(account, limit, route.limits.unit_s)
 
     def _is_one_too_many(self, address: str) -> bool:
-        """Hosts that the operator named have a limit of their own."""
+        """Whether an address exceeds the limit. Hosts named by the operator have their own limit."""
         if address in self._by_address:
             return False
         named = len(self._by_address.keys() & self._named)

@@ -26,7 +26,7 @@ class Waiter:
         self._timer = timer
 
     def cancel(self) -> None:
-        """Its request is gone."""
+        """Stop waiting, because the request is gone."""
         self.is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -61,7 +61,7 @@ class Waiters:
         return budget in self._unclaimed
 
     def mark_claimed(self, budget: LeasedBudget) -> None:
-        """Their claim is being sent."""
+        """Record that the claim for these waiters is being sent."""
         self._claimed += self._unclaimed.pop(budget, ())
 
     def end_claimed(self) -> None:

@@ -62,7 +62,7 @@ class Taker(NamedTuple):
 
 
 def takers(snapshot: Snapshot, route: Route) -> list[Taker]:
-    """One for each name for which the route gets no requests."""
+    """The routes that take this route's requests: one for each name for which it gets none."""
     names = dict.fromkeys((*((route.model,) if route.model else ()), *route.adapters))
     found = [taker for name in names if (taker := _taker(snapshot, route, name)) is not None]
     if route.takes_unknown and (first := snapshot.unknown[0]).key != route.key:

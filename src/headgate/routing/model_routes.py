@@ -19,7 +19,7 @@ def ref(source: api.ModelRoute) -> api.ObjectRef:
 
 
 def route(source: api.ModelRoute, reporter: Reporter) -> Route:
-    """An invalid rule is left out, and reported."""
+    """Translate a ModelRoute. An invalid rule is left out, and reported."""
     rules = []
     for index, rule in enumerate(source.spec.rules):
         try:

@@ -110,5 +110,5 @@ def _labels(namespace: str, labels: Mapping[str, str]) -> Iterator[Label]:
 
 
 def _has(labels: Mapping[str, str], pod: api.Pod) -> bool:
-    """For a pool and a Pod of the same namespace."""
+    """Whether a Pod has these labels; pool and Pod must be of the same namespace."""
     return labels.items() <= pod.metadata.labels.items()

@@ -299,7 +299,7 @@ def _differing(before: Mapping[Key, object], after: Mapping[Key, object]) -> lis
 
 
 def _routes(snapshot: Snapshot, names: Collection[str]) -> dict[int, Route]:
-    """By identity."""
+    """The routes of these names, by their identity."""
     named = [snapshot.models.get(name, ()) for name in names]
     named += [snapshot.adapters.get(name, ()) for name in names]
     return {id(route): route for routes in (*named, snapshot.unknown) for route in routes}

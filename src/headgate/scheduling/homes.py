@@ -86,7 +86,7 @@ class Homes:
         return load.requests <= busy, is_free, _rank(adapter, load, others=len(present))
 
     def booked(self, adapter: str, load: EndpointState, now: float) -> None:
-        """A request for the adapter was sent to the endpoint."""
+        """Record that a request for the adapter was sent to the endpoint."""
         if now - self._swept_at > IDLE_S:
             self._sweep(now)
         self._used.setdefault(adapter, {})[load] = now

@@ -51,7 +51,7 @@ class LeastDecoding(Policy):
         return list(zip(candidates, self._prefixes.matched(request.prefix, candidates), strict=True))
 
     def _weigh(self, request: Request, load: EndpointState, blocks: int, now: float) -> tuple[float, int]:
-        """Its score, and the cached tokens."""
+        """The endpoint's score, and the cached tokens of the prompt."""
         cached = request.tokens_in(blocks)
         rates = load.estimator.rates
         score = load.estimator.queue_s(now) + rates.pool.handover_s(request.prompt_tokens - cached)

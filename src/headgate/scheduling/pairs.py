@@ -152,7 +152,7 @@ def _alone(
 
 
 def _for_decoding(request: Request, terms: Terms) -> Request:
-    """If the prefix will not be cached, do not look for it."""
+    """The request for the decoding endpoint, without the prefix if it will not be cached."""
     decoding = request.for_role("decode")
     if terms.keeps_prefix:
         return decoding

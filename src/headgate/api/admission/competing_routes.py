@@ -69,7 +69,7 @@ def _takes_all(other: Filed, others: View) -> bool:
 
 
 def _has_weight(rule: FieldCursor) -> bool:
-    """A rule whose weights are all 0 passes on to the next route."""
+    """Whether any weight is not 0. Otherwise, the rule passes requests on to the next route."""
     return any(target["weight"].integer != 0 for target in rule["targetModels"].items())
 
 
@@ -108,7 +108,7 @@ def _covers(broad: FieldCursor, narrow: FieldCursor) -> bool:
 
 
 def _every_path(uri: FieldCursor) -> bool:
-    """Every path begins with a slash."""
+    """Whether the condition matches every path. Paths begin with a slash."""
     if not uri.present or string_matches.is_open(uri):
         return True
     if uri["exact"].text is not None:

@@ -18,7 +18,7 @@ _ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
 
 def default_deployment(deployment: Object) -> None:
-    """A rollout replaces a quarter of the Pods at a time."""
+    """Fill in the defaults of a Deployment: a rollout replaces a quarter of the Pods at a time."""
     default_template(deployment)
     spec = deployment.get("spec")
     strategy = _part(spec, "strategy")

@@ -139,7 +139,7 @@ class SGLangBootstrap(Connector):
     can_repeat: ClassVar[bool] = False
 
     def why_not(self, body: Body) -> str:
-        """No endpoint could serve the request alone."""
+        """Always empty: no endpoint could serve the request alone."""
         return ""
 
     def meeting(self, body: Body, host: str, port: int, rng: random.Random) -> Meeting:

@@ -194,7 +194,7 @@ class PrefixIndex:
             self._evicted += self._keep_within(held, blocks)
 
     def forget(self, load: EndpointState) -> None:
-        """The endpoint's cache is empty: its engine restarted."""
+        """Drop the blocks of an endpoint whose engine restarted, so that its cache is empty."""
         held = self._held.get(load)
         if held is not None:
             self._forgotten += self._drop(held, held.blocks)
@@ -207,7 +207,7 @@ class PrefixIndex:
             self._forgotten += self._drop(held, held.blocks, at)
 
     def remove(self, load: EndpointState) -> None:
-        """The endpoint is gone; if it returns, it counts as new."""
+        """Remove an endpoint; if it returns, it counts as new."""
         self.forget(load)
         if self.exact is not None:
             self.exact.residency.end(load)

@@ -103,7 +103,7 @@ class Slots:
         self._ahead = float(MIN_AHEAD)
 
     def follow(self) -> None:
-        """Apply a new reading, or that there is none any more."""
+        """Apply the latest reading, or that there is no current one."""
         reading = self.reading = self._load.reading
         if reading is None or reading.waiting is None:
             self.bound = self.evident = min(self.bound, self._without_reading)
@@ -172,7 +172,7 @@ class Slots:
         self._doublings, self.evident_tokens = 0, math.inf
 
     def _give_more(self, requests: int) -> None:
-        """None of our requests waits in the engine."""
+        """Raise the bound, because none of our requests waits in the engine."""
         tokens = self._load.unseen_tokens
         if requests >= USED_SHARE * self.evident or tokens >= USED_SHARE * self.evident_tokens:
             self._doublings = min(self._doublings + 1, MAX_DOUBLINGS)

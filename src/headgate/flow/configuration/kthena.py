@@ -137,7 +137,7 @@ class _Environment:
         )
 
     def seconds(self, name: str, default: float, *, least: float = 0.0, most: float = math.inf) -> float:
-        """A negative value, where allowed, becomes 0: no time limit."""
+        """A duration in seconds. A negative value, where allowed, becomes 0: no time limit."""
         span = f" of at least {duration.format(least)}" if least > -math.inf else ""
         if most < math.inf:
             span = f" from {duration.format(least)} to {duration.format(most)}"

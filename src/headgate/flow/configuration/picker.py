@@ -164,7 +164,7 @@ class _Translation:
     def _by_utilization(
         self, parameters: Mapping[str, Any], where: str, ceilings: CeilingSettings
     ) -> CapacitySettings:
-        """The parameters were validated before."""
+        """Settings of a utilization-detector, whose parameters are already validated."""
         said = (
             read_struct(UtilizationDetectorParameters, parameters, where, Problems())
             or UtilizationDetectorParameters()

@@ -110,7 +110,7 @@ class Band:
             self.fairness.moved(flow, now)
 
     def served(self, name: str, work: int, usage: Usage, now: float, order: int) -> None:
-        """A request of a flow is over."""
+        """Record that a request of a flow has ended."""
         flow = self.flow_of(name)
         if flow is not None and order < flow.since:
             # the flow was not charged for it, or the charge is forgotten: nothing to correct

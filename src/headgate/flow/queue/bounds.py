@@ -60,5 +60,5 @@ class Bounds:
 
 
 def _part(requests: int, size: int) -> Part:
-    """From settings, in which 0 is no limit."""
+    """Limits from settings, in which 0 means no limit."""
     return Part(requests or NO_BOUND, size or NO_BOUND)

@@ -24,7 +24,7 @@ class DrainRate:
         self._at = self._began = -math.inf
 
     def begin(self, now: float) -> None:
-        """A request is queued, and none was."""
+        """Begin to measure: a request is queued in an empty queue."""
         if now - self._at > MEMORY_S:
             self._tokens, self._began = 0.0, now
         self._at = max(self._at, now)
@@ -36,7 +36,7 @@ class DrainRate:
         self._tokens += work
 
     def per_s(self, now: float) -> float:
-        """0 if nothing was sent in the last minute."""
+        """Work sent per second; 0 if nothing was sent in the last minute."""
         measured_s = now - self._began
         if not 0.0 < measured_s < math.inf or now - self._at > MEMORY_S * 6:
             return 0.0

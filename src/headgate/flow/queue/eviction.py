@@ -32,11 +32,11 @@ class Evictions:
         return len(self._running)
 
     def sent(self, waiting: Waiting) -> None:
-        """A sheddable request was sent to an endpoint."""
+        """Add a sheddable request that was sent to an endpoint."""
         self._running[waiting] = None
 
     def over(self, waiting: Waiting) -> None:
-        """The first byte of its response was sent, or it has ended."""
+        """Remove a request: it has ended, or the first byte of its response was sent."""
         self._running.pop(waiting, None)
         self._going = deque(entry for entry in self._going if entry[0] is not waiting)
 

@@ -31,7 +31,7 @@ class Expiry:
         heapq.heappush(self._ends, (self._end_of(waiting), waiting.order, waiting))
 
     def removed(self) -> None:
-        """An added request is no longer queued."""
+        """Record that an added request is no longer queued."""
         self._dead += 1
         if self._dead > MIN_DEAD and self._dead > len(self._ends) // 2:
             self._ends = [entry for entry in self._ends if entry[2].state == "queued"]
@@ -39,7 +39,7 @@ class Expiry:
             self._dead = 0
 
     def change(self, is_empty: bool, now: float) -> None:
-        """The pool lost its last endpoint, or got its first."""
+        """Record that the pool lost its last endpoint, or got its first."""
         self.is_empty, self._changed_at = is_empty, now
         self._rebuild()
 

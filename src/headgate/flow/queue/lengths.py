@@ -15,7 +15,7 @@ class Lengths:
         self._most = 0
 
     def grown(self, flow: Flow) -> None:
-        """The flow has one request more."""
+        """Record that the flow has one more request."""
         length = len(flow.members)
         if length > 1:
             self._remove(flow, length - 1)
@@ -23,7 +23,7 @@ class Lengths:
         self._most = max(self._most, length)
 
     def shrunk(self, flow: Flow) -> None:
-        """The flow has one request less."""
+        """Record that the flow has one request less."""
         length = len(flow.members)
         self._remove(flow, length + 1)
         if length:

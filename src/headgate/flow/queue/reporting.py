@@ -51,7 +51,7 @@ def _waits(bands: Sequence[Band], came: int, whole: Part, part: Part) -> Waits:
 
 
 def _backlog(band: Band) -> list[Backlog]:
-    """Work per flow, in proportion to its number of requests."""
+    """Work of each flow, in proportion to its number of requests."""
     flows = heapq.nlargest(MAX_FLOWS, band.flows.values(), key=len)
     each = band.work / len(band)
     return [

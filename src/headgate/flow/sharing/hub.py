@@ -46,7 +46,7 @@ class Hub(Generic[Who]):
                     self._owed.setdefault((other, pool), Charges()).add_all(report.charges)
 
     def drop(self, who: Who, pools: Collection[str]) -> None:
-        """The process no longer has these pools."""
+        """Drop a process from these pools, which it no longer has."""
         known = self._reports.get(who, {})
         self._changed |= known.keys() & set(pools)
         for pool in pools:
@@ -116,7 +116,7 @@ class Hub(Generic[Who]):
 
 
 def _by_priority(report: PoolReport) -> dict[int | None, Waits]:
-    """What is queued in each band, and under None in all of them."""
+    """Queued requests of each band, and of all bands under None."""
     found: dict[int | None, Waits] = {None: report.all}
     found.update(report.bands.items())
     return found

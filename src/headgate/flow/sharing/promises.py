@@ -57,7 +57,7 @@ class Promises(Generic[Who]):
         promise.under_way = [told for told in promise.under_way if told[0] > turn]
 
     def forget(self, who: Who) -> None:
-        """The process has nothing any more."""
+        """Drop the promises to a process that is gone."""
         self._of.pop(who, None)
 
     def give(
@@ -96,7 +96,7 @@ class PromisedParts(Generic[Who]):
         self._bytes.heard(who, turn, max(waits.part_bytes, waits.bytes))
 
     def forget(self, who: Who) -> None:
-        """The process has nothing any more."""
+        """Drop the promises to a process that is gone."""
         self._requests.forget(who)
         self._bytes.forget(who)
 
@@ -125,7 +125,7 @@ class PromisedParts(Generic[Who]):
 def _given(
     promises: Promises[Who], wanted: Mapping[Who, int], turn: int, bound: int, absent: int
 ) -> dict[Who, int]:
-    """A process without a limit gets none."""
+    """New parts of a limit, by process. A process that wants no limit gets none."""
     bounded = {who: part for who, part in wanted.items() if part != NO_BOUND}
     even = math.ceil(bound / (len(wanted) + absent))
     given = promises.give(bounded, turn, bound, even, absent)

@@ -70,7 +70,7 @@ def _text_faults(values: dict[str, Any], path: Path) -> Iterator[FieldError]:
 
 
 def _name_faults(name: str, path: Path) -> Iterator[FieldError]:
-    """Names are URL path segments."""
+    """Errors of a name that cannot be a segment of a URL path."""
     if name in (".", ".."):
         yield FieldError("FieldValueInvalid", keyed(path), f"may not be '{name}'", name)
     for illegal in ("/", "%"):

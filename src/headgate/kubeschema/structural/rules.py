@@ -131,7 +131,7 @@ def _message(rule: Schema, site: RuleSite, budget: _Budget) -> str:
 
 
 def _scalar(value: object) -> object:
-    """Whole objects and lists would bury the message."""
+    """The value for an error message; objects and lists are left out, as they would bury the message."""
     return OMITTED if isinstance(value, dict | list) else value
 
 

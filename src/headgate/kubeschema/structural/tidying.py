@@ -51,7 +51,7 @@ def _never(value: Any, fills: Fills) -> bool:
 
 
 def _empty(value: Any, fills: Fills) -> bool:
-    """For values that the schema neither describes nor keeps."""
+    """Whether nothing is to be pruned from a value that the schema neither describes nor keeps."""
     return value is not None and not value
 
 

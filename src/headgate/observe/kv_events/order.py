@@ -34,12 +34,12 @@ class Order:
         return "restart"
 
     def take(self, number: int, payload: bytes) -> None:
-        """The message was applied: the next number is expected."""
+        """Record that the message was applied: the next number is expected."""
         self.expected = number + 1
         self._taken[number] = hash(payload)
         if len(self._taken) > REMEMBERED:
             self._taken.popitem(last=False)
 
     def skip_to(self, number: int) -> None:
-        """The messages before `number` are lost."""
+        """Give up the messages before `number`, which are lost."""
         self.expected = number

@@ -200,7 +200,7 @@ class Subscription:
             self._blocks += blocks
 
     async def _forget(self) -> None:
-        """Earlier reports are void: remove them slice by slice."""
+        """Remove earlier reports, which are void, slice by slice."""
         self._has_more_to_forget = True
         while self._has_more_to_forget:
             async with self._turns.next():
@@ -242,7 +242,7 @@ class Subscription:
         self._changed()
 
     async def _skip_missed(self, until: int) -> None:
-        """The messages before `until` are lost."""
+        """Give up the messages before `until`, which are lost."""
         expected = self._order.expected
         if expected:
             self.counts["missed"] += until - expected

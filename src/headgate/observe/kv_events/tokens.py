@@ -150,7 +150,7 @@ class PromptTokens:
         return array("I", _decode_tokenized(response.body).tokens)
 
     def forget(self, load: fleet.EndpointState) -> None:
-        """The endpoint is gone."""
+        """Drop an endpoint that is gone."""
         self._paused_until.pop(load, None)
 
 

@@ -58,7 +58,7 @@ class OlderDetector(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def thresholds(self) -> Mapping[str, Any]:
-        """As parameters of a utilization-detector."""
+        """The thresholds as parameters of a utilization-detector."""
         said = msgspec.to_builtins(self)
         return {name: value for name, value in said.items() if name != "pluginRef" and value is not None}
 
@@ -207,13 +207,13 @@ def _name(reference: Only | OlderDetector | None) -> str:
 
 
 def _detector(reference: Only | OlderDetector | None) -> str:
-    """The default detectors exist without a definition."""
+    """The referenced plugin; "" for the default detectors, which need no definition."""
     name = _name(reference)
     return "" if name in ("utilization-detector", "concurrency-detector") else name
 
 
 def bands(flow: FlowControl) -> Iterator[tuple[str, Band]]:
-    """Each with its path."""
+    """The bands of a document, each with its path."""
     for at, band in enumerate(flow.priority_bands):
         if band is not None:
             yield f"flowControl.priorityBands[{at}]", band

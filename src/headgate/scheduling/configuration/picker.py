@@ -119,7 +119,7 @@ class _Plugins:
             self._problems.error(f"{path}.type", f"{spec.type} is not supported: {known.why}")
 
     def _add_users(self, spec: document.PluginSpec, path: str) -> None:
-        """An unknown type may be a scorer from another package."""
+        """Add a plugin of unknown type, which may be a scorer from another package."""
         try:
             kind = users.find(spec.type)
         except users.UnusableError as error:

@@ -31,7 +31,7 @@ class PluginPlan(msgspec.Struct, frozen=True, kw_only=True):
         return plugin
 
     def shown(self) -> dict[str, Any]:
-        """Only parameters that have an effect."""
+        """The plugin for the admin page, with only the parameters that have an effect."""
         said = msgspec.to_builtins(self.parameters)
         without = {name for name, extra in extras(self.kind.Parameters).items() if "unused" in extra}
         return {
@@ -95,7 +95,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return Profile(name, filters, scorers, picker)
 
     def shown(self) -> dict[str, Any]:
-        """For the admin page."""
+        """The plan for the admin page."""
         used = {
             name
             for profile in self.profiles.values()

@@ -72,7 +72,7 @@ class DecisionTree(Filter):
         ]
 
     def _first_affinity(self, cycle: Cycle, loads: Loads) -> Loads:
-        """v0.1 looks for the adapter first, and then for a free slot."""
+        """The first affinity step. In v0.1, it prefers an active adapter over a free slot."""
         if self._said.version == "v0.3":
             return self._affinity(cycle, loads)
         name = _name(cycle)

@@ -44,7 +44,7 @@ class _Scale:
 
 
 class LeastAttained(Fairness):
-    """Ties go to the flow that has waited longest."""
+    """The flow with the least attained service is next; of equals, the one that has waited longest."""
 
     def __init__(self) -> None:
         self._flows: dict[str, Flow] = {}
@@ -64,7 +64,7 @@ class LeastAttained(Fairness):
         return self._ranking.first()
 
     def took(self, flow: Flow, work: int, now: float) -> None:
-        """Service is known when the request is over."""
+        """Rank the flow by its new head; the service is known when the request is over."""
         if flow.members:
             self.moved(flow, now)
 

@@ -35,7 +35,7 @@ class Fairness(ABC):
 
     @abstractmethod
     def joined(self, flow: Flow, now: float) -> None:
-        """A flow without queued requests has one now."""
+        """Called when a flow without queued requests gets one."""
 
     @abstractmethod
     def next(self, now: float) -> Flow:
@@ -47,11 +47,11 @@ class Fairness(ABC):
         turn."""
 
     def moved(self, flow: Flow, now: float) -> None:  # noqa: B027 - most policies read heads when asked
-        """A flow has another head, and none of its requests was sent."""
+        """Called when a flow gets another head without having sent a request."""
 
     @abstractmethod
     def left(self, flow: Flow, now: float) -> None:
-        """A flow has no queued requests any more."""
+        """Called when a flow has no queued requests any more."""
 
     def served(  # noqa: B027 - policies by requests ignore it
         self, name: str, flow: Flow | None, work: int, usage: Usage, now: float

@@ -45,6 +45,6 @@ class Ranking:
 
 
 def _is_valid(entry: tuple[Rank, int, Flow]) -> bool:
-    """Compare by number: compiled tuples have no identity."""
+    """Whether the entry is current. Compares numbers, since compiled tuples have no identity."""
     own = entry[2].entry
     return own is not None and own[1] == entry[1]

@@ -7,7 +7,7 @@ from headgate.flow.queue.flow import Flow
 
 
 class GlobalStrict(Fairness):
-    """All requests wait in one line."""
+    """All requests of a band wait in one line, without regard to flows."""
 
     knows_flows = False
 
@@ -22,7 +22,7 @@ class GlobalStrict(Fairness):
         return self._line
 
     def took(self, flow: Flow, work: int, now: float) -> None:
-        """Nothing to do."""
+        """Do nothing: there is no state per flow."""
 
     def left(self, flow: Flow, now: float) -> None:
         self._line = None
