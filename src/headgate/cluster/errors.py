@@ -117,7 +117,7 @@ class Unreachable(ApiError):
 
     @classmethod
     def because(cls, error: BaseException, request: str) -> Self:
-        """Includes the error's type, since transport errors often have an empty text."""
+        """An error with this cause. Includes its type, since transport errors often have an empty text."""
         text = str(error)
         name = type(error).__name__
         return cls(f"{name}: {text}" if text else name, reason="Unreachable", request=request)

@@ -108,7 +108,7 @@ class _Contact:
         return self._expired == 1
 
     def absent(self, error: NotFound | Forbidden) -> float:
-        """The server does not have the kind, or denies access. Returns for how many seconds."""
+        """Record that the server does not have the kind, or denies access. Returns for how many seconds."""
         self.failures += 1
         now = time.monotonic()
         self._outage.responded(now)
@@ -290,7 +290,7 @@ class Informer(Generic[K]):
             self._subscribers.notify(self._store.put(obj))
 
     def _absent(self, error: NotFound | Forbidden) -> None:
-        """The server does not have the kind, or denies access.
+        """Handle a server that does not have the kind, or denies access.
 
         A server that has just started also responds so for kinds that it has, so known objects are kept for a
         while.

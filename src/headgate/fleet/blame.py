@@ -63,9 +63,9 @@ class SharedStatuses:
         self._until[key] = now + REMEMBERED_S
 
     def alone(self, key: Hashable, load: EndpointState, status: int, now: float) -> None:
-        """An endpoint returned `status` and no other can be tried. The next request with this key goes to
-        another endpoint if its caller avoids those of `alone_with`; if that one returns the status too, they
-        agree."""
+        """Record that an endpoint returned `status` and no other can be tried. The next request with this key
+        goes to another endpoint if its caller avoids those of `alone_with`; if that one returns the status
+        too, they agree."""
         other, _, until = self._alone.pop(key, (load, status, 0.0))
         if other is not load and until > now:
             if self._refuted.get(key, now) <= now:
@@ -84,9 +84,9 @@ class SharedStatuses:
     def served(
         self, keys: Callable[[], Iterable[Hashable]], load: EndpointState, now: float
     ) -> Sequence[tuple[EndpointState, int]]:
-        """An endpoint served a request with these keys. Endpoints that had agreed on rejecting it are at
-        fault, and for `REFUTED_S` two that agree are not trusted. Returns the endpoints with unconfirmed
-        rejections, and their statuses."""
+        """Record that an endpoint served a request with these keys. Endpoints that had agreed on rejecting it
+        are at fault, and for `REFUTED_S` two that agree are not trusted. Returns the endpoints with
+        unconfirmed rejections, and their statuses."""
         if not self._until and self.alone_until <= now:
             return ()
         failed = []

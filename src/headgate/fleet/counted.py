@@ -68,8 +68,8 @@ class CountedPrompts:
         self._expected[booking] = math.inf
 
     def ended(self, booking: BookedPrompt, now: float, *, is_served: bool) -> None:
-        """The response is complete, or failed. The next reading should count the first token of a complete
-        response."""
+        """Record that the response is complete, or has failed. The next reading should count the first token
+        of a complete response."""
         if is_served and self.is_good(now):
             if booking in self._expected:
                 self._expected[booking] = now

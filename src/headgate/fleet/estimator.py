@@ -254,8 +254,8 @@ class Estimator:
         self._set_clock()
 
     def first_token(self, booking: BookedPrompt, now: float) -> None:
-        """A streamed request got its first token. If prompts are served in order, everything before it is
-        served too, and nothing after it; otherwise only this prompt is."""
+        """Record that a streamed request got its first token. If prompts are served in order, everything
+        before it is served too, and nothing after it; otherwise only this prompt is."""
         self._streamed_at = now
         if booking.is_settled:
             self._overtaken.pop(booking, None)
@@ -274,7 +274,7 @@ class Estimator:
         self._set_clock()
 
     def _served_until(self, booking: BookedPrompt, now: float) -> None:
-        """This prompt is prefilled, and all that was booked before it."""
+        """Record that this prompt is prefilled, and all that was booked before it."""
         waiting = self._waiting
         tokens, adapters = booking.position - self._served, 0
         if tokens <= 0:  # prompts before it were skipped while the engine served out of order
@@ -296,7 +296,8 @@ class Estimator:
         self._start_next(now)
 
     def _requeue_overtaken(self) -> None:
-        """The engine serves out of order: prompts assumed served because a later one was are still owed."""
+        """Queue prompts again that were assumed served because a later one was: the engine serves out of
+        order."""
         at = self._served = self._served - sum(booking.owed_tokens for booking in self._overtaken)
         for booking in self._overtaken:
             at += booking.owed_tokens
@@ -359,9 +360,10 @@ class Estimator:
             self._group_s += took_s
 
     def ended(self, booking: BookedPrompt, now: float, answer_tokens: int | None = None) -> None:
-        """A request is over. Its cache is free if it had its first token. The prompt of a stream without one
-        is owed no more. When the last request ends, nothing is owed: the end of an unstreamed response proves
-        its prefill. `answer_tokens`: tokens of a response served to its end; None if unknown."""
+        """Record that a request has ended. Its cache is free if it had its first token. The prompt of a
+        stream without one is owed no more. When the last request ends, nothing is owed: the end of an
+        unstreamed response proves its prefill. `answer_tokens`: tokens of a response served to its end; None
+        if unknown."""
         if not booking.is_streamed and self._unseen.remove(booking):
             self._counted.ended(booking, now, is_served=answer_tokens is not None)
             self._unstreamed_ended(booking, answer_tokens, now)
@@ -383,8 +385,8 @@ class Estimator:
             self._set_clock()
 
     def _unstreamed_ended(self, booking: BookedPrompt, answer_tokens: int | None, now: float) -> None:
-        """An unstreamed response is complete, or failed. Its first token preceded the others by their decode
-        time."""
+        """Record that an unstreamed response is complete, or has failed. Its first token preceded the others
+        by their decode time."""
         if not self._order.is_kept:
             owed = self._unseen.owed_tokens + self._awaited_tokens()
             self._served = max(self._served, self._booked - self._void - owed)
@@ -542,7 +544,7 @@ class Estimator:
         return True
 
     def _begin_group(self) -> None:
-        """The endpoint was idle and starts on a prompt: the group so far is complete, if it is certain
+        """Record that the idle endpoint starts on a prompt: the group so far is complete, if it is certain
         enough."""
         if self._group_tokens and not self._is_sure():
             self._group_squares += self._group_error_s**2

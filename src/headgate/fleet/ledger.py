@@ -209,7 +209,8 @@ class Booking(BookedPrompt):
         load.estimator.booked(self, now)
 
     def first_token(self, now: float) -> None:
-        """The prompt is prefilled; called once, when the first byte of the response body arrives."""
+        """Record that the prompt is prefilled; called once, when the first byte of the response body
+        arrives."""
         self.is_prefilled = True
         load = self.load
         self._leave_prefill(load)

@@ -119,7 +119,8 @@ class Observation:
         return restarted
 
     def see_no_page(self, at: float) -> None:
-        """The engine has no page, or not that of a known engine: earlier pages no longer count."""
+        """Record that the engine has no page, or not that of a known engine: earlier pages no longer
+        count."""
         if self._has_page is not False:
             self._has_page = False
             self.reading = self._of_list(at) if self._models is not None else None

@@ -75,7 +75,7 @@ class PoolRates:
         self._handover.learn(1.0, tokens * 1e-3, took_s)
 
     def learn_adapter(self, later_s: float) -> None:
-        """A first token came `later_s` later because it waited for its adapter."""
+        """Learn from a first token that came `later_s` later because it waited for its adapter."""
         known = self.adapter_s
         seen = min(max(later_s, known / LARGEST_SURPRISE, SHORTEST_S), known * LARGEST_SURPRISE)
         self.adapter_s = known + ADAPTER_SHARE * (seen - known)

@@ -60,8 +60,8 @@ class Suspects:
         may_retry: Callable[[float], bool],
         now: float,
     ) -> tuple[bool, list[Suspect]]:
-        """An endpoint rejected the request. Returns whether to retry on another one, and which endpoints have
-        failed.
+        """Record that an endpoint rejected the request. Returns whether to retry on another one, and which
+        endpoints have failed.
 
         `statuses` are those of its pool, with `key` as in `is_open`. `may_retry` gets the share of the retry
         budget to leave, and takes a retry if it returns True.
@@ -93,23 +93,23 @@ class Suspects:
         return [each.back_at for each in self._of if each.back_at is not None]
 
     def served(self) -> list[Suspect]:
-        """Another endpoint serves the request: those that rejected it were at fault. Asking for fewer
-        requests is no failure."""
+        """Record that another endpoint serves the request: those that rejected it were at fault. Asking for
+        fewer requests is no failure."""
         failed = [each for each in self._of if each.back_at is None]
         self._of.clear()
         return failed
 
     def prefilled(self) -> list[Suspect]:
-        """Another endpoint has prefilled the prompt: those that rejected the prefill were at fault. This
-        shows nothing about those that rejected the rest of the request."""
+        """Record that another endpoint has prefilled the prompt: those that rejected the prefill were at
+        fault. This shows nothing about those that rejected the rest of the request."""
         failed = [each for each in self._of if each.is_prefill and each.back_at is None]
         self._of = [each for each in self._of if not each.is_prefill]
         return failed
 
     def compare(self, status: int) -> list[Suspect]:
-        """Another endpoint has rejected the request too, and there is no further retry. Endpoints with the
-        same status are not at fault, nor is any for a client's mistake; 0 is no status. If all returned 429,
-        it may be a limit of that client, so other requests need not avoid them."""
+        """Record that another endpoint has rejected the request too, and there is no further retry. Endpoints
+        with the same status are not at fault, nor is any for a client's mistake; 0 is no status. If all
+        returned 429, it may be a limit of that client, so other requests need not avoid them."""
         failed = []
         for each in self._of:
             if each.back_at is not None:

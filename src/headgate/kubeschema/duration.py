@@ -123,7 +123,8 @@ def _term_ns(whole: str, fraction: str, unit: str, *, text: str) -> int:
 
 
 def _fraction_ns(digits: str, unit_ns: int) -> int:
-    """Go reads as many digits as an int64 holds and multiplies in float64, which rounds; so does this."""
+    """The nanoseconds of a fraction. Like Go, it reads as many digits as an int64 holds and multiplies in
+    float64, which rounds."""
     value, scale = 0, 1.0
     for digit in digits[:_FRACTION_DIGITS]:
         if value > (_LARGEST - 1) // 10:

@@ -202,7 +202,8 @@ class _Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, request: bytes, max_bytes: int) -> Response:
-        """Raises FetchError or _UnansweredError, after which the connection is unusable."""
+        """Send a request and return the response. Raises FetchError or _NoResponseError, after which the
+        connection is unusable."""
         if self._transport is None:
             raise _NoResponseError
         self._response = asyncio.get_running_loop().create_future()

@@ -6,7 +6,8 @@ import msgspec
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are in seconds. The gateway's section `engine_metrics` documents these settings for users."""
+    """Settings of reading engines; times are in seconds. The gateway's section `engine_metrics` documents
+    these settings for users."""
 
     enabled: bool
     interval_s: float

@@ -150,7 +150,7 @@ class Watch:
         return response
 
     def list_models_soon(self) -> None:
-        """A request used a model that is missing in the list, or a listed one is gone."""
+        """List the models soon: a request used one that is missing in the list, or a listed one is gone."""
         self._models_due_at = min(self._models_due_at, self._models_at + SOONEST_S)
         if self._models_due_at <= self._looks.now() and self._pause is not None:
             _end(self._pause)
@@ -267,7 +267,7 @@ class Watch:
             return "failed"
 
     async def _list_models(self, at: float) -> None:
-        """Without the list, nothing is known of adapters without current requests."""
+        """Read the list of models. Without it, nothing is known of adapters without current requests."""
         with suppress(FetchError, ValueError):
             async with self._response_to(self._client, "/v1/models", "application/json") as response:
                 if response.status == 200:

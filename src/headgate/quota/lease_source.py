@@ -197,7 +197,8 @@ class LeaseSource:
         return self._loop.call_later(self.wait_s * LATE_FRACTION, self._late, then, arguments)
 
     def _late(self, then: Callable[..., None], arguments: tuple[object, ...]) -> None:
-        """If the loop was busy, the response may have arrived and is read in a moment."""
+        """Call `then` a little later: if the loop was busy, the response may have arrived and is read in a
+        moment."""
         self._loop.call_later(self.wait_s * VERY_LATE_FRACTION, then, *arguments)
 
     def _exchange_is_late(self, number: int) -> None:
@@ -260,7 +261,7 @@ class LeaseSource:
                 self._drop(budget)
 
     def _drop(self, budget: LeasedBudget) -> None:
-        """If one of its requests ends later, the use is reported once more."""
+        """Remove a budget. If one of its requests ends later, the use is reported once more."""
         budget.is_called = False
         for known in (self._budgets, self._called, self._rejected):
             known.pop(budget, None)

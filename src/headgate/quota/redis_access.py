@@ -70,7 +70,8 @@ _OF_REDIS |= {"NOPERM", "NOREPLICAS", "WRONGTYPE"}
 
 
 def _kind(error: Exception, text: str) -> str:
-    """One of a fixed set of sentences, so that a server cannot inject text by its error."""
+    """The kind of an error: one of a fixed set of sentences, so that a server cannot inject text by its
+    error."""
     if isinstance(error, AuthenticationError) or "unauthenticated" in text or "NOAUTH" in text:
         return UNAUTHENTICATED
     if isinstance(error, ResponseError):

@@ -200,8 +200,8 @@ class RedisTransport:
         return [self._parsed(*each) for each in zip(calls, results, strict=True)], standing
 
     def _standing(self, call: _Call, result: Any) -> Standing | None:
-        """A failure here does not stop leases, nor the counting of gateways with leases of the same
-        account."""
+        """The standing of this process; None if it failed. A failure here does not stop leases, nor the
+        counting of gateways with leases of the same account."""
         self._log.settle()
         if isinstance(result, ResponseError):
             if not (redis_acl.is_denial(result) or OF_ONE_KEY in str(result)):
@@ -250,7 +250,8 @@ class RedisTransport:
         return results
 
     async def _send(self, calls: Sequence[_Call], unknown: Set[str]) -> list[Any]:
-        """Scripts that Redis does not know are sent in full, each once: it caches them."""
+        """Send calls by the digests of their scripts; `unknown` scripts are sent in full, each once: Redis
+        caches them."""
         if self._client is None:
             self._client = await self._connect()
         pipeline = self._client.pipeline(transaction=False)

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The gateway's section `rate_limits` documents these settings for users."""
+    """Settings of shared limits. The gateway's section `rate_limits` documents these settings for users."""
 
     is_strict: bool
     """Whether requests are rejected while the Redis of their limit cannot be reached."""

@@ -71,8 +71,9 @@ def pool(
     objectives: Mapping[str, int],
     reporter: Reporter,
 ) -> Pool:
-    """`pods` are the ready Pods that it selects, by name. `secrets` are the existing ones for TLS
-    verification; `objectives` are the priorities of this pool's objectives, by name."""
+    """Translate an InferencePool into a pool. `pods` are the ready Pods that it selects, by name. `secrets`
+    are the existing ones for TLS verification; `objectives` are the priorities of this pool's objectives, by
+    name."""
     notes, report = source.metadata.annotations, reporter.report
     field = "spec.selector" if reporter.ref.kind == INFERENCE_POOL_V1ALPHA1 else "spec.selector.matchLabels"
     fault, verified = _fault(source, report), None
@@ -198,13 +199,13 @@ def _reached(pod: api.Pod, address: Address, numbers: list[int], field: str, rep
 
 
 def _page_of_rank(page: MetricsPage) -> MetricsPage | None:
-    """Each port has a page of its own: the port in the Pod's annotation belongs to one rank only."""
+    """The metrics page without its port, which belongs to one rank only: each rank has a page of its own."""
     own = msgspec.structs.replace(page, port=None)
     return None if own == MetricsPage() else own
 
 
 def _events_of_rank(events: KvEvents, rank: int) -> KvEvents:
-    """Ranks publish on consecutive ports, starting with the configured ones."""
+    """Where a rank publishes: ranks use consecutive ports, starting with the configured ones."""
     ahead = rank * events.ranks
     replay_port = events.replay_port + ahead if events.replay_port is not None else None
     return msgspec.structs.replace(events, port=events.port + ahead, replay_port=replay_port)

@@ -86,7 +86,8 @@ class _Config(msgspec.Struct):
 
     @property
     def is_on(self) -> bool:
-        """vLLM needs an explicit flag; for SGLang the name of the publisher is enough."""
+        """Whether events are published. vLLM needs an explicit flag; for SGLang the name of the publisher is
+        enough."""
         enabled = self.enable_kv_cache_events
         return self.publisher in (None, "zmq") and (enabled or (enabled is None and bool(self.publisher)))
 
@@ -105,7 +106,8 @@ def events_by_arguments(containers: Sequence[core.Container]) -> KvEvents | None
 
 @lru_cache(maxsize=256)
 def _published(words: tuple[str, ...]) -> KvEvents | None:
-    """Cached, because all Pods of a Deployment have the same arguments."""
+    """Where an engine with these arguments publishes. Cached, because all Pods of a Deployment have the same
+    arguments."""
     given = list(_options(words))
     options = dict(given)
     try:

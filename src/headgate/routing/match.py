@@ -88,7 +88,8 @@ def _taker(snapshot: Snapshot, route: Route, name: str) -> Taker | None:
 
 
 def _is_older(other: Route, route: Route) -> bool:
-    """A younger InferenceModel takes precedence while the pool of the older one does not exist."""
+    """Whether the other route is of the same kind and older. Age is not all: a younger InferenceModel takes
+    precedence while the pool of the older one does not exist."""
     return other.key.kind == route.key.kind and (other.created, other.key) < (route.created, route.key)
 
 

@@ -32,8 +32,8 @@ def pool(
     secrets: Mapping[api.ObjectKey, api.Secret],
     reporter: Reporter,
 ) -> Pool:
-    """`pods` are the ready Pods that it selects, by name. `secrets` are the existing ones for TLS
-    verification."""
+    """Translate a ModelServer into a pool. `pods` are the ready Pods that it selects, by name. `secrets` are
+    the existing ones for TLS verification."""
     spec, notes = server.spec, server.metadata.annotations
     policy = spec.traffic_policy
     retry = policy.retry if policy else None
@@ -90,8 +90,8 @@ def _endpoints(
 
 
 def _endpoint(pod: api.Pod, port: api.WorkloadPort | None) -> Endpoint:
-    """A Pod's own annotations take precedence over the port of the ModelServer, and that over the Pod's first
-    port.
+    """The endpoint of a Pod. Its own annotations take precedence over the port of the ModelServer, and that
+    over the Pod's first port.
 
     Raises ValueError if the Pod's address is invalid.
     """

@@ -68,7 +68,8 @@ def _role(group: PDGroup, pod: api.Pod, report: Report) -> Role | None:
 
 
 def _has(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """An empty set of labels matches no Pod: otherwise every Pod would have the role by accident."""
+    """Whether `labels` include all wanted ones. An empty set matches no Pod: otherwise every Pod would have
+    the role by accident."""
     return bool(wanted) and wanted.items() <= labels.items()
 
 

@@ -53,7 +53,7 @@ class Policy(ABC):
         """
 
     def booked(self, request: Request, choice: Choice, now: float) -> None:  # noqa: B027 - most keep no state
-        """The request is on its way to the chosen endpoint, and in its ledger."""
+        """Record that the request is on its way to the chosen endpoint, and in its ledger."""
 
     def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
         """Why a candidate was picked or not; for explanations."""

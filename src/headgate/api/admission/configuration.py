@@ -57,7 +57,7 @@ def _check_keys(data: FieldCursor, found: Findings) -> None:
 
 
 def _check_base64(data: FieldCursor, found: Findings) -> None:
-    """The value is not shown: it may be a secret that was not encoded."""
+    """Reject values that are not base64, without showing them: they may be secrets that were not encoded."""
     for key, text in data.texts.items():
         try:
             base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)

@@ -28,7 +28,7 @@ def default_deployment(deployment: Object) -> None:
 
 
 def default_service(service: Object) -> None:
-    """Inside the cluster, over TCP, to the port of the same number."""
+    """Fill in the defaults of a Service: inside the cluster, over TCP, to the port of the same number."""
     spec = service.get("spec")
     if not isinstance(spec, dict):
         return

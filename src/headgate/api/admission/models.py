@@ -26,7 +26,7 @@ _WORKERS_OF = {
 
 
 def default(obj: dict[str, Any]) -> None:
-    """With one policy for all backends: the grace period of each, and the expansion rate."""
+    """Fill in what one policy for all backends needs: the grace period of each, and the expansion rate."""
     spec = obj.get("spec")
     if not isinstance(spec, dict) or not isinstance(spec.get("autoscalingPolicy"), dict):
         return

@@ -51,7 +51,8 @@ _KINDS = ("InferenceModel", "ModelRoute", "Model")
 
 
 def _check(items: FieldCursor, part: type[msgspec.Struct], name: str, found: Findings) -> None:
-    """A weight of 10 beside a missing one means 10 to 100, or 10 to 1, never 10 to 90."""
+    """Warn of missing weights: a weight of 10 beside a missing one means 10 to 100, or 10 to 1, never 10 to
+    90."""
     default = next(field.default for field in msgspec.structs.fields(part) if field.encode_name == name)
     for weight in _unset(items, name):
         found.warn(weight, f"is not set and counts {default} beside those that are: set all of them, or none")

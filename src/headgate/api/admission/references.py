@@ -129,7 +129,7 @@ class Gathered:
         return True if self._behind is None else self._behind.serves(group, kind)
 
     def filed(self, entry: IndexKey) -> Sequence[Filed]:
-        """Objects of the cluster are older than manifests that are yet to be applied."""
+        """Objects of the cluster come first: they are older than manifests that are yet to be applied."""
         own = self._index.find(entry)
         if self._behind is None:
             return own

@@ -159,7 +159,8 @@ class SGLangBootstrap(Connector):
 
 
 def _bootstrap_members(meeting: Meeting) -> dict[str, object]:
-    """Lists for several sequences, because one number would put them all into one room."""
+    """The members by which the two servers meet; lists for several sequences, because one number would put
+    them all into one room."""
     members: tuple[object, ...] = (meeting.host, meeting.port, meeting.rooms[0])
     if len(meeting.rooms) > 1:
         count = len(meeting.rooms)

@@ -98,7 +98,7 @@ class Account:
             )
 
     def hold(self, rank: int, tier: int, name: EngineHash, block: int) -> bool:
-        """A rank has a block in a tier; returns whether no rank had it there before."""
+        """Record that a rank has a block in a tier; returns whether no rank had it there before."""
         names = self._names.setdefault(rank, {})
         self._count(name not in names)
         names[name] = block
@@ -111,7 +111,8 @@ class Account:
         return True
 
     def drop(self, rank: int, tier: int, name: EngineHash) -> int | None:
-        """A rank has dropped a block from a tier; returns the block if no rank has it there any more."""
+        """Record that a rank has dropped a block from a tier; returns the block if no rank has it there any
+        more."""
         names = self._names.get(rank, {})
         block = names.get(name)
         if block is None:

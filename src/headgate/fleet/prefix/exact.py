@@ -65,13 +65,13 @@ class ExactIndex:
                 counts[n] = worth
 
     def expect(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:
-        """A prompt was sent to an engine, which will report its blocks soon."""
+        """Record that a prompt was sent to an engine, which will report its blocks soon."""
         chains = self._chains.get(self._block_tokens(load))
         if chains is not None:
             self.residency.expect(load, chains.of(prefix), now)
 
     def wants(self, prefix: Sequence[int], load: EndpointState) -> bool:
-        """Whether it is worth to learn the tokens of a prompt that was sent to an engine."""
+        """Whether it is worth learning the tokens of a prompt that was sent to an engine."""
         block_tokens = self._block_tokens(load)
         if not block_tokens or not prefix:
             return False

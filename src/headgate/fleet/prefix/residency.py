@@ -180,8 +180,8 @@ class Residency:
                 _unset(self._holders[tier], block, account.bit)
 
     def _retire(self, account: Account, bit: int) -> None:
-        """The engine holds nothing any more, and gets another bit. Its old one is free once no block is
-        marked with it."""
+        """Give an engine that holds nothing any more another bit. Its old one is free once no block is marked
+        with it."""
         expected = [
             block
             for _, load, blocks in self._expected
@@ -208,8 +208,8 @@ class Residency:
     # -- prompts just sent
 
     def expect(self, load: EndpointState, blocks: Sequence[int], now: float) -> None:
-        """A prompt was sent to an engine: its blocks count as held until the engine must have reported
-        them."""
+        """Record that a prompt was sent to an engine: its blocks count as held until the engine must have
+        reported them."""
         account = self._accounts.get(load)
         if account is None:
             return

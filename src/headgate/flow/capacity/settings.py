@@ -57,7 +57,7 @@ class CeilingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CapacitySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Validated on creation: a ValueError names every wrong field."""
+    """Settings of a pool's capacity. Validated on creation: a ValueError names every wrong field."""
 
     detector: DetectorName = "predicted-work"
     ceilings: CeilingSettings = CeilingSettings()

@@ -151,12 +151,12 @@ class Slots:
             self._keep_ahead(window, has_ended and window.working <= before.working * GROWTH)
 
     def _is_full(self, working: float) -> None:
-        """It runs `working` requests, and starts another when one of them ends."""
+        """Bound an engine that runs `working` requests and starts another when one of them ends."""
         self._stop_growth()
         self.bound = self.evident = max(working, 1.0) + max(MIN_AHEAD, working * AHEAD_SHARE)
 
     def _keep_ahead(self, window: Window, is_standing: bool) -> None:
-        """Some requests wait, and it starts as many as its steps hold."""
+        """Bound an engine in which some requests wait, and which starts as many as its steps hold."""
         self._stop_growth()
         working = window.working
         ahead = max(MIN_AHEAD, working * AHEAD_SHARE, self._per_s * AHEAD_S)

@@ -25,8 +25,8 @@ class Account:
         """Requests rejected for lack of tokens."""
 
     def settle(self, reserved: int, used: int, now: float) -> None:
-        """A request is over: return what it did not use of its reservation, or charge what it used beyond
-        it."""
+        """Settle a request that has ended: return what it did not use of its reservation, or charge what it
+        used beyond it."""
         self.reserved -= reserved
         self.used += used
         if used < reserved:

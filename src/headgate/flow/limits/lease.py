@@ -310,7 +310,7 @@ class LeasedBudget:
     # -- without the account
 
     def disconnect(self, now: float) -> None:
-        """The account is unreachable: use the local share of what was left."""
+        """Use the local share of what was left, because the account is unreachable."""
         if self._share is not None:
             return
         self._level, self._level_at = self._filled(now), now
@@ -348,7 +348,7 @@ class LeasedBudget:
         return self.is_strict and self._share is not None
 
     def close(self) -> None:
-        """Nobody uses it any more: give the lease back, and report the use."""
+        """Give the lease back and report the use, because nobody uses the budget any more."""
         self.is_closed = True
         if not self.is_called:
             self._make_call()

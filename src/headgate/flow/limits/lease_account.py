@@ -141,7 +141,8 @@ class LeaseAccount:
         return sum(now - member.claimed_at <= LEASE_S + GRACE_S for member in self._members.values())
 
     def _record_overflow(self, tokens: float, now: float) -> None:
-        """Kept as a maximum, not a sum: refill from before a member lost the account covers nothing."""
+        """Record refill beyond the limit. Kept as a maximum, not a sum: refill from before a member lost the
+        account covers nothing."""
         if now - self._spilled_at > SPILL_S:
             self._spilled = 0.0
         if tokens > self._spilled:

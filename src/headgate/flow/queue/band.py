@@ -118,7 +118,7 @@ class Band:
         self.fairness.served(name, flow, work, usage, now)
 
     def charged(self, name: str, work: int, now: float) -> None:
-        """Another process sent `work` of a flow; a negative amount corrects an earlier report."""
+        """Record that another process sent `work` of a flow; a negative amount corrects an earlier report."""
         flow = self.flow_of(name)
         if flow is not None and work:
             self.fairness.charged(flow, work, now)

@@ -143,7 +143,7 @@ class FlowQueue:
         return waiting
 
     def leave(self, waiting: Waiting, now: float) -> None:
-        """Its client has gone: remove it. No effect if it is not queued."""
+        """Remove a request whose client has gone. No effect if it is not queued."""
         if waiting.state == "queued":
             self._bands[waiting.band].remove(waiting, now)
             self._count_out(waiting, "left")
@@ -158,7 +158,8 @@ class FlowQueue:
         return dropped
 
     def answered(self, waiting: Waiting) -> None:
-        """The first byte of its response was sent, or it has ended: it cannot be evicted any more."""
+        """Record that a request cannot be evicted any more: it has ended, or the first byte of its response
+        was sent."""
         self._evictions.over(waiting)
 
     def victims(self, now: float) -> Sequence[tuple[Waiting, Dropped]]:
@@ -176,8 +177,8 @@ class FlowQueue:
     def served(
         self, flow: str, priority: int, work: int, usage: Usage, now: float, *, order: int = 0
     ) -> None:
-        """A request of a flow is over that was expected to take `work`; `order` is that of its place in the
-        queue, 0 if it was not queued."""
+        """Record that a request of a flow has ended that was expected to take `work`; `order` is that of its
+        place in the queue, 0 if it was not queued."""
         self._band(priority).served(flow, work, usage, now, order)
 
     def charge(self, charges: Sequence[Charge], now: float) -> None:

@@ -69,7 +69,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Validated on creation: a ValueError names every wrong field."""
+    """Settings of a pool's queue. Validated on creation: a ValueError names every wrong field."""
 
     is_on: bool = True
     """Whether requests are queued at all. If not, sheddable ones are rejected while the pool is saturated,

@@ -46,9 +46,9 @@ class Turns:
         return top, top.head(now)
 
     def took(self, sent: Band, work: int, now: float) -> None:
-        """A band sends `work` tokens: with a floor of f, each other band gets a credit of f / (1 - f) per
-        token, a share of f. A floor is at most an equal part; otherwise the floors of the lower bands would
-        leave the highest nothing.
+        """Record that a band sends `work` tokens: with a floor of f, each other band gets a credit of f / (1
+        - f) per token, a share of f. A floor is at most an equal part; otherwise the floors of the lower
+        bands would leave the highest nothing.
 
         A band that cannot use its credit, for lack of capacity or because others have waited too long, does
         not accumulate it: among n bands, none has more than n times the larger of its next request and the

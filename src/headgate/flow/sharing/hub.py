@@ -54,7 +54,7 @@ class Hub(Generic[Who]):
         self._reports[who] = {pool: report for pool, report in known.items() if pool not in pools}
 
     def forget(self, who: Who) -> None:
-        """The process has ended, and nothing is queued there any more."""
+        """Remove a process that has ended: nothing is queued there any more."""
         self._changed |= self._reports.pop(who, {}).keys()
         for pool in self._parts:
             self._unpromise(pool, who)

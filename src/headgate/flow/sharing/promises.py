@@ -51,7 +51,7 @@ class Promises(Generic[Who]):
         self._of: dict[Who, _Promise] = {}
 
     def heard(self, who: Who, turn: int, part: float) -> None:
-        """The process uses the part of this turn, and has or may have `part`."""
+        """Record that the process uses the part of this turn, and has or may have `part`."""
         promise = self._of.setdefault(who, _Promise(part))
         promise.confirmed = part
         promise.under_way = [told for told in promise.under_way if told[0] > turn]
@@ -64,8 +64,8 @@ class Promises(Generic[Who]):
         self, wanted: Mapping[Who, float], turn: int, bound: float, even: float, absent: int
     ) -> dict[Who, float]:
         """Give each process as much of the wanted part as is promised to nobody else. `absent` processes
-        exist, or will, and have not reported, so they cannot be told anything. To free their parts, those
-        with more than they should have give up some: what others hold is never taken away."""
+        exist, or will, and have not reported, so nothing can be sent to them. To free their parts, those with
+        more than they should have give up some: what others hold is never taken away."""
         for who in wanted:
             self._of.setdefault(who, _Promise(even))
         given = {who: self._of[who].most for who in wanted}

@@ -24,7 +24,7 @@ _METADATA: Final[dict[str, tuple[type, str]]] = {
 
 
 def faults(resource: dict[str, Any], path: Path) -> Iterator[FieldError]:
-    """apiVersion and kind are required; metadata, if present, must be valid for an object."""
+    """Errors of an embedded object: apiVersion and kind are required; metadata, if present, must be valid."""
     for name, complaint in (("apiVersion", _version_complaint), ("kind", _kind_complaint)):
         field, value = keyed((path, name)), resource.get(name)
         if value is None:

@@ -112,7 +112,8 @@ class _Fields(dict[str, "Look | None"]):
         return look
 
     def keep_what_all_objects_have(self) -> None:
-        """apiVersion, kind and metadata are never pruned, nor changed without a schema of their own."""
+        """Keep apiVersion, kind and metadata: they are never pruned, nor changed without a schema of their
+        own."""
         if not self._schema.get("additionalProperties"):
             self.update(dict.fromkeys(ROOT_FIELDS - self._properties.keys(), _anything))
 

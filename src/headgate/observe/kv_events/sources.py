@@ -211,8 +211,8 @@ class KvEventSources:
         return found
 
     def sent(self, request: scheduling.Request, body: Body, choice: scheduling.Choice, now: float) -> None:
-        """A request was sent to an engine: note whether it must report blocks, and whether to tokenize the
-        prompt."""
+        """Record that a request was sent to an engine: note whether it must report blocks, and whether to
+        tokenize the prompt."""
         source = self.sources.get(choice.load)
         if source is None or not request.prefix:
             return

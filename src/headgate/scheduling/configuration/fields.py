@@ -77,7 +77,7 @@ def _plain(annotation: Any, value: object, path: str, problems: Problems) -> Any
 
 
 def _told(error: msgspec.ValidationError) -> str:
-    """Without the path inside the value, which begins with a dollar sign."""
+    """The text of an error; a path inside the value follows it, without its leading `$`."""
     text, _, inside = str(error).partition(" - at `$")
     text = text.replace("`", "").replace("Expected", "expected").replace("Invalid", "invalid")
     return f"{text} at {inside.rstrip('`')}" if inside.rstrip("`") else text

@@ -142,8 +142,8 @@ class TopologyScorerParameters(msgspec.Struct, frozen=True, kw_only=True, rename
 
 
 class TopologyAffinityScorer(Scorer):
-    """By what an endpoint shares with the one that another profile has picked: host 1, rack 0.2, zone 0.05,
-    region 0.02, else 0; 0 for all without such a pick."""
+    """Scores by what an endpoint shares with the one that another profile has picked: host 1, rack 0.2, zone
+    0.05, region 0.02, else 0; 0 for all without such a pick."""
 
     kind = "topology-affinity-scorer"
     Parameters = TopologyScorerParameters

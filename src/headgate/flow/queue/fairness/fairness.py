@@ -43,8 +43,8 @@ class Fairness(ABC):
 
     @abstractmethod
     def took(self, flow: Flow, work: int, now: float) -> None:
-        """A request of `work` tokens was sent, and is already removed. It need not have been its flow's
-        turn."""
+        """Called when a request of `work` tokens was sent; it is already removed. It need not have been its
+        flow's turn."""
 
     def moved(self, flow: Flow, now: float) -> None:  # noqa: B027 - most policies read heads when asked
         """Called when a flow gets another head without having sent a request."""
@@ -56,11 +56,11 @@ class Fairness(ABC):
     def served(  # noqa: B027 - policies by requests ignore it
         self, name: str, flow: Flow | None, work: int, usage: Usage, now: float
     ) -> None:
-        """A request of a flow is over that was expected to take `work`; the flow is None if it has no queued
-        requests."""
+        """Called when a request of a flow has ended that was expected to take `work`; the flow is None if it
+        has no queued requests."""
 
     def charged(self, flow: Flow, work: int, now: float) -> None:  # noqa: B027 - as above
-        """Another process sent `work` of a flow that has queued requests here."""
+        """Called when another process has sent `work` of a flow that has queued requests here."""
 
     def ready_at(self, now: float) -> float:
         """Until when no flow has a turn; in the past if one has."""
