@@ -5,7 +5,7 @@ fields are translated. What only the source has (v1: further ports, the applicat
 conditions by parent; v1alpha1: conditions of the pool) is kept in an annotation, from which the conversion
 back restores it. Values that the target's API would reject are reported, all at once.
 
-Metadata is copied; whoever creates the copy must omit `uid` and `resourceVersion`.
+Metadata is copied; to create the copy, omit `uid` and `resourceVersion`.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class PredictedWork(Capacity):
 
     Missing knowledge blocks nothing. Before the first token was seen, the prefill rate is a guess, and only
     requests are counted; an endpoint without requests in flight always has capacity. Sheddable requests alone
-    get none while an engine reports queued requests, whoever sent them: more important ones must not starve
-    beside another gateway.
+    get none while an engine reports queued requests, no matter who sent them: more important ones must not
+    starve beside another gateway.
     """
 
     def __init__(

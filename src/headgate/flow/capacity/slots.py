@@ -117,8 +117,8 @@ class Slots:
             self._learn(reading, reading.waiting, reading.running or 0)
 
     def makes_wait(self) -> bool:
-        """Whether the engine queues more requests than it needs ahead, whoever sent them. Of ours, those of
-        the last reading that may still lack a first token count."""
+        """Whether the engine queues more requests than it needs ahead, no matter who sent them. Of ours,
+        those of the last reading that may still lack a first token count."""
         load, reading = self._load, self.reading
         if reading is None or reading.waiting is None:
             return False

@@ -2,7 +2,7 @@
 
 Gateways regularly report their recent use to a common book, which assigns them parts in proportion, with a
 floor for those without use. A part is a promise: the gateway holds it until it reports another one. So parts
-never add up to more than the whole, whoever joins, leaves, or receives a response late or never.
+never add up to more than the whole, even if gateways join, leave, or receive a response late or never.
 `quota/redis_members.py` keeps the same book inside Redis.
 """
 

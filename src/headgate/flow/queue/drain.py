@@ -7,7 +7,7 @@ import random
 
 MEMORY_S = 10.0
 MAX_S = 300
-"""The longest time that clients are told to wait: conditions will have changed by then."""
+"""The longest `Retry-After` for clients: conditions will have changed by then."""
 
 
 class DrainRate:
