@@ -1,7 +1,7 @@
-"""The command line: `headgate up` for one machine, and one command for each process of a cluster.
+"""The command line: `headgate up` runs everything on one machine; other commands run one process each.
 
-Is given words and files by a person and hands them to the shells. A command is imported when it is called,
-so that `headgate --help` and completion answer at once.
+Parses arguments and files and passes them to the other packages. Each command is imported only when it is
+called, so that `headgate --help` and shell completion stay fast.
 """
 
 import difflib
@@ -38,16 +38,16 @@ _COMMANDS = {
 
 
 _AS_NEAR = 0.05
-"""Of similarity: words are suggested that are as near as the nearest."""
+"""Suggest every command whose similarity is within this much of the best match."""
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
-"""Exit codes as shells give them to what SIGINT and SIGPIPE ended."""
+"""Exit codes that shells report for SIGINT and SIGPIPE."""
 
 
 def _open_standard_streams() -> None:
-    """Opens those of the descriptors 0, 1 and 2 that whoever started the process had closed.
+    """Open any of the descriptors 0, 1 and 2 that the parent process closed.
 
-    Otherwise the system gives them to the next sockets or files, and log lines would be written to these.
+    Otherwise the system assigns them to the next sockets or files, and log lines would be written there.
     """
     for descriptor in range(3):
         try:
@@ -65,17 +65,18 @@ def _is_main_thread() -> bool:
 
 
 def _nearest(word: str, known: Collection[str]) -> list[str]:
-    """The word that was most likely meant, and those that are as near."""
+    """Return the most similar words: the best match and those almost as similar."""
     likeness = {each: difflib.SequenceMatcher(None, each, word).ratio() for each in known}
     return [each for each in known if likeness[each] >= max(likeness.values()) - _AS_NEAR]
 
 
 class _LazyGroup(click.Group):
-    """Knows its commands by name and imports them on use; ends in silence when it is told to stop."""
+    """Imports commands on first use; exits quietly when interrupted."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        # Python's own handler raises an exception wherever the program is: in a callback of the interpreter,
-        # amid an import, it is printed and lost. Until a command has its own handler, Ctrl-C just ends it.
+        # Python's own SIGINT handler raises an exception wherever the program is: in an interpreter callback
+        # or during an import, it is printed and lost. Until a command installs its own handler, Ctrl-C ends
+        # the process.
         before = signal.getsignal(signal.SIGINT)
         if before is not signal.default_int_handler or not _is_main_thread():
             return super().main(*args, **options)
@@ -95,7 +96,7 @@ class _LazyGroup(click.Group):
         except KeyboardInterrupt:
             ctx.exit(_INTERRUPTED)
         except BrokenPipeError:
-            # What is left in the buffer has no reader, and must not fail again at the end.
+            # The rest of the buffer has no reader; flushing it at exit must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(_PIPE_CLOSED)
 

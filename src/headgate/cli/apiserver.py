@@ -1,4 +1,4 @@
-"""`headgate apiserver`: the embedded API server alone, and the tokens that open it."""
+"""`headgate apiserver`: run the embedded API server alone, and manage its access tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applies manifests so that later edits stay: an unchanged manifest leaves its object alone."""
+"""Apply manifests without overwriting later edits: an unchanged manifest leaves its object alone."""
 
 import msgspec
 import xxhash
@@ -9,11 +9,11 @@ from headgate.cli.manifests import Manifest
 
 FIELD_MANAGER = "headgate-up"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""Written as kubectl does, so that `kubectl apply` of an edited file knows which fields were dropped."""
+"""Written as kubectl writes it, so that `kubectl apply` of an edited file knows which fields were removed."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of one manifest."""
+    """The result of applying one manifest."""
 
     manifest: Manifest
     changed: bool = False
@@ -21,7 +21,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 async def apply_all(client: cluster.Client, manifests: list[Manifest]) -> list[Outcome]:
-    """Applies in order; goes on after a refusal, so that all are known at once."""
+    """Apply manifests in order; continue after an error, so that all errors are reported at once."""
     return [await _apply(client, manifest) for manifest in manifests]
 
 
@@ -50,7 +50,7 @@ async def _apply(client: cluster.Client, manifest: Manifest) -> Outcome:
 
 
 def _explained(error: cluster.ApiError) -> str:
-    """The message; where it is made of several causes, a line for each."""
+    """The error message; if the error has several causes, one line for each."""
     if len(error.causes) < 2:
         return error.message
     subject = error.message.partition(" is invalid")[0]

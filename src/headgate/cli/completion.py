@@ -1,4 +1,4 @@
-"""`headgate completion`: the script that completes commands in a shell."""
+"""`headgate completion`: print the shell completion script."""
 
 import click
 from click.shell_completion import get_completion_class

@@ -1,4 +1,4 @@
-"""`headgate convert`: InferencePools of one API version as those of the other."""
+"""`headgate convert`: convert InferencePools between API versions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def convert(files: tuple[str, ...], recursive: bool, version: str, output: str) 
 
 
 def _refuse_invalid(reading: Reading, pools: list[Manifest]) -> None:
-    """Prints what is wrong with the pools as `headgate validate` does, and ends if there are errors."""
+    """Print errors in the pools as `headgate validate` does, and exit if there are any."""
     from headgate.cli import validation
     from headgate.cli.validation import judging
     from headgate.cli.validation.kinds import Kinds
@@ -101,7 +101,7 @@ def _converted(manifest: Manifest, version: str) -> dict[str, Any]:
 
 
 def _writable(metadata: ObjectMeta) -> ObjectMeta:
-    """Without what only a server writes, and without kubectl's memory of another kind."""
+    """Remove fields that only a server writes, and kubectl's last-applied annotation of the old kind."""
     import msgspec
 
     annotations = {key: value for key, value in metadata.annotations.items() if key != _APPLIED}

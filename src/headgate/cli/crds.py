@@ -1,4 +1,4 @@
-"""`headgate crds`: the CustomResourceDefinitions of Headgate's kinds, as a cluster is given them."""
+"""`headgate crds`: print the CustomResourceDefinitions of Headgate's kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADER = "# Made by `headgate crds` from the types of this version; not for edi
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Writes a part that occurs twice in full, because people and other tools read the files."""
+    """Repeats shared parts in full instead of using aliases: people and other tools read the files."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -52,7 +52,7 @@ def crds(kinds: tuple[str, ...], output: str, directory: Path | None) -> None:
 
 
 def rendered_yaml(definition: Definition) -> str:
-    """One definition as a YAML document that says where it comes from."""
+    """One definition as a YAML document, with a header that says how it was generated."""
     return _HEADER + yaml.dump(definition, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
@@ -61,7 +61,7 @@ def rendered_json(manifest: Definition) -> str:
 
 
 def _chosen(names: tuple[str, ...]) -> list[Definition]:
-    """Those that the names stand for, each once, in the order of the names."""
+    """The definitions that the names select, without duplicates, in the order of the names."""
     found = {
         definition["metadata"]["name"]: definition for name in names for definition in definitions_named(name)
     }

@@ -1,4 +1,4 @@
-"""`headgate explain-field`: what a field is for, its type, default and bounds, without a server."""
+"""`headgate explain-field`: show a field's description, type, default and bounds, without a server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDTH = 100
 
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Kinds, and after the first dot the fields that fit."""
+    """Complete kinds, and after the first dot their fields."""
     kind, dot, path = incomplete.partition(".")
     if not dot:
         return complete_kind(context, parameter, incomplete)
@@ -70,7 +70,7 @@ def explain_field(field: str, api_version: str | None, recursive: bool, output: 
 
 
 def _one(definitions: list[Definition], api_version: str | None) -> tuple[Definition, list[str]]:
-    """The definition that is meant, and the versions of the others that have the name."""
+    """The selected definition, and the API versions of other kinds with the same name."""
     versions = [api_version_of(definition) for definition in definitions]
     if api_version is None:
         return definitions[0], versions[1:]

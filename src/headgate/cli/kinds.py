@@ -1,4 +1,4 @@
-"""Headgate's own kinds by the names that people give them: ModelRoute, modelroutes, mr, or with the group."""
+"""Look up Headgate's kinds by the names that people use: ModelRoute, modelroutes, mr, or with the group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Definition = dict[str, Any]
 
 
 class UnknownKind(click.UsageError):
-    """No kind of Headgate has that name; the message suggests those that are close."""
+    """Headgate has no kind of that name; the message suggests similar ones."""
 
     def __init__(self, name: str, known: list[str]) -> None:
         lowered = {candidate.lower(): candidate for candidate in known}
@@ -27,7 +27,7 @@ class UnknownKind(click.UsageError):
 
 
 def definitions_named(name: str) -> list[Definition]:
-    """The definitions that a name stands for; two, if two groups have a kind of that name.
+    """The definitions with that name; two if two groups have a kind of that name.
 
     Raises UnknownKind.
     """
@@ -64,6 +64,6 @@ def _names(definition: Definition) -> set[str]:
 def complete_kind(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Shell completion: kinds that begin so, whatever their case."""
+    """Shell completion: kinds with this prefix, ignoring case."""
     kinds = {kind_of(definition): None for definition in api.custom_definitions()}
     return [CompletionItem(kind) for kind in kinds if kind.lower().startswith(incomplete.lower())]

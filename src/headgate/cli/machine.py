@@ -1,4 +1,4 @@
-"""The whole of Headgate on one machine: its processes, the manifests, and the wait until models answer."""
+"""Run all of Headgate on one machine: start its processes, apply the manifests, wait until models respond."""
 
 import asyncio
 import contextlib
@@ -29,38 +29,38 @@ from headgate.gateway import GatewaySettings, setting_types
 from headgate.gateway.old_settings import RENAMED
 
 STOP_GRACE_S = 35.0
-"""For every process but the gateway, whose settings say how long it drains."""
+"""For every process except the gateway, whose settings define how long it drains."""
 KILL_AFTER_S = 10.0
-"""How much longer than that the gateway may take."""
+"""Added to the gateway's own shutdown time before it is killed."""
 API_SERVER_START_S = 20.0
 POLL_S = 0.1
 EXPLAIN_S = 2.0
-"""How often it is looked whether there is something new to say about what is not ready."""
+"""How often to check for changes in what is not ready yet."""
 
 _ERROR = "Error: "
 _NEEDED_BYTES = 12 << 20
-"""Free space without which an API server makes no new state."""
+"""Free space that an API server needs to create new state."""
 _LOOPBACK = "127.0.0.1"
 _LOOPBACK_OF = {"": _LOOPBACK, "0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - nothing is bound
-"""Where to reach what listens on all addresses."""
+"""The address to connect to for a listener on all addresses."""
 _API, _OBJECTS, _PODS, _GATEWAY, _MODELS = "API server", "objects", "workloads", "gateway", "models"
 
 
 class StartError(Exception):
-    """The machine could not be started; the text says why and what to do."""
+    """The machine could not be started; the message says why and how to fix it."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What `headgate up` was told."""
+    """Arguments of `headgate up`."""
 
     manifests: list[Manifest]
     state: Path
     apiserver_port: int
     gateway: GatewaySettings
     gateway_origins: dict[str, str]
-    """Where settings come from that do not have their default, by path."""
+    """Origin of each setting that does not have its default, by path."""
     gateway_arguments: list[str]
-    """The file and flags that those settings come from."""
+    """The file and flags that these settings come from."""
     wait_s: float
 
     @property
@@ -78,16 +78,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gateway_stop_s(self) -> float:
-        """How long the gateway may take to end by its settings."""
+        """How long the gateway may take to stop, according to its settings."""
         return self.gateway.shutdown.lameduck_s + self.gateway.shutdown.drain_s
 
 
 def gateway_arguments(
     config: Path | None, flags: Mapping[str, Any], origins: Mapping[str, str], listen_host: str
 ) -> list[str]:
-    """What `headgate gateway` is started with besides its kubeconfig: file and flags as they were given.
+    """Arguments for `headgate gateway` besides its kubeconfig: file and flags as given.
 
-    If only this machine can connect, it is trusted, unless a setting says who is.
+    If only this machine can connect, it is a trusted proxy, unless a setting names the trusted ones.
     """
     words = ["--config", str(config)] if config is not None else []
     for name, value in flags.items():
@@ -99,9 +99,9 @@ def gateway_arguments(
 
 
 async def run(options: Options) -> None:
-    """Starts everything, tells when it is ready, and stops it all on SIGINT or SIGTERM.
+    """Start everything, report when it is ready, and stop it all on SIGINT or SIGTERM.
 
-    Raises StartError, or what the API server refused, if it cannot start, after stopping what was started.
+    Raises StartError, or the error of the API server, after stopping what was started.
     """
     console = Console(file=cast(IO[str], Output(1)))
     lock = lock_state(options.state)
@@ -124,7 +124,7 @@ async def run(options: Options) -> None:
 
 
 def _check_ports(options: Options) -> None:
-    """All ports that are taken, in one message, before anything is started."""
+    """Report all ports that are in use in one message, before starting anything."""
     listen, metrics, admin = options.gateway.listen, options.gateway.metrics, options.gateway.admin
     wanted = [
         ("the inference API", listen.host, listen.port, _Moved(options, "listen")),
@@ -161,13 +161,13 @@ def _check_ports(options: Options) -> None:
 
 
 class _Moved(NamedTuple):
-    """How the address of a section is changed for `headgate up`."""
+    """How to change the address of a section for `headgate up`."""
 
     options: Options
     section: str
 
     def by(self, name: str) -> str:
-        """The flag, if this command has it, the variable, and the setting; and where it is set now."""
+        """The flag, if this command has one, the variable and the setting; and where it is set now."""
         setting = setting_types.settings()[f"{self.section}.{name}"]
         flags = [setting.flags[0]] if setting.path in gateway_flags.OF_UP else []
         ways = [*flags, setting.variable, f"{setting.path} in the file of --gateway-config"]
@@ -194,7 +194,7 @@ class _Machine:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """In the order in which nothing is lost: no new requests, no Pods, then nobody needs the objects."""
+        """Stop in an order that loses nothing: requests first, then Pods, and the API server last."""
         try:
             for name in ("gateway", "controller", "node", "apiserver"):
                 grace_s = STOP_GRACE_S
@@ -253,7 +253,7 @@ class _Machine:
     def _start_gateway(self) -> None:
         options = self._options
         file, told = options.state / machine_state.GATEWAY_FILE, f"{options.admin_url}\n"
-        if not file.exists() or file.read_text() != told:  # a full disk might not take it again
+        if not file.exists() or file.read_text() != told:  # a full disk might reject a rewrite
             file.write_text(told)
         words = ("--kubeconfig", options.kubeconfig, *options.gateway_arguments)
         self._start_child("gateway", "gateway", *words)
@@ -261,7 +261,7 @@ class _Machine:
     def _start_child(self, name: str, *words: object) -> Child:
         logs = self._options.state / "logs"
         logs.mkdir(exist_ok=True)
-        # With -P, a file in the working directory is never imported as a module.
+        # With -P, Python never imports a file in the working directory as a module.
         argv = [sys.executable, "-P", "-m", "headgate", *map(str, words)]
         child = Child(name, argv, logs / f"{name}.log")
         self._children.append(child)
@@ -270,7 +270,7 @@ class _Machine:
 
     def _tell_restart(self, child: Child, code: int) -> None:
         if not self._is_api_up:
-            child.kill()  # it never was up: a restart would end in the same way
+            child.kill()  # it never started: a restart would fail the same way
             return
         self._console.print(
             f"The {child.name} ended with {code} and is started again; its log is {child.log_path}",
@@ -279,7 +279,7 @@ class _Machine:
         )
 
     async def _until_models_ready(self, client: cluster.Client, progress: Progress) -> None:
-        """Until the gateway routes to at least one endpoint of every pool that a route names."""
+        """Wait until the gateway routes to at least one endpoint of every pool that a route names."""
         options = self._options
         progress.detail(_GATEWAY, "starting")
         async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as http:
@@ -298,7 +298,7 @@ class _Machine:
 
     @contextlib.asynccontextmanager
     async def _explained_after(self, wait_s: float, client: cluster.Client) -> AsyncIterator[None]:
-        """After `wait_s` seconds, says what is missing, again whenever that changes, and goes on waiting."""
+        """After `wait_s` seconds, print what is not ready, and again whenever that changes."""
 
         async def explain() -> None:
             started = asyncio.get_running_loop().time()
@@ -364,9 +364,9 @@ class _GatewayState(msgspec.Struct):
 
 
 async def _answers(endpoints: list[_EndpointState]) -> bool:
-    """Whether there are endpoints and each takes a connection.
+    """Whether there are endpoints and each accepts a connection.
 
-    After a node was killed, its Pods are said to be ready until the next one has looked at them.
+    After a node was killed, its Pods still have status ready until the next node has checked them.
     """
     for endpoint in endpoints:
         host, _, port = endpoint.address.rpartition(":")
@@ -380,7 +380,7 @@ async def _answers(endpoints: list[_EndpointState]) -> bool:
 
 
 async def _gateway_state(http: httpx2.AsyncClient, base: str) -> _GatewayState | None:
-    """What the gateway routes to; None while it does not answer or is not ready."""
+    """The gateway's routing state; None while it does not respond or is not ready."""
     with contextlib.suppress(httpx2.HTTPError):
         if (await http.get(f"{base}/readyz")).status_code == 200:
             return msgspec.json.decode((await http.get(f"{base}/debug/config")).content, type=_GatewayState)
@@ -388,7 +388,7 @@ async def _gateway_state(http: httpx2.AsyncClient, base: str) -> _GatewayState |
 
 
 def _routed_pools(snapshot: routing.Snapshot) -> set[str]:
-    """Names of the pools that exist and that some route names."""
+    """Names of the pools that exist and that at least one route names."""
     named = {target.pool for route in snapshot.routes() for rule in route.rules for target in rule.targets}
     return {pool.name for key, pool in snapshot.pools.items() if key in named}
 
@@ -398,12 +398,12 @@ def _models(snapshot: routing.Snapshot) -> list[str]:
 
 
 async def _snapshot(client: cluster.Client) -> routing.Snapshot:
-    """The objects as a gateway has them."""
+    """The objects as a gateway sees them."""
     return (await sources.fetch_objects(client)).snapshot()
 
 
 async def _unready_pods(client: cluster.Client) -> list[str]:
-    """One line for each Pod that is not ready, with the reason that its containers give."""
+    """One line for each Pod that is not ready, with the reason that its containers report."""
     return [f"Pod {pod.metadata.key}: {_why(pod)}" for pod in await client.list(api.Pod) if not pod.ready]
 
 
@@ -415,7 +415,7 @@ def _why(pod: api.Pod) -> str:
 
 
 def _why_it_ended(child: Child, state: Path) -> str:
-    """The error of a process that ended while it was starting; on a full disk its log may have none."""
+    """The error of a process that ended during its start; if the disk is full, its log may be empty."""
     lines = child.last_lines(1)
     if lines and lines[0].startswith(_ERROR):
         return lines[0].removeprefix(_ERROR)
@@ -449,7 +449,7 @@ def _summary(options: Options, snapshot: routing.Snapshot) -> str:
 
 
 def _worth_a_look(snapshot: routing.Snapshot) -> str:
-    """The kinds that requests are routed by here, as kubectl has them."""
+    """The kinds that define routing here, as kubectl arguments."""
     is_inference = any(pool.kind != routing.MODEL_SERVER for pool in snapshot.pools)
     is_kthena = not is_inference or any(pool.kind == routing.MODEL_SERVER for pool in snapshot.pools)
     kinds = ["pods", *(["modelservers", "modelroutes"] if is_kthena else [])]

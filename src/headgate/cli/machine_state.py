@@ -1,4 +1,4 @@
-"""Where `headgate up` keeps what its machine has, and how a command line names that place."""
+"""The state directory of `headgate up`, and how command lines name it."""
 
 import os
 from pathlib import Path
@@ -7,19 +7,19 @@ import click
 from click.core import ParameterSource
 
 STATE = Path(".headgate")
-"""Where `headgate up` keeps everything, below the directory that it is started in."""
+"""The default state directory, below the directory where `headgate up` was started."""
 STATE_VARIABLE = "HEADGATE_STATE"
 APISERVER_PORT_VARIABLE = "HEADGATE_APISERVER_PORT"
 GATEWAY_FILE = "gateway"
-"""File in it with the URL of the admin port of its gateway."""
+"""File in it with the URL of the gateway's admin port."""
 DEFAULT_GATEWAY = "http://localhost:8081"
-"""The admin port of a gateway that was not told another one."""
+"""The default admin port of a gateway."""
 
 
 def said_state(context: click.Context) -> Path | None:
-    """The --state of the command line, which may stand behind a command or its group; None without one.
+    """The --state of the command line, given after a command or its group; None if there is none.
 
-    The environment and the default are no such thing: they yield to $KUBECONFIG.
+    A value from the environment or the default does not count: $KUBECONFIG takes precedence over those.
     """
     at: click.Context | None = context
     while at is not None:
@@ -31,5 +31,5 @@ def said_state(context: click.Context) -> Path | None:
 
 
 def usual() -> Path:
-    """The directory that is meant where the command line says none."""
+    """The state directory if the command line names none."""
     return Path(os.environ.get(STATE_VARIABLE) or STATE)

@@ -1,4 +1,4 @@
-"""`headgate node`: runs Pods and Deployments of an API server as local processes."""
+"""`headgate node`: run the Pods and Deployments of an API server as local processes."""
 
 import asyncio
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Options that several commands have, and mean the same by.
+"""Options shared by several commands, with the same meaning everywhere.
 
-`--state` names the directory of one machine (`headgate up`): its API server's objects and kubeconfig, its
-node's records, its logs. Every command that talks to an API server, or is one, has it.
+`--state` names the state directory of one machine (`headgate up`): objects and kubeconfig of its API server,
+records of its node, and logs. Every command that runs or talks to an API server has it.
 """
 
 import functools
@@ -18,7 +18,7 @@ Command: TypeAlias = Callable[..., Any]
 
 
 def _of_group(context: click.Context, parameter: click.Parameter, value: Path) -> Path:
-    """What the command's group was told, if the command was told nothing."""
+    """The value given to the command's group, if the command itself was given none."""
     if context.get_parameter_source("state") is ParameterSource.COMMANDLINE:
         return value
     return (said_state(context.parent) if context.parent else None) or value
@@ -51,7 +51,7 @@ log_level = click.option(
 
 
 def files(command: Command) -> Command:
-    """Manifests, by -f or as plain words: `-f a.yaml -f b.yaml` and `-f *.yaml` both work."""
+    """Manifests given with -f or as plain arguments: `-f a.yaml -f b.yaml` and `-f *.yaml` both work."""
 
     @functools.wraps(command)
     def with_files(named: tuple[str, ...], more: tuple[str, ...], **given: Any) -> Any:
@@ -84,7 +84,7 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 
 def output(*forms: str, help: str = "Form.") -> Callable[[Command], Command]:
-    """In which form to print, as `output`; the first is the default."""
+    """The option for the output format; the first format is the default."""
     return click.option("-o", "--output", type=click.Choice(forms), default=forms[0], help=help)
 
 
@@ -92,7 +92,7 @@ recursive = click.option("-R", "--recursive", is_flag=True, help="Search the dir
 
 
 def server(command: Command) -> Command:
-    """Which API server to talk to, as one argument `server`."""
+    """Options that select the API server, passed as one argument `server`."""
 
     @functools.wraps(command)
     def with_server(kubeconfig: Path | None, context: str | None, state: Path, **given: Any) -> Any:
@@ -111,9 +111,10 @@ def server(command: Command) -> Command:
 
 
 def process(command: Command) -> Command:
-    """Which API server a process works with, as `kubeconfig`, and the directory of its machine as `state`.
+    """Options of a long-running process: `kubeconfig` of its API server, and `state`, the machine's
+    directory.
 
-    `kubeconfig` is None for $KUBECONFIG, the in-cluster account, or the user's own file.
+    `kubeconfig` is None for $KUBECONFIG, the in-cluster account, or ~/.kube/config.
     """
 
     @functools.wraps(command)

@@ -1,4 +1,4 @@
-"""What every long-running command does: an event loop, a log on standard error, a clean end on a signal."""
+"""Shared by long-running commands: event loop, log on standard error, clean shutdown on signals."""
 
 import asyncio
 import contextlib
@@ -21,18 +21,17 @@ from headgate import telemetry
 T = TypeVar("T")
 
 INTERRUPTED = 130
-"""Exit code, as shells give it to what SIGINT ended."""
+"""Exit code that shells report for SIGINT."""
 INTERRUPTED_S = 2.0
 
 Main = Callable[[asyncio.Event], Awaitable[None]]
-"""Runs until the event is set, then ends in good order."""
+"""Runs until the event is set, then shuts down cleanly."""
 
 
 def run(main: Main, *, log_level: str = "info") -> None:
-    """Runs `main` until SIGTERM or SIGINT; a second signal ends the process at once.
+    """Run `main` until SIGTERM or SIGINT; a second signal ends the process immediately.
 
-    Failures that a person can mend (an address in use, a kubeconfig that is not there) become one line
-    and exit code 1.
+    Errors that the user can fix (an address in use, a missing kubeconfig) become one line and exit code 1.
     """
     log_to_stderr(log_level)
     with explained(OSError, click.ClickException):
@@ -40,11 +39,11 @@ def run(main: Main, *, log_level: str = "info") -> None:
 
 
 def run_once(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Runs a command that ends by itself, or with KeyboardInterrupt on SIGINT.
+    """Run a command that ends by itself, or with KeyboardInterrupt on SIGINT.
 
-    `asyncio.run` hears of a signal only when its loop wakes up for another reason, if the signal comes just
-    before the loop begins to wait, or is delivered to another thread. A handler of the loop wakes it. What
-    does not let itself be cancelled (a name lookup in a thread, for instance) is given a moment, no more.
+    `asyncio.run` notices a signal only when its loop wakes up for another reason, if the signal arrives just
+    before the loop starts to wait or is delivered to another thread. A signal handler of the loop wakes it.
+    Work that cannot be cancelled, such as a name lookup in a thread, gets INTERRUPTED_S to finish.
     """
 
     async def interruptible() -> T:
@@ -56,7 +55,7 @@ def run_once(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
             nonlocal is_interrupted
             is_interrupted = True
             running.cancel()
-            loop.remove_signal_handler(signal.SIGINT)  # a second one raises KeyboardInterrupt at once
+            loop.remove_signal_handler(signal.SIGINT)  # a second signal raises KeyboardInterrupt immediately
             last = threading.Timer(INTERRUPTED_S, os._exit, (INTERRUPTED,))
             last.daemon = True
             last.start()
@@ -76,7 +75,7 @@ def run_once(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def log_to_stderr(log_level: str) -> None:
-    """What the process has to say goes to standard error, from this level on, without ever waiting for it."""
+    """Log to standard error from this level on, without ever blocking on it."""
     if not logging.getLogger().handlers:
         handler = telemetry.LineHandler(2)
         handler.setFormatter(telemetry.LineFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
@@ -86,12 +85,12 @@ def log_to_stderr(log_level: str) -> None:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """One line on standard output or error; it is dropped if it cannot be written at once."""
+    """Print one line to standard output or error; drop it if it cannot be written immediately."""
     Output(2 if err else 1).write(f"{text}\n")
 
 
 class Output(io.TextIOBase):
-    """Standard output or error that neither waits nor fails: text that cannot be written is dropped."""
+    """Standard output or error that neither blocks nor fails: text that cannot be written is dropped."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -103,7 +102,7 @@ class Output(io.TextIOBase):
         data = memoryview(text.encode(errors="replace"))
         with contextlib.suppress(OSError):
             while data and self._poll.poll(0):
-                # So much a pipe takes at once, if it takes anything.
+                # a writable pipe accepts at least PIPE_BUF bytes
                 data = data[os.write(self._descriptor, data[: select.PIPE_BUF]) :]
         return len(text)
 
@@ -119,8 +118,8 @@ class Output(io.TextIOBase):
 
 @contextlib.contextmanager
 def explained(*known: type[Exception]) -> Iterator[None]:
-    """Raises ClickException where all that the block raises, alone or in groups, is of these types."""
-    # Not by `except*`: Python 3.11.2 wraps what is raised there in a group.
+    """Raise ClickException if every exception of the block, alone or in groups, is of these types."""
+    # Not `except*`: Python 3.11.2 wraps exceptions raised there in a group.
     try:
         yield
     except Exception as error:
@@ -131,14 +130,14 @@ def explained(*known: type[Exception]) -> Iterator[None]:
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """The exceptions of nested groups, in one list; of another exception, that alone."""
+    """All exceptions of nested groups in one list; any other exception by itself."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [leaf for each in error.exceptions for leaf in leaves(each)]
 
 
 def _all_told(found: list[BaseException]) -> str:
-    """Each once; where files ran out, that alone, as the others follow from it."""
+    """Each message once; if files ran out, only that, because the other errors follow from it."""
     for each in found:
         if isinstance(each, OSError) and each.errno in (errno.EMFILE, errno.ENFILE):
             limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -147,7 +146,7 @@ def _all_told(found: list[BaseException]) -> str:
 
 
 def told(error: BaseException) -> str:
-    """What happened and to which file; the number of an OSError says nothing to a person."""
+    """The error message with the file name; without the errno, which means nothing to most people."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -158,7 +157,7 @@ async def _until_signal(main: Main) -> None:
 
 
 def stop_on_signal() -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; the second one has its usual effect."""
+    """Return an event that the first SIGTERM or SIGINT sets; a second one has its default effect."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -1,4 +1,4 @@
-"""Shows how far a start has come: a live table on a terminal, a plain line for each change elsewhere."""
+"""Show the progress of a start: a live table on a terminal, otherwise one plain line for each change."""
 
 import time
 from types import TracebackType
@@ -37,7 +37,7 @@ class Progress:
             self._live.stop()
 
     def detail(self, step: str, text: str) -> None:
-        """What the step is at; said once where it stays the same."""
+        """Set the current detail of a step; prints it only if it changed."""
         if self._details[step] != text:
             self._details[step] = text
             self._say(f"{step}: {text}")
@@ -70,5 +70,5 @@ class Progress:
     @property
     def _spinner(self) -> Spinner:
         spinner = Spinner("dots")
-        spinner.start_time = 0.0  # every frame makes a new one; a common start keeps them turning
+        spinner.start_time = 0.0  # every frame creates a new spinner; a common start time keeps them turning
         return spinner

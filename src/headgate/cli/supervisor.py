@@ -1,4 +1,4 @@
-"""Starts the processes of one machine, starts again those that fall over, and stops them in order."""
+"""Start the processes of one machine, restart those that fail, and stop them in order."""
 
 import asyncio
 import contextlib
@@ -18,11 +18,10 @@ from headgate.cli import machine_state
 FIRST_RESTART_S = 0.5
 LONGEST_RESTART_S = 30.0
 STEADY_AFTER_S = 60.0
-"""A process that ran this long before it fell over is started again as if for the first time."""
+"""A process that ran this long before it failed is restarted with the shortest delay again."""
 
 MAX_LOG_BYTES = 32 * 1024 * 1024
-"""A log that has become longer is emptied. Its last so many bytes are kept in NAME.log.1, and up to as many
-more that come during the copy."""
+"""A longer log is emptied; its last MAX_LOG_BYTES, and as many written during the copy, go to NAME.log.1."""
 LOG_CHECK_S = 1.0
 _COPY_BYTES = 1024 * 1024
 
@@ -31,28 +30,28 @@ _PR_SET_PDEATHSIG = 1
 
 
 class StateInUse(Exception):  # noqa: N818 - reads as what it says
-    """Another supervisor works in the same state directory."""
+    """Another supervisor uses the same state directory."""
 
 
 class StateUnusable(Exception):  # noqa: N818 - reads as what it says
-    """The state directory cannot be made or written."""
+    """The state directory cannot be created or written."""
 
 
 class Child:
-    """One supervised process; started again whenever it ends before it was told to."""
+    """One supervised process; restarted whenever it ends without being stopped."""
 
     def __init__(self, name: str, argv: Sequence[str], log_path: Path) -> None:
         self.name = name
         self.argv = list(argv)
         self.log_path = log_path
         self._log_began = log_path.stat().st_size if log_path.exists() else 0
-        """Where the lines of an earlier run end."""
+        """Where this run's log lines begin."""
         self.restarts = 0
         self.process: asyncio.subprocess.Process | None = None
         self._stop = asyncio.Event()
 
     async def run(self, on_restart: Callable[["Child", int], None]) -> None:
-        """Until `stop`; `on_restart` hears of every unexpected end with its exit code."""
+        """Run until `stop`; calls `on_restart` with the exit code after every unexpected exit."""
         delay_s = FIRST_RESTART_S
         while not self._stop.is_set():
             started = time.monotonic()
@@ -62,11 +61,11 @@ class Child:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    start_new_session=True,  # Ctrl-C goes to the supervisor alone, which stops all in order
+                    start_new_session=True,  # Ctrl-C reaches only the supervisor, which stops all in order
                     preexec_fn=_end_with_parent,
                 )
             if self._stop.is_set():
-                self.process.terminate()  # it was told to stop while it was being started
+                self.process.terminate()  # it was stopped while it was being started
             code = await self._until_ended(self.process)
             if self._stop.is_set():
                 return
@@ -78,7 +77,7 @@ class Child:
             delay_s = min(delay_s * 2, LONGEST_RESTART_S)
 
     async def _until_ended(self, process: asyncio.subprocess.Process) -> int:
-        """Keeps the log short meanwhile."""
+        """Wait for the process, and keep its log short meanwhile."""
         ended = asyncio.ensure_future(process.wait())
         try:
             while not ended.done():
@@ -89,7 +88,7 @@ class Child:
         return ended.result()
 
     async def stop(self, grace_s: float) -> bool:
-        """SIGTERM, then SIGKILL after `grace_s` seconds. Returns whether it ended by itself."""
+        """Send SIGTERM, then SIGKILL after `grace_s` seconds. Returns whether it ended by itself."""
         self._stop.set()
         process = self.process
         if process is None or process.returncode is not None:
@@ -110,7 +109,7 @@ class Child:
             self.process.kill()
 
     def last_lines(self, count: int) -> list[str]:
-        """The end of what it has logged, for an error message."""
+        """The last lines of its log, for an error message."""
         with contextlib.suppress(OSError), self.log_path.open("rb") as log:
             size = self.log_path.stat().st_size
             own = self._log_began if self._log_began <= size else 0  # it was shortened meanwhile
@@ -124,15 +123,15 @@ class Child:
 
 
 def shorten(log: Path) -> None:
-    """Moves the content of a log that is too long to NAME.log.1, and empties it, while its process writes on.
+    """Move an oversized log to NAME.log.1 and empty it, while its process keeps writing.
 
-    A process has the file open for appending, so it goes on at the new end. What it writes between the copy
-    and the emptying, which is a few lines if any, is lost.
+    The process has opened the file for appending, so it continues at the new end. Lines written between the
+    copy and the truncation, a few at most, are lost.
     """
     with contextlib.suppress(OSError):
         if log.stat().st_size <= MAX_LOG_BYTES:
             return
-        with contextlib.suppress(OSError):  # on a full disk it must be emptied all the more
+        with contextlib.suppress(OSError):  # on a full disk, emptying it is even more important
             _copy_end(log, log.with_suffix(".log.1"))
         os.truncate(log, 0)
 
@@ -140,20 +139,20 @@ def shorten(log: Path) -> None:
 def _copy_end(log: Path, aside: Path) -> None:
     with log.open("rb") as source, aside.open("wb") as target:
         source.seek(max(0, log.stat().st_size - MAX_LOG_BYTES))
-        source.readline(_COPY_BYTES)  # it begins with a whole line, if lines are not endless
+        source.readline(_COPY_BYTES)  # start with a complete line, unless lines are extremely long
         left = 2 * MAX_LOG_BYTES
         while left > 0 and (data := source.read(min(left, _COPY_BYTES))):
             left -= target.write(data)
 
 
 def _end_with_parent() -> None:
-    """Asks Linux for SIGTERM when the supervisor dies, however it dies."""
+    """Ask Linux to send SIGTERM when the supervisor dies, however it dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def make_state(state: Path) -> None:
-    """Makes a state directory that only its owner may read. Raises StateUnusable."""
+    """Create a state directory that only its owner may read. Raises StateUnusable."""
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -174,7 +173,7 @@ def _unusable(what: str, state: Path, error: OSError) -> StateUnusable:
 
 
 def lock_state(state: Path) -> int:
-    """Takes the state directory, which is nobody else's, for this process; the lock ends with it.
+    """Lock the state directory for this process; the lock ends with the process.
 
     Raises StateInUse or StateUnusable.
     """

@@ -1,4 +1,4 @@
-"""`headgate up`: everything on one machine, from manifests to a model that answers."""
+"""`headgate up`: run everything on one machine, from manifests to a model that responds."""
 
 from pathlib import Path
 from typing import Any

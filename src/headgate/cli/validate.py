@@ -1,4 +1,4 @@
-"""`headgate validate`: manifests judged as a compiler judges source files, without a server."""
+"""`headgate validate`: check manifests without a server, with compiler-style errors."""
 
 from __future__ import annotations
 

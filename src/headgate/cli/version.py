@@ -1,4 +1,4 @@
-"""`headgate version`: what is installed."""
+"""`headgate version`: show the installed version."""
 
 import click
 

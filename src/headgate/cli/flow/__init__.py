@@ -1,5 +1,5 @@
-"""`headgate flow`: who waits for a pool, and why.
+"""`headgate flow`: show queued requests of each pool, and why they wait.
 
-Is given what each worker of a running gateway tells of its queues; hands on one view of each pool, for people
-or as JSON, once or again and again.
+Reads the queues of every worker of a running gateway and merges them into one view of each pool, printed as
+text or JSON, once or repeatedly.
 """

@@ -1,4 +1,4 @@
-"""`headgate flow`: what waits at a running gateway."""
+"""`headgate flow`: the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits at a running gateway: asked of its admin port, added up over its workers, and shown."""
+"""Fetch the queues of a running gateway from its admin port, merge those of its workers, and print them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from headgate.cli.objects.printing import escaped
 from headgate.flow.queue import BandRow, FlowRow, QueueView, RequestRow
 from headgate.gateway.queueing.queue_shown import QueueShown
 
-# The queues of all workers of a gateway as one: each worker has its own share of the requests.
+# Merge the queues of all workers of a gateway: each worker queues its own share of the requests.
 MAX_REQUESTS = 20
-"""Shown of each band."""
+"""Shown for each band."""
 
 
 def merged(queues: Sequence[QueueShown]) -> QueueShown:
-    """One queue of several of one pool; there is at least one. Counts are sums, and of what each worker sees
-    for itself, such as saturation, the greatest counts."""
+    """Merge one or more queues of the same pool. Counts are added; of values that each worker measures for
+    itself, such as saturation, the largest is used.
+    """
     first = queues[0]
     if len(queues) == 1:
         return first
@@ -46,7 +47,7 @@ def merged(queues: Sequence[QueueShown]) -> QueueShown:
 
 
 def _bands(bands: Iterable[BandRow]) -> list[BandRow]:
-    """Those of one priority as one, the highest first."""
+    """Merge bands of the same priority; highest priority first."""
     by_priority: dict[int, list[BandRow]] = {}
     for band in bands:
         by_priority.setdefault(band.priority, []).append(band)
@@ -75,7 +76,7 @@ def _oldest(rows: list[RequestRow]) -> list[RequestRow]:
 
 
 def _flows(flows: Iterable[FlowRow]) -> list[FlowRow]:
-    """Those of one name as one, the longest first; where it stands, each worker says for itself."""
+    """Merge flows of the same name; longest queue first. A flow's position is per worker."""
     by_name: dict[str, list[FlowRow]] = {}
     for flow in flows:
         by_name.setdefault(flow.name, []).append(flow)
@@ -93,12 +94,12 @@ def _flows(flows: Iterable[FlowRow]) -> list[FlowRow]:
     return sorted(found, key=lambda flow: -flow.requests)
 
 
-# Where `headgate flow` asks: the admin port of a running gateway.
+# Fetching: from the admin port of a running gateway.
 PATIENCE_S = 10.0
 
 
 def of_machine(said: Path | None, state: Path) -> str:
-    """The admin port that `headgate up` has written down; ClickException if `said`, a --state, has none."""
+    """The admin port that `headgate up` recorded; raises ClickException if `said`, a --state, has none."""
     try:
         return (state / machine_state.GATEWAY_FILE).read_text().strip()
     except OSError as error:
@@ -109,14 +110,14 @@ def of_machine(said: Path | None, state: Path) -> str:
 
 
 def ask(url: str, pool: str | None) -> dict[str, QueueShown]:
-    """The queue of each pool, or of those of one name. Raises ClickException."""
+    """The queue of each pool, or of the pools named `pool`. Raises ClickException."""
     return _chosen(_ask(url), pool)
 
 
 def _chosen(pools: dict[str, QueueShown], pool: str | None) -> dict[str, QueueShown]:
     if pool is None:
         return pools
-    # An InferencePool is called by its kind as well, as a ModelServer may have the same name.
+    # An InferencePool can also be named with its kind, because a ModelServer may have the same name.
     chosen = {name: shown for name, shown in pools.items() if name == pool or name.endswith(f"/{pool}")}
     if not chosen:
         known = ", ".join(sorted(pools)) or "none"
@@ -125,7 +126,7 @@ def _chosen(pools: dict[str, QueueShown], pool: str | None) -> dict[str, QueueSh
 
 
 def _ask(url: str) -> dict[str, QueueShown]:
-    """What the gateway tells, its workers taken together."""
+    """The gateway's queues by pool, one for each worker."""
     base = url.rstrip("/") if "://" in url else f"http://{url}".rstrip("/")
     try:
         response = httpx2.get(f"{base}/debug/flow", timeout=PATIENCE_S, trust_env=False)
@@ -141,14 +142,14 @@ def _ask(url: str) -> dict[str, QueueShown]:
         )
     try:
         told = msgspec.json.decode(response.content, type=dict[str, msgspec.Raw])
-        told.pop("no_answer", None)  # workers that are silent have no part in it
+        told.pop("no_answer", None)  # workers that did not respond have no queues to merge
         queues = {name: msgspec.json.decode(raw, type=list[QueueShown]) for name, raw in told.items()}
     except msgspec.DecodeError as error:
         raise click.ClickException(f"{base} answered with something else than its queues: {error}") from error
     return {name: merged(each) for name, each in queues.items() if each}
 
 
-# Queues for a person: what each pool has room for, and who waits in it, the next first.
+# Rendering: the capacity of each pool and its queued requests, next to be served first.
 SHOWN_FLOWS = 20
 _NO_BOUND = "no bound"
 

@@ -1,7 +1,8 @@
-"""`headgate gateway`: its flags and file become settings, and its processes are started and looked after.
+"""`headgate gateway`: turn flags and the configuration file into settings, and supervise the gateway's
+processes.
 
-Is given words and a configuration file by a person; hands settings to the gateway, or every error of them
-with its line and what would be right.
+Reads arguments, environment and file; passes settings to the gateway, or reports every error with its line
+and a fix.
 """
 
 from headgate.cli.gateway.command import gateway

@@ -9,7 +9,7 @@ from headgate.cli import machine_state, options
 from headgate.cli.gateway import flags as gateway_flags
 
 _KUBECONFIG = "kubernetes_kubeconfig"
-"""The setting that --state gives."""
+"""The setting that --state provides."""
 
 
 @click.command(cls=gateway_flags.GatewayCommand)
@@ -74,7 +74,7 @@ def gateway(
 
 
 def _check(config: Path | None, flags: dict[str, Any], output: str) -> None:
-    """Prints everything that is wrong or without effect: errors for people on standard error."""
+    """Print all errors and ineffective settings; errors in text form go to standard error."""
     from headgate.cli import validation
     from headgate.cli.gateway import configuration
 

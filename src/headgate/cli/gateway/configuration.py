@@ -1,6 +1,4 @@
-"""The gateway's settings from its file, the environment and its flags: all of them valid, or every error with
-its place.
-"""
+"""Load the gateway's settings from file, environment and flags, or report every error with its location."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ COMMAND_LINE, ENVIRONMENT = "command line", "environment"
 
 _KUBERNETES_VALUE = re.compile(r"(tcp|udp|sctp)://")
 _KUBERNETES_NAME = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)")
-"""Variables that Kubernetes sets for each Service: those of one named headgate-metrics begin as ours do."""
+"""Variables that Kubernetes sets for each Service; those of a Service headgate-metrics look like ours."""
 
 
 _OF_TESTS = ("KUBECTL", "REDIS_SERVER", "EXAMPLES", "KILLS", "SEED")
@@ -39,12 +37,12 @@ _OTHERS = {
     "HEADGATE_GATEWAY_HANDED_OVER",
     *(setting_types.ENVIRONMENT_PREFIX + name for name in _OF_TESTS),
 }
-"""Of other commands, of a node for each process, of a supervisor for the next one, and of the tests."""
+"""Used by other commands, by a node for each process, between supervisors in an upgrade, and by tests."""
 _TEST_PREFIX = "HEADGATE_TEST_"
 
 
 class ConfigurationErrors(InvalidSettings):
-    """Everything that is wrong with the settings, with its place; `findings` has the warnings, too."""
+    """All errors in the settings, each with its location; `findings` also includes the warnings."""
 
     def __init__(
         self, findings: list[Finding], lines: validation.Lines, *, is_flag_unread: bool = False
@@ -54,15 +52,15 @@ class ConfigurationErrors(InvalidSettings):
         self.findings = findings
         self.lines = lines
         self.exit_code = 2 if is_flag_unread else 1
-        """As of any command: 2 for words that cannot be read."""
+        """As for any command: 2 for arguments that cannot be parsed."""
 
     def shown(self) -> str:
-        """As a compiler prints it: each finding with the line of the file that it is about."""
+        """Compiler-style output: each finding with the line of the file that it is about."""
         return validation.paragraphs(self.findings, self.lines)
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Settings, and where those come from that do not have their default."""
+    """Settings, and the origin of each setting that does not have its default."""
 
     settings: GatewaySettings
     origins: dict[str, str]
@@ -70,23 +68,23 @@ class Loaded(msgspec.Struct, frozen=True):
     findings: list[Finding]
     """Warnings and notes."""
     lines: validation.Lines
-    """Of the files that those are about."""
+    """Lines of the files that the findings are about."""
 
 
 def load(
     file: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> GatewaySettings:
-    """The settings in effect: see `load_with_origins`."""
+    """The effective settings: see `load_with_origins`."""
     return load_with_origins(file, flags, environment).settings
 
 
 def load_with_origins(
     file: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> Loaded:
-    """Flags go before the environment, the environment before the file, the file before defaults. `flags` are
-    by key, or by old name. Logs warnings.
+    """Load settings; flags take precedence over environment, file and defaults, in this order. `flags` are by
+    key or by old name. Logs warnings.
 
-    Raises ConfigurationErrors with all errors, and with the warnings.
+    Raises ConfigurationErrors with all errors and warnings.
     """
     loaded = judge(file, flags, environment)
     for finding in loaded.findings:
@@ -95,7 +93,7 @@ def load_with_origins(
 
 
 def judge(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Loaded:
-    """As `load_with_origins`, which logs the findings besides."""
+    """Like `load_with_origins`, but does not log the findings."""
     reading = _Reading(str(file) if file is not None else "")
     if file is not None:
         reading.read_file()
@@ -130,7 +128,7 @@ class _Place(NamedTuple):
     source: str
     """File, ENVIRONMENT or COMMAND_LINE."""
     name: str
-    """As it is written there."""
+    """The name as written there."""
     span: Span | None = None
 
     def __str__(self) -> str:
@@ -138,7 +136,7 @@ class _Place(NamedTuple):
 
 
 class _Reading:
-    """What was found so far: values, where they stand, and what is wrong."""
+    """Collects values, their locations, and errors."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -148,7 +146,7 @@ class _Reading:
         self.warnings: list[Finding] = []
         self.lines: validation.Lines = {}
         self.unclear: set[str] = set()
-        """Sections of which a part could not be read: a default in its place is not what was wanted."""
+        """Sections of which a part could not be read: using a default there would hide the intended value."""
         self.is_flag_unread = False
 
     def values_by_key(self) -> dict[str, Any]:
@@ -169,7 +167,7 @@ class _Reading:
             self._error(_Place(self.file, "", tree.span), "it must be a mapping from sections to settings")
             return
         if (other := recognizing.other_than_settings(tree, self.file)) is not None:
-            # Its keys are not settings: one finding says more than one for each of them.
+            # None of its keys are settings: one finding is more useful than one for each key.
             self.errors = [other]
             self._read_nothing()
             return
@@ -210,7 +208,7 @@ class _Reading:
         if written != path and not self._may_use_old_name(setting, _Place(self.file, written, key)):
             return
         if any(error.span == node.span for error in self.errors):
-            # A number that JSON has not, such as .nan, is told already.
+            # Already reported: a number that JSON does not allow, such as .nan.
             self.unclear.add(setting.section)
             return
         self._take(setting, _value(setting, node), _Place(self.file, written, node.span))
@@ -256,7 +254,7 @@ class _Reading:
             self._error(place, str(error), suggesting.of_value(setting, value))
 
     def _may_use_old_name(self, setting: Setting, place: _Place) -> bool:
-        """Warns of an old name. It is an error beside the new name in the same source."""
+        """Warn about an old name. It is an error if the same source also uses the new name."""
         new = setting.flags[0] if place.source == COMMAND_LINE else setting.path
         before = self.places.get(setting.path)
         if before is not None and before.source == place.source and before.name != place.name:
@@ -268,7 +266,7 @@ class _Reading:
         return True
 
     def report(self, path: str, message: str) -> None:
-        """An error in a setting that has been read, or has its default."""
+        """Report an error in a setting that was read or has its default."""
         setting = setting_types.settings()[path]
         self._error(self.places.get(path, _Place(COMMAND_LINE, setting.flags[0])), message)
 
@@ -277,7 +275,7 @@ class _Reading:
 
 
 def _entries(tree: Tree) -> list[tuple[str, Entry]]:
-    """From the first to the last. What a repeated key had at first is checked as well, and then replaced."""
+    """All entries in order of appearance. Earlier values of a repeated key are checked too, then replaced."""
     return sorted((*tree.replaced, *tree.entries.items()), key=lambda named: named[1].key.start)
 
 
@@ -297,7 +295,7 @@ def _is_of_kubernetes(name: str, text: str) -> bool:
 
 
 def _value(setting: Setting, node: Node) -> object:
-    """Words that YAML takes for something else are text where text is wanted: `access_log: off`."""
+    """Where text is expected, keep words that YAML reads as another type: `access_log: off`."""
     if setting.is_text and isinstance(node, Scalar):
         return node.text
     return plain(node)

@@ -1,4 +1,4 @@
-"""A flag for every setting of the gateway, made from the setting's type; help shows them by section."""
+"""A flag for every setting of the gateway, generated from the setting's type; help groups them by section."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ OF_UP = (
     "workers.count",
     "scheduling.config_file",
 )
-"""Settings of the gateway that `headgate up` has flags for."""
+"""Gateway settings for which `headgate up` has flags."""
 
 
 class SettingsCommand(click.Command):
-    """For a flag that does not exist, suggests only names of today."""
+    """Suggests only current names for an unknown flag."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -43,8 +43,9 @@ class SettingsCommand(click.Command):
 
 
 class _Value(click.ParamType[Any]):
-    """A number, a truth value or a word of a setting. What is none stays as it was written: it is reported
-    with all other errors of the settings, instead of hiding them."""
+    """The value of a setting: number, boolean or text. Invalid values are kept as written, so that they are
+    reported together with all other settings errors instead of hiding them.
+    """
 
     name = "value"
 
@@ -66,7 +67,7 @@ class _Value(click.ParamType[Any]):
 
 
 class GatewayCommand(SettingsCommand):
-    """Lists the flags of settings under their sections."""
+    """Groups the flags of settings by section in the help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         keys = setting_types.by_key().keys()
@@ -78,12 +79,12 @@ class GatewayCommand(SettingsCommand):
 
 
 def of_settings(command: Command) -> Command:
-    """Gives a command the flags of all settings; those that were given come as one argument `flags`."""
+    """Add the flags of all settings to a command; the given ones are passed as the argument `flags`."""
     return of_some_settings(*setting_types.settings())(command)
 
 
 def of_some_settings(*paths: str) -> Callable[[Command], Command]:
-    """Gives a command the flags of these settings, and those by their old names."""
+    """Add the flags of these settings to a command, under their current and old names."""
     wanted = [setting_types.settings()[path] for path in paths]
     old = {name: path for name, path in old_settings.RENAMED.items() if _is_old_flag(name, path, paths)}
     names = [*(setting.key for setting in wanted), *old]
@@ -108,7 +109,7 @@ def of_some_settings(*paths: str) -> Callable[[Command], Command]:
 
 
 def said(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags that were on the command line; a repeated one as a list."""
+    """The flags that were given on the command line; a repeated flag is a list."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in given.items()
@@ -134,7 +135,7 @@ def _write_options(
 
 
 def _option(setting: Setting) -> dict[str, Any]:
-    """How click is to read it. No flag has a default of its own: that is the file's, or the setting's."""
+    """The click option for a setting. It has no default: the file or the setting provides it."""
     option: dict[str, Any] = {"help": setting.description, "default": None}
     if setting.default not in (None, (), [], ""):
         option["help"] += f" Default: {_shown(setting.default)}."

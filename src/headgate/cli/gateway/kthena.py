@@ -1,4 +1,4 @@
-"""The environment of Kthena's router: what it says of how requests wait, and warnings for all else."""
+"""Environment of Kthena's router: queue settings that the gateway reads, and warnings for the rest."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _INSTEAD = {
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """What the environment says, and what is to be said about it."""
+    """Queue settings in the environment, and findings about them."""
 
     environment: dict[str, str] = {}
-    """Empty where it switches no queue on."""
+    """Empty if it enables no queue."""
     errors: list[Finding] = []
     others: list[Finding] = []
 
 
 def read(environment: Mapping[str, str]) -> Said:
-    """Of an environment what has the names of Kthena's queues."""
+    """Read the variables of Kthena's queues from an environment."""
     named = {name: environment[name] for name in configuration.ENVIRONMENT if name in environment}
     problems = configuration.Problems()
     queueing = configuration.of_kthena(named, problems)

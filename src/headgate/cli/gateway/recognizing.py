@@ -1,4 +1,4 @@
-"""What a file is that somebody gave in place of another: which setting or command takes it."""
+"""Recognize a file given in place of another kind of file, and name the setting or command that takes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PICKER = "EndpointPickerConfig"
 
 
 def other_than_settings(tree: Mapping, file: str) -> Finding | None:
-    """An error if a file that is to have the gateway's settings is meant for something else."""
+    """Return an error if a file given as gateway settings is another kind of file."""
     content = plain(tree)
     name = shlex.quote(file)
     if configuration.is_configuration(content) and not has_settings(content):
@@ -35,7 +35,7 @@ def other_than_settings(tree: Mapping, file: str) -> Finding | None:
 
 
 def other_than_scheduler(tree: Node, file: str) -> Finding | None:
-    """An error if a file that is to configure the scheduler is meant for something else."""
+    """Return an error if a file given as scheduler configuration is another kind of file."""
     content = plain(tree)
     name = shlex.quote(file)
     if not isinstance(content, dict) or not isinstance(tree, Mapping):
@@ -53,7 +53,7 @@ def other_than_scheduler(tree: Node, file: str) -> Finding | None:
 
 
 def has_settings(content: object) -> bool:
-    """Whether a document has sections of settings, or settings by their old names."""
+    """Whether a document has sections of settings, or settings under their old names."""
     if not isinstance(content, dict):
         return False
     sections = {section.name for section in setting_types.sections()}
@@ -66,7 +66,7 @@ def has_settings(content: object) -> bool:
 
 
 def _of_config_map(tree: Mapping, file: str, content: dict[str, Any]) -> Finding:
-    """With what it holds, if that is known."""
+    """The error for a ConfigMap, naming the file it contains if recognized."""
     data = content.get("data")
     for key, text in data.items() if isinstance(data, dict) else ():
         path, inside = f"data.{key}", _parsed(text)

@@ -1,4 +1,4 @@
-"""A gateway from its settings to its end: the supervisor, its pages, and what signals do to them."""
+"""Run the gateway: the supervisor, its metrics and admin pages, and signal handling."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from headgate.workers.supervisor import HandOver, StartError, Supervisor
 log = logging.getLogger(__name__)
 
 HANDED_OVER = "HEADGATE_GATEWAY_HANDED_OVER"
-"""Environment variable: descriptor of the file with what the supervisor before this one left."""
+"""Environment variable: descriptor of the file with the state that the previous supervisor handed over."""
 CHECK_S = 60.0
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 
 
 def run(file: Path | None, flags: Mapping[str, Any]) -> None:
-    """Serves until a signal says to stop.
+    """Serve until a signal stops the gateway.
 
-    Raises ConfigurationErrors, or ClickException for whatever else keeps it from starting.
+    Raises ConfigurationErrors, or ClickException for any other reason that prevents a start.
     """
     registry = telemetry.Registry()
     process.log_to_stderr("info")
@@ -88,7 +88,7 @@ async def _page(
     supervisor: Supervisor,
     leave: asyncio.Event,
 ) -> None:
-    """On a copy of the socket: it stays open for who comes after an upgrade."""
+    """Serve on a copy of the socket: the original stays open for the next supervisor of an upgrade."""
 
     def rejected(reason: serving.Reason) -> None:
         supervisor.page_rejections.labels(name, reason).value += 1
@@ -106,7 +106,7 @@ async def _announce(supervisor: Supervisor) -> None:
 
 
 class _Signals:
-    """What the signals of an operator do."""
+    """Handles the operator's signals."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
@@ -149,7 +149,7 @@ class _Signals:
             self._supervisor.change_settings()
 
     async def upgrade_when_told(self) -> None:
-        """The upgrade begins only if the program as it is now accepts flags and file."""
+        """Upgrade only if the installed program accepts the current flags and file."""
         while True:
             await self._wants_upgrade.wait()
             self._wants_upgrade.clear()
@@ -161,14 +161,14 @@ class _Signals:
 
 
 def _leave_to_the_next(number: int, _: object) -> None:
-    """Makes a signal wait until the next supervisor listens: by default it would end the process, and its
-    workers with it. This thread blocks it; one that another thread was given comes here, and waits, too.
+    """Keep a signal pending until the next supervisor handles signals: by default it would end the process
+    and its workers. This thread blocks the signal; a signal delivered to another thread is redirected here.
     """
     signal.raise_signal(number)
 
 
 async def _refused_by_the_next() -> str:
-    """What the program that is installed now says against these flags and this file; "" for nothing."""
+    """Check flags and file with the installed program; returns its error, or "" if it accepts them."""
     try:
         check = await asyncio.create_subprocess_exec(
             *_command(),
@@ -191,23 +191,23 @@ async def _refused_by_the_next() -> str:
 
 
 def _command() -> list[str]:
-    """How this process was started."""
+    """The command line that started this process."""
     return [sys.executable, *sys.orig_argv[1:]]
 
 
 def _become_the_next(handed_over: HandOver) -> None:
-    """Runs the program that is installed now in this process, which keeps its number and its children."""
+    """Replace this process with the installed program; it keeps its process ID and its children."""
     left = os.memfd_create("headgate-gateway")
     os.write(left, msgspec.msgpack.encode(handed_over))
     os.lseek(left, 0, os.SEEK_SET)
     os.set_inheritable(left, True)
     command = _command()
-    logging.shutdown()  # writes the lines that wait
+    logging.shutdown()  # flushes buffered log lines
     os.execve(command[0], command, {**os.environ, HANDED_OVER: str(left)})  # noqa: S606 - no shell is wanted
 
 
 def _taken_over() -> HandOver | None:
-    """What the supervisor before this one left in this process."""
+    """The state that the previous supervisor left in this process."""
     left = os.environ.pop(HANDED_OVER, None)
     if left is None:
         return None

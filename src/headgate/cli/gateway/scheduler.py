@@ -1,4 +1,4 @@
-"""The file that says how endpoints are picked, judged where it stands."""
+"""Read and validate the scheduler configuration file, with the location of each finding."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ LEVELS = {"warning": logging.WARNING, "note": logging.INFO}
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says, and what is to be said about it."""
+    """The content of the file, and findings about it."""
 
     content: dict[str, Any] | None = None
     unreadable: str = ""
-    """Why it cannot be opened."""
+    """Why the file cannot be opened."""
     errors: list[Finding] = []
     others: list[Finding] = []
     lines: Lines = {}
     says_how_to_wait: bool = False
-    """Whether it has the queues of pools, too."""
+    """Whether it also configures the queues of pools."""
 
 
 def read(settings: GatewaySettings) -> Said:
-    """The file that the settings name; nothing if they name none."""
+    """Read the file that the settings name; empty if they name none."""
     file = settings.scheduling.config_file
     if file is None:
         return Said()
@@ -47,7 +47,7 @@ def read(settings: GatewaySettings) -> Said:
     content: Any = plain(tree)
     ignored: list[Finding] = []
     if settings.scheduling.ignore_auth and isinstance(content, dict) and content.get(AUTH) is not None:
-        # Left out of what workers read, too: they judge the content once more.
+        # Also removed for the workers: they validate the content again.
         content = without_auth(content)
         message = "nobody is authenticated by this section, as ignore_auth is set: every request is let in"
         span = place_of(tree, AUTH).span
@@ -64,8 +64,9 @@ def read(settings: GatewaySettings) -> Said:
 
 
 def judge(file: str, tree: Node, content: object, *, allow_alpha: bool | None) -> list[Finding]:
-    """All that there is to say about a configuration, each at its place; `allow_alpha` None warns of plugins
-    that are experimental."""
+    """All findings about a configuration, with locations; `allow_alpha` None: warn of experimental
+    plugins.
+    """
     reading = configuration.read(content, allow_alpha=allow_alpha)
     return [
         Finding(

@@ -1,4 +1,4 @@
-"""The settings in effect: for people, for programs, and as a file."""
+"""Print the effective settings: as a table, as JSON, or as a settings file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def show(output: str, loaded: Loaded) -> str:
 
 
 def _table(loaded: Loaded) -> str:
-    """Every setting, its value, and where it was set."""
+    """Every setting with its value and origin."""
     rows = [(path, _written(value), origin) for path, value, origin in _all(loaded)]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{path:<{widths[0]}}  {value:<{widths[1]}}  {origin}" for path, value, origin in rows)
@@ -31,7 +31,7 @@ def _json(loaded: Loaded) -> str:
 
 
 def _yaml(loaded: Loaded) -> str:
-    """A file of the settings that are set, under the names of today."""
+    """A settings file with all settings that are set, under their current names."""
     lines = []
     for section in setting_types.sections():
         found = [(path, value) for path, value, origin in _all(loaded) if origin != _DEFAULT]
@@ -49,7 +49,7 @@ def _all(loaded: Loaded) -> Iterator[tuple[str, Any, str]]:
 
 
 def _written(value: object) -> str:
-    """As JSON, and so as YAML has it."""
+    """As JSON, which is also valid YAML."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""What a person most likely meant by a setting that does not exist, or by a value that it does not take."""
+"""Suggestions for a setting that does not exist, or for a value that a setting does not accept."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TRUTHS = dict.fromkeys(("true", "yes", "on", "1"), "true") | dict.fromkeys(
     ("false", "no", "off", "0"), "false"
 )
 _ALIKE = 0.9
-"""How much a variable outside of all sections must look like one of ours to be taken for it."""
+"""Minimum similarity to one of our variables for a variable outside all sections to be reported."""
 _NEAR = 0.8
-"""How much a name in the file must look like one of another section."""
+"""Minimum similarity of a name in the file to a name in another section."""
 _CANDIDATES = 6
 _UNITS = {"", "s", "ms", "sec", "seconds"}
 _MISSING = {
@@ -27,7 +27,7 @@ _MISSING = {
 
 
 def of_name(name: str, section: str = "") -> str:
-    """For a name in the file that no setting has, in a section or outside of all."""
+    """Suggestion for an unknown name in the file, inside a section or at the top level."""
     if not section and name in setting_types.settings():
         outer, _, inner = name.partition(".")
         return f"nest it: write {inner} below {outer}, as in {outer}: {{{inner}: ...}}"
@@ -52,14 +52,14 @@ def of_name(name: str, section: str = "") -> str:
 
 
 def of_section(section: str) -> str:
-    """What may stand in a section."""
+    """The settings that a section has."""
     names = [each.name for each in _settings_of(section)]
     more = ", ..." if len(names) > 8 else ""
     return f"{section} has {', '.join(names[:8])}{more}"
 
 
 def of_variable(name: str) -> str:
-    """For an environment variable that no setting has."""
+    """Suggestion for an environment variable that matches no setting."""
     key = name.removeprefix(setting_types.ENVIRONMENT_PREFIX).lower()
     if path := old_settings.RENAMED.get(key):
         return _meant(setting_types.settings()[path].variable)
@@ -83,7 +83,7 @@ def of_variable(name: str) -> str:
 
 
 def of_value(setting: Setting, value: object) -> str:
-    """For a value that a setting does not take."""
+    """Suggestion for a value that a setting does not accept."""
     if setting.choices and isinstance(value, str) and (near := closest(value, setting.choices)):
         return _meant(near)
     if setting.is_list and isinstance(value, str | int | float):
@@ -117,14 +117,14 @@ def _meant(*words: str) -> str:
 
 
 def _with_words_of(word: str, settings: Iterable[Setting]) -> list[Setting]:
-    """Those with all words of a name in theirs; none if they are too many to be told."""
+    """Settings whose name contains all words of `word`; none if there are too many to list."""
     words = set(word.split("_")) - _UNITS
     found = [each for each in settings if words and words <= set(each.name.split("_"))]
     return found if len(found) <= _CANDIDATES else []
 
 
 def _of_missing(word: str) -> str:
-    """For what the gateway does not do, and other gateways do."""
+    """Suggestion for a feature that other gateways have and this one does not."""
     what = next((what for words, what in _MISSING.items() if word in words), "")
     return f"the gateway does not {what}: put a proxy in front, as docs/security.md says" if what else ""
 
@@ -134,7 +134,7 @@ def _settings_of(section: str) -> tuple[Setting, ...]:
 
 
 def _by_word() -> dict[str, list[str]]:
-    """Words that may be meant for sections and paths of settings: each with those that it can mean."""
+    """Words to match a misspelling against, each with the sections or setting paths that it may mean."""
     found: dict[str, list[str]] = {section.name: [section.name] for section in setting_types.sections()}
     for old, path in old_settings.RENAMED.items():
         found.setdefault(old, []).append(path)

@@ -1,4 +1,4 @@
-"""The program of a worker process: `python -m headgate.cli.gateway.worker DESCRIPTOR`, of its channel."""
+"""The worker process: `python -m headgate.cli.gateway.worker DESCRIPTOR`, the descriptor of its channel."""
 
 import socket
 import sys
@@ -14,7 +14,7 @@ _TOLD = (cluster.ConfigurationError, OSError, channel.Closed)
 
 
 def main(descriptor: int) -> int:
-    """Serves until the supervisor says to end; gives the exit code."""
+    """Serve until the supervisor stops this worker; returns the exit code."""
     process.log_to_stderr("info")
     sock = socket.socket(fileno=descriptor)
     sock.set_inheritable(False)
@@ -24,7 +24,7 @@ def main(descriptor: int) -> int:
     except Exception as error:
         if not all(isinstance(each, _TOLD) for each in process.leaves(error)):
             raise
-        code = 1  # the supervisor was told why, and tells it
+        code = 1  # the worker reported the reason to the supervisor, which logs it
     return code
 
 

@@ -1,7 +1,7 @@
-"""Reading manifests: files, directories and standard input become objects that know where each value stands.
+"""Read manifests from files, directories and standard input into objects with the position of every value.
 
-Is given paths by a person, and text that may be anything. It hands on objects as an API server would see
-them, with a tree of positions beside each, and every problem of the text with its line and column.
+Input is untrusted text. The results are objects as an API server would see them, each with a tree of
+positions, and every syntax problem with its line and column.
 """
 
 from headgate.cli.manifests.loading import ManifestErrors, load

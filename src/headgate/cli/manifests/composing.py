@@ -1,7 +1,7 @@
-"""From the text of one document to its tree, with bounds on what hostile text may cost.
+"""Parse one document into a tree, with limits on the cost of hostile input.
 
-The parsing is libyaml's, event by event. Aliases share their tree, so a bomb of them costs nothing; what
-they would come to is counted, and refused before anything is copied.
+libyaml parses, event by event. Aliases share their subtree, so an alias bomb costs nothing; its expanded size
+is counted, and rejected before anything is copied.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.cli.manifests.nodes import Entry, Mapping, Node, Position, Scalar,
 
 MAX_DEPTH = 100
 MAX_VALUES = 500_000
-"""In one document. The largest list that a person applies at once has far fewer."""
+"""In one document. Even the largest list that people apply at once has far fewer."""
 MAX_ALIASED_VALUES = 100_000
 MAX_PROBLEMS = 100
 
@@ -27,7 +27,7 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong with a text, and how to mend it."""
+    """A problem in the text, and how to fix it."""
 
     span: Span
     message: str
@@ -35,7 +35,7 @@ class Problem:
 
 
 class Unreadable(Exception):  # noqa: N818 - reads as what it says
-    """The document cannot be read on; `problem` says why."""
+    """Parsing of the document cannot continue; `problem` says why."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -43,10 +43,10 @@ class Unreadable(Exception):  # noqa: N818 - reads as what it says
 
 
 def compose(text: str, first_line: int = 1, first_column: int = 1) -> tuple[Node | None, list[Problem]]:
-    """The tree of a text with at most one document (None for an empty one), and its lesser problems.
+    """Return the tree of a text with at most one document (None if empty), and its minor problems.
 
-    The lesser ones, such as a duplicate key, leave a tree that can be judged further. `first_line` and
-    `first_column` are where the text stands in its file. Raises Unreadable.
+    Minor problems, such as a duplicate key, leave a tree that can still be validated. `first_line` and
+    `first_column` are the position of the text in its file. Raises Unreadable.
     """
     composer = _Composer(text, first_line, first_column)
     try:
@@ -61,7 +61,7 @@ class _Composer:
         self._first_line = first_line
         self._first_column = first_column
         self._anchors: dict[str, Node | None] = {}
-        """By name; None while the anchored value is not complete."""
+        """By name; None until the anchored value is complete."""
         self._values = 0
         self._aliased = 0
         self.problems: list[Problem] = []
@@ -186,7 +186,7 @@ class _Composer:
         entries[name] = Entry(key.span, value)
 
     def _merged(self, value: Node) -> list[Mapping]:
-        """The mappings that `<<` brings in; the first has precedence."""
+        """The mappings that `<<` merges; the first takes precedence."""
         parts = value.items if isinstance(value, Sequence) else [value]
         if all(isinstance(part, Mapping) for part in parts):
             return [part for part in parts if isinstance(part, Mapping)]
@@ -214,7 +214,7 @@ class _Composer:
         raise Unreadable(Problem(self._span(event), message, suggestion))
 
     def problem_of(self, error: yaml.YAMLError) -> Problem:
-        """A syntax error with its place; where it is known what people do wrong there, the remedy."""
+        """A syntax error with its position and, for common mistakes, a fix."""
         if isinstance(error, yaml.reader.ReaderError):
             at = self._at_byte(error.position)
             character = f"U+{error.character:04X}" if isinstance(error.character, int) else "it"
@@ -252,7 +252,7 @@ def _depth(children: list[Node]) -> int:
 
 
 def _key(key: Scalar) -> str:
-    """A key as it is in JSON, where every key is text."""
+    """A key as in JSON, where every key is text."""
     match key.value:
         case str(text):
             return text

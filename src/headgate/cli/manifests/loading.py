@@ -1,4 +1,4 @@
-"""Manifests to apply: all of them in order, or everything that is wrong with them."""
+"""Load manifests to apply: all of them in order, or all of their errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headgate.cli.manifests.nodes import place_of
 from headgate.cli.manifests.reading import SUFFIXES, Manifest, Problem, read
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "ConfigMap")
-"""Kinds that others refer to, and that are therefore applied before them."""
+"""Kinds that others refer to; they are applied before them."""
 
 _LAST = (
     "InferenceModel",
@@ -15,18 +15,18 @@ _LAST = (
     "AutoscalingPolicyBinding",
     "VariantAutoscaling",
 )
-"""Kinds that refer to others: applied before those, they would be warned of what is missing."""
+"""Kinds that refer to others; applied earlier, they would cause warnings about missing objects."""
 
 _METADATA = (
     ("name", str, "text (in quotes, if YAML takes it for something else)"),
     ("namespace", str, "text (in quotes, if YAML takes it for something else)"),
     ("annotations", dict, "a mapping"),
 )
-"""What is read of an object before it is applied; everything else is for the API server to judge."""
+"""Fields read before an object is applied; the API server validates the rest."""
 
 
 class ManifestErrors(Exception):  # noqa: N818 - several of them
-    """Everything that was wrong with the files; one line each in `errors`."""
+    """All errors in the files; one line each in `errors`."""
 
     def __init__(self, errors: list[str]) -> None:
         super().__init__("\n".join(errors))
@@ -34,9 +34,9 @@ class ManifestErrors(Exception):  # noqa: N818 - several of them
 
 
 def load(paths: list[str], *, recursive: bool = True) -> list[Manifest]:
-    """The objects of files, of the manifests in directories, and of standard input ("-").
+    """Load the objects of files, of manifests in directories, and of standard input ("-").
 
-    They are ordered so that what others refer to comes first. Raises ManifestErrors with all errors.
+    Objects that others refer to come first. Raises ManifestErrors with all errors.
     """
     reading = read(paths, recursive=recursive)
     problems = [*reading.problems]
@@ -61,7 +61,7 @@ def _line(problem: Problem) -> str:
 
 
 def _problems(manifest: Manifest) -> list[Problem]:
-    """What makes an object impossible to apply: it must have a name, by which it is found again."""
+    """Problems that make it impossible to apply an object: it needs a name, by which it is found again."""
     metadata = manifest.content.get("metadata")
     if not isinstance(metadata, dict) or metadata.get("name") in (None, ""):
         return [Problem(manifest.file, place_of(manifest.tree, "metadata.name").span, "lacks metadata.name")]

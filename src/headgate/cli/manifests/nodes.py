@@ -1,4 +1,4 @@
-"""A document as a tree in which every key and value knows where it stands."""
+"""A document as a tree in which every key and value has its position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.cli.manifests.scalars import Value
 
 
 class Position(NamedTuple):
-    """Line and column of a character, both from 1."""
+    """Line and column of a character, both 1-based."""
 
     line: int
     column: int
@@ -29,7 +29,7 @@ class Scalar:
     value: Value
     span: Span
     is_quoted: bool
-    """Whether it is text by its quotes (or as a block), whatever it looks like."""
+    """Whether it is text because it is quoted or a block scalar, whatever it looks like."""
     text: str
     """As written, without the quotes."""
     size = 1
@@ -43,9 +43,9 @@ class Sequence:
     is_flow: bool
     """Written with brackets."""
     size: int
-    """How many values it has in all once its aliases are replaced."""
+    """Total number of values, with aliases expanded."""
     depth: int
-    """Levels of nesting, its own included."""
+    """Nesting levels, including its own."""
 
 
 class Entry(NamedTuple):
@@ -63,14 +63,14 @@ class Mapping:
     size: int
     depth: int
     replaced: tuple[tuple[str, Entry], ...] = ()
-    """Earlier entries of keys that occur again; `entries` has the last."""
+    """Earlier entries of repeated keys; `entries` has the last."""
 
 
 Node: TypeAlias = Scalar | Sequence | Mapping
 
 
 def plain(node: Node) -> Any:
-    """The tree as dicts, lists and scalars, all of them new; aliases become copies."""
+    """The tree as new dicts, lists and scalars; aliases become copies."""
     if isinstance(node, Mapping):
         return {key: plain(entry.value) for key, entry in node.entries.items()}
     if isinstance(node, Sequence):
@@ -84,10 +84,10 @@ _INDEX = re.compile(r"\[(\d{1,9})\]")
 
 
 class Place(NamedTuple):
-    """Where a path leads in a document."""
+    """The location in a document that a path leads to."""
 
     span: Span
-    """Of the value; of its key where the value is a block of several lines, or is not there."""
+    """Of the value; of its key if the value spans several lines or is missing."""
     steps: tuple[str | int, ...]
     """Keys and indexes as far as the document has them."""
     missing: str
@@ -95,13 +95,13 @@ class Place(NamedTuple):
     node: Node
     """The value at the end of `steps`."""
     key: Span | None
-    """The key of that value; None for items and the document itself."""
+    """The key of that value; None for list items and for the document itself."""
 
 
 def place_of(root: Node, path: str) -> Place:
     """The place of paths such as spec.rules[0].modelMatch.headers[x-user].exact or matchLabels.a.b/c.
 
-    Keys may hold dots and brackets; the longest key that fits is taken.
+    Keys may contain dots and brackets; the longest matching key is used.
     """
     node, steps, key, rest = root, [], None, path
     owner: Span | None = None
@@ -131,7 +131,7 @@ def _step(node: Node, rest: str) -> tuple[str | int, Node, Span | None, str] | N
 
 
 def _names(rest: str) -> Iterator[tuple[str, str]]:
-    """What the next key may be, with the path after it; the longest first."""
+    """Candidates for the next key, each with the rest of the path; longest first."""
     if rest.startswith("["):
         ends = [found.start() for found in _BRACKET_END.finditer(rest)]
         yield from ((rest[1:end], rest[end + 1 :]) for end in reversed(ends))
@@ -142,7 +142,7 @@ def _names(rest: str) -> Iterator[tuple[str, str]]:
 
 
 def _shown(node: Node, key: Span | None, owner: Span | None, is_parent: bool) -> Span:
-    """What to point at: a value that fits in a line, or else the key above it."""
+    """The span to point at: a value that fits on one line, or else the key above it."""
     if isinstance(node, Scalar):
         is_awkward = is_parent or node.span.start == node.span.end or _has_lines(node)
         return key if key and is_awkward else node.span
@@ -157,7 +157,7 @@ def _has_lines(node: Node) -> bool:
 
 
 def _first(node: Node) -> Span | None:
-    """The first key of a mapping that is an item of a list, or the document itself."""
+    """The first key of a mapping that is a list item or the document itself."""
     if isinstance(node, Mapping) and node.entries:
         return min(entry.key for entry in node.entries.values())
     return None

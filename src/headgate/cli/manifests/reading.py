@@ -1,4 +1,4 @@
-"""From paths to manifests: every document of every file on its own, so that one mistake hides no other."""
+"""Read manifests from paths: each document separately, so that one error does not hide others."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MAX_DOCUMENTS = 10_000
 """In one file."""
 
 _BINARY_BYTES = 8192
-"""In so much of its beginning, a file that is no text has a byte 0, as Git takes it."""
+"""A file with a zero byte in this many leading bytes is binary, the rule that Git uses."""
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
-"""What ends a line in YAML 1.1."""
+"""Line breaks in YAML 1.1."""
 _MARKER = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
-"""Begins a document, wherever it stands: not even a quoted text may have it at the start of a line."""
+"""Begins a document, wherever it stands: not even quoted text may contain it at the start of a line."""
 _DIRECTIVES_ONLY = re.compile(r"(?:[ \t]*(?:#.*|%.*)?(?:\n|$))*")
 _ALL_LACKS = 3
 """apiVersion, kind and name."""
@@ -37,7 +37,7 @@ _PAIR = re.compile(r"\\\\|\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-f
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a file, or with a place in it."""
+    """A problem with a file, or with a position in it."""
 
     file: str
     span: Span | None
@@ -46,7 +46,7 @@ class Problem:
 
     @property
     def order(self) -> tuple[str, int, int]:
-        """By file, line and column."""
+        """Sort key: file, line and column."""
         start = self.span.start if self.span is not None else Position(0, 0)
         return (self.file, start.line, start.column)
 
@@ -76,18 +76,18 @@ class Manifest:
 
 @dataclass
 class Reading:
-    """What was found in the files."""
+    """The contents of the files."""
 
     manifests: list[Manifest] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     bare: list[tuple[Problem, Manifest]] = field(default_factory=list)
-    """What is no object, as it says neither its version nor its kind, with the problem that this is."""
+    """Mappings with neither apiVersion nor kind, and so not objects, each with the problem to report."""
     lines: dict[str, list[str]] = field(default_factory=dict)
-    """The text of each file that could be read, for excerpts."""
+    """The text of each readable file, for excerpts."""
 
 
 def read(paths: Iterable[str], *, recursive: bool = True) -> Reading:
-    """All objects of files, of the manifests in directories, and of standard input ("-")."""
+    """Read all objects of files, of manifests in directories, and of standard input ("-")."""
     reading = Reading()
     for path in paths:
         try:
@@ -114,9 +114,9 @@ def _read_file(file: str, reading: Reading) -> None:
 
 
 def read_document(path: str) -> tuple[Node | None, list[Problem], list[str]]:
-    """A file that is no manifest: the tree of its first document, its problems, and its lines.
+    """Read a file that is not a manifest: the tree of its first document, its problems, and its lines.
 
-    A second document is one of the problems.
+    A second document is reported as a problem.
     """
     try:
         text = _text(path)
@@ -196,7 +196,7 @@ class _Document(NamedTuple):
 
 
 def _documents(text: str) -> Iterator[_Document]:
-    """The documents of a text: YAML between markers, or JSON objects one after the other."""
+    """The documents of a text: YAML separated by markers, or consecutive JSON objects."""
     start, line, column = 0, 1, 1
     decoder = json.JSONDecoder()
     while match := re.compile(r"\s*(?=\{)").match(text, start):
@@ -226,13 +226,13 @@ def _between_markers(text: str, line: int, column: int) -> Iterator[_Document]:
 
 
 def _after(text: str, line: int, column: int) -> tuple[int, int]:
-    """Where the text after `text` stands, which stands at line and column."""
+    """The position after `text`, which starts at line and column."""
     breaks = [found.end() for found in _BREAK.finditer(text)]
     return (line + len(breaks), len(text) - breaks[-1] + 1) if breaks else (line, column + len(text))
 
 
 def _whole_character(pair: re.Match[str]) -> str:
-    """JSON writes characters beyond 16 bits in two halves, which YAML does not know."""
+    """Decode a surrogate pair: JSON uses them for characters beyond 16 bits, YAML does not support them."""
     if pair[1] is None:
         return pair[0]
     return f"\\U{0x10000 + ((int(pair[1], 16) - 0xD800) << 10) + int(pair[2], 16) - 0xDC00:08x}"
@@ -254,7 +254,7 @@ def _read_document(file: str, document: _Document, reading: Reading) -> None:
 
 
 def _read_object(file: str, tree: Node, reading: Reading) -> None:
-    """The object itself, or those of a List."""
+    """Read the object itself, or those of a List."""
     if getattr(tree, "value", tree) is None:
         return
     if not isinstance(tree, Mapping):
@@ -277,7 +277,7 @@ def _read_object(file: str, tree: Node, reading: Reading) -> None:
 
 
 def _lacks(content: dict[str, Any]) -> list[str]:
-    """What it takes to be an object at all; where that is missing, the name is asked for at once."""
+    """Missing required fields; if apiVersion or kind is missing, the name is required in the same message."""
     missing = [name for name in ("apiVersion", "kind") if not isinstance(content.get(name), str)]
     metadata = content.get("metadata")
     if missing and not (

@@ -1,7 +1,7 @@
-"""What a plain word of YAML means to Kubernetes, whose tools read YAML 1.1 with a reader of their own.
+"""Resolve unquoted YAML scalars as Kubernetes does: YAML 1.1, read by its own parser.
 
-It differs from most readers: a date stays text, 1:30 is no number, 1e3 is one, and y is a truth value.
-Every value becomes what JSON can say, as on its way to an API server.
+It differs from most parsers: a date stays text, 1:30 is text, 1e3 is a number, and y is a boolean. Every
+value becomes one that JSON can express, as on its way to an API server.
 """
 
 import math
@@ -21,16 +21,16 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _BASES = {"x": 16, "b": 2, "o": 8}
 _LONGEST_NUMBER = 400
 _WHOLE_BELOW = float(1 << 63)
-"""Floats without a fraction are integers up to here; beyond 64 bits JSON's readers have floats too."""
+"""Below this, floats without a fraction become integers; beyond 64 bits JSON parsers use floats too."""
 _LARGEST = 1e308
 
 
 class NotJson(ValueError):  # noqa: N818 - reads as what it says
-    """The value is one that JSON cannot say: an infinity, or not a number."""
+    """JSON cannot express the value: an infinity, or not a number."""
 
 
 def resolve(text: str) -> Value:
-    """The value of an unquoted word; raises NotJson."""
+    """The value of an unquoted scalar; raises NotJson."""
     if text in _NULL:
         return None
     if text in _TRUE:
@@ -44,7 +44,7 @@ def resolve(text: str) -> Value:
 
 
 def as_json(number: float) -> int | float:
-    """The number as it is written in JSON: 50.0 is 50 there; raises NotJson."""
+    """The number as written in JSON, where 50.0 becomes 50; raises NotJson."""
     if not math.isfinite(number):
         raise NotJson(repr(number))
     return int(number) if number.is_integer() and abs(number) < _WHOLE_BELOW else number

@@ -1,5 +1,5 @@
-"""apply, get, describe and delete: the verbs on objects, for those without kubectl.
+"""apply, get, describe and delete: manage objects without kubectl.
 
-Is given words by a person and manifests with their places; asks an API server, the machine's own or a
-cluster's, and prints what it says in the forms that kubectl prints.
+Takes arguments and manifests with their positions; sends requests to the API server of this machine or of a
+cluster, and prints the results in kubectl's formats.
 """

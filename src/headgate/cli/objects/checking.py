@@ -1,4 +1,4 @@
-"""`headgate validate --kubeconfig`: what an API server says to manifests, by dry runs that store nothing."""
+"""`headgate validate --kubeconfig`: check manifests against an API server by dry runs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _MANNER = sending.Manner(
 async def check(
     client: cluster.Client, manifests: list[Manifest], namespace: str, here: list[Finding]
 ) -> list[Finding]:
-    """The findings of `here`, which were made without the server, together with the server's.
+    """Merge `here`, the findings made without the server, with the server's findings.
 
-    The server knows what an object was before and what exists there; it does not know the other manifests.
-    So a target is missing only if both say so. Objects with errors are not sent. Raises Unreachable.
+    The server knows the previous state of an object and which objects exist; it does not know the other
+    manifests. So a target is missing only if both say so. Objects with errors are not sent. Raises
+    Unreachable.
     """
     known = list(here)
     kinds = Kinds()
@@ -52,7 +53,7 @@ def _is_within(finding: Finding, manifest: Manifest) -> bool:
 
 
 def _name(manifest: Manifest) -> str:
-    """The name under which the server may have the object; one that is yet to be made cannot be asked for."""
+    """The name that the server may have the object under; "" for generateName, which cannot be looked up."""
     name = (manifest.content.get("metadata") or {}).get("name")
     return name if isinstance(name, str) else ""
 
@@ -65,7 +66,7 @@ def _in_namespace(manifest: Manifest, namespace: str) -> Manifest:
 
 
 def _is_made_by_these(error: cluster.ApiError, manifests: list[Manifest]) -> bool:
-    """Whether the namespace or the kind that the server does not have is among the manifests."""
+    """Whether the namespace or kind that the server lacks is among the manifests."""
     if isinstance(error, sending.NoKind):
         return any(manifest.kind == "CustomResourceDefinition" for manifest in manifests)
     return isinstance(error, cluster.NotFound) and any(
@@ -75,10 +76,11 @@ def _is_made_by_these(error: cluster.ApiError, manifests: list[Manifest]) -> boo
 
 
 def _merged(known: list[Finding], own: list[Finding], there: list[Finding]) -> list[Finding]:
-    """`own` are those of `known` that are about the object that the server was asked about."""
+    """Merge findings; `own` are those in `known` about the object that was sent to the server."""
     warned = {(finding.path, finding.span) for finding in own}
     told = {(finding.path, finding.span) for finding in there}
-    # The server has the kind, or has what was only not among the manifests.
+    # Drop local warnings that the server disproves: it knows the kind, or has an object missing from the
+    # manifests.
     obsolete = [
         finding
         for finding in own

@@ -1,4 +1,4 @@
-"""`headgate apply`, `get`, `describe` and `delete`: words of a command line, which others act on."""
+"""`headgate apply`, `get`, `describe` and `delete`: the commands and their options."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ namespace_option = click.option(
 
 
 def selectors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """By labels and by fields."""
+    """Options that select by labels and by fields."""
     labels = click.option("-l", "--selector", help="Labels to select by, such as app=chat,tier!=test.")
     fields = click.option("--field-selector", help="Fields to select by, such as status.phase=Running.")
     return labels(fields(command))

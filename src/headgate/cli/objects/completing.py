@@ -1,4 +1,4 @@
-"""Completion in a shell: kinds, names and namespaces from the server, within the time that a person waits."""
+"""Shell completion of kinds, names and namespaces from the server, within a short timeout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.cli.objects import served
 from headgate.cli.objects.connecting import Server
 
 WITHIN_S = 2.0
-"""After this the shell gets what is known without the server."""
+"""After this, completion offers only what is known without the server."""
 _MAX_NAMES = 500
 
 
@@ -31,7 +31,7 @@ class _List(msgspec.Struct):
 
 
 def complete_words(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """KIND first, then names of its objects; also KIND/NAME."""
+    """Complete KIND first, then names of its objects; also KIND/NAME."""
     words = context.params.get(parameter.name or "") or ()
     if words and "/" not in words[0]:
         names = _names(context, words[0])
@@ -44,7 +44,7 @@ def complete_words(context: click.Context, parameter: click.Parameter, incomplet
 
 
 def complete_namespace(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Names of namespaces."""
+    """Complete names of namespaces."""
 
     async def listed(client: cluster.Client) -> list[str]:
         return await _listed(client, api.Namespace.resource, None)
@@ -76,7 +76,7 @@ async def _listed(client: cluster.Client, resource: api.Resource, namespace: str
 def _answered(
     context: click.Context, ask: Callable[[cluster.Client], Awaitable[list[str]]], otherwise: list[str]
 ) -> list[str]:
-    """The server's answer, or what is to be said without one: completion never complains."""
+    """The names from the server, or `otherwise` if there is any error: completion never prints errors."""
     said = machine_state.said_state(context)
     server = Server(context.params.get("kubeconfig"), context.params.get("context"), said)
 

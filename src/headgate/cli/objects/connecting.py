@@ -1,4 +1,4 @@
-"""Which API server a command talks to, and what to say when there is none."""
+"""Select the API server that a command talks to, and explain connection errors."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Server:
-    """What the command line says of the server, and where it leads."""
+    """The server options of the command line, and the kubeconfigs they select."""
 
     kubeconfig: Path | None
     context: str | None = None
     said_state: Path | None = None
-    """--state, if it is on the command line."""
+    """--state, if given on the command line."""
 
     @property
     def files(self) -> list[Path]:
-        """The kubeconfigs to use; none for the account of the Pod that we run in, or the user's own file."""
+        """The kubeconfigs to use; none for the in-cluster account or ~/.kube/config."""
         if self.kubeconfig is not None:
             return [self.kubeconfig]
         if self.said_state is not None:
@@ -44,20 +44,20 @@ class Server:
 
     @property
     def own(self) -> Path | None:
-        """The one file to use; None for $KUBECONFIG, the Pod's account and the user's own file."""
+        """The one file to use; None for $KUBECONFIG, the in-cluster account or ~/.kube/config."""
         if self.kubeconfig is None and self.said_state is None and cluster.kubeconfigs_named():
             return None
         return next(iter(self.files), None)
 
     def connect(self) -> cluster.Client:
-        """A client; raises ClickException that says where was looked."""
+        """Return a client; raises ClickException that lists the places searched."""
         try:
             return cluster.Client.from_kubeconfig(self.files, self.context)
         except cluster.ConfigurationError as error:
             raise click.ClickException(f"{error}\n{self._looked()}") from error
 
     def unreachable(self, error: cluster.Unreachable) -> str:
-        """Why there was no answer, and what to do."""
+        """Why the server did not respond, and what to do."""
         used = " and ".join(str(file) for file in self.files)
         named = f"{used} names" if used else "the in-cluster account or ~/.kube/config names"
         return (
@@ -79,7 +79,7 @@ class Server:
 
 
 def run(server: Server, main: Callable[[cluster.Client], Awaitable[T]]) -> T:
-    """Runs one command with a client; whatever the server refuses becomes a message and exit code 1."""
+    """Run one command with a client; API errors become a message and exit code 1."""
 
     async def with_client() -> T:
         async with server.connect() as client:
@@ -91,7 +91,7 @@ def run(server: Server, main: Callable[[cluster.Client], Awaitable[T]]) -> T:
 
 @contextmanager
 def explained(server: Server) -> Iterator[None]:
-    """Errors of the server as messages for a person."""
+    """Turn API errors into ClickException with a message for people."""
     try:
         yield
     except cluster.Unreachable as error:
@@ -101,7 +101,7 @@ def explained(server: Server) -> Iterator[None]:
 
 
 def told(error: cluster.ApiError) -> str:
-    """What the server said, with the remedy where one is known."""
+    """The server's error message, with a fix where one is known."""
     prefix = f"from the server ({error.reason}): " if error.reason else "from the server: "
     return f"{prefix}{error.message}{_REMEDIES.get(error.status_code, '')}"
 

@@ -1,4 +1,4 @@
-"""An object as text for a person."""
+"""`headgate describe`: print an object as text."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headgate.cli.objects.served import asked, discover
 
 _MAX_EVENTS = 20
 _HEAD = 14
-"""Columns before the values of the first lines."""
+"""Width of the names in the first lines."""
 _LONGEST_NOTE = 200
 _SECRETS = ("data", "stringData")
 
 
 async def describe(client: cluster.Client, wanted: fetching.Wanted) -> None:
-    """Prints each object; raises ClickException if a named one is missing, after the others."""
+    """Print each object; raises ClickException if a named one is missing, after the others."""
     fetch = fetching.Fetch(client, wanted)
     targets = asked(wanted.words, await discover(client))
     if wanted.selects and any(target.names for target in targets):
@@ -40,7 +40,7 @@ async def describe(client: cluster.Client, wanted: fetching.Wanted) -> None:
 
 
 async def _as_text(client: cluster.Client, objects: AsyncIterator[Object]) -> int:
-    """Prints the objects; how many they are."""
+    """Print the objects; returns how many there are."""
     count = 0
     async for obj in objects:
         if count:
@@ -52,7 +52,7 @@ async def _as_text(client: cluster.Client, objects: AsyncIterator[Object]) -> in
 
 
 async def _whole(client: cluster.Client, obj: Object) -> Object:
-    """An object and its events, for programs; what a Secret holds is for `get` to show."""
+    """An object with its events, for programs; the contents of Secrets are masked, `get` shows them."""
     shown = printing.without_managed_fields(obj)
     if obj["kind"] == "Secret":
         shown = {name: _hidden(part) if name in _SECRETS else part for name, part in shown.items()}
@@ -62,7 +62,7 @@ async def _whole(client: cluster.Client, obj: Object) -> Object:
 
 
 def lines(obj: Object) -> Iterator[str]:
-    """Everything but the events."""
+    """Everything except the events."""
     meta = obj["metadata"]
     yield _headed("Name", [meta.get("name", "")])
     if meta.get("namespace"):
@@ -98,7 +98,7 @@ def _note(key: str, value: str) -> str:
 
 
 def _hidden(part: Any) -> Any:
-    """The content of a Secret, which is not for screens."""
+    """Mask the contents of a Secret."""
     if not isinstance(part, dict):
         return part
     return {key: f"({len(str(value))} characters)" for key, value in part.items()}
@@ -114,7 +114,7 @@ def _section(name: str, part: Any) -> list[str]:
 
 
 def _status(status: Object) -> Iterator[str]:
-    """The conditions as a table, the rest as it is."""
+    """Conditions as a table, the rest as it is."""
     conditions = status.get("conditions")
     rest = {name: value for name, value in status.items() if name != "conditions"}
     yield from _section("status", rest)
@@ -135,7 +135,7 @@ async def _ask_events(client: cluster.Client, obj: Object, accept: str) -> clust
 
 
 async def _events(client: cluster.Client, obj: Object) -> list[str]:
-    """What happened to the object lately, in the server's words for ages."""
+    """Recent events of the object; the server formats their ages."""
     try:
         answer = await _ask_events(client, obj, fetching.TABLE)
     except cluster.ApiError as error:

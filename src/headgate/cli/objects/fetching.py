@@ -1,4 +1,4 @@
-"""What `headgate get` was asked for, fetched page by page."""
+"""Fetch the objects for `headgate get`, page by page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE_SIZE = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the command line says."""
+    """Arguments of the command line."""
 
     words: tuple[str, ...]
     namespace: str | None
@@ -41,7 +41,7 @@ class Wanted:
 
 
 class Fetch:
-    """Requests for what is wanted; keeps what was missing."""
+    """Requests the wanted objects; records the missing ones."""
 
     def __init__(self, client: cluster.Client, wanted: Wanted) -> None:
         self.client = client
@@ -72,7 +72,7 @@ class Fetch:
                 yield decoded_table(body)
 
     async def objects(self, target: Asked) -> AsyncIterator[Object]:
-        """The objects of a target, whole."""
+        """The complete objects of a target."""
         if target.names is None:
             async for page in self.pages(self.path(target), "application/json"):
                 for item in self.items(target, page):
@@ -83,7 +83,7 @@ class Fetch:
                 yield msgspec.json.decode(body)
 
     def items(self, target: Asked, page: bytes) -> Iterator[Object]:
-        """The objects of a page of a list, whose items leave out what the list says for all of them."""
+        """The objects of a list page, with apiVersion and kind, which list items omit."""
         resource = target.served.resource
         for item in msgspec.json.decode(page).get("items") or ():
             yield {"apiVersion": resource.api_version, "kind": resource.kind, **item}

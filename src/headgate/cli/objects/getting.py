@@ -1,4 +1,4 @@
-"""Printing what `headgate get` was asked for, as it comes."""
+"""`headgate get`: print objects as they arrive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headgate.cli.objects.served import Asked, asked, discover
 
 
 async def get(client: cluster.Client, wanted: Wanted) -> None:
-    """Prints everything; raises ClickException if a named object is missing, after the others."""
+    """Print everything; raises ClickException if a named object is missing, after the others."""
     targets = asked(wanted.words, await discover(client))
     if wanted.watch and (len(targets) != 1 or len(targets[0].names or ()) > 1):
         raise click.UsageError("--watch takes one kind, or one object")
@@ -35,7 +35,7 @@ async def get(client: cluster.Client, wanted: Wanted) -> None:
 
 
 async def _print_tables(fetch: Fetch, targets: list[Asked]) -> None:
-    """A block for each kind that has objects; names tell the kind where there are several."""
+    """Print one block for each kind that has objects; with several kinds, names include the kind."""
     is_first = True
     for target in targets:
         rows: list[Row] = []
@@ -71,12 +71,12 @@ async def _print_objects(fetch: Fetch, targets: list[Asked]) -> None:
     click.echo(printing.as_yaml(content) if wanted.output == "yaml" else printing.as_json(content), nl=False)
 
 
-# `headgate get --watch`: what is there, then every change, until the person has seen enough.
+# `headgate get --watch`: print the current objects, then every change, until interrupted.
 #
-# A watch that ends, or whose connection is cut, goes on from the last version that was seen. If the server
-# no longer has what came after that, everything is listed again, and what is different is shown.
+# A watch that ends or is cut resumes from the last version seen. If the server no longer has the changes
+# since then, everything is listed again and the differences are printed.
 _SILENCE_S = 600.0
-"""Bookmarks come more often, so a connection that is silent for so long is dead."""
+"""Bookmarks arrive more often, so a connection that is silent for this long is dead."""
 _BACKOFF = cluster.Backoff(base_s=0.2, cap_s=5.0)
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
 
@@ -91,7 +91,7 @@ class _Versioned(msgspec.Struct, frozen=True):
 
 
 async def watch(fetch: Fetch, target: Asked) -> None:
-    """Prints what is there and then each change, until it is cancelled."""
+    """Print the current objects and then each change, until cancelled."""
     shown = _Shown(fetch, target)
     await shown.begin()
     if fetch.missing:
@@ -111,19 +111,19 @@ async def watch(fetch: Fetch, target: Asked) -> None:
             if not is_told:
                 click.echo(f"lost the API server, trying again: {error.message}", err=True)
             is_told = True
-        # A watch that tells nothing before it ends is not begun again without end.
+        # Back off if a watch ended without an event, so that empty watches are not restarted in a tight loop.
         failures = 0 if shown.version != before else failures + 1
         await asyncio.sleep(_BACKOFF.delay_s(failures, rng) if failures else 0)
 
 
 class _Shown:
-    """Prints lists and events of one kind in one form, and knows what the person has seen."""
+    """Prints lists and events of one kind in one format, and tracks what was printed."""
 
     def __init__(self, fetch: Fetch, target: Asked) -> None:
         self.version = ""
-        """Everything up to it has been shown."""
+        """Everything up to this version has been printed."""
         self.is_expired = False
-        """Whether the server has lost what came after the version."""
+        """Whether the server no longer has the changes after this version."""
         self._fetch = fetch
         self._target = target
         self._printer: Printer | None = None
@@ -138,7 +138,7 @@ class _Shown:
         self._accept = fetching.TABLE if self._is_table else "application/json"
 
     async def begin(self) -> None:
-        """Prints what is there; a named object that is not there is noted as missing."""
+        """Print the current objects; missing named objects are recorded."""
         async for table in self._fetch.tables(self._target):
             self.version = self.version or table.metadata.resource_version
             if self._is_table:
@@ -148,7 +148,7 @@ class _Shown:
                 self._print_object(obj)
 
     async def follow(self) -> None:
-        """Prints every change, until the server ends the watch; raises ApiError, Gone among them."""
+        """Print every change until the server ends the watch; raises ApiError, including Gone."""
         if self.is_expired:
             await self._catch_up()
             self.is_expired = False
@@ -166,7 +166,7 @@ class _Shown:
                 self.version = _version(event.object)
 
     async def _catch_up(self) -> None:
-        """Lists again, prints what is new or different, and says what is gone."""
+        """List again, print what is new or different, and report what was deleted."""
         present: set[tuple[str, str]] = set()
         version = ""
         async for page in self._fetch.pages(self._path, self._accept, **self._query):
@@ -207,7 +207,7 @@ class _Shown:
         self._seen[_key(meta)] = meta.get("resourceVersion", "")
 
     def _print(self, table: Table) -> None:
-        """Headings come once, with the first row."""
+        """Print rows; the headings precede the first one."""
         self._columns = table.column_definitions or self._columns
         rows: list[Row] = table.rows or []
         if not rows:

@@ -1,4 +1,4 @@
-"""Objects and Tables as text: columns as kubectl sets them, YAML, JSON, names."""
+"""Format objects and Tables as text: kubectl's columns, YAML, JSON, names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TableMeta(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Table(msgspec.Struct, frozen=True, rename="camel"):
-    """meta/v1 Table, as far as it is printed."""
+    """meta/v1 Table, with the fields that are printed."""
 
     column_definitions: list[Column] | None = None
     rows: list[Row] | None = None
@@ -46,7 +46,7 @@ class Table(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Printer:
-    """Sets the rows of one kind in columns; keeps their widths, so that a watch goes on below a list."""
+    """Formats the rows of one kind in columns; keeps the widths, so that a watch continues below a list."""
 
     def __init__(
         self, columns: list[Column], *, wide: bool, with_namespace: bool, with_labels: bool, prefix: str = ""
@@ -59,7 +59,7 @@ class Printer:
         self._widths = [0] * len(self._headings)
 
     def lines(self, rows: list[Row], *, with_headings: bool) -> list[str]:
-        """Text for these rows, without the blanks at the end of lines."""
+        """Lines for these rows, without trailing blanks."""
         table = [self._headings] if with_headings else []
         for row in rows:
             meta = row.metadata
@@ -101,26 +101,26 @@ def _text(cell: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """In one line, without what a terminal would obey: objects may hold anything."""
+    """On one line, without characters that control a terminal: objects may contain anything."""
     return "".join(each if each.isprintable() else " " for each in text)
 
 
 def escaped(line: str) -> str:
-    """Safe to print: what clients and objects are called may have control characters."""
+    """Escape control characters, which names of clients and objects may contain."""
     if line.isprintable():
         return line
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in line)
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Texts of several lines as blocks, equal parts in full."""
+    """Writes multi-line strings as blocks and repeats shared parts in full."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
 
 
 def _text_node(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    """In quotes where Kubernetes' readers would take it for something else, such as y or 1e3."""
+    """Quote strings that Kubernetes' YAML parser would read as another type, such as y or 1e3."""
     style = "|" if "\n" in text else None
     try:
         style = style if isinstance(resolve(text), str) else "'"
@@ -141,11 +141,11 @@ def as_json(obj: Any) -> str:
 
 
 def together(objects: list[Object]) -> Object:
-    """Several objects as one that `headgate apply` reads again."""
+    """Several objects as one List that `headgate apply` can read."""
     return {"apiVersion": "v1", "items": objects, "kind": "List", "metadata": {"resourceVersion": ""}}
 
 
 def without_managed_fields(obj: Object) -> Object:
-    """Which manager owns what fills pages and is for machines."""
+    """Remove managedFields, which are long and only useful to machines."""
     meta = {name: value for name, value in (obj.get("metadata") or {}).items() if name != "managedFields"}
     return {**obj, "metadata": meta}

@@ -1,4 +1,4 @@
-"""Deleting objects one after the other, then waiting until they are gone."""
+"""Delete objects one by one, then wait until they are gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIRST_POLL_S, _LAST_POLL_S = 0.05, 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the command line says."""
+    """Arguments of the command line."""
 
     words: tuple[str, ...]
     manifests: list[Manifest]
@@ -52,7 +52,7 @@ class _Object:
     namespace: str
     path: str
     source: str = ""
-    """Where its manifest stands."""
+    """Location of its manifest."""
 
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
@@ -72,7 +72,7 @@ class _List(msgspec.Struct, frozen=True):
 
 
 async def delete(client: cluster.Client, wanted: Wanted) -> bool:
-    """Deletes everything that is meant, prints the outcomes; whether all went well."""
+    """Delete the selected objects and print the results; returns whether all succeeded."""
     catalogue = await discover(client)
     is_well = True
     going: list[tuple[_Object, str]] = []
@@ -105,8 +105,8 @@ async def delete(client: cluster.Client, wanted: Wanted) -> bool:
 async def _objects(
     client: cluster.Client, wanted: Wanted, catalogue: Catalogue
 ) -> AsyncIterator[_Object | str]:
-    """Each object to delete, or why it cannot be."""
-    for manifest in reversed(wanted.manifests):  # what others refer to goes last
+    """Each object to delete, or the reason it cannot be deleted."""
+    for manifest in reversed(wanted.manifests):  # delete objects that others refer to last
         served = catalogue.of(manifest.content["apiVersion"], manifest.kind)
         if served is None:
             if not wanted.ignore_not_found:
@@ -152,7 +152,7 @@ async def _listed(client: cluster.Client, served: Served, wanted: Wanted) -> Asy
 
 
 async def _delete(client: cluster.Client, obj: _Object, wanted: Wanted) -> str:
-    """Asks for the deletion, tells it, and returns the uid of what goes ("" if it is gone already)."""
+    """Request the deletion, print it, and return the uid of the object being deleted ("" if already gone)."""
     options: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
@@ -173,7 +173,7 @@ async def _delete(client: cluster.Client, obj: _Object, wanted: Wanted) -> str:
 
 
 def _outcome(obj: _Object, uid: str) -> dict[str, str]:
-    """What was deleted, or is being deleted, for programs."""
+    """A deleted or terminating object, for programs."""
     resource = obj.served.resource
     where = {"namespace": obj.namespace} if obj.namespace else {}
     return {
@@ -190,7 +190,7 @@ class _Details(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """The object that goes, or a Status about the one that is gone."""
+    """The object being deleted, or a Status for one that is gone."""
 
     kind: str = ""
     metadata: _Meta = _Meta()
@@ -203,7 +203,7 @@ def _uid(body: bytes) -> str:
 
 
 async def _until_gone(client: cluster.Client, going: list[tuple[_Object, str]], timeout_s: float) -> None:
-    """Until none of them is there; another object of the same name counts as gone."""
+    """Wait until the objects are gone; a new object of the same name counts as gone."""
     try:
         async with asyncio.timeout(timeout_s):
             for obj, uid in going:

@@ -1,4 +1,4 @@
-"""Applying manifests one after the other, and telling what became of each at its place."""
+"""Apply manifests one by one, and report the result of each at its location."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headgate.kubeschema.structural import NO_FIELD, NOTES
 
 _DEFINITION = "CustomResourceDefinition"
 _ESTABLISHED_WITHIN_S = 10.0
-"""How long a kind is waited for whose definition was applied just before."""
+"""How long to wait for a kind whose definition was just applied."""
 _POLL_S = 0.2
 _OWN = f'conflict with "{applying.FIELD_MANAGER}"'
 _UNKNOWN = "unknown field"
@@ -31,7 +31,7 @@ _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
 
 @dataclass(frozen=True, kw_only=True)
 class Manner:
-    """How the command line wants it done."""
+    """Options of the command line."""
 
     namespace: str | None
     dry_run: bool
@@ -56,7 +56,7 @@ class Applied:
 
 
 async def apply(client: cluster.Client, manifests: list[Manifest], manner: Manner) -> bool:
-    """Applies in order, prints the outcomes; whether all went well. Unreachable ends it."""
+    """Apply in order and print the results; returns whether all succeeded. Unreachable ends it."""
     printed: list[Object] = []
     is_well = True
     defined: set[str] = set()
@@ -80,7 +80,7 @@ async def apply(client: cluster.Client, manifests: list[Manifest], manner: Manne
 
 
 def _tell(applied: Applied, manner: Manner) -> list[Object]:
-    """Prints the outcome; the object itself where all are printed in the end."""
+    """Print the result; returns the object itself for formats that print all objects at the end."""
     if manner.output in ("yaml", "json"):
         return [printing.without_managed_fields(applied.obj)]
     if manner.output == "name":
@@ -93,7 +93,7 @@ def _tell(applied: Applied, manner: Manner) -> list[Object]:
 async def send(
     client: cluster.Client, manifest: Manifest, manner: Manner, defined: Collection[str] = ()
 ) -> Applied:
-    """Applies one manifest; `defined` are groups of kinds that the server may not serve just yet.
+    """Apply one manifest; `defined` are API groups of kinds that the server may not serve yet.
 
     Raises ApiError.
     """
@@ -112,14 +112,14 @@ async def send(
     answer = await _patch(client, path, content, manner)
     after: Object = msgspec.json.decode(answer.body)
     where = after["metadata"].get("namespace", "")
-    # A server that fills in defaults first cannot see what was left out.
+    # A server that fills in defaults first cannot see which fields were omitted.
     told = dict.fromkeys((*answer.warnings, *admission.warnings_of_written(manifest.content)))
     warnings = [_warning(manifest, warning, where) for warning in told]
     return Applied(resource, after, _change(before, after), warnings)
 
 
 async def _patch(client: cluster.Client, path: str, content: Object, manner: Manner) -> cluster.Answer:
-    """Applies; fields that `headgate up` manages are ours to take over."""
+    """Send the apply request; takes over fields that `headgate up` manages."""
     query = {
         "fieldManager": manner.field_manager,
         "force": "true" if manner.force_conflicts else "false",
@@ -150,7 +150,7 @@ def _change(before: Object | None, after: Object) -> str:
 
 
 def _essence(obj: Object) -> Object:
-    """Without what a write changes that changes nothing."""
+    """The object without fields that any write changes."""
     kept = {
         name: value
         for name, value in obj["metadata"].items()
@@ -160,7 +160,7 @@ def _essence(obj: Object) -> Object:
 
 
 async def _resource_of(client: cluster.Client, manifest: Manifest, defined: Collection[str]) -> api.Resource:
-    """Where the kind lives; a kind that was defined just now may take a moment."""
+    """Look up the kind; a kind that was just defined may take a moment to appear."""
     api_version = manifest.content["apiVersion"]
     is_new = api_version.partition("/")[0] in defined
     deadline = asyncio.get_running_loop().time() + (_ESTABLISHED_WITHIN_S if is_new else 0)
@@ -175,18 +175,18 @@ async def _resource_of(client: cluster.Client, manifest: Manifest, defined: Coll
 
 
 class NoKind(cluster.ApiError):
-    """The server serves no such kind."""
+    """The server does not serve this kind."""
 
 
 # -- complaints
 
 
 def findings(manifest: Manifest, error: cluster.ApiError, namespace: str) -> list[Finding]:
-    """What the server refused, each cause at the field that it is about.
+    """Findings for an API error, each cause at its field.
 
-    What would be right is known from the types here, for the kinds that they have.
+    For the kinds that this version knows, the suggested fixes come from its types.
     """
-    # Only refusals need all kinds and their rules, which take as long to import as everything else together.
+    # Only errors need all kinds and their rules, whose import takes as long as everything else together.
     from headgate.cli.validation import judging
     from headgate.cli.validation.kinds import Kinds
 
@@ -199,7 +199,7 @@ def findings(manifest: Manifest, error: cluster.ApiError, namespace: str) -> lis
         refused = [_refused(manifest, path, message, namespace, suggestions) for path, message in told]
         return sorted(refused, key=lambda finding: finding.order)
     if error.reason == "BadRequest" and (known := [each for each in here if each.severity == "error"]):
-        # They say of each field what the server says of those that it could not read.
+        # Local findings name each field that the server could not parse.
         return sorted(known, key=lambda finding: finding.order)
     path = "kind" if isinstance(error, NoKind) else ""
     message = error.message if error.status_code in (0, 404) else f"{error.reason}: {error.message}"
@@ -217,7 +217,7 @@ def _refused(
 
 
 def _by_field(error: cluster.ApiError) -> list[tuple[str, str]]:
-    """Paths, and what is wrong there."""
+    """Field paths, and the error at each."""
     if error.reason == "Invalid":
         return [
             (

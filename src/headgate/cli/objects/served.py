@@ -1,4 +1,4 @@
-"""Which kinds a server has, by asking it, and which of them a word means."""
+"""Discover which kinds a server has, and resolve words to kinds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ACCEPT = ",".join(
 
 @dataclass(frozen=True)
 class Served:
-    """One version of a kind, and the words for it."""
+    """One version of a kind, and its names."""
 
     resource: api.Resource
     singular: str
@@ -29,7 +29,7 @@ class Served:
 
     @property
     def words(self) -> set[str]:
-        """All of lower case; also modelroutes.v1alpha1.networking.volcano.sh, as kubectl takes it."""
+        """All names in lower case; also modelroutes.v1alpha1.networking.volcano.sh, as kubectl accepts."""
         resource = self.resource
         names = {resource.plural, self.singular or resource.kind.lower(), *self.short_names}
         full = {f"{name}.{resource.group}" for name in names if resource.group}
@@ -37,7 +37,7 @@ class Served:
         return {name.lower() for name in names | full | versioned}
 
     def called(self, name: str) -> str:
-        """An object of the kind, as "modelroute.networking.volcano.sh/chat"."""
+        """The name of an object of this kind, such as "modelroute.networking.volcano.sh/chat"."""
         return f"{self.title}/{name}"
 
     @property
@@ -47,13 +47,13 @@ class Served:
 
 
 class Catalogue:
-    """Everything that a server serves, the preferred versions first."""
+    """Everything that a server serves, preferred versions first."""
 
     def __init__(self, served: Iterable[Served]) -> None:
         self._served = list(served)
 
     def meant(self, words: str) -> list[Served]:
-        """The kinds of "pods,mr" or of a category; raises ClickException for a word that is none."""
+        """The kinds of "pods,mr" or of a category; raises ClickException for an unknown word."""
         found: dict[api.Resource, Served] = {}
         for word in words.split(","):
             found |= {each.resource: each for each in self._meant(word.strip())}
@@ -89,7 +89,7 @@ class Catalogue:
 
 
 async def discover(client: cluster.Client) -> Catalogue:
-    """Asks for all kinds by aggregated discovery, which Kubernetes has since 1.27: two requests."""
+    """Discover all kinds by aggregated discovery, available since Kubernetes 1.27: two requests."""
     found: list[Served] = []
     for path in ("/api", "/apis"):
         answer = await client.ask("GET", path, accept=_ACCEPT)
@@ -160,17 +160,17 @@ class _Groups(msgspec.Struct, frozen=True):
     items: list[_Group]
 
 
-# The words after a verb: KIND NAME..., KIND/NAME..., or KIND,KIND.
+# Arguments after a verb: KIND NAME..., KIND/NAME..., or KIND,KIND.
 @dataclass(frozen=True)
 class Asked:
-    """Objects of one kind: those of these names, or all of them."""
+    """Objects of one kind: the named ones, or all of them."""
 
     served: Served
     names: tuple[str, ...] | None
 
 
 def asked(words: tuple[str, ...], catalogue: Catalogue) -> list[Asked]:
-    """What the words mean; raises UsageError if they mix the two ways to say it."""
+    """Resolve the arguments; raises UsageError if they mix both forms."""
     if any("/" in word for word in words):
         if not all("/" in word for word in words):
             raise click.UsageError("either KIND NAME... or KIND/NAME..., not both")

@@ -1,5 +1,5 @@
-"""`headgate route`: asking where a request would go, without sending it.
+"""`headgate route`: explain where a request would go, without sending it.
 
-Is given a request and a place that knows the objects (an API server, manifests, a running gateway); hands on
-the gateway's own explanation, for people or as JSON.
+Takes a request and a source of objects (API server, manifests or a running gateway); prints the gateway's
+explanation as text or JSON.
 """

@@ -1,4 +1,4 @@
-"""`headgate route explain`: where a request would go, and why nowhere else."""
+"""`headgate route explain`: the command."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def explain(
 
 
 def _header(text: str) -> tuple[bytes, bytes]:
-    """From "x-tier=premium", or "x-tier: premium"."""
+    """Parse "x-tier=premium" or "x-tier: premium"."""
     separator = "=" if "=" in text and (":" not in text or text.index("=") < text.index(":")) else ":"
     name, found, value = text.partition(separator)
     if not found or not name.strip() or not text.isprintable():

@@ -1,4 +1,4 @@
-"""An explanation for a person: what serves is marked with ">", and every other line says why not."""
+"""Print an explanation: ">" marks what would serve the request; every other line says why it would not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARK, NO_MARK = "  > ", "    "
 
 
 def is_refused(found: Explanation) -> bool:
-    """Whether the request would be refused, whoever has the turn."""
+    """Whether the gateway would reject the request, whichever target is selected."""
     return _refusal(found) is not None
 
 
@@ -46,7 +46,7 @@ def as_text(found: Explanation) -> str:
 
 def _lines(found: Explanation) -> Iterator[str]:
     stream = ", streamed" if found.stream else ""
-    # Of a request that is refused before its body is looked at, the model is not known.
+    # A request rejected before its body was read has no known model.
     model = f", model {json.dumps(found.model, ensure_ascii=False)}" if found.model else ""
     yield f"POST {found.path}{model}{stream}"
     for route in found.routes:
@@ -111,7 +111,7 @@ def _targets(found: Explanation) -> Iterator[str]:
 
 
 def _told(found: Explanation) -> list[TargetShown]:
-    """The target that it goes to, or all that it may go to."""
+    """The selected target, or all targets that may be selected."""
     if found.decided is not None:
         return [found.decided]
     return [target for target in found.targets if target.weight]
@@ -138,7 +138,7 @@ def _target(target: TargetShown) -> Iterator[str]:
 
 
 def _title(target: TargetShown) -> str:
-    """The pool, and what it is asked for where several targets may have one pool."""
+    """The pool; with the model name where several targets may use the same pool."""
     return f"{target.pool} as {target.upstream_model}" if target.names_model else target.pool
 
 
@@ -181,7 +181,7 @@ def _outcome(found: Explanation) -> Iterator[str]:
 
 
 def _possibility(target: TargetShown) -> str:
-    """What becomes of it if the target has the turn."""
+    """The outcome if this target is selected."""
     if target.answer is not None:
         code = f"{target.answer.status} {_phrase(target.answer.status)}"
         return f"refused with {code} where {_title(target)} has the turn ({target.share:.0%})"

@@ -1,4 +1,4 @@
-"""Where an explanation comes from: an API server's objects, manifests, or a running gateway."""
+"""Sources of an explanation: an API server, manifests, or a running gateway."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from headgate.gateway.explaining import View, explain
 from headgate.gateway.explanation import Explanation
 from headgate.requests.client import Header
 
-# The objects that requests are routed by, read once from an API server or from manifests.
+# Routing objects, read once from an API server or from manifests.
 Kind = TypeVar("Kind", bound=cluster.KubeObject)
 
 
 class Objects(NamedTuple):
-    """Of Secrets, those that verify endpoints."""
+    """`secrets`: only those used to verify endpoints."""
 
     routes: Sequence[api.ModelRoute]
     servers: Sequence[api.ModelServer]
@@ -38,12 +38,12 @@ class Objects(NamedTuple):
         return [*self.servers, *self.inference.pools]
 
     def snapshot(self) -> routing.Snapshot:
-        """As a gateway has them."""
+        """The snapshot as a gateway has it."""
         return routing.translate(self.routes, self.servers, self.pods, self.secrets, self.inference)
 
 
 async def fetch_objects(client: cluster.Client, namespace: str | None = None) -> Objects:
-    """What the server has now; of kinds that it lacks, or may not show, nothing."""
+    """Current objects of the server; kinds that it lacks or may not list are empty."""
     routes, servers, pods, inference = await asyncio.gather(
         _listed(client, api.ModelRoute, namespace),
         _listed(client, api.ModelServer, namespace),
@@ -77,11 +77,11 @@ async def _secret(client: cluster.Client, key: api.ObjectKey) -> api.Secret | No
     try:
         return await client.get(api.Secret, key.name, key.namespace)
     except cluster.ApiError:
-        return None  # it is not there or may not be read, which the translation tells
+        return None  # missing or forbidden, which the translation reports
 
 
 def of_manifests(read: list[manifests.Manifest], namespace: str | None) -> Objects:
-    """What the manifests have, as an API server would store it. Raises ClickException."""
+    """Objects of the manifests, as an API server would store them. Raises ClickException."""
 
     def of(kind: type[Kind]) -> list[Kind]:
         return _of_kind(read, kind, namespace)
@@ -108,7 +108,7 @@ def _of_kind(read: list[manifests.Manifest], kind: type[Kind], namespace: str | 
 
 
 def _stored(secret: api.Secret) -> api.Secret:
-    """As an API server would store it, with all in `data`."""
+    """The Secret as an API server stores it, with everything in `data`."""
     texts = {key: base64.b64encode(text.encode()).decode() for key, text in secret.string_data.items()}
     return msgspec.structs.replace(secret, data=secret.data | texts, string_data={})
 
@@ -125,17 +125,17 @@ def _converted(manifest: manifests.Manifest, kind: type[Kind]) -> Kind:
         ) from error
 
 
-# Pods that a pool selects, but that are no endpoints: why a request cannot go there.
+# Pods that a pool selects but that are not endpoints, with the reason.
 #
-# Routing knows ready Pods only; who asks why one of them gets nothing wants to hear of the others too.
+# Routing only knows ready Pods; an explanation should also say why the others get no requests.
 MAX_SHOWN = 20
-"""Named of each pool."""
+"""Shown for each pool."""
 
 
 def with_absent(
     found: Explanation, pools: Iterable[routing.PoolObject], pods: Iterable[api.Pod]
 ) -> Explanation:
-    """The explanation with the Pods that are missing from its targets."""
+    """Add the Pods missing from its targets to the explanation."""
     by_name = {routing.name_of(routing.ref_of(pool)): pool for pool in pools}
     every = list(pods)
     targets = tuple(
@@ -163,7 +163,7 @@ def _absent(pool: routing.PoolObject | None, pods: list[api.Pod]) -> tuple[str, 
 
 
 def _why(pod: api.Pod) -> str:
-    """Why a Pod is no endpoint; "" if it is one."""
+    """Why a Pod is not an endpoint; "" if it is one."""
     if pod.metadata.deletion_timestamp is not None:
         return "is being deleted"
     status = pod.status
@@ -181,7 +181,7 @@ PATIENCE_S = 10.0
 
 
 class Asked(NamedTuple):
-    """The request; names of headers are lower case."""
+    """The request; header names are lower case."""
 
     path: str
     headers: list[Header]
@@ -189,7 +189,7 @@ class Asked(NamedTuple):
 
 
 def from_server(server: connecting.Server, namespace: str | None, asked: Asked) -> Explanation:
-    """By the objects that an API server has now."""
+    """Explain from the current objects of an API server."""
 
     async def fetch(client: cluster.Client) -> Explanation:
         found = await fetch_objects(client, namespace)
@@ -200,8 +200,7 @@ def from_server(server: connecting.Server, namespace: str | None, asked: Asked) 
 
 
 def from_manifests(paths: list[str], namespace: str | None, asked: Asked) -> Explanation:
-    """By manifests alone. Endpoints are known only if Pods with a status are among them, as `get -o yaml`
-    prints them."""
+    """Explain from manifests alone. Endpoints are known only from Pods with a status (`get -o yaml`)."""
     try:
         read = load(paths)
     except ManifestErrors as error:
@@ -212,10 +211,10 @@ def from_manifests(paths: list[str], namespace: str | None, asked: Asked) -> Exp
 
 
 def from_gateway(url: str, asked: Asked) -> Explanation:
-    """By a gateway as it is now: its admin port answers."""
+    """Explain from the current state of a running gateway, through its admin port."""
     base = url.rstrip("/") if "://" in url else f"http://{url}".rstrip("/")
     try:
-        # No header of ours: each that is sent is one of the request that is asked about.
+        # Send none of our own headers: every header is taken as part of the request to explain.
         with httpx2.Client(timeout=PATIENCE_S, trust_env=False) as client:
             client.headers.clear()
             response = client.post(

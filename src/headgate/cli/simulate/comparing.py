@@ -1,4 +1,4 @@
-"""`headgate simulate trace`: a plan, its runs, and what is shown of them."""
+"""`headgate simulate trace`: plan, run, and show the results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INTERRUPTED = 130
 
 
 def run(options: Options) -> None:
-    """Raises click's exceptions for whatever is wrong with the options or files."""
+    """Run the command; raises click's exceptions for invalid options or files."""
     planned = plan(options)
     if options.plots is not None:
         with _told_of(options.plots):

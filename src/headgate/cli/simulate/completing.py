@@ -1,4 +1,4 @@
-"""What a shell offers after Tab: names of profiles, workloads and policies."""
+"""Shell completion of profiles, workloads and policies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def complete_workload(context: click.Context, parameter: click.Parameter, incomp
 
 
 def complete_policies(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Of names with commas between, the last; those before it are not offered again."""
+    """Complete the last of several comma-separated names; earlier ones are not offered again."""
     from headgate.scheduling.configuration import NAMES
 
     before, comma, last = incomplete.rpartition(",")

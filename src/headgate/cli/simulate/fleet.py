@@ -1,4 +1,4 @@
-"""`headgate simulate fleet`: many simulated engines over HTTP, in one process."""
+"""`headgate simulate fleet`: serve many simulated engines over HTTP, in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fleet of a replay: from a file, or from flags for a fleet of equal replicas."""
+"""The fleet of a replay: from a file, or from flags for equal replicas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.simulator.traces import TimedRequest
 
 
 def from_file(file: str, requests: Sequence[TimedRequest]) -> tuple[FleetFile, Settled]:
-    """Raises SettingErrors with everything that is wrong with the file."""
+    """Read a fleet file; raises SettingErrors with all of its errors."""
     document = Document(file)
     read = document.read(FleetFile)
     settled = settle(read, requests)
@@ -28,7 +28,7 @@ def from_file(file: str, requests: Sequence[TimedRequest]) -> tuple[FleetFile, S
 def from_flags(
     replicas: int, profile: str, engine: Mapping[str, float | bool], requests: Sequence[TimedRequest]
 ) -> tuple[FleetFile, Settled]:
-    """Raises click.UsageError with everything that is wrong with the flags."""
+    """A fleet from flags; raises click.UsageError with all errors."""
     file = FleetFile(groups=[GroupSection(replicas=replicas, profile=profile, engine=dict(engine))])
     settled = settle(file, requests)
     if settled.problems:
@@ -37,7 +37,7 @@ def from_flags(
 
 
 def parse_constants(given: Sequence[str]) -> dict[str, float | bool]:
-    """NAME=VALUE of --engine; raises click.UsageError with everything that is wrong with them."""
+    """Parse the NAME=VALUE of --engine; raises click.UsageError with all errors."""
     found: dict[str, float | bool] = {}
     wrong = []
     for text in given:
@@ -53,7 +53,7 @@ def parse_constants(given: Sequence[str]) -> dict[str, float | bool]:
 
 
 def _number(text: str) -> float | bool | None:
-    """As a file would have it; None if it is no number."""
+    """Parse a number or boolean as in a file; None for anything else."""
     try:
         value = scalars.resolve(text)
     except scalars.NotJson:

@@ -1,4 +1,4 @@
-"""A fleet as a person describes it, and the simulated fleet that follows from it."""
+"""The fleet file as a person writes it, and the simulated fleet it describes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES_SHOWN = 4
 
 
 class SloSection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request must keep to count as good."""
+    """Objectives that a request must meet to count as good."""
 
     ttft: Annotated[float, SECONDS] = 2.0
     tpot: Annotated[float, SECONDS] | None = None
@@ -37,32 +37,32 @@ class GroupSection(msgspec.Struct, frozen=True, kw_only=True):
     replicas: Annotated[int, msgspec.Meta(ge=1, le=MAX_ENDPOINTS)] = 1
     profile: str = DEFAULT_PROFILE
     engine: dict[str, int | float | bool] = {}
-    """Constants of the profile that are other here, by their names."""
+    """Constants that override the profile's, by name."""
     cache_tokens: Annotated[int, msgspec.Meta(ge=1, le=_MAX_TOKENS)] | None = None
     """Size of the KV cache, instead of `kv_blocks`."""
     role: Role = "both"
-    """Where prefill and decode are apart: which of them these do."""
+    """With prefill and decode on separate engines: the side that these serve."""
     labels: dict[str, str] = {}
     cold_start: ColdStartSection | None = None
-    """What it takes to start these engines, and when they run; all run all the time if it is not said."""
+    """How these engines start, and when they run; without it, all of them run all the time."""
 
 
 class EjectionSection(msgspec.Struct, frozen=True, kw_only=True):
-    """When the gateway takes endpoints out, and for how long."""
+    """When the gateway ejects endpoints, and for how long."""
 
     failures: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 5
-    """So many in a row; 0 is never."""
+    """Consecutive failures that eject an endpoint; 0 disables ejection."""
     base: Annotated[float, SECONDS] = 5.0
-    """The first time; twice as long when it fails again soon."""
+    """Duration of the first ejection; it doubles if the endpoint soon fails again."""
     longest: Annotated[float, SECONDS] = 300.0
     slow_start: Annotated[float, SECONDS] = 10.0
     hang: Annotated[float, SECONDS] = 30.0
     hang_requests: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 3
-    """So many that wait for longer than `hang`, with nothing heard, are as much as a row of failures."""
+    """Requests waiting longer than `hang`, with no token from the endpoint, that also eject it."""
 
 
 class RetryBudgetSection(msgspec.Struct, frozen=True, kw_only=True):
-    """How many requests the gateway may try again in all."""
+    """Limits the total number of retries by the gateway."""
 
     share: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.2
     floor_per_s: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 3.0
@@ -70,55 +70,55 @@ class RetryBudgetSection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetFile(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a fleet file: the engines, the gateway in front of them, and how they are to be judged."""
+    """A fleet file: the engines, the gateway in front of them, and the objectives."""
 
     groups: list[GroupSection]
     policy: str | None = None
-    """Names with commas between; where the command line has none."""
+    """Comma-separated names; used if the command line names no policy."""
     slo: SloSection = SloSection()
     scrape: Annotated[float, SECONDS] = 1.0
     """How often the gateway reads the engines' metrics; 0 for never."""
     max_requests: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Of one endpoint at a time; if none has room, a request is refused."""
+    """Concurrent requests per endpoint; if every endpoint is full, requests are rejected."""
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
-    """Further attempts for a request whose endpoint failed before its first token."""
+    """Retries of a request whose endpoint failed before its first token."""
     retry_budget: RetryBudgetSection = RetryBudgetSection()
     ejection: EjectionSection = EjectionSection()
     queue: QueueSection | None = None
-    """How requests wait in the gateway; without it, all are sent at once."""
+    """How the gateway queues requests; without it, all are sent immediately."""
     faults: list[Fault] = []
-    """What goes wrong with engines, and when."""
+    """Engine faults and their times."""
     link_bytes_per_s: Annotated[float, msgspec.Meta(ge=1)] = 40e9
-    """Of the link over which engines that prefill hand their caches to those that decode."""
+    """Bandwidth of the link that carries KV caches from prefill to decode engines."""
     link_latency_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     remote_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Prompts with fewer uncached tokens are prefilled where they are decoded."""
+    """Prompts with fewer uncached tokens than this are prefilled on the decode engine."""
 
 
 class Problem(NamedTuple):
-    """What is wrong with a field of a file."""
+    """An invalid field of a file."""
 
     path: str
     message: str
     word: str = ""
     choices: Sequence[str] = ()
-    """What could have stood there instead of the word."""
+    """Valid values in place of `word`."""
 
 
 class Settled(NamedTuple):
-    """A fleet that can be run, unless there are problems."""
+    """A fleet that can run, unless there are problems."""
 
     fleet: FleetDescription | None
     notes: list[str]
-    """What nobody had said, and was chosen to fit the trace."""
+    """Values that the file leaves open and that were chosen to fit the trace."""
     problems: list[Problem]
 
 
 def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
-    """The fleet for this traffic, or everything that is wrong with its description.
+    """The fleet for these requests, or all errors in its description.
 
-    Where it does not say otherwise, KV blocks are as large as those of the trace, in a cache of the profile's
-    size, and the longest request fits into the context if it fits into the cache.
+    Unless set otherwise, KV blocks are as large as the trace's, in a cache of the profile's size, and the
+    context fits the longest request if the cache does.
     """
     groups: list[EngineGroup] = []
     notes: dict[str, list[str]] = {}
@@ -174,7 +174,7 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
 
 
 def constants() -> dict[str, type]:
-    """An engine's constants by name, and what each is."""
+    """The constants of an engine by name, each with its type."""
     known = get_type_hints(StepCosts) | get_type_hints(EngineConfig)
     for name in ("costs", "kv_events"):
         del known[name]
@@ -264,7 +264,7 @@ def _of_cold_start(group: GroupSection, path: str, queue: QueueSection | None) -
 
 
 def _wanted(value: float | bool, kind: type) -> str | None:
-    """What should stand there instead; None if it will do."""
+    """A description of the expected value; None if the value is valid."""
     if kind is bool:
         return None if isinstance(value, bool) else "true or false"
     if isinstance(value, bool) or (kind is int and not isinstance(value, int)):
@@ -273,8 +273,7 @@ def _wanted(value: float | bool, kind: type) -> str | None:
 
 
 def _fitted(group: GroupSection, requests: Sequence[TimedRequest]) -> tuple[dict[str, Any], list[str]]:
-    """The group's constants with its cache and its context, and what was chosen for the trace. Raises
-    SizeError."""
+    """The group's constants, and notes on sizes chosen to fit the trace. Raises SizeError."""
     config = PROFILES[group.profile].config
     given: dict[str, Any] = dict(group.engine)
     notes = []
@@ -304,7 +303,7 @@ def _fitted(group: GroupSection, requests: Sequence[TimedRequest]) -> tuple[dict
 
 
 def _config(profile: str, constants: dict[str, Any]) -> EngineConfig:
-    """Raises msgspec.ValidationError, whose text is the engine's own."""
+    """Raises msgspec.ValidationError, with the engine's own message."""
     raw = msgspec.to_builtins(PROFILES[profile].config)
     for name, value in constants.items():
         (raw["costs"] if name in raw["costs"] else raw)[name] = value

@@ -1,4 +1,4 @@
-"""What a replay is to be, from the words of its command line: all of it checked before anything runs."""
+"""Plan a replay from the command line: everything is checked before anything runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REPLICAS = 8
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands on the command line."""
+    """Arguments of the command line."""
 
     file: str | None
     format: str
@@ -64,10 +64,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     options: Options
     traffic: Traffic
     file: FleetFile
-    """The fleet as it was described."""
+    """The fleet as described."""
     fleet: FleetDescription
     notes: list[str]
-    """What nobody had said, or has no effect."""
+    """Values chosen by default, and options without effect."""
     policies: list[Compared]
     slo: Slo
     arrivals: list[traces.Arrivals]
@@ -75,7 +75,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(options: Options) -> Plan:
-    """Raises click's exceptions for whatever is wrong with the options or the files."""
+    """Make the plan; raises click's exceptions for invalid options or files."""
     _check(options)
     used = _traffic(options)
     file, settled = _fleet(options, used)
@@ -99,7 +99,7 @@ def plan(options: Options) -> Plan:
 
 
 def _check(options: Options) -> None:
-    """What does not go together."""
+    """Reject options that contradict each other."""
     if (options.file is None) == (options.workload is None):
         raise click.UsageError(
             "what shall be replayed? Name a trace file, or a --workload"
@@ -172,14 +172,14 @@ def _jitter_s(text: str, grid_s: float) -> float:
 
 
 def _policies(options: Options, file: FleetFile) -> tuple[list[Compared], list[str]]:
-    """Those of the command line, or else of the fleet file, or else the default."""
+    """The policies of the command line, else of the fleet file, else the default."""
     configured, notes = _read(lambda: policies.by_files(options.policy_config))
     text = options.policy or ("" if configured else file.policy or policies.DEFAULT)
     return (policies.by_names(text) if text else []) + configured, notes
 
 
 def _read(read: Callable[[], Read]) -> Read:
-    """What a file says; ends the command with all that is wrong with it."""
+    """Read a file; exits with all errors in it."""
     try:
         return read()
     except SettingErrors as errors:

@@ -1,4 +1,4 @@
-"""Runs as pictures: PNG to look at, SVG to publish. Needs matplotlib, which comes with headgate[plots]."""
+"""Plots of runs, as PNG to look at and SVG to publish. Needs matplotlib, installed by headgate[plots]."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SIZE = (8.0, 4.5)
 _DPI = 120
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
-"""Okabe and Ito's, which people who see colours differently can tell apart."""
+"""The Okabe-Ito palette, which color-blind readers can distinguish."""
 _DASHES = ("-", "--", ":", "-.")
 _MAX_ENDPOINTS_NAMED = 16
 _FEWEST_OF_A_LINE = 10
@@ -30,12 +30,12 @@ _STYLE: Any = {
     "font.size": 10,
     "grid.alpha": 0.3,
     "legend.frameon": False,
-    "svg.hashsalt": "headgate",  # or else the names inside an SVG are random
+    "svg.hashsalt": "headgate",  # otherwise IDs inside an SVG are random
 }
 
 
 def prepare(directory: Path) -> None:
-    """Makes the directory; raises a usage error that names the package to install, or OSError."""
+    """Create the directory; raises a usage error that names the package to install, or OSError."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -44,7 +44,7 @@ def prepare(directory: Path) -> None:
 
 
 def write(directory: Path, runs: Sequence[Drawn], slo: Slo) -> list[Path]:
-    """Draws all plots into a directory; returns the files. Raises OSError."""
+    """Draw all plots into a directory; returns the files. Raises OSError."""
     import matplotlib as mpl
 
     mpl.use("agg")
@@ -54,10 +54,10 @@ def write(directory: Path, runs: Sequence[Drawn], slo: Slo) -> list[Path]:
             figure = draw()
             for suffix in ("png", "svg"):
                 path = directory / f"{name}.{suffix}"
-                # Without the day in it, equal runs give equal files.
+                # Without the date, equal runs produce equal files.
                 metadata: dict[str, Any] = {"Date": None} if suffix == "svg" else {"Software": "headgate"}
                 figure.savefig(path, dpi=_DPI, metadata=metadata)
-                figure.set_layout_engine("none")  # what it found for the one fits the other
+                figure.set_layout_engine("none")  # the layout of one format does not fit the other
                 written.append(path)
     return written
 
@@ -76,7 +76,7 @@ def _figure(title: str, **given: Any) -> tuple[Figure, Any]:
 
     figure, axes = pyplot.subplots(figsize=given.pop("size", _SIZE), layout="constrained", **given)
     figure.suptitle(title, x=0.01, ha="left")
-    pyplot.close(figure)  # it is saved from here: nothing else shall hold on to it
+    pyplot.close(figure)  # the figure is saved later: pyplot must not keep a reference
     return figure, axes
 
 
@@ -91,7 +91,7 @@ def _ttft_cdf(runs: Sequence[Drawn], slo: Slo) -> Figure:
     figure, axes = _figure("Time to first token: share of requests that have it by then")
     for index, drawn in enumerate(runs):
         times = sorted(each.ttft_s for each in drawn.records if each.ttft_s is not None)
-        # Of all requests: one that was refused never gets there.
+        # Shares of all requests: a rejected one never gets a first token.
         shares = [(n + 1) / len(drawn.records) for n in range(len(times))]
         axes.step(times, shares, where="post", label=drawn.label, **_line_style(index))
     _mark_slo(axes, slo, vertical=True)
@@ -126,7 +126,7 @@ def _hit_rate_over_time(runs: Sequence[Drawn]) -> Figure:
 
 
 def _load_per_endpoint(runs: Sequence[Drawn]) -> Figure:
-    """A map for each run: dark where an endpoint had many requests; even maps are balanced fleets."""
+    """A heat map for each run: dark where an endpoint had many requests; even if the fleet is balanced."""
     names = list(runs[0].run.series.in_flight)
     height = 1.0 + len(runs) * max(1.4, min(0.22 * len(names), 3.0))
     figure, rows = _figure(
@@ -160,14 +160,14 @@ def _load_per_endpoint(runs: Sequence[Drawn]) -> Figure:
 
 
 def _curve(axes: Axes, window_s: float, values: Sequence[float | None], **style: Any) -> None:
-    """A line through the middles of the windows that have a value; dots where they are too few for one."""
+    """A line through the midpoints of windows that have a value; dots if they are too few."""
     points = [((n + 0.5) * window_s, value) for n, value in enumerate(values) if value is not None]
     marker = "o" if len(points) < _FEWEST_OF_A_LINE else ""
     axes.plot([at for at, _ in points], [value for _, value in points], marker=marker, **style)
 
 
 def _plain_numbers(axis: Axis, least: float, most: float) -> None:
-    """Numbers without powers on a logarithmic axis; between the tens only where there is room for them."""
+    """Numbers without exponents on a logarithmic axis; minor labels only where they fit."""
     from matplotlib.ticker import NullFormatter
 
     axis.set_major_formatter("{x:g}")

@@ -1,4 +1,4 @@
-"""The policies that a replay compares: by their plain names, and as configuration files say."""
+"""The policies that a replay compares, from names and configuration files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ DEFAULT = configuration.NAMES[0]
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy, made anew for each run."""
+    """One policy, created anew for each run."""
 
     name: str
-    """The plain name, or the file's."""
+    """The policy's name, or the file's."""
     make: Callable[[PrefixIndex], Policy]
 
 
 def by_names(text: str) -> list[Compared]:
-    """Names with commas between; raises click.UsageError for one that there is not."""
+    """Policies from comma-separated names; raises click.UsageError for an unknown name."""
     names = dict.fromkeys(name.strip() for name in text.split(","))
     for name in names:
         if name not in configuration.NAMES:
@@ -39,9 +39,9 @@ def by_names(text: str) -> list[Compared]:
 
 
 def by_files(files: Sequence[str]) -> tuple[list[Compared], list[str]]:
-    """The policies of configuration files, and what is without effect in them; raises SettingErrors.
+    """The policies of configuration files, and notes on settings without effect; raises SettingErrors.
 
-    Experimental plugins are allowed: trying them is what a simulation is for.
+    Experimental plugins are allowed: simulations exist to try them.
     """
     found: list[Compared] = []
     notes: list[str] = []
@@ -49,7 +49,7 @@ def by_files(files: Sequence[str]) -> tuple[list[Compared], list[str]]:
         document = Document(file)
         content = document.plain()
         if isinstance(content, dict) and "kind" not in content:
-            content = configuration.without_auth(content)  # a simulation lets nobody in
+            content = configuration.without_auth(content)  # a simulation authenticates nobody
         read = configuration.read(content, allow_alpha=True)
         for problem in read.problems:
             if problem.severity == "error":
@@ -64,6 +64,6 @@ def by_files(files: Sequence[str]) -> tuple[list[Compared], list[str]]:
 
 
 def _label(file: str, files: Sequence[str]) -> str:
-    """The file's name, as far as it tells it from the others."""
+    """The file's stem, or its full name if another file has the same stem."""
     stem = Path(file).stem
     return stem if sum(Path(each).stem == stem for each in set(files)) == 1 else file

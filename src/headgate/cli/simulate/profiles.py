@@ -41,7 +41,7 @@ def profiles(output: str) -> None:
 
 
 def _constants(config: "EngineConfig") -> dict[str, float]:
-    """The numbers that make an engine, by their names in fleets; what is only on or off is not among them."""
+    """The numeric constants of an engine, by their names in fleet files; booleans are left out."""
     import msgspec
 
     constants = msgspec.structs.asdict(config)

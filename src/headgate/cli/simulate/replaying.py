@@ -1,4 +1,4 @@
-"""Runs of one trace: each policy at each rate, one after the other, watched from a terminal."""
+"""Replay one trace with each policy at each rate, one after the other, with progress on a terminal."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _EVERY_S = 0.2
 
 
 class Watch:
-    """Hands requests on one by one, shows how many are gone, and stops at the first Ctrl-C.
+    """Passes requests on one by one, shows progress, and stops at the first Ctrl-C.
 
-    A run that is stopped so ends as any other: what has arrived by then is served, and can be judged. The
+    A run stopped this way ends normally: requests that have arrived are served, and can be evaluated. The
     second Ctrl-C ends the process.
     """
 
@@ -48,7 +48,7 @@ class Watch:
         signal.signal(signal.SIGINT, self._before)
 
     def each(self, items: Iterable[Item], total: int, label: str) -> Iterator[Item]:
-        """The items, as long as nobody interrupts; the bar is on terminals only."""
+        """Yield the items until interrupted; shows a progress bar on terminals only."""
         if not self._console.is_terminal:
             yield from self._until_interrupted(items)
             return
@@ -63,7 +63,7 @@ class Watch:
                 yield item
 
     def said(self, text: str) -> None:
-        """A line for whoever looks on; nothing where it would be mixed with output that is kept."""
+        """Print a progress message, on terminals only, so that saved output stays clean."""
         if self._console.is_terminal:
             self._console.print(text, highlight=False, markup=False, style="dim", soft_wrap=True)
 
@@ -81,11 +81,11 @@ class Watch:
 
 
 PRECISION = 0.02
-"""How near to the highest rate --find-rate comes, as a share of it."""
+"""Relative precision of --find-rate."""
 
 
 class Contest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is compared on which traffic."""
+    """The policies to compare and their traffic."""
 
     requests: list[TimedRequest]
     fleet: FleetDescription
@@ -100,14 +100,14 @@ class Contest(msgspec.Struct, frozen=True, kw_only=True):
         return traces.arrange(self.requests, arrivals, random.Random(f"{self.seed}/arrivals"))  # noqa: S311
 
     def run(self, requests: Iterable[TimedRequest], policy: Compared) -> FleetRun:
-        """Serves requests as they come, by a policy and a fleet that have seen nothing yet."""
+        """Serve the requests with a new policy on a new fleet."""
         blocks = sum(group.count * group.engine.kv_blocks for group in self.fleet.groups)
         prefixes = PrefixIndex(max_blocks=blocks)
         return run_fleet(requests, self.fleet, policy.make(prefixes), seed=self.seed, prefixes=prefixes)
 
 
 def compare(contest: Contest, watch: Watch) -> list[Drawn]:
-    """Each policy at each rate, as far as nobody interrupts."""
+    """Run each policy at each rate, until interrupted."""
     several = len(contest.arrivals) > 1
     drawn: list[Drawn] = []
     for arrivals in contest.arrivals:
@@ -118,13 +118,13 @@ def compare(contest: Contest, watch: Watch) -> list[Drawn]:
 
 
 def find_rates(contest: Contest, target: float, watch: Watch) -> list[Drawn]:
-    """For each policy the run at the highest rate at which `target` of the first tokens come in time."""
+    """For each policy, the run at the highest rate at which `target` of the first tokens are in time."""
     found = (_find(contest, policy, target, watch) for policy in contest.policies)
     return [each for each in found if each is not None]
 
 
 def _find(contest: Contest, policy: Compared, target: float, watch: Watch) -> Drawn | None:
-    """None if it was interrupted before it was found."""
+    """None if interrupted before the rate was found."""
     (arrivals,) = contest.arrivals
     runs: dict[float, Drawn] = {}
 
@@ -170,7 +170,7 @@ def _run(
 
 
 def _by_tenant(ran: FleetRun, requests: Sequence[TimedRequest], slo: Slo) -> dict[str, Summary]:
-    """Records are numbered in the order of the requests."""
+    """Summaries by tenant. Record numbers follow the order of the requests."""
     of_tenant: dict[str, list[RequestRecord]] = {}
     for record in ran.records:
         if tenant := requests[record.number].tenant:

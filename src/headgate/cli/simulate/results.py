@@ -1,7 +1,7 @@
-"""What `headgate simulate trace` found: the document that it prints as JSON, from which text and plots come.
+"""Results of `headgate simulate trace`: the JSON document, from which tables and plots are made.
 
-Field names are stable: fields may be added. Nothing in it depends on the machine or the clock, so that equal
-configurations and seeds give equal bytes.
+Field names are stable; fields may be added. Nothing depends on the machine or the clock, so equal
+configurations and seeds produce equal bytes.
 """
 
 from __future__ import annotations
@@ -33,39 +33,39 @@ class TraceUsed(msgspec.Struct, frozen=True, kw_only=True):
     """Of the workload."""
     requests: int
     first_to_last_s: float
-    """By the trace, before the rate was changed."""
+    """As in the trace, before the rate was changed."""
     rate_per_s: float
-    """By the trace, before it was changed."""
+    """As in the trace, before it was changed."""
     prompt_tokens: int
     output_tokens: int
     sessions: int
-    """Conversations: requests that go on where others ended; 0 where the trace says nothing of prefixes."""
+    """Conversations: requests that continue others; 0 if the trace has no prefix information."""
     ideal_hit_rate: float | None
-    """What one endless cache would find; None where the trace says nothing of prefixes."""
+    """The hit rate of one unlimited cache; None if the trace has no prefix information."""
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    """All that it takes to run it again."""
+    """Everything needed to repeat the replay."""
 
     trace: TraceUsed
     limit: int | None
     duration_s: float | None
     curve: str | None
-    """The file whose course the rate has."""
+    """The file that the course of the rate follows."""
     closed_loop: bool
-    """Whether turns of a conversation wait for the answer to the one before."""
+    """Whether turns of a conversation wait for the previous response."""
     jitter_s: float
     rate_scale: float | None
     rate_per_s: float | None
     rates_per_s: list[float]
     find_rate_at: float | None
-    """With --find-rate: the share of requests whose first token is to be in time."""
+    """With --find-rate: the share of requests whose first token must be in time."""
     policies: list[str]
     policy_files: list[str]
     seed: int
     slo: dict[str, float | None]
     fleet: Any
-    """As a fleet file has it, with its defaults."""
+    """As in a fleet file, with its defaults."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,19 +77,19 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Until the last request ended."""
     summary: Summary
     ttft_in_time: float
-    """The share of all requests whose first token came in time, whatever the tokens after it."""
+    """Share of all requests whose first token was in time, whatever the later tokens."""
     tenants: dict[str, Summary]
-    """Of each tenant's requests; empty where the traffic tells of none."""
+    """By tenant; empty if the traffic names no tenants."""
     endpoints: tuple[EngineRecord, ...]
     retries_denied: int
-    """Requests that were not tried again because the retry budget was spent."""
+    """Requests not retried because the retry budget was exhausted."""
     series: Series
     highest_rate: Found | None = None
     """With --find-rate: how this rate was found."""
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole document."""
+    """The complete document."""
 
     version: int
     headgate: str
@@ -102,15 +102,15 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drawn(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with its requests, which plots need and the document does not have."""
+    """A run with its requests, which plots need and the document omits."""
 
     run: Run
     label: str
-    """The policy, and the rate where there are several."""
+    """The policy, and the rate if there are several."""
     records: tuple[RequestRecord, ...]
 
 
-# From the runs of a replay to the document that tells them.
+# From runs to the document.
 def results(plan: Plan, drawn: Sequence[Drawn]) -> Results:
     """The document of these runs."""
     return Results(
@@ -160,7 +160,7 @@ def _trace(plan: Plan) -> TraceUsed:
 
 
 def _before(plan: Plan) -> list[str]:
-    """What one should know of the traffic before one believes a number."""
+    """Notes on the traffic that affect how to read the numbers."""
     used, grid_s, jitter_s = plan.traffic, plan.traffic.grid_s, plan.arrivals[0].jitter_s
     notes = []
     if not any(request.prefix for request in used.requests):
@@ -197,7 +197,7 @@ def _before(plan: Plan) -> list[str]:
 
 
 def _after(plan: Plan, drawn: Sequence[Drawn]) -> list[str]:
-    """What one should know of the runs."""
+    """Notes on the runs."""
     notes = []
     for each in drawn:
         found = each.run.highest_rate

@@ -1,4 +1,4 @@
-"""Sizes of caches in bytes, for those who do not count blocks."""
+"""Cache sizes in bytes, for people who do not count in blocks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ IN_BLOCKS = {
     "disk_kv_bytes": "disk_kv_blocks",
     "remote_kv_bytes": "remote_kv_blocks",
 }
-"""Sizes in bytes, and the constants of an engine that they stand for."""
+"""Sizes in bytes, each with the engine constant that it sets."""
 
 
 class SizeError(ValueError):
-    """A size in which there is no block, or that is no size."""
+    """A size that is invalid or smaller than one block."""
 
 
 def said_twice(given: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Of constants that were given: sizes that are there in bytes and in blocks, by both names."""
+    """Sizes given both in bytes and in blocks, as pairs of names."""
     return [(name, blocks) for name, blocks in IN_BLOCKS.items() if name in given and blocks in given]
 
 
 def in_blocks(given: Mapping[str, Any], block_size: int, kv_bytes_per_token: int) -> dict[str, Any]:
-    """The constants with all sizes in whole blocks, of so many tokens of so many bytes. Raises SizeError."""
+    """The constants with all sizes in whole blocks of `block_size` tokens. Raises SizeError."""
     block_bytes = block_size * kv_bytes_per_token
     settled = {name: value for name, value in given.items() if name not in IN_BLOCKS}
     for name, blocks in IN_BLOCKS.items():

@@ -1,4 +1,4 @@
-"""How engines start, and how requests wait for them, as a fleet file has it."""
+"""Fleet file sections: how engines start, and how requests wait for them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ SECONDS = msgspec.Meta(ge=0.0, extra={"duration": True})
 
 
 class ColdStartSection(msgspec.Struct, frozen=True, kw_only=True):
-    """What it takes to start an engine, and when engines run."""
+    """How long an engine takes to start, and when engines run."""
 
     model_bytes: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     bytes_per_s: Annotated[float, msgspec.Meta(ge=1)] = 2e9
-    """From where the model is."""
+    """Bandwidth of the storage that the model is loaded from."""
     constant: Annotated[float, SECONDS] = 0.0
-    """For all else: a node, an image, a process."""
+    """Everything else: node, image and process."""
     running: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Replicas that run from the beginning; all if it is not said."""
+    """Replicas that run from the beginning; all if unset."""
     stop_idle: Annotated[float, SECONDS] | None = None
-    """An engine without requests for so long stops; none does if it is not said."""
+    """Stop an engine after this long without requests; never if unset."""
 
     def settings(self) -> ColdStart:
         return ColdStart(
@@ -38,14 +38,14 @@ class ColdStartSection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueSection(msgspec.Struct, frozen=True, kw_only=True):
-    """How requests wait in the gateway while no engine has room for them."""
+    """How requests wait in the gateway while no engine has capacity for them."""
 
     ttl: Annotated[float, SECONDS] = 60.0
-    """How long a request may wait; 0 is no bound."""
+    """How long a request may wait; 0 is unlimited."""
     no_endpoint_ttl: Annotated[float, SECONDS] = 60.0
-    """How long, where no engine runs."""
+    """How long a request may wait while no engine runs."""
     max_requests: Annotated[int, msgspec.Meta(ge=0)] = 5000
-    """That may wait; 0 is no bound."""
+    """Queued requests; 0 is unlimited."""
 
     def settings(self) -> FlowSettings:
         return FlowSettings(

@@ -1,4 +1,4 @@
-"""A file of settings that nest, as a struct: everything in it is understood, or told with its place."""
+"""Read a settings file with nested sections as a struct, and report every error with its location."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
 class SettingErrors(ValueError):  # noqa: N818 - reads as what it says
-    """Everything that is wrong with a file, or with what is built from it."""
+    """All errors in a file, or in what is built from it."""
 
     def __init__(self, findings: list[Finding], lines: validation.Lines) -> None:
         super().__init__("\n".join(click.unstyle(validation.line(finding)) for finding in findings))
@@ -27,12 +27,12 @@ class SettingErrors(ValueError):  # noqa: N818 - reads as what it says
         self.lines = lines
 
     def shown(self) -> str:
-        """As a compiler prints it: each error with the line that it is about."""
+        """Compiler-style output: each error with the line that it is about."""
         return validation.paragraphs(self.findings, self.lines)
 
 
 class Document:
-    """One file while it is read: its tree, and what was found to be wrong."""
+    """One file while it is read: its tree and its errors."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -42,7 +42,7 @@ class Document:
         self.findings += [validation.of_problem(problem) for problem in problems]
 
     def read(self, kind: type[Struct]) -> Struct:
-        """The whole document as a struct of this kind; raises SettingErrors with all that is wrong."""
+        """The whole document as a struct of this kind; raises SettingErrors with all errors."""
         if self._tree is None or getattr(self._tree, "value", self._tree) is None:
             if not self.findings:
                 self.report("", f"is empty; it needs {', '.join(_required(kind))}")
@@ -53,13 +53,13 @@ class Document:
         return read
 
     def plain(self) -> object:
-        """What is in it, for those who check it themselves; raises SettingErrors if it is no YAML."""
+        """The plain content, for callers that validate it; raises SettingErrors if it is not YAML."""
         if self.findings:
             raise self.errors()
         return None if self._tree is None else plain(self._tree)
 
     def report(self, path: str, message: str, fix: str = "", *, span: Span | None = None) -> None:
-        """Something wrong with the field at `path`, which is looked up in the text."""
+        """Report an error in the field at `path`, which is located in the text."""
         if span is None and self._tree is not None:
             span = place_of(self._tree, path).span
         self.findings.append(
@@ -72,7 +72,7 @@ class Document:
     # -- values
 
     def _struct(self, node: Node, kind: type[Struct], path: str) -> Struct | None:
-        """None if anything in it is wrong: then it has been reported."""
+        """None if it contains an error, which has been reported."""
         if not isinstance(node, Mapping):
             names = ", ".join(kind.__struct_fields__)
             self.report(path, f"must be a mapping with fields of {names}", span=node.span)
@@ -119,9 +119,9 @@ class Document:
 
 
 def convert(value: object, hint: Any, marks: dict[str, Any]) -> Any:
-    """The value as its field has it; raises ValueError that says what is wanted instead.
+    """Convert the value to the field's type; raises ValueError that describes the expected value.
 
-    Seconds, which are marked or whose names end with _s, may be written as 90s or 1m30s too.
+    Seconds, which are marked or whose names end with _s, may also be written as 90s or 1m30s.
     """
     given = value
     if marks.get("duration") and isinstance(value, str):
@@ -139,7 +139,7 @@ def convert(value: object, hint: Any, marks: dict[str, Any]) -> Any:
 
 
 def wanted(kind: Any, marks: dict[str, Any]) -> str:
-    """The values that a field takes, in words."""
+    """Describe the values that a field accepts."""
     if marks.get("duration"):
         return "a time such as 2s or 1m30s"
     if get_origin(kind) is Literal:
@@ -165,7 +165,7 @@ def _plain(number: float) -> str:
 
 
 def bare(hint: Any) -> tuple[Any, dict[str, Any]]:
-    """A type without None and without its marks, and the marks."""
+    """A type without None and annotations, and the annotations."""
     marks: dict[str, Any] = {}
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(each for each in get_args(hint) if each is not type(None))

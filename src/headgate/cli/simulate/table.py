@@ -1,4 +1,4 @@
-"""Runs as a table for a terminal: a row for each, in as many blocks as its width asks for."""
+"""Print runs as a table: one row for each, split into as many blocks as the terminal width requires."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class _Column(NamedTuple):
 
     @property
     def is_of_requests(self) -> bool:
-        """Whether it says something of some of the requests alone."""
+        """Whether the column describes only some of the requests, as a tenant's."""
         return bool(self.group) or self.name == "reqs"
 
 
 def seconds(value: float) -> str:
-    """Three digits that matter, without an exponent; nan is none."""
+    """Three significant digits, without an exponent; nan is shown as "-"."""
     if math.isnan(value):
         return _NONE
     if value < 0.1:
@@ -48,7 +48,7 @@ def _ms(value: float) -> str:
 
 
 def _goodput(run: Run) -> str:
-    """Of requests that all come at once there is no rate."""
+    """Requests that all arrive at once have no rate."""
     return seconds(run.summary.goodput_per_s) if run.summary.arrivals_per_s else _NONE
 
 
@@ -78,7 +78,7 @@ _RATE = _Column("", "rate", lambda run: seconds(run.summary.arrivals_per_s))
 
 
 def lines(runs: Sequence[Run], *, wide: bool, width: int | None) -> list[str]:
-    """The table; `width` is the terminal's, None where nobody counts columns."""
+    """The table; `width` is the terminal's, None for unlimited."""
     columns = [column for column in _COLUMNS if wide or not column.is_wide]
     names = ["policy", *(run.policy for run in runs)]
     blocks = _blocks([_padded(names, str.ljust), *_rates(runs, runs)], columns, runs, width)
@@ -86,7 +86,7 @@ def lines(runs: Sequence[Run], *, wide: bool, width: int | None) -> list[str]:
 
 
 def tenants(runs: Sequence[Run], *, wide: bool, width: int | None) -> list[str]:
-    """A row for each tenant of each run, with the columns that tell of requests; empty without tenants."""
+    """One row for each tenant of each run, with the columns about requests; empty without tenants."""
     told = [
         (tenant, msgspec.structs.replace(run, summary=summary))
         for run in runs
@@ -105,7 +105,7 @@ def tenants(runs: Sequence[Run], *, wide: bool, width: int | None) -> list[str]:
 
 
 def comparison(runs: Sequence[Run]) -> list[str]:
-    """How policies differ from the first one at the same rate, or in the rate that was found for each."""
+    """Differences from the first policy at the same rate, or in the rate found for each."""
     if any(run.highest_rate for run in runs):
         return _compared(runs, f"Compared with {runs[0].policy}:")
     rates = dict.fromkeys(run.summary.arrivals_per_s for run in runs)
@@ -139,7 +139,7 @@ def _compared(runs: Sequence[Run], heading: str) -> list[str]:
 
 
 def _rates(runs: Sequence[Run], rows: Sequence[Run]) -> list[list[str]]:
-    """A column with the rates of the rows, where runs differ in it."""
+    """A column with the rates of the rows, if runs differ in it."""
     rates = {seconds(run.summary.arrivals_per_s) for run in runs}
     return [_cells(_RATE, rows)] if len(rates) > 1 or any(run.highest_rate for run in runs) else []
 
@@ -157,7 +157,7 @@ def _points(ours: float, theirs: float) -> str:
 def _blocks(
     keys: list[list[str]], columns: list[_Column], runs: Sequence[Run], width: int | None
 ) -> list[list[str]]:
-    """Columns side by side as long as they fit, then below again with the keys; groups stay together."""
+    """Columns side by side as far as they fit, then further blocks with the keys; groups stay together."""
     groups = [
         (title, [_cells(column, runs) for column in members])
         for title, members in ((title, list(found)) for title, found in groupby(columns, lambda c: c.group))
@@ -191,7 +191,7 @@ def _block(keys: list[list[str]], pieces: list[tuple[str, list[list[str]]]]) -> 
 
 
 def _cells(column: _Column, runs: Sequence[Run]) -> list[str]:
-    """The column's name and its cells, all of one width."""
+    """The column's name and its cells, padded to one width."""
     return _padded([column.name, *(column.cell(run) for run in runs)], str.rjust)
 
 

@@ -1,4 +1,4 @@
-"""`headgate simulate trace`: a trace of requests over a simulated fleet, in virtual time."""
+"""`headgate simulate trace`: replay a trace of requests over a simulated fleet, in virtual time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from headgate.cli.simulate.completing import complete_policies, complete_profile
 
 _COUNT = click.IntRange(min=1)
 _SLOWEST, _FASTEST = 0.001, 1e6
-"""Requests a second: beyond, virtual time would be longer than anybody waits, or not be time at all."""
+"""Requests per second: beyond, virtual time would take too long, or overflow."""
 
 
 def _time(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """Seconds of 90, 90s, 1m30s."""
+    """Parse 90, 90s or 1m30s as seconds."""
     from headgate.kubeschema import duration
 
     if text is None:
@@ -31,7 +31,7 @@ def _time(ctx: click.Context, param: click.Parameter, text: str | None) -> float
 
 
 def _pace(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """A rate, or what one is multiplied by."""
+    """A rate, or a factor for one."""
     if text is None:
         return None
     pace = _paces(ctx, param, text)
@@ -41,7 +41,7 @@ def _pace(ctx: click.Context, param: click.Parameter, text: str | None) -> float
 
 
 def _paces(ctx: click.Context, param: click.Parameter, text: str | None) -> list[float]:
-    """Several with commas between."""
+    """Several comma-separated numbers."""
     try:
         found = [float(part) for part in text.split(",")] if text is not None else []
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a replay sends: the requests of a trace file, or of a made-up workload."""
+"""The traffic of a replay: requests of a trace file, or of a generated workload."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     parameters: dict[str, Any]
     grid_s: float
-    """To which the times were rounded; 0 if they were not."""
+    """Grid that the times were rounded to; 0 if they were not."""
 
 
 def of_file(file: str, format: str, block_tokens: int, arrivals: traces.Arrivals) -> Traffic:
-    """The requests of a trace file as far as they are wanted; raises click.ClickException."""
+    """The selected requests of a trace file; raises click.ClickException."""
     with _told(file), _opened(file) as stream:
         lines = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
         first = next(lines, b"")
@@ -56,7 +56,7 @@ def of_file(file: str, format: str, block_tokens: int, arrivals: traces.Arrivals
 
 
 def of_workload(name: str, given: Mapping[str, str], arrivals: traces.Arrivals, seed: int) -> Traffic:
-    """Made-up requests; raises click.UsageError with everything that is wrong with the parameters."""
+    """Generated requests; raises click.UsageError with all errors in the parameters."""
     if name not in workloads.WORKLOADS:
         near = closest(name, workloads.WORKLOADS)
         fix = f"did you mean {near}?" if near else f"there are {', '.join(workloads.WORKLOADS)}"
@@ -78,14 +78,14 @@ def of_workload(name: str, given: Mapping[str, str], arrivals: traces.Arrivals, 
 
 
 def along(used: Traffic, file: str) -> Traffic:
-    """The same requests with the course of a rate curve; raises click.ClickException."""
+    """The same requests, following a rate curve; raises click.ClickException."""
     with _told(file), _opened(file) as stream:
         curve = traces.read_curve(_label(file), iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""))
     return msgspec.structs.replace(used, requests=traces.follow(used.requests, curve))
 
 
 def described() -> str:
-    """All workloads with their parameters, for a person."""
+    """All workloads with their parameters, as text."""
     told = []
     width = min(shutil.get_terminal_size().columns, _WIDEST)
     for workload, kind in workloads.WORKLOADS.items():

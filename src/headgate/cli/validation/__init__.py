@@ -1,10 +1,10 @@
-"""Judging manifests without a server, as a compiler judges source files.
+"""Validate manifests without a server, with compiler-style errors.
 
-Is given manifests with their positions and the kinds that are known; it hands on findings (errors, warnings,
-notes) with file, line, column and what would be right instead, and prints them for people, programs and
-continuous integration.
+Takes manifests with their positions and the known kinds; returns findings (errors, warnings, notes) with
+file, line, column and a fix, and prints them as text, JSON or annotations for continuous integration.
 
-Findings and their printing come with the room; `judging` and `kinds`, which know all schemas, do not.
+Only findings and their printing are exported here; import `judging` and `kinds`, which load all schemas,
+directly.
 """
 
 from headgate.cli.validation.findings import Finding, Severity, about, of_problem, unknown_field

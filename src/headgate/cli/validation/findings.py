@@ -1,4 +1,4 @@
-"""One thing that is to be said about a manifest, and where."""
+"""One finding about a manifest, with its location."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Severity = Literal["error", "warning", "note"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`object` and `path` are empty where a file cannot be read as far as that."""
+    """`object` and `path` are empty if the file cannot be parsed that far."""
 
     file: str
     severity: Severity
     message: str
     span: Span | None = None
     object: str = ""
-    """Kind, namespace and name, as "ModelRoute default/chat"."""
+    """Kind, namespace and name, such as "ModelRoute default/chat"."""
     path: str = ""
-    """Of the field, as spec.rules[0].name."""
+    """Path of the field, such as spec.rules[0].name."""
     suggestion: str = ""
 
     @property
@@ -31,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_problem(problem: Problem) -> Finding:
-    """What is wrong with a text."""
+    """A finding for a syntax problem."""
     return Finding(
         file=problem.file,
         severity="error",
@@ -51,9 +51,9 @@ def about(
     suggestion: str = "",
     span: Span | None = None,
 ) -> Finding:
-    """What is wrong with a field of an object, at the place of its value unless another `span` is given.
+    """A finding about a field of an object, at its value unless another `span` is given.
 
-    `namespace` is the one that the object is in.
+    `namespace` is the object's namespace.
     """
     return Finding(
         file=manifest.file,
@@ -67,14 +67,14 @@ def about(
 
 
 def unknown_field(manifest: Manifest, path: str, *, namespace: str, suggestion: str) -> Finding:
-    """A field that the kind does not have: its name is what is wrong."""
+    """A field that the kind does not have; the finding points at its name."""
     place = place_of(manifest.tree, path)
     span = None if place.missing else place.key
     return about(manifest, path, "unknown field", namespace=namespace, suggestion=suggestion, span=span)
 
 
 def named(manifest: Manifest, namespace: str) -> str:
-    """An object for a person: its kind, namespace (none for "") and name."""
+    """An object for people: kind, namespace (none for "") and name."""
     place = place_of(manifest.tree, "metadata.name")
     if place.missing:
         place = place_of(manifest.tree, "metadata.generateName")

@@ -1,4 +1,4 @@
-"""From manifests to findings: each object by its schema, then all of them together."""
+"""From manifests to findings: validate each object by its schema, then all of them together."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Names = dict[tuple[str, str], list[str]]
 
 
 def judge(manifests: list[Manifest], kinds: Kinds, namespace: str = "default") -> list[Finding]:
-    """Everything there is to say about the objects; `namespace` is that of objects that name none.
+    """All findings about the objects; `namespace` is used for objects that name none.
 
-    Definitions among the objects are checked first, and are known when others are judged by them. What an
-    object refers to is looked for among the manifests.
+    Definitions among the objects are checked first, and then used to check others. References are resolved
+    among the manifests.
     """
     findings: list[Finding] = []
     for manifest in manifests:
@@ -47,7 +47,7 @@ def judge(manifests: list[Manifest], kinds: Kinds, namespace: str = "default") -
 
 
 def _judged(manifests: list[Manifest], kinds: Kinds, namespace: str) -> list[Finding]:
-    """What is to be said of each object, seen among the others."""
+    """Findings about each object in the context of the others."""
     cases: list[_Case] = []
     findings: list[Finding] = []
     for manifest in manifests:
@@ -65,7 +65,7 @@ def _judged(manifests: list[Manifest], kinds: Kinds, namespace: str) -> list[Fin
     for case in cases:
         for finding in _of_object(case, others, names):
             if finding.severity == "warning" and finding.message.endswith(admission.SAME_PODS):
-                # Told once, of the first pool with this selector: the warning names others.
+                # Report it once, for the first pool with this selector: the warning names the others.
                 group = (case.manifest.kind, case.namespace, _selector(case, finding.path))
                 if group in groups:
                     continue
@@ -75,7 +75,7 @@ def _judged(manifests: list[Manifest], kinds: Kinds, namespace: str) -> list[Fin
 
 
 def _selector(case: _Case, path: str) -> str:
-    """The labels at a path, for comparing."""
+    """The labels at a path, as a comparable string."""
     labels: Any = case.obj
     for step in path.split("."):
         labels = labels[step]
@@ -87,7 +87,7 @@ def _key(manifest: Manifest) -> tuple[str, str]:
 
 
 def scope(manifest: Manifest, kind: Kind | None, namespace: str) -> str:
-    """The namespace that an object is in, "" for one of the whole cluster."""
+    """The namespace of an object; "" for a cluster-scoped one."""
     if kind is not None and not kind.resource.namespaced:
         return ""
     meta = manifest.content.get("metadata")
@@ -100,20 +100,20 @@ def scope(manifest: Manifest, kind: Kind | None, namespace: str) -> str:
 
 @dataclass(frozen=True)
 class _Case:
-    """An object as a server would see it: pruned, with its defaults and its namespace."""
+    """An object as a server would see it: pruned, with defaults and namespace."""
 
     manifest: Manifest
     kind: Kind
     schema: Schema
-    """With that of metadata."""
+    """Including that of metadata."""
     namespace: str
     obj: dict[str, Any]
     unknown: list[str]
-    """Paths of the fields that the schema does not have."""
+    """Paths of fields that the schema does not have."""
     refused: list[FieldError]
-    """Errors in what defaults would hide."""
+    """Errors in fields that defaulting would hide."""
     written: list[str]
-    """Warnings about that."""
+    """Warnings about the same."""
 
     @property
     def has_identity(self) -> bool:
@@ -131,7 +131,7 @@ def _prepared(manifest: Manifest, kind: Kind, namespace: str) -> _Case:
     group = kind.resource.group
     refused = admission.errors_of_written(group, manifest.kind, obj)
     written = admission.warnings_of_written(obj)
-    with contextlib.suppress(structural.DefaultsTooLarge):  # the server refuses it; the rest is judged here
+    with contextlib.suppress(structural.DefaultsTooLarge):  # the server rejects it; check the rest here
         structural.default(schema, obj)
     admission.default(obj)
     where = scope(manifest, kind, namespace)
@@ -141,7 +141,7 @@ def _prepared(manifest: Manifest, kind: Kind, namespace: str) -> _Case:
 
 
 def _of_definition(manifest: Manifest) -> Iterator[Finding]:
-    """What is wrong with the schemas of a CustomResourceDefinition."""
+    """Errors in the schemas of a CustomResourceDefinition."""
     spec = manifest.content.get("spec")
     versions = spec.get("versions") if isinstance(spec, dict) else None
     for index, version in enumerate(versions if isinstance(versions, list) else []):
@@ -156,7 +156,7 @@ def _of_definition(manifest: Manifest) -> Iterator[Finding]:
 def _of_object(case: _Case, others: admission.View, names: Names) -> Iterator[Finding]:
     by_schema = structural.validate(case.schema, case.obj)
     mistyped = [error.field for error in by_schema if error.reason == "FieldValueTypeInvalid"]
-    # What is inside a value of the wrong type means nothing there.
+    # Fields inside a value of the wrong type are not worth reporting.
     unknown = [path for path in case.unknown if not any(path.startswith(field) for field in mistyped)]
     yield from (_unknown_field(case, path) for path in unknown[:MAX_ERRORS])
     if len(unknown) > MAX_ERRORS:
@@ -173,7 +173,7 @@ def _of_object(case: _Case, others: admission.View, names: Names) -> Iterator[Fi
 
 
 def _meant(case: _Case, path: str) -> str:
-    """The path of the field that a misspelt one stands for, "" if none is near."""
+    """The path of the field that a misspelled one stands for; "" if none is similar."""
     place = place_of(case.manifest.tree, path)
     name = suggestions.near(case.schema, place)
     return f"{path.removesuffix(str(place.steps[-1]))}{name}" if name else ""
@@ -222,7 +222,7 @@ def _refusal(case: _Case, error: FieldError) -> Finding:
 
 
 def _warned(case: _Case, warning: str, names: Names) -> Finding:
-    """A warning of the rules, which begins with the path that it is about."""
+    """A warning of the rules; it begins with the path that it is about."""
     path, _, message = warning.partition(": ")
     missing = _MISSING_OBJECT.match(message)
     near = closest(missing[3], names.get((missing[1], missing[2]), [])) if missing else None
@@ -233,7 +233,7 @@ def _warned(case: _Case, warning: str, names: Names) -> Finding:
 
 
 def told(error: FieldError) -> str:
-    """The message of an error, without the path that stands before it anyway."""
+    """The message of an error, without the path that is printed in front of it anyway."""
     types = _NOT_OF_TYPE.search(error.detail)
     if error.reason == "FieldValueTypeInvalid" and types and error.value == types[2]:
         return f"must be of type {types[1]}, not {types[2]}"
@@ -241,7 +241,7 @@ def told(error: FieldError) -> str:
 
 
 def _entry(place: Place, value: object) -> Span | None:
-    """Where in a mapping the key or value is that an error about the whole mapping names."""
+    """The key or value that an error about the whole mapping names."""
     if place.missing or not isinstance(place.node, Mapping) or not isinstance(value, str):
         return None
     for name, entry in itertools.islice(place.node.entries.items(), _MAX_ENTRIES):
@@ -264,7 +264,7 @@ class _Identity:
 
 
 def _duplicates(manifests: list[Manifest], kinds: Kinds, namespace: str) -> Iterator[Finding]:
-    """Objects that an earlier one is as well: applied one after the other, the last would win silently."""
+    """Objects that are defined twice: applied in order, the last would silently win."""
     first: dict[_Identity, Manifest] = {}
     for manifest in manifests:
         api_version, kind = _key(manifest)

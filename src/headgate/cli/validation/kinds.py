@@ -1,4 +1,4 @@
-"""Which kinds can be judged here, and what to say of the others."""
+"""The kinds that can be validated here, and advice for the others."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Kind:
     resource: api.Resource
     schema: structural.Schema
     is_builtin: bool
-    """Of Kubernetes itself: the schema knows the part of it that Headgate uses."""
+    """A Kubernetes kind: the schema covers only the part that Headgate uses."""
 
 
 class Kinds:
-    """Headgate's kinds, Kubernetes' own as far as Headgate uses them, and those that were added."""
+    """Headgate's kinds, Kubernetes' kinds as far as Headgate uses them, and added ones."""
 
     def __init__(self) -> None:
         self._kinds = dict(_known())
@@ -34,7 +34,7 @@ class Kinds:
         return self._kinds.get((api_version, kind))
 
     def add(self, definition: dict[str, Any]) -> None:
-        """Takes a sound CustomResourceDefinition; one that replaces a kind of ours is the one that counts."""
+        """Add a valid CustomResourceDefinition; it replaces a built-in kind of the same name."""
         self._kinds |= _versions(definition, is_builtin=False)
         self._advice.clear()
 
@@ -42,11 +42,11 @@ class Kinds:
         return api_version.partition("/")[0] in self._groups
 
     def differs_in_case(self, api_version: str, kind: str) -> bool:
-        """Whether a kind is meant that is known, and its name is written with other letters."""
+        """Whether the name matches a known kind except for case."""
         return kind.lower() in {known.lower() for known in self.kinds_of(api_version)}
 
     def advice(self, api_version: str, kind: str) -> str:
-        """The kind that was most likely meant by an unknown one; "" if none is near."""
+        """The kind that an unknown one most likely stands for; "" if none is similar."""
         key = (api_version, kind)
         if key not in self._advice:
             self._advice[key] = self._advise(api_version, kind)
@@ -76,7 +76,7 @@ _ANYTHING: structural.Schema = {"type": "object", "x-kubernetes-preserve-unknown
 
 @functools.cache
 def _known() -> dict[tuple[str, str], Kind]:
-    """The kinds that are known from the types; making their schemas takes a while."""
+    """The kinds known from the types; cached, because generating their schemas takes a while."""
     found: dict[tuple[str, str], Kind] = {}
     for definition in api.builtin_definitions():
         found |= _versions(definition, is_builtin=True)
@@ -86,7 +86,7 @@ def _known() -> dict[tuple[str, str], Kind]:
 
 
 def _versions(definition: dict[str, Any], *, is_builtin: bool) -> dict[tuple[str, str], Kind]:
-    """All versions that a definition has, by apiVersion and kind."""
+    """All versions of a definition, by apiVersion and kind."""
     spec, found = definition["spec"], {}
     for version in spec["versions"]:
         names = spec["names"]
@@ -119,4 +119,4 @@ _REPLACED = {
     ),
     **_replaced(("Lease",), ("coordination.k8s.io/v1beta1",), "coordination.k8s.io/v1"),
 }
-"""Versions that Kubernetes no longer serves (its deprecated API migration guide), and their successors."""
+"""Versions that Kubernetes no longer serves (deprecated API migration guide), and their replacements."""

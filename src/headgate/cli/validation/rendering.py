@@ -1,4 +1,4 @@
-"""Findings for people (as compilers print them), for programs, and for GitHub's annotations."""
+"""Print findings as text in the style of compilers, as JSON, or as GitHub annotations."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Lines = dict[str, list[str]]
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _MAX_SHOWN = 1000
 _WIDEST = 160
-"""Longer lines of a file are cut around what is pointed at."""
+"""Longer lines are cut around the marked part."""
 
 
 def render(output: str, findings: list[Finding], lines: Lines, objects: int | None = None) -> Iterator[str]:
-    """All findings in a format of FORMATS, ordered by place; `objects` is how many were checked, and None
-    leaves the summary out.
+    """All findings in one of FORMATS, ordered by location; `objects` is how many were checked, None omits the
+    summary.
 
-    In pieces that are printed one after the other, so that a reader who has seen enough ends it.
+    Yields pieces that are printed one by one, so that a closed pipe ends the output.
     """
     ordered = sorted(findings, key=lambda finding: finding.order)
     return FORMATS[output](ordered, lines, objects)
 
 
 def paragraphs(findings: list[Finding], lines: Lines) -> str:
-    """All findings for a person, without a summary."""
+    """All findings as text, without a summary."""
     return "\n".join(render("text", findings, lines)).rstrip("\n")
 
 
@@ -61,7 +61,7 @@ def _text(findings: list[Finding], lines: Lines, objects: int | None) -> Iterato
 
 
 def line(finding: Finding) -> str:
-    """A finding without its excerpt, the remedy behind the message."""
+    """A finding without its excerpt, the fix after the message."""
     said = _said(finding)
     return f"{said}; {_printable(finding.suggestion)}" if finding.suggestion else said
 
@@ -88,7 +88,7 @@ def _place(finding: Finding) -> str:
 
 
 def _excerpt(span: Span, lines: list[str]) -> list[str]:
-    """The line, and below it carets under the value."""
+    """The line, with carets below the value."""
     number, column = span.start
     if not 0 < number <= len(lines):
         return []
@@ -104,7 +104,7 @@ def _excerpt(span: Span, lines: list[str]) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """Without what would move the cursor: files may hold anything, terminals obey."""
+    """Without characters that control a terminal: files may contain anything."""
     return "".join(_visible(character) for character in text)
 
 

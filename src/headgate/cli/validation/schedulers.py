@@ -1,5 +1,5 @@
-"""Configurations of schedulers among manifests: files of their own kind, which no API server knows, and texts
-in ConfigMaps, which none looks into.
+"""Scheduler configurations among manifests: files of a kind that no API server knows, and texts in
+ConfigMaps, which API servers do not check.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from headgate.cli.validation.findings import Finding, named, of_problem
 from headgate.scheduling import configuration
 
 _ROUTER_KEY = "routerConfiguration"
-"""Where a ConfigMap has the configuration of Kthena's router, whatever that says."""
+"""The ConfigMap key with the configuration of Kthena's router, whatever its content."""
 
 
 def taken_out(reading: Reading, namespace: str) -> tuple[list[Manifest], list[Problem], list[Finding]]:
-    """The manifests and problems that are left without the configurations of schedulers, and what is to be
-    said about those, and about those in ConfigMaps."""
+    """Split off scheduler configurations: returns the remaining manifests and problems, and findings about
+    the configurations, including those in ConfigMaps.
+    """
     objects = [each for each in reading.manifests if not configuration.is_configuration(each.content)]
     bare = [(problem, each) for problem, each in reading.bare if _is_scheduler(each)]
     excused = [problem for problem, _ in bare]
@@ -62,7 +63,7 @@ def _as_settings(problem: Problem) -> Problem:
 
 
 def _in_config_map(manifest: Manifest, lines: list[str], namespace: str) -> Iterator[Finding]:
-    """What a gateway would say to the texts that are configurations, each at its line."""
+    """Findings of a gateway about configurations in this ConfigMap, each at its line."""
     data = manifest.tree.entries.get("data")
     if data is None or not isinstance(data.value, Mapping):
         return
@@ -99,7 +100,7 @@ def _in_config_map(manifest: Manifest, lines: list[str], namespace: str) -> Iter
 
 
 def _indent(node: Scalar, lines: list[str]) -> int | None:
-    """By how much the lines of a text are indented in the file; None if they are not those of the file."""
+    """Indentation of a block scalar in the file; None if its lines are not those of the file."""
     number, column = node.span.start
     if number > len(lines) or lines[number - 1][column - 1 : column] != "|":
         return None

@@ -1,4 +1,4 @@
-"""What a misspelt word was most likely meant to be."""
+"""Guess what a misspelled word stands for."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from headgate.kubeschema import duration
 
 
 def closest(word: str, words: Iterable[str]) -> str | None:
-    """The word that was most likely meant, whatever its case."""
+    """The most similar word, ignoring case."""
     folded = {each.lower(): each for each in words}
     found = difflib.get_close_matches(word.lower(), folded, 1, 0.6)
     return folded[found[0]] if found else None
 
 
-# The plain number that was meant by a duration such as 30s, or by a size such as 32Mi.
+# The plain number meant by a duration such as 30s, or by a size such as 32Mi.
 _SIZE = re.compile(r"([0-9]{1,12}) ?([kKMGT])(i?)B?")
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def without_unit(text: str) -> int | float | None:
-    """Seconds of a duration, or what a size counts; None for anything else."""
+    """The seconds of a duration or the number of a size; None for anything else."""
     size = _SIZE.fullmatch(text)
     if size is not None:
         scale: int = (1024 if size[3] else 1000) ** _POWERS[size[2]]

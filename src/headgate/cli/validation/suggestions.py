@@ -1,4 +1,4 @@
-"""What would be right instead of what is wrong, as far as the schema and the text tell."""
+"""Suggest fixes for errors, from the schema and the text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9.-]+")
 
 
 def schema_at(schema: Schema, steps: Iterable[str | int]) -> Schema:
-    """The schema of the value at keys and indexes; empty where it is not described."""
+    """The schema of the value at keys and indexes; empty if not described."""
     for step in steps:
         if isinstance(step, int):
             child = schema.get("items")
@@ -32,14 +32,14 @@ def schema_at(schema: Schema, steps: Iterable[str | int]) -> Schema:
 
 
 def near(schema: Schema, place: Place) -> str | None:
-    """The field that a misspelt one at a place stands for."""
+    """The field that a misspelled one at a place stands for."""
     if not place.steps or not isinstance(place.steps[-1], str):
         return None
     return closest(place.steps[-1], schema_at(schema, place.steps[:-1]).get("properties", {}))
 
 
 def for_unknown(schema: Schema, place: Place) -> str:
-    """For a field that the schema does not have at its place."""
+    """Suggestion for a field that the schema does not have at its place."""
     if not place.steps or not isinstance(place.steps[-1], str):
         return ""
     if meant := near(schema, place):
@@ -58,13 +58,13 @@ def for_unknown(schema: Schema, place: Place) -> str:
 
 
 def _is_of_texts(schema: Schema) -> bool:
-    """Whether any name may stand there, with text, as for labels."""
+    """Whether any name with a text value is allowed there, as for labels."""
     values = schema.get("additionalProperties")
     return isinstance(values, dict) and values.get("type") == "string"
 
 
 def for_error(schema: Schema, error: FieldError, place: Place) -> str:
-    """For a value that the schema refuses."""
+    """Suggestion for a value that the schema rejects."""
     match error.reason:
         case "FieldValueInvalid":
             return _of_text(schema_at(schema, place.steps), error, place)
@@ -88,7 +88,7 @@ def _of_text(schema: Schema, error: FieldError, place: Place) -> str:
 
 
 def _described(schema: Schema, place: Place) -> str:
-    """What a field that is missing is for."""
+    """The description of a missing field."""
     if not place.missing or "." in place.missing or "[" in place.missing:
         return ""
     field = schema_at(schema, [*place.steps, place.missing])
@@ -97,7 +97,7 @@ def _described(schema: Schema, place: Place) -> str:
 
 
 def _of_type(schema: Schema, place: Place) -> str:
-    """For a value of another type than the schema wants."""
+    """Suggestion for a value of the wrong type."""
     wanted, node = schema.get("type"), place.node
     if isinstance(node, Scalar):
         return _for_scalar(schema, node)
@@ -130,7 +130,7 @@ def _for_scalar(schema: Schema, node: Scalar) -> str:
 
 
 def _as_text(schema: Schema, text: str) -> str:
-    """For a number that is to be a duration, or another text with a unit: 60 lacks an s, 1d is 24h."""
+    """For a number where a duration or another text with a unit is expected: 60 lacks an s, 1d is 24h."""
     try:
         pattern = regex.compiled(schema["pattern"])
     except (KeyError, regex.RegexError):
@@ -143,7 +143,7 @@ def _as_text(schema: Schema, text: str) -> str:
 
 
 def _as_mapping(schema: Schema, node: Scalar) -> str:
-    """The fields that a mapping may have, and the value as the first of them that takes it."""
+    """The fields that a mapping may have, and the value as the first of them that accepts it."""
     fields = schema.get("properties", {})
     names = ", ".join(list(fields)[:_MAX_NAMES])
     first = next((name for name, field in fields.items() if _takes(field, node)), None)

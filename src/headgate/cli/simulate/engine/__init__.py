@@ -1,4 +1,4 @@
-"""`headgate simulate engine`: one simulated engine over HTTP. A file here for each kind of option."""
+"""`headgate simulate engine`: one simulated engine over HTTP. One file for each group of options."""
 
 from headgate.cli.simulate.engine.command import engine
 

@@ -1,4 +1,4 @@
-"""The command: from its options to settings, and a server of them."""
+"""The command: turn options into settings, and serve them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def engine(
 
 
 def _of_ranks(settings: ServerSettings, only: int | None, *, one_port: bool) -> Iterator[ServerSettings]:
-    """A server for each rank, or one for all of them, or only that of one. Raises ValueError."""
+    """Settings of one server for each rank, for all ranks, or for a single rank. Raises ValueError."""
     import msgspec
 
     size = settings.data_parallel_size
@@ -87,7 +87,7 @@ def _of_ranks(settings: ServerSettings, only: int | None, *, one_port: bool) -> 
 
 
 def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
-    """Of options by the names of what they set, but for a few. Raises ValueError."""
+    """Settings from the options; with few exceptions, options are named after settings. Raises ValueError."""
     from headgate.simulator import server
 
     policy, modules = (given.pop(name) for name in ("scheduling_policy", "lora_modules"))
@@ -133,7 +133,7 @@ def _serve(
 
 
 def _port_of(number: int, port: int, option: str) -> int:
-    """Of the servers of this process, so many after the first; 0 takes a free one."""
+    """The port of server `number` in this process, counted from `port`; 0 takes a free one."""
     own = port + number if port else 0
     if own > _LAST_PORT:
         raise click.UsageError(f"{option}: the last rank would have port {own}; begin with a smaller one")
@@ -156,7 +156,7 @@ def _failures(
     types: tuple[str, ...],
     path: str | None,
 ) -> FailureSettings:
-    """Raises ValueError that names the option."""
+    """Failure settings; raises ValueError that names the option."""
     import msgspec
     import yaml
 
@@ -200,7 +200,7 @@ def _listen(host: str, port: int, option: str) -> socket.socket:
 
 
 def _override(config: EngineConfig, overrides: dict[str, Any]) -> EngineConfig:
-    """`config` with the constants that were given on the command line. Raises ValueError."""
+    """`config` with the constants given on the command line. Raises ValueError."""
     import msgspec
 
     given = {name: value for name, value in overrides.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Options for the constants of the engine, its latencies and its cache events."""
+"""Options for the engine's constants, its latencies and its cache events."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ SPECULATION = together(
     ),
 )
 
-# Latencies as llm-d-inference-sim is told them, of a lone request and under load, in place of costs.
+# Latencies as in llm-d-inference-sim, for a lone request and under load, instead of step costs.
 _TIMES = {
     "time-to-first-token": "Until the first token, whatever the prompt.",
     "time-to-first-token-std-dev": "Its deviation.",
@@ -160,7 +160,7 @@ LATENCY_NAMES = ("latency_calculator", "time_factor_under_load", *(name.replace(
 
 
 def latency_settings(given: dict[str, Any]) -> dict[str, Any]:
-    """Options by the names of the settings that change while an engine runs; times in nanoseconds."""
+    """Settings that can change while an engine runs, by name; times in nanoseconds."""
     return {
         name: round(value * 1e9) if isinstance(value, float) and name != "time_factor_under_load" else value
         for name, value in given.items()
@@ -168,7 +168,7 @@ def latency_settings(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def latency_note(given: dict[str, Any]) -> str:
-    """What of the settings does not count, as others go before it; empty if all does."""
+    """A note about options that have no effect because others take precedence; empty if there are none."""
     per_token = [name for name in ("prefill_overhead", "prefill_time_per_token") if given[name] is not None]
     if given["latency_calculator"] or not given["time_to_first_token"] or not per_token:
         return ""
@@ -176,7 +176,7 @@ def latency_note(given: dict[str, Any]) -> str:
     return f"note: --time-to-first-token goes before {flags}; --latency-calculator per-token turns that round"
 
 
-# Options for the cache and its events in llm-d-inference-sim's words, beside vLLM's one option for all.
+# Options for the cache and its events under llm-d-inference-sim's names, besides vLLM's single option.
 EVENTS = together(
     click.option(
         "--kv-events-config", metavar="JSON", help="Where cache events are published, as vLLM's option."
@@ -206,7 +206,7 @@ EVENTS = together(
 
 
 def kv_events_config(given: dict[str, Any]) -> KvEventsConfig | None:
-    """Takes these options out of those that were given. Raises ValueError."""
+    """Remove these options from `given` and return their configuration. Raises ValueError."""
     from headgate.simulator import server
 
     as_json, enabled = given.pop("kv_events_config"), given.pop("enable_kvcache")

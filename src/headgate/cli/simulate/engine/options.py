@@ -1,4 +1,4 @@
-"""How options of an engine are written: as times, with several words behind them, or in a file."""
+"""Parsing of engine options: times, options with several values, and options from a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNT = click.IntRange(min=1)
 
 
 def seconds(context: click.Context, parameter: click.Parameter, text: str | float | None) -> float | None:
-    """Of 200, 200ms or 0.2s: a number alone is milliseconds."""
+    """Parse 200, 200ms or 0.2s; a plain number is milliseconds."""
     from headgate.kubeschema import duration
 
     if text is None:
@@ -30,21 +30,21 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str | floa
 
 
 def lasting(context: click.Context, parameter: click.Parameter, text: str | float) -> float:
-    """Of 30s, 2m or 1.5: a number alone is seconds."""
+    """Parse 30s, 2m or 1.5; a plain number is seconds."""
     given = str(text)
     told = seconds(context, parameter, f"{given}s" if given.replace(".", "", 1).isdigit() else given)
     return told or 0.0
 
 
-# Options from a YAML file: they come behind those of the command line and of the environment.
+# Options from a YAML file; the command line and the environment take precedence.
 _SECTIONS = ("latencies", "kvcache")
 
 
 def take_defaults(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
-    """Let the options of a file be the defaults of the command. Raises click.UsageError with all mistakes."""
+    """Use the options of a file as defaults of the command. Raises click.UsageError with all errors."""
     if path is None:
         return
-    # What only this option needs would slow every `headgate --help` down.
+    # Imported here, because importing it always would slow down every `headgate --help`.
     from headgate.cli.validation.spelling import closest
 
     given = _read(path)
@@ -71,7 +71,7 @@ def take_defaults(context: click.Context, parameter: click.Parameter, path: str 
 
 
 def _flat(given: Mapping[object, object]) -> Iterator[tuple[object, object]]:
-    """The options, out of the sections in which llm-d-inference-sim has some of them."""
+    """Flatten the sections that llm-d-inference-sim groups some options in."""
     for key, value in given.items():
         if key in _SECTIONS and isinstance(value, dict):
             yield from value.items()
@@ -95,19 +95,19 @@ def _read(path: str) -> Mapping[object, object]:
 
 
 def _value(option: click.Option, value: object) -> object:
-    """As the command line would have it: what is JSON there may be written out here."""
+    """As the command line would have it: options in JSON may be written as YAML."""
     if option.multiple:
         values = value if isinstance(value, list) else [value]
         return [json.dumps(each) if isinstance(each, dict) else each for each in values]
     return json.dumps(value) if isinstance(value, dict | list) else value
 
 
-# Options that take several words, as `--served-model-name a b`, which click has no way to say.
+# Options with several values, such as `--served-model-name a b`, which click does not support.
 _SPACED = ("--served-model-name", "--lora-modules", "--failure-types")
 
 
 class SpacedCommand(click.Command):
-    """Each further word of such an option is given the option's name. The command has no arguments."""
+    """Repeats the option's name before each further value. The command has no positional arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, _spread(args))

@@ -1,4 +1,4 @@
-"""Options for how the engine is served, mostly by the names of the server's settings."""
+"""Options for serving the engine, mostly named after the server's settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _find_profile(_: click.Context, __: click.Parameter, name: str) -> EngineProfile:
-    """The profile of that name. A `click.Choice` would import the profiles for every `headgate --help`."""
+    """Look up a profile. A `click.Choice` would import the profiles for every `headgate --help`."""
     from headgate.simulator.model import PROFILES
 
     if name not in PROFILES:
