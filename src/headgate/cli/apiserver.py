@@ -24,13 +24,13 @@ _OUTPUT = options.output("text", "json")
     "--port",
     type=click.IntRange(0, 65535),
     default=6443,
-    help="Port to listen on; 0: any.",
+    help="Port to listen on; 0 takes a free one.",
 )
 @click.option(
     "--max-objects",
     type=click.IntRange(1),
     default=server.Config.max_objects,
-    help="How many objects it may have; beyond that a create is forbidden.",
+    help="Maximum number of objects; beyond that, creates are rejected.",
 )
 @options.log_level
 @click.pass_context
@@ -72,11 +72,11 @@ def token() -> None:
 
 @token.command()
 @click.argument("name")
-@click.option("--admin", is_flag=True, help="May do everything. Default: read everything but Secrets.")
+@click.option("--admin", is_flag=True, help="Allow everything. Default: read everything except Secrets.")
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a kubeconfig with the token there, instead of printing the token.",
+    help="Write a kubeconfig with the token to this file instead of printing the token.",
 )
 @options.state
 @_OUTPUT

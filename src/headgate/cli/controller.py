@@ -14,7 +14,7 @@ from headgate.cli import options
     "--workers",
     default=4,
     type=click.IntRange(1, 64),
-    help="How many objects are worked on at a time.",
+    help="Number of objects reconciled at the same time.",
 )
 @options.log_level
 def controller(

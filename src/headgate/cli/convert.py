@@ -31,9 +31,9 @@ _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
     "version",
     type=click.Choice(["v1", "v1alpha1"]),
     default="v1",
-    help="v1: of inference.networking.k8s.io. v1alpha1: of inference.networking.x-k8s.io.",
+    help="v1: inference.networking.k8s.io; v1alpha1: inference.networking.x-k8s.io.",
 )
-@options.output("yaml", "json", help="How they are printed; json: all in one List.")
+@options.output("yaml", "json", help="Output format; json prints one List.")
 def convert(files: tuple[str, ...], recursive: bool, version: str, output: str) -> None:
     """Print InferencePools in another API version.
 

@@ -23,13 +23,13 @@ class _Dumper(yaml.CSafeDumper):
 
 @click.command()
 @click.argument("kinds", nargs=-1, metavar="[KIND]...", shell_complete=complete_kind)
-@options.output("yaml", "json", help="How they are written.")
+@options.output("yaml", "json", help="Output format.")
 @click.option(
     "-d",
     "--dir",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write one file for each kind into this directory, instead of all to standard output.",
+    help="Write one file for each kind to this directory instead of standard output.",
 )
 def crds(kinds: tuple[str, ...], output: str, directory: Path | None) -> None:
     """Print the CustomResourceDefinitions of all kinds, or of some.

@@ -42,9 +42,11 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 
 @click.command()
 @click.argument("field", metavar="KIND[.FIELD]...", shell_complete=_complete)
-@click.option("--api-version", metavar="GROUP/VERSION", help="Which of two kinds of one name.")
-@click.option("--recursive", is_flag=True, help="Show the fields of the fields as well.")
-@options.output("text", "json", help="How it is written.")
+@click.option(
+    "--api-version", metavar="GROUP/VERSION", help="API version, if two groups have a kind of this name."
+)
+@click.option("--recursive", is_flag=True, help="Also show nested fields.")
+@options.output("text", "json", help="Output format.")
 def explain_field(field: str, api_version: str | None, recursive: bool, output: str) -> None:
     """Explain a kind, or a field of it: meaning, type, default, bounds, and what is inside.
 

@@ -12,12 +12,12 @@ from headgate.cli import options, process
 
 @click.command()
 @options.process
-@click.option("--node-name", help="Name of the Node object; without it: as last time, or the host's name.")
+@click.option("--node-name", help="Name of the Node object. Default: the previous name, or the host's name.")
 @click.option(
     "--drain-timeout",
     type=click.FloatRange(min=0),
     default=10.0,
-    help="Seconds that the Pods' processes get to end when the node stops.",
+    help="Seconds that processes of Pods have to exit when the node stops.",
 )
 @options.log_level
 def node(

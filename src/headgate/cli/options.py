@@ -31,8 +31,7 @@ state = click.option(
     envvar=STATE_VARIABLE,
     show_envvar=True,
     callback=_of_group,
-    help="Directory of the machine that `headgate up` or `headgate apiserver` keeps: objects, keys, "
-    "kubeconfig, logs.",
+    help="State directory of `headgate up` or `headgate apiserver`: objects, keys, kubeconfig, logs.",
 )
 _STATE = state
 _ORDER = "--state, $KUBECONFIG, .headgate/kubeconfig, the in-cluster account, ~/.kube/config"
@@ -41,12 +40,12 @@ _KUBECONFIG = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help=f"API server to work with. Default: {_ORDER}.",
 )
-namespace = click.option("--namespace", help="Objects of this namespace only. Default: all.")
+namespace = click.option("--namespace", help="Only objects of this namespace. Default: all.")
 log_level = click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
-    help="What is logged on standard error.",
+    help="Log level on standard error.",
 )
 
 
@@ -67,7 +66,7 @@ def files(command: Command) -> Command:
         multiple=True,
         type=path,
         metavar="FILE|DIRECTORY|-",
-        help="Manifests, YAML or JSON, of one or more documents; repeat it for more. -: standard input.",
+        help="Manifests in YAML or JSON, with one or more documents; repeatable. -: standard input.",
     )
     return option(click.argument("more", nargs=-1, type=path, metavar="[FILE|DIRECTORY|-]...")(with_files))
 
@@ -83,12 +82,12 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
     return add
 
 
-def output(*forms: str, help: str = "Form.") -> Callable[[Command], Command]:
+def output(*forms: str, help: str = "Output format.") -> Callable[[Command], Command]:
     """The option for the output format; the first format is the default."""
     return click.option("-o", "--output", type=click.Choice(forms), default=forms[0], help=help)
 
 
-recursive = click.option("-R", "--recursive", is_flag=True, help="Search the directories of -f deeply.")
+recursive = click.option("-R", "--recursive", is_flag=True, help="Search the directories of -f recursively.")
 
 
 def server(command: Command) -> Command:
@@ -101,7 +100,7 @@ def server(command: Command) -> Command:
         said = said_state(click.get_current_context())
         return command(server=Server(kubeconfig, context, said), **given)
 
-    which = click.option("--context", help="Context of the kubeconfig. Default: its current one.")
+    which = click.option("--context", help="Kubeconfig context. Default: the current one.")
     path = click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path, dir_okay=False),

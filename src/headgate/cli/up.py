@@ -29,7 +29,7 @@ _PORT = click.IntRange(1, 65535)
     type=click.Path(path_type=Path, dir_okay=False),
     help="File of the gateway's settings; flags of this command override it.",
 )
-@click.option("--wait", "wait_s", default=120.0, help="Seconds until what is not ready is explained.")
+@click.option("--wait", "wait_s", default=120.0, help="Seconds to wait before printing what is not ready.")
 def up(
     manifests: tuple[str, ...], gateway_config: Path | None, flags: dict[str, Any], **options: Any
 ) -> None:

@@ -22,20 +22,18 @@ if TYPE_CHECKING:
     "crds",
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
-    help="File or directory of CustomResourceDefinitions whose kinds are checked too; repeat it for more.",
+    help="File or directory of CustomResourceDefinitions of additional kinds; repeatable.",
 )
 @click.option("-n", "--namespace", default="default", help="Namespace of objects that name none.")
 @click.option(
     "--kubeconfig",
     type=click.Path(exists=True, path_type=Path, dir_okay=False),
-    help="Ask this API server too, by dry runs: what may not change, and what exists there. So does --state.",
+    help="Also check by dry runs on this API server: immutable fields, existing objects. So does --state.",
 )
 @options.state
-@click.option("--context", help="Context of the kubeconfig. Default: its current one.")
-@click.option("--strict", is_flag=True, help="Take warnings for errors.")
-@options.output(
-    "text", "json", "github", help="How findings are printed; github: as annotations of a workflow."
-)
+@click.option("--context", help="Kubeconfig context. Default: the current one.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@options.output("text", "json", "github", help="Output format; github prints workflow annotations.")
 def validate(
     files: tuple[str, ...],
     recursive: bool,

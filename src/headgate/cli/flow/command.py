@@ -16,13 +16,13 @@ WATCH_S = 1.0
 @click.option(
     "--gateway",
     metavar="URL",
-    help="Admin port of the gateway. Default: that of the machine of --state, "
+    help="URL of the gateway's admin port. Default: the one recorded in --state, "
     f"{machine_state.DEFAULT_GATEWAY}.",
 )
 @options.state
-@click.option("--pool", metavar="NAME", help="Pools of this name only, as namespace/name.")
+@click.option("--pool", metavar="NAME", help="Only pools with this name, as namespace/name.")
 @options.output("text", "json")
-@click.option("-w", "--watch", is_flag=True, help="Again every second, until interrupted.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh every second until interrupted.")
 def flow(gateway: str | None, state: Path, pool: str | None, output: str, watch: bool) -> None:
     """Tell which requests wait for their turn, in whose name, and why.
 

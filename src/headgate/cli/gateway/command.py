@@ -18,20 +18,23 @@ _KUBECONFIG = "kubernetes_kubeconfig"
     type=click.Path(path_type=Path, dir_okay=False),
     help="YAML file of settings, in the sections shown below. Changes are applied while serving.",
 )
-@click.option("--check-config", is_flag=True, help="Check all settings and exit, with 1 if there are errors.")
+@click.option(
+    "--check-config",
+    is_flag=True,
+    help="Check all settings and exit; the exit code is 1 if there are errors.",
+)
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["text", "json", "github"]),
-    help="How --check-config prints its findings; github: as annotations of a workflow. Default: text.",
+    help="Output format of --check-config; github prints workflow annotations. Default: text.",
 )
 @click.option(
     "--show-settings",
     is_flag=False,
     flag_value="table",
     type=click.Choice(["table", "json", "yaml"]),
-    help="Print every setting and where its value comes from, and exit. yaml prints a file of those that are "
-    "set.",
+    help="Print every setting and the origin of its value, and exit; yaml prints a file of those that are set.",
 )
 @options.state
 @gateway_flags.of_settings

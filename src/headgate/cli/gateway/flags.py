@@ -151,7 +151,7 @@ def _option(setting: Setting) -> dict[str, Any]:
             option |= {"type": click.Path(), "metavar": "FILE"}
         case inspect.ListType() | inspect.VarTupleType():
             option["multiple"] = True
-            option["help"] += " Repeat it for more."
+            option["help"] += " Repeatable."
     return option
 
 

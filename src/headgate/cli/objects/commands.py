@@ -45,14 +45,14 @@ def words(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any
 KIND_AND_NAMES = words(required=True)
 
 namespace_option = click.option(
-    "-n", "--namespace", help="Namespace. Default: that of the kubeconfig.", shell_complete=_namespaces
+    "-n", "--namespace", help="Namespace. Default: the kubeconfig's.", shell_complete=_namespaces
 )
 
 
 def selectors(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options that select by labels and by fields."""
-    labels = click.option("-l", "--selector", help="Labels to select by, such as app=chat,tier!=test.")
-    fields = click.option("--field-selector", help="Fields to select by, such as status.phase=Running.")
+    labels = click.option("-l", "--selector", help="Label selector, such as app=chat,tier!=test.")
+    fields = click.option("--field-selector", help="Field selector, such as status.phase=Running.")
     return labels(fields(command))
 
 
@@ -60,10 +60,10 @@ def selectors(command: Callable[..., Any]) -> Callable[..., Any]:
 @options.files
 @options.recursive
 @namespace_option
-@click.option("--dry-run", is_flag=True, help="Let the server check everything and store nothing.")
-@click.option("--force-conflicts", is_flag=True, help="Take over fields that others manage.")
-@click.option("--field-manager", default="headgate", help="Name under which fields are managed.")
-@options.output("text", "name", "yaml", "json", help="What is printed of each object.")
+@click.option("--dry-run", is_flag=True, help="Validate on the server without storing anything.")
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that other managers own.")
+@click.option("--field-manager", default="headgate", help="Name of the field manager.")
+@options.output("text", "name", "yaml", "json", help="Output format.")
 @options.server
 def apply(server: Server, files: tuple[str, ...], recursive: bool, **given: Any) -> None:
     """Create or change objects from manifests.
@@ -87,13 +87,13 @@ def apply(server: Server, files: tuple[str, ...], recursive: bool, **given: Any)
 @click.command()
 @KIND_AND_NAMES
 @namespace_option
-@click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Show objects of all namespaces.")
 @selectors
-@click.option("-w", "--watch", is_flag=True, help="Go on with every change, until Ctrl-C.")
-@options.output("table", "wide", "yaml", "json", "name", help="How objects are printed.")
-@click.option("--show-labels", is_flag=True, help="A column with all labels.")
-@click.option("--show-managed-fields", is_flag=True, help="With -o yaml or json: who owns which field.")
-@click.option("--ignore-not-found", is_flag=True, help="Objects that do not exist are no error.")
+@click.option("-w", "--watch", is_flag=True, help="Watch for changes until Ctrl-C.")
+@options.output("table", "wide", "yaml", "json", "name", help="Output format.")
+@click.option("--show-labels", is_flag=True, help="Add a column with all labels.")
+@click.option("--show-managed-fields", is_flag=True, help="With -o yaml or json: include managedFields.")
+@click.option("--ignore-not-found", is_flag=True, help="Do not fail if an object does not exist.")
 @options.server
 def get(server: Server, words: tuple[str, ...], **given: Any) -> None:
     """List objects, or show some of them.
@@ -117,7 +117,7 @@ def get(server: Server, words: tuple[str, ...], **given: Any) -> None:
 @KIND_AND_NAMES
 @namespace_option
 @selectors
-@options.output("text", "json", help="text, or a list of the objects, each with its events.")
+@options.output("text", "json", help="Output format; json prints a list of objects with their events.")
 @options.server
 def describe(
     server: Server,
@@ -161,20 +161,20 @@ def describe(
     multiple=True,
     type=click.Path(allow_dash=True),
     metavar="FILE|DIRECTORY|-",
-    help="Delete the objects of these manifests; repeat it for more. -: standard input.",
+    help="Delete the objects of these manifests; repeatable. -: standard input.",
 )
 @options.recursive
 @namespace_option
 @selectors
-@click.option("--all", "every", is_flag=True, help="All objects of the kind in the namespace.")
+@click.option("--all", "every", is_flag=True, help="Delete all objects of the kind in the namespace.")
 @click.option(
     "--cascade",
     type=click.Choice(["background", "foreground", "orphan"]),
     default="background",
-    help="What becomes of what the object owns: deleted after it, before it, or left.",
+    help="Objects that it owns: deleted after it (background), before it (foreground), or kept (orphan).",
 )
 @click.option(
-    "--grace-period", "grace_s", type=click.IntRange(0), help="Seconds that the object may take to end."
+    "--grace-period", "grace_s", type=click.IntRange(0), help="Seconds that the object has to terminate."
 )
 @click.option("--wait/--no-wait", default=True, help="Wait until the objects are gone.")
 @click.option(
@@ -184,9 +184,9 @@ def describe(
     default=60.0,
     help="Seconds to wait.",
 )
-@click.option("--dry-run", is_flag=True, help="Let the server check everything and delete nothing.")
-@click.option("--ignore-not-found", is_flag=True, help="Objects that do not exist are no error.")
-@options.output("text", "name", "json", help="What is printed of each object.")
+@click.option("--dry-run", is_flag=True, help="Validate on the server without deleting anything.")
+@click.option("--ignore-not-found", is_flag=True, help="Do not fail if an object does not exist.")
+@options.output("text", "name", "json", help="Output format.")
 @options.server
 def delete(
     server: Server, words: tuple[str, ...], files: tuple[str, ...], recursive: bool, **given: Any

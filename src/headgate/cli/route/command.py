@@ -29,27 +29,27 @@ def route() -> None:
     "file",
     type=click.Path(allow_dash=True),
     metavar="FILE|-",
-    help="The body of the request. -: standard input. Without it, --model is enough.",
+    help="Request body; -: standard input. Optional with --model.",
 )
-@click.option("--path", default="/v1/chat/completions", help="Path that it is posted to.")
+@click.option("--path", default="/v1/chat/completions", help="Request path.")
 @click.option(
-    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; repeat it for more."
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Request header; repeatable."
 )
-@click.option("--model", help="Model of the request, instead of the one in its body.")
+@click.option("--model", help="Model of the request; overrides the one in its body.")
 @click.option(
     "--objects",
     multiple=True,
     type=click.Path(allow_dash=True),
     metavar="FILE|DIRECTORY",
-    help="Ask by these manifests, without a server; repeat it for more.",
+    help="Explain from these manifests, without a server; repeatable.",
 )
 @click.option(
     "--gateway",
     metavar="URL",
-    help="Ask a running gateway, by its admin port: http://localhost:8081. It knows its endpoints' load "
-    "and health, and whose turn it is.",
+    help="Ask a running gateway through its admin port: http://localhost:8081. It knows the load "
+    "and health of its endpoints, and which target is next.",
 )
-@click.option("-n", "--namespace", help="Objects of this namespace only. Default: all.")
+@click.option("-n", "--namespace", help="Only objects of this namespace. Default: all.")
 @options.server
 @options.output("text", "json")
 def explain(

@@ -8,7 +8,7 @@ from headgate.cli.simulate.profiles import profiles
 from headgate.cli.simulate.trace import trace
 
 
-@click.group(short_help="Simulated engines, and traces over fleets of them.")
+@click.group(short_help="Run simulated engines, and replay traces over fleets of them.")
 def simulate() -> None:
     """Simulated inference engines: one over HTTP, or a fleet of them in virtual time, without a GPU."""
 

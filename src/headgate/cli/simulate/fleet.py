@@ -29,7 +29,7 @@ _LAST_PORT = 65535
     "--port",
     default=8000,
     type=click.IntRange(0, 65535),
-    help="Port of the first engine; each further one has the next. 0 takes free ones.",
+    help="Port of the first engine; the others use the following ports. 0 takes free ones.",
 )
 @click.option(
     "--model",
@@ -39,7 +39,7 @@ _LAST_PORT = 65535
     help="Served model name; repeat it for aliases.",
 )
 @click.option(
-    "--replicas", type=click.IntRange(1, 1000), help="Instead of FILE: so many equal engines.  [default: 8]"
+    "--replicas", type=click.IntRange(1, 1000), help="Instead of FILE: number of equal engines.  [default: 8]"
 )
 @click.option(
     "--profile",
@@ -51,9 +51,9 @@ _LAST_PORT = 65535
     "constants",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="A constant of theirs, as kv_blocks=600; repeat it for more.",
+    help="Engine constant, such as kv_blocks=600; repeatable.",
 )
-@click.option("--seed", type=int, default=0, help="Equal seeds give equal texts.")
+@click.option("--seed", type=int, default=0, help="Equal seeds produce equal texts.")
 def fleet(
     file: str | None,
     host: str,

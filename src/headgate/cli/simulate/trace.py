@@ -66,21 +66,21 @@ _TRAFFIC = options.together(
         "--format",
         type=click.Choice(["auto", "mooncake", "azure", "burstgpt"]),
         default="auto",
-        help="How the trace is written; auto looks at its first line.",
+        help="Format of the trace; auto detects it from the first line.",
     ),
-    click.option("--block-tokens", type=_COUNT, default=512, help="Tokens of a Mooncake block."),
+    click.option("--block-tokens", type=_COUNT, default=512, help="Tokens per block of a Mooncake trace."),
     click.option(
         "--workload",
         metavar="NAME",
         shell_complete=complete_workload,
-        help="Instead of FILE: traffic that is made up.",
+        help="Instead of FILE: generated traffic.",
     ),
     click.option(
         "--set",
         "parameters",
         multiple=True,
         metavar="NAME=NUMBER",
-        help="A parameter of the workload; repeat it for more.",
+        help="Parameter of the workload; repeatable.",
     ),
     click.option(
         "--workloads",
@@ -90,45 +90,48 @@ _TRAFFIC = options.together(
         callback=_workloads,
         help="List the workloads with their parameters, and exit.",
     ),
-    click.option("--limit", type=_COUNT, help="Replay only so many requests, the first."),
+    click.option("--limit", type=_COUNT, help="Replay only this many requests, from the start."),
     click.option(
         "--duration",
         callback=_time,
         metavar="TIME",
-        help="Replay only what arrives in this time of the trace.",
+        help="Replay only requests that arrive within this time of the trace.",
     ),
 )
 _PACE = options.together(
     click.option(
-        "--rate-scale", callback=_pace, metavar="NUMBER", help="2 lets requests come twice as fast."
+        "--rate-scale",
+        callback=_pace,
+        metavar="NUMBER",
+        help="Factor on the arrival rate: 2 is twice as fast.",
     ),
-    click.option("--rate", callback=_pace, metavar="RATE", help="Requests a second, on average."),
-    click.option("--rates", callback=_paces, metavar="RATE,...", help="Several, one after the other."),
+    click.option("--rate", callback=_pace, metavar="RATE", help="Average requests per second."),
+    click.option("--rates", callback=_paces, metavar="RATE,...", help="Several rates, one after the other."),
     click.option(
-        "--find-rate", is_flag=True, help="Find the highest rate at which first tokens come in time."
+        "--find-rate", is_flag=True, help="Find the highest rate at which first tokens are in time."
     ),
     click.option(
         "--attain",
         type=click.FloatRange(0, 1, min_open=True),
         default=0.9,
-        help="With --find-rate: the share of requests whose first token is to be in time.",
+        help="With --find-rate: share of requests whose first token must be in time.",
     ),
     click.option(
         "--curve",
         type=click.Path(dir_okay=False, allow_dash=True),
         metavar="FILE",
-        help="Let the rate rise and fall as in this CSV of start_s,requests_per_s, on the whole as fast.",
+        help="Let the rate follow this CSV of start_s,requests_per_s, with the same average.",
     ),
     click.option(
         "--closed-loop",
         is_flag=True,
-        help="Send each turn of a conversation after the answer to the one before, and a pause.",
+        help="Send each turn of a conversation after the previous response and a pause.",
     ),
     click.option(
         "--jitter",
         default="auto",
         metavar="auto|off|TIME",
-        help="Let each request come later by chance, by this at most; auto: by the grid of the times.",
+        help="Delay each request randomly by up to this time; auto: by the grid of the trace's times.",
     ),
 )
 _FLEET = options.together(
@@ -136,9 +139,11 @@ _FLEET = options.together(
         "--fleet",
         type=click.Path(dir_okay=False, allow_dash=True),
         metavar="FILE",
-        help="Description of the fleet, YAML.",
+        help="Fleet file in YAML.",
     ),
-    click.option("--replicas", type=_COUNT, help="Instead of --fleet: so many equal engines.  [default: 8]"),
+    click.option(
+        "--replicas", type=_COUNT, help="Instead of --fleet: number of equal engines.  [default: 8]"
+    ),
     click.option(
         "--profile",
         shell_complete=complete_profile,
@@ -149,38 +154,41 @@ _FLEET = options.together(
         "constants",
         multiple=True,
         metavar="NAME=NUMBER",
-        help="A constant of theirs, as kv_blocks=600; repeat it for more.",
+        help="Engine constant, such as kv_blocks=600; repeatable.",
     ),
     click.option(
         "--policy",
         metavar="NAME[,NAME...]",
         shell_complete=complete_policies,
-        help="How endpoints are chosen.  [default: predicted]",
+        help="Policies that choose endpoints.  [default: predicted]",
     ),
     click.option(
         "--policy-config",
         multiple=True,
         type=click.Path(allow_dash=True),
         metavar="FILE",
-        help="A policy as an EndpointPickerConfig or a configuration of Kthena's scheduler; may be repeated.",
+        help="Policy as an EndpointPickerConfig or a Kthena scheduler configuration; repeatable.",
     ),
     click.option(
-        "--slo-ttft", callback=_time, metavar="TIME", help="Objective: first token within.  [default: 2s]"
+        "--slo-ttft", callback=_time, metavar="TIME", help="Objective: time to first token.  [default: 2s]"
     ),
     click.option(
-        "--slo-tpot", callback=_time, metavar="TIME", help="Objective: mean time of the tokens after it."
+        "--slo-tpot",
+        callback=_time,
+        metavar="TIME",
+        help="Objective: mean time per output token after the first.",
     ),
 )
 _OUTPUT = options.together(
-    click.option("--seed", type=int, default=1, help="Equal seeds give equal output."),
+    click.option("--seed", type=int, default=1, help="Equal seeds produce equal output."),
     options.output("text", "wide", "json"),
     click.option(
         "--plots",
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIRECTORY",
-        help="Draw plots, PNG and SVG.",
+        help="Write plots as PNG and SVG.",
     ),
-    click.option("--compare", is_flag=True, help="Also say how each policy differs from the first."),
+    click.option("--compare", is_flag=True, help="Also compare each policy with the first."),
 )
 
 

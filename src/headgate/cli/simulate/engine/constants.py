@@ -14,56 +14,56 @@ if TYPE_CHECKING:
     from headgate.simulator.server import KvEventsConfig
 
 ENGINE = together(
-    click.option("--base-s", type=SECONDS, help="Seconds that every step takes."),
+    click.option("--base-s", type=SECONDS, help="Seconds that every step takes, besides the costs below."),
     click.option(
-        "--per-decode-sequence-s", type=SECONDS, help="Seconds for each sequence that decodes in a step."
+        "--per-decode-sequence-s", type=SECONDS, help="Seconds per sequence that decodes in a step."
     ),
-    click.option("--per-kv-token-s", type=SECONDS, help="Seconds for each token of context that these read."),
+    click.option("--per-kv-token-s", type=SECONDS, help="Seconds per token of context that they read."),
+    click.option("--per-prefill-token-s", type=SECONDS, help="Seconds per prompt token prefilled in a step."),
     click.option(
-        "--per-prefill-token-s", type=SECONDS, help="Seconds for each prompt token prefilled in a step."
+        "--prefill-base-s", type=SECONDS, help="Used instead of --base-s in a step that prefills, if larger."
     ),
-    click.option(
-        "--prefill-base-s", type=SECONDS, help="What a step that prefills has for --base-s, if more."
-    ),
-    click.option("--least-prefill-s", type=SECONDS, help="Seconds that a step that prefills takes at least."),
-    click.option("--per-start-s", type=SECONDS, help="Seconds for each request that starts in a step."),
-    click.option("--max-num-seqs", type=COUNT, help="Sequences that run at once."),
-    click.option("--max-model-len", type=COUNT, help="Tokens of prompt and answer together."),
-    click.option("--prefill-budget-tokens", type=COUNT, help="Prompt tokens that one step may prefill."),
+    click.option("--least-prefill-s", type=SECONDS, help="Minimum seconds of a step that prefills."),
+    click.option("--per-start-s", type=SECONDS, help="Seconds per request that starts in a step."),
+    click.option("--max-num-seqs", type=COUNT, help="Maximum number of running sequences."),
+    click.option("--max-model-len", type=COUNT, help="Maximum tokens of prompt and output together."),
+    click.option("--prefill-budget-tokens", type=COUNT, help="Maximum prompt tokens prefilled in one step."),
     click.option("--kv-blocks", "--kv-cache-size", "kv_blocks", type=COUNT, help="Blocks of the KV cache."),
-    click.option("--block-size", type=COUNT, help="Tokens in one KV block."),
+    click.option("--block-size", type=COUNT, help="Tokens per KV block."),
     click.option(
         "--host-kv-blocks",
         type=click.IntRange(min=0),
-        help="Blocks of a second cache in the host's memory, which has what the first one drops.",
+        help="Blocks of a second cache in host memory, for blocks evicted from the first.",
     ),
-    click.option("--host-token-s", type=SECONDS, help="Seconds for each cached token that comes from there."),
+    click.option("--host-token-s", type=SECONDS, help="Seconds per cached token loaded from there."),
     click.option(
         "--disk-kv-blocks",
         type=click.IntRange(min=0),
-        help="Blocks of a third cache on a disk, which has what the host's memory drops.",
+        help="Blocks of a third cache on disk, for blocks evicted from host memory.",
     ),
     click.option(
         "--disk-latency-s",
         type=SECONDS,
-        help="Seconds before the first token that a request gets from there.",
+        help="Latency in seconds of loads from there.",
     ),
-    click.option("--disk-bytes-per-s", type=RATE, help="How fast its tokens come from there."),
+    click.option("--disk-bytes-per-s", type=RATE, help="Bandwidth of loads from there."),
     click.option(
         "--remote-kv-blocks",
         type=click.IntRange(min=0),
-        help="Blocks of a store that the engines of this process share: each puts there what it computes.",
+        help="Blocks of a store shared by the engines of this process: each stores what it computes.",
     ),
     click.option(
         "--remote-latency-s",
         type=SECONDS,
-        help="Seconds before the first token that a request gets from there.",
+        help="Latency in seconds of loads from there.",
     ),
-    click.option("--remote-bytes-per-s", type=RATE, help="How fast its tokens come from there."),
-    click.option("--kv-bytes-per-token", type=COUNT, help="Size of a token's keys and values."),
+    click.option("--remote-bytes-per-s", type=RATE, help="Bandwidth of loads from there."),
+    click.option("--kv-bytes-per-token", type=COUNT, help="Bytes of KV cache per token."),
     *(
         click.option(
-            f"--{name.replace('_', '-')}", type=RATE, help=f"Size in bytes, for --{blocks.replace('_', '-')}."
+            f"--{name.replace('_', '-')}",
+            type=RATE,
+            help=f"Size in bytes, instead of --{blocks.replace('_', '-')}.",
         )
         for name, blocks in sizes.IN_BLOCKS.items()
     ),
@@ -72,70 +72,74 @@ ENGINE = together(
         "--max-waiting-queue-length",
         "max_waiting",
         type=click.IntRange(min=0),
-        help="Requests taken beyond max-num-seqs; more get a 429.",
+        help="Requests queued beyond --max-num-seqs; more get a 429.",
     ),
     click.option(
         "--enable-prefix-caching/--no-enable-prefix-caching",
         "prefix_cache",
         default=None,
-        help="Whether prompts that share a beginning are computed once (they are).",
+        help="Compute shared prompt prefixes only once (the default).",
     ),
     click.option(
-        "--max-loras", "max_adapters", type=click.IntRange(min=0), help="Adapters in memory at a time."
+        "--max-loras", "max_adapters", type=click.IntRange(min=0), help="Adapters loaded at the same time."
     ),
     click.option(
         "--max-cpu-loras",
         "max_host_adapters",
         type=COUNT,
-        help="Adapters that the host's memory keeps, at least --max-loras.",
+        help="Adapters kept in host memory, at least --max-loras.",
     ),
+    click.option("--adapter-host-load-s", type=SECONDS, help="Seconds to load an adapter from host memory."),
+    click.option("--adapter-load-s", type=SECONDS, help="Seconds to load an adapter."),
     click.option(
-        "--adapter-host-load-s", type=SECONDS, help="Seconds that loading one of these from there takes."
-    ),
-    click.option("--adapter-load-s", type=SECONDS, help="Seconds that loading an adapter takes."),
-    click.option(
-        "--adapter-kv-blocks", type=click.IntRange(min=0), help="KV blocks whose memory an adapter takes."
+        "--adapter-kv-blocks",
+        type=click.IntRange(min=0),
+        help="KV blocks whose memory a loaded adapter takes.",
     ),
     click.option(
         "--scheduling-policy",
         type=click.Choice(["fcfs", "priority"]),
         default="fcfs",
-        help="Whether requests start first come, first served, or by their `priority`.",
+        help="Order in which requests start: first come, first served, or by their `priority`.",
     ),
 )
 
 JITTER = click.option(
-    "--step-jitter", type=click.FloatRange(0, 1), help="Deviation of the time of a step, as a share of it."
+    "--step-jitter",
+    type=click.FloatRange(0, 1),
+    help="Standard deviation of the step time, as a fraction of it.",
 )
 SPECULATION = together(
     click.option(
         "--draft-tokens",
         type=click.IntRange(min=0),
-        help="Tokens drafted in a step for each sequence (speculative decoding).",
+        help="Tokens drafted per sequence in a step (speculative decoding).",
     ),
     click.option(
         "--draft-acceptance",
         type=click.FloatRange(0, 1),
-        help="How likely each of them is accepted, if those before it were.",
+        help="Probability that a drafted token is accepted if those before it were.",
     ),
     click.option(
-        "--draft-token-s", type=SECONDS, help="Seconds for each token that a step drafts, for all together."
+        "--draft-token-s",
+        type=SECONDS,
+        help="Seconds per token drafted ahead in a step, for all sequences together.",
     ),
 )
 
 # Latencies as in llm-d-inference-sim, for a lone request and under load, instead of step costs.
 _TIMES = {
-    "time-to-first-token": "Until the first token, whatever the prompt.",
-    "time-to-first-token-std-dev": "Its deviation.",
-    "prefill-overhead": "Until the first token, and --prefill-time-per-token more.",
+    "time-to-first-token": "Time to the first token, whatever the prompt.",
+    "time-to-first-token-std-dev": "Its standard deviation.",
+    "prefill-overhead": "Time to the first token, in addition to --prefill-time-per-token.",
     "prefill-time-per-token": "For each prompt token that is not cached.",
     "prefill-time-std-dev": "Deviation of --prefill-overhead.",
-    "inter-token-latency": "Between two tokens of a lone request.",
-    "inter-token-latency-std-dev": "Its deviation.",
-    "kv-cache-transfer-latency": "Until a prompt has come from another engine.",
-    "kv-cache-transfer-latency-std-dev": "Its deviation.",
+    "inter-token-latency": "Time between two tokens of a lone request.",
+    "inter-token-latency-std-dev": "Its standard deviation.",
+    "kv-cache-transfer-latency": "Time to transfer a prompt from another engine.",
+    "kv-cache-transfer-latency-std-dev": "Its standard deviation.",
     "kv-cache-transfer-time-per-token": "The same for each of its tokens.",
-    "kv-cache-transfer-time-std-dev": "Deviation of the time that a whole prompt takes by that.",
+    "kv-cache-transfer-time-std-dev": "Standard deviation of the resulting time for a whole prompt.",
 }
 LATENCIES = together(
     click.option(
@@ -143,8 +147,8 @@ LATENCIES = together(
         type=click.Choice(["", "constant", "per-token"]),
         default="",
         show_default=False,
-        help="Which times count where both kinds are given: those for a whole prompt (they do if this is "
-        "left out), or those with a time per token.",
+        help="Latencies to use if both kinds are given: those for a whole prompt (the default), "
+        "or those with a time per token.",
     ),
     *(
         click.option(f"--{name}", metavar="TIME", callback=seconds, help=told)
@@ -153,7 +157,7 @@ LATENCIES = together(
     click.option(
         "--time-factor-under-load",
         type=click.FloatRange(min=1),
-        help="How many times as long the time between tokens is with --max-num-seqs running.",
+        help="Factor on the time between tokens with --max-num-seqs running.",
     ),
 )
 LATENCY_NAMES = ("latency_calculator", "time_factor_under_load", *(name.replace("-", "_") for name in _TIMES))
@@ -178,29 +182,27 @@ def latency_note(given: dict[str, Any]) -> str:
 
 # Options for the cache and its events under llm-d-inference-sim's names, besides vLLM's single option.
 EVENTS = together(
-    click.option(
-        "--kv-events-config", metavar="JSON", help="Where cache events are published, as vLLM's option."
-    ),
+    click.option("--kv-events-config", metavar="JSON", help="Where to publish cache events, as in vLLM."),
     click.option(
         "--enable-kvcache",
         is_flag=True,
-        help="Publish cache events to --zmq-endpoint, as llm-d-inference-sim; the options below say how.",
+        help="Publish cache events to --zmq-endpoint as llm-d-inference-sim does, with the options below.",
     ),
     click.option(
         "--zmq-endpoint",
         default="tcp://127.0.0.1:5557",
-        help="Where a subscriber listens; with the host * the engine listens itself.",
+        help="Address of the subscriber; with the host *, the engine listens itself.",
     ),
-    click.option("--event-batch-size", type=COUNT, default=16, help="Events sent together at most."),
+    click.option("--event-batch-size", type=COUNT, default=16, help="Maximum events per batch."),
     click.option(
-        "--use-vllm-map-event-format", is_flag=True, help="Events are maps; otherwise they are arrays."
+        "--use-vllm-map-event-format", is_flag=True, help="Encode events as maps instead of arrays."
     ),
-    click.option("--kv-events-replay-endpoint", help="Where batches are asked for that were missed."),
+    click.option("--kv-events-replay-endpoint", help="Address for requests of missed batches."),
     click.option(
         "--kv-events-replay-queue-size",
         type=COUNT,
         default=1024,
-        help="Batches that are kept for that.",
+        help="Batches kept for replay.",
     ),
 )
 

@@ -30,7 +30,7 @@ PLACE = together(
         is_eager=True,
         expose_value=False,
         callback=take_defaults,
-        help="YAML file with options; the command line and the environment go before it.",
+        help="YAML file with options; the command line and the environment take precedence.",
     ),
     click.option(
         "--host",
@@ -52,7 +52,7 @@ PLACE = together(
         default=("simulated",),
         envvar="SIM_MODEL",
         show_envvar=True,
-        help="Served model name; repeat it for aliases (in the variable: separated by blanks).",
+        help="Served model name; repeat it for aliases (in the variable, separate them by spaces).",
     ),
     click.option(
         "--served-model-name",
@@ -75,13 +75,13 @@ SERVER = together(
         "max_body_mb",
         type=click.IntRange(1, 512),
         default=4,
-        help="Largest body in MiB; a larger one gets a 413.",
+        help="Maximum request body in MiB; larger ones get a 413.",
     ),
     click.option(
         "--max-tokens-default",
         type=COUNT,
         default=64,
-        help="Length of an answer whose request sets no limit.",
+        help="Output tokens of a request that sets no limit.",
     ),
     click.option(
         "--startup-duration",
@@ -89,63 +89,63 @@ SERVER = together(
         metavar="SECONDS",
         callback=lasting,
         default="0",
-        help="During which /health says 503; also as 30s or 2m.",
+        help="Time during which /health returns 503; also as 30s or 2m.",
     ),
     click.option(
         "--drain-duration",
         "drain_s",
         type=click.IntRange(min=0),
         default=2,
-        help="Seconds that requests in flight may still take after SIGTERM.",
+        help="Seconds to drain requests in flight after SIGTERM.",
     ),
     click.option(
         "--lora-modules",
         multiple=True,
         metavar="NAME=PATH",
-        help="Adapter that is loaded from the start, or vLLM's JSON; repeat it for more.",
+        help="Adapter loaded at startup, by name or as vLLM's JSON; repeatable.",
     ),
     click.option(
         "--data-parallel-size",
         type=click.IntRange(1, 64),
         default=1,
-        help="Copies of the engine, each on a port of its own: --port and those after it.",
+        help="Number of engines, each on its own port: --port and the following ones.",
     ),
     click.option(
         "--data-parallel-internal-lb",
         "one_port",
         is_flag=True,
-        help="All of them behind --port, and the server chooses, as vLLM does by itself.",
+        help="Serve all of them on --port and let the server choose, as vLLM does by default.",
     ),
     click.option(
         "--data-parallel-external-lb",
         "external_lb",
         is_flag=True,
-        help="Accepted as vLLM's; it is so without --data-parallel-internal-lb.",
+        help="Accepted for compatibility with vLLM; the default without --data-parallel-internal-lb.",
     ),
     click.option(
         "--data-parallel-rank",
         "only_rank",
         type=click.IntRange(0, 63),
-        help="Serve only this one of them, on --port; the others are processes of their own.",
+        help="Serve only this rank, on --port; the others run in processes of their own.",
     ),
     click.option(
         "--engine",
         "api",
         type=click.Choice(["vllm", "sglang", "trtllm"]),
         default="vllm",
-        help="Whose metrics and prefill/decode form it has.",
+        help="Engine whose metrics and prefill/decode protocol to simulate.",
     ),
     click.option(
         "--metrics-generation",
         type=click.Choice(["new", "old"]),
         default="new",
-        help="Names of vLLM's metrics: since 0.11, or before.",
+        help="Metric names of vLLM: since 0.11, or before.",
     ),
     click.option(
         "--seed",
         "id_seed",
         type=int,
-        help="Equal seeds give equal texts, and equal ids to as many answers.  [default: texts of seed 0]",
+        help="Equal seeds produce equal texts and response ids.  [default: texts of seed 0]",
     ),
     click.option(
         "--hash-seed",
@@ -153,20 +153,20 @@ SERVER = together(
         default="",
         show_default=False,
         show_envvar=True,
-        help="Engines of equal seeds have equal hashes for equal blocks.",
+        help="Engines with equal seeds have equal hashes for equal blocks.",
     ),
-    click.option("--pod-name", envvar="POD_NAME", show_envvar=True, help="Sent back as x-inference-pod."),
+    click.option("--pod-name", envvar="POD_NAME", show_envvar=True, help="Returned as x-inference-pod."),
     click.option(
         "--pod-namespace",
         envvar="POD_NAMESPACE",
         show_envvar=True,
-        help="Sent back as x-inference-namespace.",
+        help="Returned as x-inference-namespace.",
     ),
     click.option(
         "--enable-sleep-mode/--no-enable-sleep-mode",
         "sleep_mode",
         show_default=False,
-        help="Whether POST /sleep has an effect.",
+        help="Enable POST /sleep.",
     ),
 )
 
@@ -175,41 +175,43 @@ PAIRS = together(
         "--role",
         type=click.Choice(["both", "prefill", "decode"]),
         default="both",
-        help="Which side of prefill/decode pairs it is for.",
+        help="Role in prefill/decode pairs.",
     ),
     click.option(
-        "--check-protocol", is_flag=True, help="Refuse what deviates from the prefill/decode protocol."
+        "--check-protocol",
+        is_flag=True,
+        help="Reject requests that deviate from the prefill/decode protocol.",
     ),
     click.option(
         "--side-channel-host",
         envvar="VLLM_NIXL_SIDE_CHANNEL_HOST",
         show_envvar=True,
-        help="Where other engines reach this one, if not at --host.",
+        help="Address where other engines reach this one, if not --host.",
     ),
     click.option(
         "--kv-store",
         type=click.Path(dir_okay=False),
-        help="File in which engines of this machine find each other's prompts by content.",
+        help="File through which engines of this machine find each other's prompts by content.",
     ),
     click.option(
         "--kv-hold",
         "kv_hold_s",
         type=SECONDS,
         default=480.0,
-        help="Seconds that a prompt waits to be read by the decode side.",
+        help="Seconds that a prompt is kept for the decode side to read.",
     ),
     click.option(
         "--bootstrap-port",
         type=click.IntRange(0, 65535),
         default=8998,
-        help="Where an SGLang prefill engine meets its decode side.",
+        help="Port where an SGLang prefill engine meets its decode side.",
     ),
     click.option(
         "--bootstrap-timeout",
         "bootstrap_timeout_s",
         type=SECONDS,
         default=300.0,
-        help="Seconds that one side waits there for the other.",
+        help="Seconds to wait there for the other side.",
     ),
 )
 
@@ -218,13 +220,13 @@ FAILURES = together(
         "--failure-injection-rate",
         type=click.FloatRange(0, 100),
         default=0.0,
-        help="Percent of requests that fail.",
+        help="Percentage of requests that fail.",
     ),
     click.option(
         "--failure-types",
         metavar="TYPES",
         multiple=True,
-        help="The ways in which they do, with blanks or commas between; all errors if left out.",
+        help="Failure types, separated by spaces or commas. Default: all errors.",
     ),
     click.option(
         "--faults",
@@ -237,15 +239,18 @@ PROTOCOLS = together(
     click.option(
         "--ssl-certfile",
         type=click.Path(dir_okay=False),
-        help="Certificate in PEM, to serve https; read anew when it changes.",
+        help="PEM certificate for HTTPS; reloaded when it changes.",
     ),
     click.option("--ssl-keyfile", type=click.Path(dir_okay=False), help="Its key."),
-    click.option("--self-signed-certs", is_flag=True, help="Serve https by a certificate that is made up."),
+    click.option("--self-signed-certs", is_flag=True, help="Serve HTTPS with a generated certificate."),
 )
 IGNORED = together(
     *(
         click.option(
-            *names, expose_value=False, show_default=False, help="Accepted as vLLM's; changes nothing."
+            *names,
+            expose_value=False,
+            show_default=False,
+            help="Accepted for compatibility with vLLM; no effect.",
         )
         for names in (
             ("--enforce-eager/--no-enforce-eager",),
