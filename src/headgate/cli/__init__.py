@@ -128,7 +128,7 @@ class _LazyGroup(click.Group):
 def main() -> None:
     """Headgate: control plane and gateway for LLM inference.
 
-    Begin with `headgate up examples/quickstart`.
+    Start with `headgate up examples/quickstart`.
     """
 
 

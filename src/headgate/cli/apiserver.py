@@ -37,7 +37,7 @@ _OUTPUT = options.output("text", "json")
 def apiserver(
     context: click.Context, state: Path, host: str, port: int, max_objects: int, log_level: str
 ) -> None:
-    """Serve the Kubernetes API on this machine, its objects in one SQLite file."""
+    """Serve the Kubernetes API on this machine; objects are stored in one SQLite file."""
     if context.invoked_subcommand:
         return
 
@@ -67,7 +67,7 @@ def _tell(running: server.Running) -> None:
 
 @apiserver.group()
 def token() -> None:
-    """Give others access to the API server, and take it back; a running server follows at once."""
+    """Grant and revoke access to the API server; a running server applies changes immediately."""
 
 
 @token.command()
@@ -81,7 +81,7 @@ def token() -> None:
 @options.state
 @_OUTPUT
 def create(name: str, admin: bool, kubeconfig: Path | None, state: Path, output: str) -> None:
-    """Make a token for NAME. It is shown now and never again."""
+    """Create a token for NAME. It is shown only once."""
     own = state / "kubeconfig"
     if kubeconfig and not own.exists():
         raise click.ClickException(f"{own} is not there yet: start the API server once, then try again")
@@ -105,7 +105,7 @@ def create(name: str, admin: bool, kubeconfig: Path | None, state: Path, output:
 @options.state
 @_OUTPUT
 def list_tokens(state: Path, output: str) -> None:
-    """Show who has a token. The tokens themselves are known to nobody."""
+    """List who has a token. The tokens themselves cannot be shown again."""
     if not state.is_dir():
         raise click.ClickException(f"{state} is not there: no API server has kept its state in it")
     try:
@@ -127,7 +127,7 @@ def list_tokens(state: Path, output: str) -> None:
 @click.argument("name")
 @options.state
 def revoke(name: str, state: Path) -> None:
-    """Take the token of NAME out of force."""
+    """Revoke the token of NAME."""
     try:
         server.Tokens(state).revoke(name)
     except server.TokenError as error:

@@ -7,9 +7,9 @@ from click.shell_completion import get_completion_class
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script of a shell.
+    """Print the completion script for a shell.
 
-    Load it with `eval "$(headgate completion bash)"`, or write it where your shell looks for such files.
+    Load it with `eval "$(headgate completion bash)"`, or save it in your shell's completion directory.
     """
     from headgate.cli import main
 

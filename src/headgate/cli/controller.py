@@ -20,7 +20,7 @@ from headgate.cli import options
 def controller(
     kubeconfig: Path | None, state: Path, namespace: str | None, workers: int, log_level: str
 ) -> None:
-    """Keep the statuses of the objects of an API server true."""
+    """Reconcile the status of Headgate's objects on an API server."""
     import asyncio
 
     from headgate import cluster

@@ -37,9 +37,9 @@ _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 def convert(files: tuple[str, ...], recursive: bool, version: str, output: str) -> None:
     """Print InferencePools in another API version.
 
-    Nothing is lost: what the other version has no field for is kept in an annotation, and comes back with a
-    conversion back. What the other version would refuse is an error. Status, and what a server writes into
-    metadata, is left out: the result is an object to create. Other kinds are left out too.
+    Nothing is lost: fields that the other version lacks are kept in an annotation and restored when
+    converting back. A pool that the other version would reject is an error. Status, and metadata that a
+    server writes, are omitted: the result is an object to create. Other kinds are skipped.
 
     Example: kubectl get inferencepools.inference.networking.x-k8s.io -o yaml | headgate convert -f -
     """

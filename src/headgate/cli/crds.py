@@ -32,10 +32,10 @@ class _Dumper(yaml.CSafeDumper):
     help="Write one file for each kind to this directory instead of standard output.",
 )
 def crds(kinds: tuple[str, ...], output: str, directory: Path | None) -> None:
-    """Print the CustomResourceDefinitions of all kinds, or of some.
+    """Print the CustomResourceDefinitions of all or some kinds.
 
-    A KIND is written as for kubectl: ModelRoute, modelroutes, mr, modelroutes.networking.volcano.sh.
-    Order and bytes are the same each time.
+    KIND is any name that kubectl accepts: ModelRoute, modelroutes, mr, modelroutes.networking.volcano.sh.
+    The output is the same every time.
 
     Example: headgate crds | kubectl apply --server-side -f -
     """

@@ -48,9 +48,9 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 @click.option("--recursive", is_flag=True, help="Also show nested fields.")
 @options.output("text", "json", help="Output format.")
 def explain_field(field: str, api_version: str | None, recursive: bool, output: str) -> None:
-    """Explain a kind, or a field of it: meaning, type, default, bounds, and what is inside.
+    """Explain a kind or one of its fields: description, type, default, bounds and nested fields.
 
-    Works without a server. A KIND is written as for kubectl: ModelRoute, modelroutes, mr.
+    Works without a server. KIND is any name that kubectl accepts: ModelRoute, modelroutes, mr.
 
     Example: headgate explain-field modelroute.spec.rules.targetModels.weight
     """

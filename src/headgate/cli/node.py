@@ -23,9 +23,9 @@ from headgate.cli import options, process
 def node(
     kubeconfig: Path | None, node_name: str | None, state: Path, drain_timeout: float, log_level: str
 ) -> None:
-    """Run Pods as local processes, and keep Deployments and ReplicaSets, until SIGTERM; the objects stay.
+    """Run Pods as local processes and manage Deployments and ReplicaSets until SIGTERM; objects are kept.
 
-    Logs and records of processes are in the folder `node` of --state, which one node at a time may use.
+    Logs and process records are in the directory `node` of --state, which only one node may use at a time.
     """
     config = room.NodeConfig(
         state=state / "node", kubeconfig=kubeconfig, node_name=node_name, drain_timeout_s=drain_timeout

@@ -36,8 +36,8 @@ def up(
     """Start Headgate on this machine and apply manifests to it.
 
     Starts an API server, a node that runs Pods as local processes, the controllers and a gateway; applies
-    the manifests; waits until their models are ready. Ctrl-C stops all of it. The objects stay: a second
-    start comes up with them, as you left them, and applies only manifests that changed.
+    the manifests; waits until their models are ready. Ctrl-C stops everything. The objects are kept: the
+    next start finds them as you left them, and applies only manifests that changed.
 
     Example: headgate up examples/quickstart
     """

@@ -47,9 +47,9 @@ def validate(
 ) -> None:
     """Check manifests without a server.
 
-    Finds mistakes of YAML, unknown and duplicate fields, wrong types and values, broken rules and duplicate
-    objects, all at once, each with its line and what would be right. Configurations of schedulers are
-    judged too. Exits with 1 if there are errors.
+    Reports YAML errors, unknown and duplicate fields, wrong types and values, violated rules and duplicate
+    objects, all at once, each with its line and a fix. Also checks scheduler configurations. Exits with 1
+    if there are errors.
 
     Example: headgate validate -f examples/quickstart
     """

@@ -24,9 +24,9 @@ WATCH_S = 1.0
 @options.output("text", "json")
 @click.option("-w", "--watch", is_flag=True, help="Refresh every second until interrupted.")
 def flow(gateway: str | None, state: Path, pool: str | None, output: str, watch: bool) -> None:
-    """Tell which requests wait for their turn, in whose name, and why.
+    """Show queued requests: tenant, priority and the reason they wait.
 
-    Of each pool: how full it is, and of those that wait the priorities, flows, and what keeps them.
+    Prints the saturation of each pool, and its queued requests by priority and flow.
 
     Example: headgate flow --pool default/sim-8b --watch
     """

@@ -34,7 +34,7 @@ _KUBECONFIG = "kubernetes_kubeconfig"
     is_flag=False,
     flag_value="table",
     type=click.Choice(["table", "json", "yaml"]),
-    help="Print every setting and the origin of its value, and exit; yaml prints a file of those that are set.",
+    help="Print every setting and the origin of its value, and exit; yaml prints a file of all set ones.",
 )
 @options.state
 @gateway_flags.of_settings
@@ -46,10 +46,10 @@ def gateway(
     show_settings: str | None,
     flags: dict[str, Any],
 ) -> None:
-    """Serve inference requests, as the objects of an API server describe.
+    """Serve inference requests as the objects of an API server define.
 
     Each setting can be given as a flag, as an environment variable (HEADGATE_LISTEN_PORT for --listen-port),
-    and in the file of --config; the first of these counts.
+    or in the file of --config, in this order of precedence.
 
     Example: headgate gateway --config examples/gateway.yaml --port 8080
     """

@@ -68,8 +68,8 @@ def selectors(command: Callable[..., Any]) -> Callable[..., Any]:
 def apply(server: Server, files: tuple[str, ...], recursive: bool, **given: Any) -> None:
     """Create or change objects from manifests.
 
-    All manifests are tried; what the server refuses is shown at its line. Namespaces and definitions go
-    first. Exits with 1 if anything was refused.
+    Applies all manifests, namespaces and definitions first, and shows errors of the server at their lines.
+    Exits with 1 if the server rejected any manifest.
 
     Example: headgate apply -f examples/quickstart
     """
@@ -98,8 +98,8 @@ def apply(server: Server, files: tuple[str, ...], recursive: bool, **given: Any)
 def get(server: Server, words: tuple[str, ...], **given: Any) -> None:
     """List objects, or show some of them.
 
-    A KIND is written as for kubectl: modelroutes, modelroute, mr, modelroutes.networking.volcano.sh, several
-    with commas between, or a category such as all.
+    KIND is any name that kubectl accepts: modelroutes, modelroute, mr, modelroutes.networking.volcano.sh,
+    several names separated by commas, or a category such as all.
 
     \b
     Examples:
@@ -191,7 +191,7 @@ def describe(
 def delete(
     server: Server, words: tuple[str, ...], files: tuple[str, ...], recursive: bool, **given: Any
 ) -> None:
-    """Delete objects, without asking back.
+    """Delete objects without asking for confirmation.
 
     \b
     Examples:

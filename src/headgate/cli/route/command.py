@@ -19,7 +19,7 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 
 @click.group()
 def route() -> None:
-    """Ask how requests are routed."""
+    """Explain how requests are routed."""
 
 
 @route.command()
@@ -63,10 +63,10 @@ def explain(
     server: Server,
     output: str,
 ) -> None:
-    """Tell where a request would go, and why nowhere else; nothing is sent.
+    """Explain where a request would go, and why nowhere else, without sending it.
 
-    The objects are those of the API server, unless --objects or --gateway is given. Exits with 1 if the
-    request would be refused.
+    Uses the objects of the API server, unless --objects or --gateway is given. Exits with 1 if the request
+    would be rejected.
 
     Example: headgate route explain --model sim-8b --objects examples/quickstart
     """

@@ -64,10 +64,10 @@ def fleet(
     constants: tuple[str, ...],
     seed: int,
 ) -> None:
-    """Serve the engines of a fleet file, each on a port of its own, until Ctrl-C.
+    """Serve the engines of a fleet file, each on its own port, until Ctrl-C.
 
-    It is the file that `headgate simulate trace --fleet` takes: its groups become endpoints called group-0,
-    group-1, ..., and its faults come true. What it says of a gateway is for replays alone.
+    FILE has the format of `headgate simulate trace --fleet`: its groups become endpoints named group-0,
+    group-1, ..., and its faults are injected. Its gateway settings apply to replays only.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def profiles(output: str) -> None:
     """List the engine profiles and their constants.
 
-    Constants have the names by which `headgate simulate trace --engine` and fleets change them.
+    `headgate simulate trace --engine` and fleet files change constants by these names.
     """
     import json
 

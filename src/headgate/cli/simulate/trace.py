@@ -199,11 +199,11 @@ _OUTPUT = options.together(
 @_FLEET
 @_OUTPUT
 def trace(**given: Any) -> None:
-    """Replay a trace over a simulated fleet, and judge how endpoints are chosen.
+    """Replay a trace over a simulated fleet in virtual time, and compare scheduling policies.
 
-    The policies are those that serve, the engines those of `headgate simulate engine`; an hour takes as long
-    as its decisions do. One row for each policy: latencies, the share of requests within the objective, cache
-    hits, and balance (the busiest engine's work over the mean).
+    Uses the policies of the gateway and the engines of `headgate simulate engine`. Prints one row for each
+    policy: latencies, share of requests within the objective, cache hits, and balance (the busiest engine's
+    work over the mean).
 
     \b
     Examples:

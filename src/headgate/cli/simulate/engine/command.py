@@ -57,7 +57,7 @@ def engine(
 ) -> None:
     """Serve the OpenAI API from a simulated engine, with the metrics of a real one.
 
-    Options without a default here have the profile's.
+    Options without a default here use the value of the profile.
     """
     if one_port and (external_lb or only_rank is not None):
         other = "external-lb" if external_lb else "rank"
