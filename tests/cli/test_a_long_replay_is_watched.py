@@ -42,7 +42,10 @@ def test_an_interrupted_replay_shows_what_arrived(monkeypatch):
     assert result.exit_code == 130
     assert re.search(r"^random +31 ", result.output, re.MULTILINE)
     assert not re.search(r"^predicted", result.output, re.MULTILINE)
-    assert "note: random: interrupted; only what had arrived by then is in the table" in result.output
+    assert (
+        "note: random: interrupted; the table includes only requests that had arrived by then"
+        in result.output
+    )
 
 
 def test_a_terminal_sees_how_far_a_run_is():

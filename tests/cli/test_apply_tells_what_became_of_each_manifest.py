@@ -113,7 +113,7 @@ def test_another_namespace_than_asked_for_is_refused(headgate, config_map) -> No
         "apply", "-f", "-", stdin=config_map.replace("name: settings", "name: s, namespace: other")
     )
     assert result.exit_code == 1
-    assert "the manifest is for namespace other, and --namespace says" in result.stderr
+    assert "the manifest is in namespace other, but --namespace is" in result.stderr
 
 
 def test_a_definition_and_its_objects_are_applied_in_one_go(headgate) -> None:

@@ -56,7 +56,7 @@ def test_without_a_server_it_says_where_it_looked_and_how_to_start_one() -> None
     """One message, no traceback, exit code 1."""
     result = CliRunner().invoke(main, ["get", "pods"])
     assert result.exit_code == 1
-    assert "Looked for --kubeconfig, $KUBECONFIG, .headgate/kubeconfig, " in result.stderr
+    assert "Tried --kubeconfig, $KUBECONFIG, .headgate/kubeconfig, " in result.stderr
     assert "Start a server with `headgate up`" in result.stderr
 
 
@@ -65,7 +65,7 @@ def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(NOWHERE)
     result = CliRunner().invoke(main, ["get", "pods", "--kubeconfig", str(tmp_path / "config")])
     assert result.exit_code == 1
-    assert f"no answer from the API server that {tmp_path / 'config'} names" in result.stderr
+    assert f"no response from the API server that {tmp_path / 'config'} names" in result.stderr
     assert "`headgate up` starts one" in result.stderr
 
 

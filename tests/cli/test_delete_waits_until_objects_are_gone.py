@@ -34,7 +34,7 @@ def test_a_finalizer_is_waited_for_no_longer_than_asked(headgate, config_map) ->
     result = headgate.run("delete", "cm", "settings", "--timeout", "0.3")
     assert result.exit_code == 1
     assert result.stdout == 'configmap "settings" deleted\n'
-    assert 'timed out waiting for configmap "settings" to go' in result.stderr
+    assert 'timed out waiting for configmap "settings" to be deleted' in result.stderr
     assert headgate.run("delete", "cm", "settings", "--no-wait").exit_code == 0
 
 

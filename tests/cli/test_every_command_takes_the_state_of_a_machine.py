@@ -167,7 +167,7 @@ def test_a_state_without_a_server_is_told(machine: Machine, tmp_path: Path) -> N
     assert f"there is no file {tmp_path / 'none' / 'kubeconfig'}\nThat is from --state." in result.stderr
     assert f"`headgate up --state {tmp_path / 'none'}` starts a server there" in result.stderr
     result = CliRunner().invoke(main, ["flow", "--state", str(tmp_path / "none")])
-    assert (result.exit_code, "no gateway is known in" in result.stderr) == (1, True)
+    assert (result.exit_code, "no gateway is recorded in" in result.stderr) == (1, True)
 
 
 def test_a_group_passes_its_state_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def test_a_mistyped_path_suggests_what_was_meant(path: str, hint: str) -> None:
 
 def test_two_kinds_of_one_name_are_told_apart() -> None:
     """InferencePool is in two groups; the page of one names the other."""
-    assert "another one: --api-version inference.networking.k8s.io/v1" in run("inferencepool")
+    assert "another kind with this name: --api-version inference.networking.k8s.io/v1" in run("inferencepool")
     shown = run("inferencepool.spec.targetPorts", "--api-version", "inference.networking.k8s.io/v1")
     assert "1 to 8 items" in shown
     assert "it is in inference.networking.x-k8s.io/v1alpha1 and" in run(

@@ -18,7 +18,7 @@ def test_aliases_that_multiply_are_counted_before_they_are_copied(tmp_path: Path
     """Nine lines that would come to a billion values."""
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-    assert problems(tmp_path, "\n".join(lines)) == [":5:38: its aliases stand for more than 100000 values"]
+    assert problems(tmp_path, "\n".join(lines)) == [":5:38: its aliases expand to more than 100000 values"]
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "- " * 200_000])
@@ -63,5 +63,5 @@ def test_an_address_is_not_fetched() -> None:
     (problem,) = read(["https://example.com/a.yaml"]).problems
     assert (
         problem.suggestion
-        == "addresses are not fetched; use: curl -sSL https://example.com/a.yaml | headgate ... -f -"
+        == "URLs are not fetched; use: curl -sSL https://example.com/a.yaml | headgate ... -f -"
     )

@@ -71,7 +71,7 @@ def test_metadata_of_another_type_is_named(tmp_path: Path) -> None:
     with pytest.raises(ManifestErrors) as refused:
         load([str(file)])
     assert refused.value.errors == [
-        f"{file}:1:52: metadata.name: must be text (in quotes, if YAML takes it for something else), not 123",
+        f"{file}:1:52: metadata.name: must be text (in quotes, if YAML reads it as another type), not 123",
         f"{file}:1:70: metadata.annotations: must be a mapping, not ['a']",
         f"{file}:3:35: lacks metadata.name",
     ]

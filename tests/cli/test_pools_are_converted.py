@@ -88,7 +88,7 @@ def test_other_kinds_are_counted_and_left_out() -> None:
     other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
     done = convert(f"{OLD}---\n{other}")
     assert len(list(yaml.safe_load_all(done.stdout))) == 1
-    assert "left out, being no InferencePools: 1" in done.stderr
+    assert "skipped, not InferencePools: 1" in done.stderr
     nothing = convert(other)
     assert (nothing.exit_code, "no InferencePools" in nothing.stderr) == (1, True)
 

@@ -69,7 +69,7 @@ def test_mistakes_of_faults_and_roles_are_told_with_their_places(replay):
 def test_a_fault_of_endpoints_that_there_are_not_is_told(replay):
     """It would do nothing, and nobody would know; a link without a speed is no link."""
     fleet = f"groups: [{GROUP}]\nfaults: [{{kind: crash, at_s: 1s, engines: b-*}}]"
-    assert "faults[0].engines: 'b-*' is the name of no endpoint: there are e-0, e-1" in replay(fleet).output
+    assert "faults[0].engines: no endpoint is named 'b-*': there are e-0, e-1" in replay(fleet).output
     output = replay(f"groups: [{GROUP}]\nlink_bytes_per_s: 0").output
     assert "link_bytes_per_s: 0 is not a number of at least 1" in output
 
@@ -103,9 +103,9 @@ def test_turns_wait_for_answers_where_the_loop_is_closed(replay):
     assert closed["configuration"]["closed_loop"]
     rates = [each["runs"][0]["summary"]["arrivals_per_s"] for each in (opened, closed)]
     assert rates[1] < 0.7 * rates[0]
-    assert "186 of the requests are sent after the answer before them" in closed["notes"][0]
+    assert "186 of the requests are sent after the previous response" in closed["notes"][0]
     burst = ["trace", "--workload", "burst", "--replicas", "2", "--closed-loop", "--limit", "10"]
-    assert "--closed-loop changes nothing" in CliRunner().invoke(simulate, burst).output
+    assert "--closed-loop has no effect" in CliRunner().invoke(simulate, burst).output
 
 
 def test_engines_may_start_when_requests_wait(replay):
@@ -126,6 +126,6 @@ def test_mistakes_of_cold_starts_are_told_with_their_places(replay):
     for told in (
         "groups[0].cold_start.running: must be 0 to 2, the engines of the group, got 3",
         "groups[0].cold_start.stop_idle: must be more than 0 seconds, got 0",
-        "groups[0].cold_start: engines start when requests wait; give the fleet a `queue`",
+        "groups[0].cold_start: engines start when requests are queued; give the fleet a `queue`",
     ):
         assert told in result.output

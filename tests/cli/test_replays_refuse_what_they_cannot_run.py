@@ -17,21 +17,21 @@ def replayed(*words: str) -> Result:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "what shall be replayed? Name a trace file, or a --workload"),
-        ([TRACE, "--workload", "chat"], "only one of them can be replayed"),
+        ([], "nothing to replay: name a trace file or a --workload"),
+        ([TRACE, "--workload", "chat"], "cannot be combined"),
         ([TRACE, "--set", "turns=3"], "--set is for parameters of a --workload"),
-        (["--workload", "chats"], "--workload: there is no workload 'chats'; did you mean chat?"),
-        (["--workload", "chat", "--set", "turn=3"], "--set turn: there is no such parameter; did you"),
+        (["--workload", "chats"], "--workload: unknown workload 'chats'; did you mean chat?"),
+        (["--workload", "chat", "--set", "turn=3"], "--set turn: unknown parameter; did you"),
         (["--workload", "chat", "--set", "turns=no"], "--set turns: 'no' is not a number from 1 to 1000"),
         (["--workload", "chat", "--set", "turns"], "--set turns: write NAME=NUMBER"),
-        ([TRACE, "--policy", "predictd"], "there is no policy 'predictd'; did you mean predicted?"),
-        ([TRACE, "--policy", "random,"], "there is no policy ''; there are predicted, "),
-        ([TRACE, "--fleet", FLEET, "--replicas", "3"], "--replicas: --fleet says that already; change it"),
-        ([TRACE, "--rate", "2", "--find-rate"], "--rate and --find-rate say different things"),
+        ([TRACE, "--policy", "predictd"], "unknown policy 'predictd'; did you mean predicted?"),
+        ([TRACE, "--policy", "random,"], "unknown policy ''; there are predicted, "),
+        ([TRACE, "--fleet", FLEET, "--replicas", "3"], "--replicas: already set by the file of --fleet; change it"),
+        ([TRACE, "--rate", "2", "--find-rate"], "--rate and --find-rate cannot be combined"),
         ([TRACE, "--rates", "2,x"], "'2,x' is not numbers from 0.001 to 1,000,000 such as 4,6,8"),
         ([TRACE, "--rate", "nan"], "'nan' is not a number from 0.001 to 1,000,000"),
         ([TRACE, "--rate-scale", "2,3"], "'2,3' is more than one number"),
-        ([TRACE, "--replicas", "5000"], "--replicas: there are more than 1000 replicas in all"),
+        ([TRACE, "--replicas", "5000"], "--replicas: there are more than 1000 replicas in total"),
         ([TRACE, "--plots", "/dev/null"], "cannot write plots to /dev/null: File exists"),
         ([TRACE, "--slo-ttft", "2 seconds"], "'2 seconds' is not a time such as 2s, 500ms or 1m30s"),
         ([TRACE, "--jitter", "often"], "--jitter: 'often' is not auto, off, or a time such as 3s"),
@@ -40,12 +40,12 @@ def replayed(*words: str) -> Result:
         ([TRACE, "--profile", "8b-h10"], "--profile: '8b-h10' is not a profile; did you mean 8b-h100?"),
         ([TRACE, "--engine", "kv_block=3"], "--engine kv_block: 'kv_block' is not a constant of an engine"),
         ([TRACE, "--engine", "kv_blocks=0.5"], "--engine kv_blocks: 0.5 is not a whole number"),
-        ([TRACE, "--engine", "kv_blocks=many"], "--engine: 'kv_blocks=many' is not NAME=NUMBER, as"),
+        ([TRACE, "--engine", "kv_blocks=many"], "--engine: 'kv_blocks=many' is not NAME=NUMBER, such as"),
         ([TRACE, "--engine", "kv_blocks=3"], "--engine: kv_blocks: 3 blocks of 512 tokens hold less"),
         (["nowhere.jsonl"], "nowhere.jsonl: No such file or directory"),
-        ([FLEET], "its first line is of no format that is known; say which with --format"),
+        ([FLEET], "the format of its first line is not recognized; set it with --format"),
         ([FLEET, "--format", "azure"], "fleet.yaml:1: the heading"),
-        ([TRACE, "--duration", "0"], "no request arrives in the time of --duration"),
+        ([TRACE, "--duration", "0"], "no request arrives within --duration"),
         ([TRACE, "--block-tokens", "256"], "hash_ids: 12 hashes for 5861 tokens, which are 23 blocks of 256"),
     ],
 )  # fmt: skip
@@ -94,9 +94,9 @@ def test_mistakes_between_the_fields_of_a_fleet_are_told_too(tmp_path):
     for told in (
         ":2:15: error: groups[0].profile: '8b-h10' is not a profile",
         "fix: did you mean 8b-h100?",
-        "error: groups[1].name: another group is called engine too",
+        "error: groups[1].name: another group is also named engine",
         "error: groups[1].engine.base: 'base' is not a constant of an engine",
-        "error: groups[1].cache_tokens: the size of the cache is said twice, by kv_blocks too",
+        "error: groups[1].cache_tokens: the size of the cache is also set by kv_blocks",
     ):
         assert told in output
 
@@ -114,7 +114,7 @@ def test_mistakes_in_what_goes_wrong_are_told_too(tmp_path):
     output = replayed(TRACE, "--fleet", str(fleet)).output
     for told in (
         ":1:1: error: groups: engines that only prefill need others that decode",
-        ":4:28: error: faults[0].engines: 'b-*' is the name of no endpoint: there are a-0",
+        ":4:28: error: faults[0].engines: no endpoint is named 'b-*': there are a-0",
         ":5:24: error: faults[1].at_s: must be at least 0, got -3.0",
         "error: faults[1].factor: say how much slower: 2 takes twice as long",
     ):

@@ -54,7 +54,7 @@ def objects(tmp_path):
 def test_a_model_that_was_not_read_is_not_shown(objects):
     """A path that is not forwarded is refused before the body is looked at."""
     done = run("--model", "chat", "--path", "/team-a/v1/foo", "--objects", objects)
-    assert done.output.startswith("POST /team-a/v1/foo\n\nIt would be refused:\n")
+    assert done.output.startswith("POST /team-a/v1/foo\n\nIt would be rejected:\n")
 
 
 EXPECTED = """\
@@ -65,16 +65,16 @@ POST /v1/chat/completions, model "chat"
       > rule everybody  fits every request
 
 Targets, by weight:
-  > ModelServer default/small  weight 90, 90%  whose turn it is, each gateway knows for itself
-  > ModelServer default/large  weight 10, 10%  whose turn it is, each gateway knows for itself
+  > ModelServer default/small  weight 90, 90%  each gateway keeps its own order
+  > ModelServer default/large  weight 10, 10%  each gateway keeps its own order
 
-ModelServer default/small: about 0 tokens of prompt
+ModelServer default/small: about 0 prompt tokens
     model "chat" becomes "Qwen/Qwen3-8B", and "chat" again in the answer
-    its endpoints are not known here: no Pods are among the manifests
+    endpoints unknown: there are no Pods among the manifests
 
-ModelServer default/large: about 0 tokens of prompt
-    the body is sent as it came
-    its endpoints are not known here: no Pods are among the manifests
+ModelServer default/large: about 0 prompt tokens
+    the body is forwarded unchanged
+    endpoints unknown: there are no Pods among the manifests
 
 It would be sent to an endpoint of ModelServer default/small (90%) \
 or sent to an endpoint of ModelServer default/large (10%).
@@ -94,12 +94,11 @@ def test_manifests_with_pods(tmp_path, objects):
     result = run("--objects", objects, "--model", "chat")
     assert "  > default/small-1  127.0.0.2:8000  healthy" in result.stdout
     assert (
-        "refused with 503 Service Unavailable where ModelServer default/large has the turn (10%)."
-        in result.stdout
+        "rejected with 503 Service Unavailable if ModelServer default/large is next (10%)." in result.stdout
     )
     assert result.exit_code == 0
     result = run("--objects", objects, "--model", "chat", "--header", "X-Tier: premium")
-    assert "It would be refused:\n    HTTP 503 Service Unavailable\n" in result.stdout
+    assert "It would be rejected:\n    HTTP 503 Service Unavailable\n" in result.stdout
     assert "    x-headgate-dropped-reason: rejected-no-endpoints\n" in result.stdout
     assert "    retry-after: 1\n" in result.stdout
     assert "no_ready_endpoint" in result.stdout
@@ -191,20 +190,20 @@ def test_objects_of_a_server(headgate, objects):
     arguments = ["--kubeconfig", str(headgate.kubeconfig), "-n", headgate.namespace, "--model", "chat"]
     result = run(*arguments)
     assert f"  > ModelRoute {headgate.namespace}/chat, of 20" in result.stdout
-    assert "it has no ready endpoint" in result.stdout
+    assert "no ready endpoint" in result.stdout
     assert result.exit_code == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "give its body with -f, or --model"),
-        (["--model", "m", "--objects", "x", "--gateway", "y"], "give one of them"),
+        ([], "pass its body with -f, or use --model"),
+        (["--model", "m", "--objects", "x", "--gateway", "y"], "cannot be combined"),
         (["--model", "m", "--path", "v1"], "a path such as"),
-        (["--model", "m", "--objects", ".", "-H", "nothing"], "NAME=VALUE is needed"),
+        (["--model", "m", "--objects", ".", "-H", "nothing"], "must be NAME=VALUE"),
         (["--model", "m", "-f", "missing.json"], "missing.json: No such file"),
         (["--model", "m", "--objects", "missing.yaml"], "missing.yaml"),
-        (["--model", "m", "--gateway", "127.0.0.1:1"], "no answer from the gateway at http://127.0.0.1:1"),
+        (["--model", "m", "--gateway", "127.0.0.1:1"], "no response from the gateway at http://127.0.0.1:1"),
     ],
 )
 def test_mistakes_of_the_command_line(arguments, told):
@@ -297,13 +296,13 @@ def test_the_way_to_an_inference_pool_is_explained(tmp_path):
         "  > InferenceModel default/chat: the oldest for this name",
         "  > InferencePool default/pool as v1  weight 1, 100%",
         'model "chat" becomes "v1", and "chat" again in the answer',
-        "it has priority 1",
+        "priority 1",
         "default/one-rank-0  127.0.0.2:8000",
         "default/one-rank-1  127.0.0.2:8001",
         "default/two: is not ready",
     ):
         assert told in result.stdout
     batch = run("--objects", str(file), "--model", "chat", "-H", "x-llm-d-inference-objective=batch")
-    assert "it has priority -5" in batch.stdout
+    assert "priority -5" in batch.stdout
     unknown = run("--objects", str(file), "--model", "whatever")
     assert "> InferencePool default/pool: takes every name that nothing else is for" in unknown.stdout

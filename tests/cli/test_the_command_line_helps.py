@@ -49,8 +49,8 @@ def test_a_mistyped_command_is_refused_with_a_usage_line() -> None:
     """Exit code 2, as for every usage error, with the closest command, or all of them."""
     result = CliRunner().invoke(main, ["upp"])
     assert result.exit_code == 2
-    assert "There is no command 'upp'. Did you mean up?" in result.output
-    assert "There are up, apply, get, describe, " in CliRunner().invoke(main, ["xyzzy"]).output
+    assert "Unknown command 'upp'. Did you mean up?" in result.output
+    assert "Commands: up, apply, get, describe, " in CliRunner().invoke(main, ["xyzzy"]).output
 
 
 @pytest.mark.parametrize("command", ["get", "describe"])
@@ -58,7 +58,7 @@ def test_a_kind_that_was_forgotten_is_asked_for(command: str) -> None:
     """With words that work."""
     result = CliRunner().invoke(main, [command], prog_name="headgate")
     assert result.exit_code == 2
-    told = f"which kind? Say `headgate {command} modelroutes`, for one, or `headgate {command} all`."
+    told = f"missing KIND: for example, `headgate {command} modelroutes`, or `headgate {command} all`."
     assert told in result.output
 
 

@@ -133,7 +133,7 @@ def test_the_highest_rate_is_found_for_each_policy():
 def test_a_fleet_too_slow_for_any_rate_is_told():
     """The row is then of the lowest rate, and a note says why."""
     result = replayed(TRACE, "--limit", "3", "--replicas", "1", "--find-rate", "--slo-ttft", "1ms")
-    assert "at no rate that was tried had 90% of the requests their first token in time" in result.output
+    assert "at no rate tried did 90% of the requests get their first token in time" in result.output
     assert "0.0%" in rows(result.output)[1]
 
 
@@ -171,15 +171,15 @@ def test_the_grid_of_a_trace_is_spread_and_told(tmp_path):
     ]
     trace.write_text("\n".join(map(json.dumps, lines)))
     spread = replayed(str(trace), "--replicas", "1", "--profile", "fast")
-    assert "times are on a grid of 3 s: each request comes later by up to that" in spread.output
+    assert "times are rounded to 3 s: each request is delayed randomly by up to that" in spread.output
     kept = replayed(str(trace), "--replicas", "1", "--profile", "fast", "--jitter", "off")
-    assert "times are on a grid of 3 s, as bursts" in kept.output
+    assert "times are rounded to 3 s, which makes bursts" in kept.output
 
 
 def test_what_was_chosen_for_the_trace_is_told():
     """Block size and context are the trace's where the profile's would not do."""
     output = replayed(TRACE, *SMALL).output
-    assert "note: KV blocks have 512 tokens, as those of the trace" in output
+    assert "note: KV blocks have 512 tokens, like those of the trace" in output
     assert "tokens instead of the profile's 8,192: the longest request has" in output
     said = replayed(TRACE, *SMALL, "--engine", "block_size=16", "--engine", "max_model_len=8192").output
     assert "KV blocks" not in said
@@ -192,7 +192,7 @@ def test_requests_that_fit_into_no_context_are_refused_and_counted():
     headings, row = rows(output)
     refused = int(row[headings.index("refused")])
     assert 0 < refused < 60
-    assert f"note: {refused} of the requests are longer than any engine's context and are refused" in output
+    assert f"note: {refused} of the requests are longer than any engine's context and are rejected" in output
 
 
 def test_a_fleet_fails_by_its_schedule(tmp_path):

@@ -185,7 +185,7 @@ def test_a_tab_is_named() -> None:
 def test_a_duplicate_key_is_an_error() -> None:
     """Readers would keep the last one silently."""
     output = refused(f"{SERVER}  model: n\n")
-    assert '<stdin>:10:3: error: duplicate key "model", which line 6 has already\n' in output
+    assert '<stdin>:10:3: error: duplicate key "model", already on line 6\n' in output
 
 
 def test_an_object_defined_twice_is_an_error() -> None:
@@ -210,7 +210,7 @@ def test_an_object_defined_twice_is_an_error() -> None:
         ("apps/v1beta1", "Deployment", "warning", "no longer served by Kubernetes: use apiVersion: apps/v1"),
         ("v1", "Deployment", "warning", "did you mean apiVersion: apps/v1?"),
         ("apps/v1", "Deploymnt", "warning", "did you mean Deployment?"),
-        ("example.com/v1", "Frob", "note", "give its CustomResourceDefinition with --crd FILE"),
+        ("example.com/v1", "Frob", "note", "pass its CustomResourceDefinition with --crd FILE"),
     ],
 )
 def test_an_unknown_kind_is_told_by_how_near_it_is(
@@ -308,7 +308,7 @@ def test_without_manifests_it_is_a_usage_error(tmp_path: Path) -> None:
     assert validate().exit_code == 2
     result = validate("-f", str(tmp_path))
     assert result.exit_code == 2
-    assert "directories are searched deeply with -R" in result.output
+    assert "-R searches directories recursively" in result.output
 
 
 def test_what_a_terminal_would_obey_is_not_printed() -> None:

@@ -119,8 +119,8 @@ def test_people_read_who_waits_and_why(gateway: str) -> None:
     """Of each pool a line, and below it bands and flows that wait."""
     text = run("--gateway", gateway).stdout
     assert "default/busy: endpoints 2, in flight 6, saturation 1.25, waiting 12\n" in text
-    assert "a request that comes now would wait: the pool has no room" in text
-    assert "priority 1: waiting 2 (most: 50), the oldest for 2.5 s; deficit-round-robin" in text
+    assert "a new request would be queued: the pool has no room" in text
+    assert "priority 1: 2 waiting (limit: 50), the oldest for 2.5 s; deficit-round-robin" in text
     assert "batch  9        900     2       2.5s    deficit 5; deficit 4\n" in text
     assert "default/idle: endpoints 2, in flight 6, saturation 0.50, waiting 0\n" in text
 
@@ -145,10 +145,10 @@ def test_a_gateway_that_cannot_be_asked() -> None:
     """The error says which address was meant."""
     refused = run("--gateway", "127.0.0.1:1")
     assert refused.exit_code == 1
-    assert "no answer from the gateway at http://127.0.0.1:1" in refused.output
+    assert "no response from the gateway at http://127.0.0.1:1" in refused.output
 
 
 def test_what_is_no_admin_port(gateway: str) -> None:
     """Whatever else answers there."""
     refused = run("--gateway", f"{gateway}/somewhere")
-    assert "answered 404" in refused.output
+    assert "returned 404" in refused.output

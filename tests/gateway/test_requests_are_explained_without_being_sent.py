@@ -193,7 +193,7 @@ async def test_command_that_asks_a_gateway(gateway, endpoint):
         server.stop()
     assert f"It would be sent to default/pod-0 (127.0.0.1:{endpoint.port}).\n" in result.output
     assert result.exit_code == 0
-    assert "There are m." not in refused.output
+    assert "Similar names: m." not in refused.output
     assert refused.exit_code == 1
 
 

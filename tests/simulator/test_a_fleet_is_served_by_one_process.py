@@ -79,12 +79,12 @@ def test_equal_engines_need_no_file(start):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["fleet.yaml", "--replicas", "2"], "--replicas: the file says that already; change it there"),
+        (["fleet.yaml", "--replicas", "2"], "--replicas: already set by the file; change it there"),
         (["--profile", "slow"], "'slow' is not a profile"),
         (["--engine", "kv_blocks=many"], "'kv_blocks=many' is not NAME=NUMBER"),
         (
             ["--host", "127.0.0.1", "--port", "65535", "--replicas", "2", "--profile", "fast"],
-            "begin with a smaller one",
+            "start with a smaller one",
         ),
     ],
 )

@@ -202,7 +202,7 @@ def test_a_size_is_said_once():
     """In bytes or in blocks."""
     words = ["engine", "--disk-kv-bytes", "1e9", "--disk-kv-blocks", "3"]
     result = CliRunner().invoke(simulate, words)
-    assert "--disk-kv-bytes and --disk-kv-blocks: give one of the two" in result.output
+    assert "--disk-kv-bytes and --disk-kv-blocks: use only one of the two" in result.output
 
 
 @pytest.mark.parametrize("size", ["5", "inf", "nan"])

@@ -67,9 +67,9 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(s
 def test_every_mistake_of_a_file_is_told(settings, written):
     """With what may have been meant."""
     told = settings("--config", written("max-num-seq: 7\ncolour: red\n"))
-    assert "max-num-seq is no option; did you mean max-num-seqs?" in told
-    assert "colour is no option" in told
-    assert "no mapping of options" in settings("--config", written("- a"))
+    assert "max-num-seq is not an option; did you mean max-num-seqs?" in told
+    assert "colour is not an option" in told
+    assert "must be a mapping of options" in settings("--config", written("- a"))
     assert "is not YAML" in settings("--config", written("a: ["))
     assert "'lots' is not a valid integer" in settings("--config", written("max-num-seqs: lots\n"))
 
@@ -224,7 +224,7 @@ def test_an_engine_listens_where_the_host_is_left_open(settings):
 def test_events_are_configured_in_one_way(settings):
     """vLLM's or llm-d-inference-sim's."""
     words = ("--enable-kvcache", "--kv-events-config", "{}")
-    assert "--enable-kvcache: leave it out where --kv-events-config is given" in settings(*words)
+    assert "--enable-kvcache cannot be combined with --kv-events-config" in settings(*words)
 
 
 def test_the_seed_of_hashes_is_pythons(settings):

@@ -57,12 +57,15 @@ def test_ranks_are_behind_one_port_if_asked(served):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--data-parallel-rank", "2"], "of --data-parallel-size 2 there is no rank 2"),
+        (["--data-parallel-rank", "2"], "there is no rank 2 with --data-parallel-size 2"),
         (["--port", "65535"], "have port 65536"),
-        (["--data-parallel-internal-lb", "--data-parallel-rank", "1"], "where --data-parallel-rank is given"),
+        (
+            ["--data-parallel-internal-lb", "--data-parallel-rank", "1"],
+            "cannot be combined with --data-parallel-rank",
+        ),
         (
             ["--data-parallel-internal-lb", "--data-parallel-external-lb"],
-            "where --data-parallel-external-lb is",
+            "cannot be combined with --data-parallel-external-lb",
         ),
     ],
 )

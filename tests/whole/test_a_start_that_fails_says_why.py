@@ -55,7 +55,7 @@ def test_refused_manifests_are_told_with_every_error_and_their_place(new_machine
     assert "\n    spec.rules[0].targetModels[0].weight: Invalid value: 101" in done.stderr
     assert f"{file}:11: " in done.stderr
     assert "has no kind ModelRout" in done.stderr
-    assert f"For the line and the fix of each error: headgate validate -f {file}" in done.stderr
+    assert f"To see the line and a fix for each error: headgate validate -f {file}" in done.stderr
 
 
 def test_what_is_not_ready_in_time_is_explained(new_machine, tmp_path: Path):
@@ -98,7 +98,7 @@ def test_random_ports_are_refused(new_machine):
     machine.ports["admin-port"] = 0
     done = run(machine, QUICKSTART)
     assert done.returncode == 1
-    assert "`headgate up` cannot use port 0, a random one: choose another with --admin-port, " in done.stderr
+    assert "`headgate up` cannot use port 0, a random port: choose another with --admin-port, " in done.stderr
 
 
 @pytest.mark.parametrize("source", ["default", "environment", "file"])
@@ -118,7 +118,7 @@ def test_a_taken_port_is_told_with_all_that_moves_it(new_machine, tmp_path: Path
             monkeypatch.setenv("HEADGATE_METRICS_PORT", str(port))
         done = run(machine, QUICKSTART, *words)
     origin = {"default": "", "environment": "HEADGATE_METRICS_PORT", "file": f"{settings}:2"}[source]
-    said = f" (it is set by {origin})" if origin else ""
+    said = f" (set by {origin})" if origin else ""
     assert done.returncode == 1
     assert done.stderr == (
         f"Error: cannot listen on 127.0.0.1:{port} for the gateway's metrics: Address already in use; "
@@ -134,7 +134,7 @@ def test_one_port_for_two_servers_starts_nothing(new_machine):
     done = run(machine, QUICKSTART)
     assert done.returncode == 1
     assert (
-        f"port {machine.ports['port']} for the Kubernetes API is also that of the inference API; "
+        f"port {machine.ports['port']} for the Kubernetes API is also used for the inference API; "
         "choose another port with --apiserver-port or HEADGATE_APISERVER_PORT\n"
     ) in done.stderr
 

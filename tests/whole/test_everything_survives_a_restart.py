@@ -61,7 +61,7 @@ def test_ctrl_c_stops_everything_and_the_second_start_has_the_same_objects(up):
     assert machine.stop(signal.SIGINT) == 0
     assert alive(pids) == []
     machine.start()
-    assert "0 applied, 3 as you left them" in machine.output
+    assert "0 applied, 3 kept as you left them" in machine.output
     assert len(machine.endpoints()) == 1
     assert machine.ask().status_code == 200
 

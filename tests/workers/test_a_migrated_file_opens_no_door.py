@@ -47,7 +47,7 @@ def test_a_setting_lets_it_pass_and_says_so(tmp_path, caplog):
     assert "scheduler" in settings.scheduling.content
     assert "auth" not in settings.scheduling.content
     [warning] = [record.getMessage() for record in caplog.records if "auth" in record.getMessage()]
-    assert "every request is let in" in warning
+    assert "requests are not authenticated" in warning
 
 
 def test_no_variable_of_the_environment_is_passed_over_in_silence(tmp_path, caplog):
@@ -75,7 +75,7 @@ def test_a_file_that_goes_before_the_environment_says_so(tmp_path, caplog):
         "flowControl: {maxRequests: 10}\ndataLayer: {injectDefaults: false}\n"
     )
     configuration.load(None, {"scheduling_config_file": str(file)}, {"ENABLE_FAIRNESS_SCHEDULING": "true"})
-    assert "ENABLE_FAIRNESS_SCHEDULING: without effect: flowControl of" in caplog.text
+    assert "ENABLE_FAIRNESS_SCHEDULING: ignored: flowControl in" in caplog.text
     assert "dataLayer.injectDefaults: without effect" in caplog.text
 
 

@@ -30,7 +30,7 @@ async def test_a_change_of_the_file_takes_effect_and_an_invalid_one_does_not(
     file.write_text("clients: {max_body_bytes: 2000}\ndrain: 5\n")
     await eventually(lambda: gateway.config()["configuration"]["errors"])
     assert ask(gateway, "x" * 5000) == 200
-    error = f"{file}:2:1: error: drain: there is no such setting; did you mean shutdown.drain_s?"
+    error = f"{file}:2:1: error: drain: unknown setting; did you mean shutdown.drain_s?"
     assert gateway.config()["configuration"]["errors"] == [error]
     ready = gateway.get("/readyz")
     assert (ready.status_code, ready.json()["configuration_errors"]) == (200, [error])

@@ -31,7 +31,7 @@ def test_its_errors_are_told_with_those_of_the_settings(file: Path) -> None:
     settings.write_text("drain: 5\n")
     file.write_text(f"{HEAD}plugins:\n- type: quue-scorer\n- {{type: load-aware-scorer, nam: x}}\n")
     assert errors(file, settings) == [
-        "gateway.yaml:1:1: error: drain: there is no such setting; did you mean shutdown.drain_s?",
+        "gateway.yaml:1:1: error: drain: unknown setting; did you mean shutdown.drain_s?",
         "picker.yaml:5:29: error: plugins[1].nam: there is no such field; did you mean name?",
         "picker.yaml:4:9: error: plugins[0].type: there is no plugin type quue-scorer; "
         "did you mean queue-scorer?",

@@ -50,7 +50,7 @@ def test_a_limit_that_is_too_low_to_start_is_told(tmp_path):
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     errors = [line for line in done.stderr.splitlines() if "WARNING" not in line]
-    told = "Error: out of open files, of which the limit is 20: raise it (ulimit -n, LimitNOFILE=)"
+    told = "Error: too many open files, the limit is 20: raise it (ulimit -n, LimitNOFILE=)"
     assert errors == [told]
 
 

@@ -105,8 +105,8 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             close = difflib.get_close_matches(args[0], _COMMANDS, 1, 0.5)
-            hint = f" Did you mean {close[0]}?" if close else f" There are {', '.join(_COMMANDS)}."
-            raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
+            hint = f" Did you mean {close[0]}?" if close else f" Commands: {', '.join(_COMMANDS)}."
+            raise click.UsageError(f"Unknown command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

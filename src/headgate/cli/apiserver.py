@@ -84,7 +84,7 @@ def create(name: str, admin: bool, kubeconfig: Path | None, state: Path, output:
     """Create a token for NAME. It is shown only once."""
     own = state / "kubeconfig"
     if kubeconfig and not own.exists():
-        raise click.ClickException(f"{own} is not there yet: start the API server once, then try again")
+        raise click.ClickException(f"{own} does not exist yet: start the API server once, then try again")
     role: server.Role = "admin" if admin else "read-only"
     try:
         made = server.Tokens(state).create(name, role, datetime.datetime.now(datetime.UTC))
@@ -98,7 +98,7 @@ def create(name: str, admin: bool, kubeconfig: Path | None, state: Path, output:
     elif kubeconfig is None:
         click.echo(made)
     else:
-        click.echo(f"{kubeconfig} opens the API server for {name} ({role})")
+        click.echo(f"{kubeconfig} gives {name} access to the API server ({role})")
 
 
 @token.command(name="list")
@@ -107,7 +107,7 @@ def create(name: str, admin: bool, kubeconfig: Path | None, state: Path, output:
 def list_tokens(state: Path, output: str) -> None:
     """List who has a token. The tokens themselves cannot be shown again."""
     if not state.is_dir():
-        raise click.ClickException(f"{state} is not there: no API server has kept its state in it")
+        raise click.ClickException(f"{state} does not exist: no API server has stored its state there")
     try:
         tokens = server.Tokens(state).list()
     except server.TokenError as error:
@@ -132,4 +132,4 @@ def revoke(name: str, state: Path) -> None:
         server.Tokens(state).revoke(name)
     except server.TokenError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"the token of {name} opens nothing any more")
+    click.echo(f"the token of {name} is revoked")

@@ -60,7 +60,7 @@ def convert(files: tuple[str, ...], recursive: bool, version: str, output: str) 
     else:
         click.echo(yaml.safe_dump_all(converted, sort_keys=False, allow_unicode=True), nl=False)
     if left_out := len(reading.manifests) - len(pools):
-        click.echo(f"left out, being no InferencePools: {left_out}", err=True)
+        click.echo(f"skipped, not InferencePools: {left_out}", err=True)
 
 
 def _refuse_invalid(reading: Reading, pools: list[Manifest]) -> None:

@@ -92,10 +92,10 @@ def _plain(field: Field) -> dict[str, Any]:
 
 def _page(definition: Definition, others: list[str], field: Field, inside: list[Field]) -> str:
     lines = [f"KIND:     {kind_of(definition)}", f"VERSION:  {api_version_of(definition)}"]
-    lines += [f"          (another one: --api-version {version})" for version in others]
+    lines += [f"          (another kind with this name: --api-version {version})" for version in others]
     if field.path:
         lines += ["", f"FIELD:    {field.path} <{field.type}>", *_facts(field, "          ")]
-    lines += ["", "DESCRIPTION:", _wrapped(field.description or "No more is known of it.", "    ")]
+    lines += ["", "DESCRIPTION:", _wrapped(field.description or "No description.", "    ")]
     if field.rules:
         lines += ["", "RULES:", *(_wrapped(rule, "    ") for rule in field.rules)]
     if inside:

@@ -22,7 +22,7 @@ class UnknownKind(click.UsageError):
         close = [
             lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
         ]
-        hint = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(known)}."
+        hint = f"Did you mean {' or '.join(close)}?" if close else f"Kinds: {', '.join(known)}."
         super().__init__(f"Headgate has no kind {name!r}. {hint}")
 
 

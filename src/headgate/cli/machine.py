@@ -118,7 +118,7 @@ async def run(options: Options) -> None:
             started.cancel()
             stopped.cancel()
             await asyncio.gather(started, stopped, return_exceptions=True)
-            console.print("Stopping: requests and Pods end in good order (Ctrl-C again: at once) ...")
+            console.print("Stopping: draining requests and Pods (Ctrl-C again stops immediately) ...")
     finally:
         os.close(lock)
 
@@ -137,10 +137,10 @@ def _check_ports(options: Options) -> None:
     for purpose, host, port, moved in wanted:
         remedy = moved.by("port") if moved else f"--apiserver-port or {machine_state.APISERVER_PORT_VARIABLE}"
         if port == 0:
-            problems.append(f"`headgate up` cannot use port 0, a random one: choose another with {remedy}")
+            problems.append(f"`headgate up` cannot use port 0, a random port: choose another with {remedy}")
             continue
         if users.setdefault(port, purpose) != purpose:
-            told = f"port {port} for {purpose} is also that of {users[port]}"
+            told = f"port {port} for {purpose} is also used for {users[port]}"
             problems.append(f"{told}; choose another port with {remedy}")
             continue
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
@@ -172,7 +172,7 @@ class _Moved(NamedTuple):
         flags = [setting.flags[0]] if setting.path in gateway_flags.OF_UP else []
         ways = [*flags, setting.variable, f"{setting.path} in the file of --gateway-config"]
         origin = self.options.gateway_origins.get(setting.path)
-        said = f" (it is set by {origin})" if origin is not None and origin not in setting.flags else ""
+        said = f" (set by {origin})" if origin is not None and origin not in setting.flags else ""
         return f"{', '.join(ways[:-1])} or {ways[-1]}{said}"
 
 
@@ -273,7 +273,7 @@ class _Machine:
             child.kill()  # it never started: a restart would fail the same way
             return
         self._console.print(
-            f"The {child.name} ended with {code} and is started again; its log is {child.log_path}",
+            f"The {child.name} exited with {code} and is being restarted; its log is {child.log_path}",
             markup=False,
             soft_wrap=True,
         )
@@ -333,10 +333,10 @@ async def _apply(client: cluster.Client, manifests: list[Manifest]) -> str:
         files = dict.fromkeys(outcome.manifest.file for outcome in refused if outcome.manifest.file != "-")
         if files:
             named = " ".join(f"-f {shlex.quote(file)}" for file in files)
-            lines.append(f"For the line and the fix of each error: headgate validate {named}")
-        raise StartError("\n".join([f"{len(refused)} of {len(outcomes)} objects were refused:", *lines]))
+            lines.append(f"To see the line and a fix for each error: headgate validate {named}")
+        raise StartError("\n".join([f"{len(refused)} of {len(outcomes)} objects were rejected:", *lines]))
     applied = sum(outcome.changed for outcome in outcomes)
-    return f"{applied} applied, {len(outcomes) - applied} as you left them"
+    return f"{applied} applied, {len(outcomes) - applied} kept as you left them"
 
 
 async def _until_workloads_available(client: cluster.Client, progress: Progress) -> None:
@@ -426,7 +426,7 @@ def _why_it_ended(child: Child, state: Path) -> str:
 
 def _fell_over(child: Child) -> str:
     lines = "\n    ".join(child.last_lines(5))
-    return f"the {child.name} does not start; the end of {child.log_path}:\n    {lines}"
+    return f"the {child.name} did not start; the last lines of {child.log_path}:\n    {lines}"
 
 
 def _summary(options: Options, snapshot: routing.Snapshot) -> str:
@@ -443,7 +443,7 @@ def _summary(options: Options, snapshot: routing.Snapshot) -> str:
         f"  Look:  kubectl --kubeconfig {options.kubeconfig} get {_worth_a_look(snapshot)}",
         f"  Logs:  {options.state / 'logs'}",
         "",
-        "Ctrl-C stops it; the objects stay.",
+        "Ctrl-C stops it; the objects are kept.",
     ]
     return "\n".join(lines)
 

@@ -141,7 +141,7 @@ def _all_told(found: list[BaseException]) -> str:
     for each in found:
         if isinstance(each, OSError) and each.errno in (errno.EMFILE, errno.ENFILE):
             limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-            return f"out of open files, of which the limit is {limit}: raise it (ulimit -n, LimitNOFILE=)"
+            return f"too many open files, the limit is {limit}: raise it (ulimit -n, LimitNOFILE=)"
     return "; ".join(dict.fromkeys(map(told, found)))
 
 

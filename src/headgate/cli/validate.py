@@ -70,7 +70,7 @@ def validate(
         findings = _with_server(kubeconfig, context, said, objects, namespace, findings)
     findings += of_schedulers
     if not findings and not reading.manifests and not reading.bare:
-        raise click.UsageError(f"no manifests in {', '.join(files)}; directories are searched deeply with -R")
+        raise click.UsageError(f"no manifests in {', '.join(files)}; -R searches directories recursively")
     lines = definitions.lines | reading.lines
     for part in validation.render(output, findings, lines, len(reading.manifests) + len(reading.bare)):
         click.echo(part)

@@ -37,7 +37,7 @@ def run(*words: str) -> Result:
         (
             config_map(SETTINGS, "gateway.yaml"),
             "the gateway's settings, in a ConfigMap",
-            "save the text of data.gateway.yaml as a file, and give that as --config FILE",
+            "save the text of data.gateway.yaml as a file, and pass that with --config FILE",
         ),
         (ROUTE, "a manifest of kind ModelRoute", "headgate apply -f {file}"),
         (f"{ROUTE}---\n{ROUTE}", "a manifest of kind ModelRoute", "headgate apply -f {file}"),

@@ -34,7 +34,7 @@ def test_an_old_name_in_a_file_works_with_one_warning(
         loaded = configuration.load_with_origins(file, {}, {})
     assert loaded.origins == {path: f"{file}:1"}
     warnings = [message for message in caplog.messages if old in message]
-    assert warnings == [f"{file}:1:1: warning: {old}: the name of this setting is now {path}"]
+    assert warnings == [f"{file}:1:1: warning: {old}: this setting was renamed to {path}"]
 
 
 def test_a_file_of_old_and_new_names_is_read_as_one(file: Path) -> None:
@@ -55,7 +55,7 @@ def test_old_and_new_name_in_one_file_are_an_error(file: Path, text: str) -> Non
         configuration.load(file, {}, {})
     line = text.splitlines().index("drain_s: 5") + 1
     assert raised.value.errors == [
-        f"{file}:{line}:1: error: drain_s: this is the old name of shutdown.drain_s, which is set as well; "
+        f"{file}:{line}:1: error: drain_s: this is the old name of shutdown.drain_s, which is also set; "
         "remove one of the two"
     ]
 
@@ -68,7 +68,7 @@ def test_a_flag_by_its_old_name_goes_before_a_file_by_the_new_one(
     with caplog.at_level(logging.WARNING):
         assert configuration.load(file, {"drain_s": 5}, {}).shutdown.drain_s == 5
     assert caplog.messages == [
-        "command line: warning: --drain-s: the name of this setting is now --shutdown-drain-s"
+        "command line: warning: --drain-s: this setting was renamed to --shutdown-drain-s"
     ]
 
 
@@ -81,4 +81,4 @@ def test_old_flags_are_taken_by_the_command(caplog: pytest.LogCaptureFixture) ->
         main, ["gateway", "--drain-s", "5", "--shutdown-drain-s", "6", "--check-config"]
     )
     assert told.exit_code == 1
-    assert "--drain-s: this is the old name of --shutdown-drain-s, which is set as well" in told.output
+    assert "--drain-s: this is the old name of --shutdown-drain-s, which is also set" in told.output

@@ -55,12 +55,12 @@ def test_every_error_is_told_with_its_place_and_remedy(file: Path) -> None:
         "admin: 8081\n"
     )
     assert errors(file, listen_port=70_000) == [
-        'gateway.yaml:6:3: error: duplicate key "drain_s", which line 5 has already; remove one of the two',
-        "gateway.yaml:1:1: error: loging: there is no such setting; did you mean logging?",
+        'gateway.yaml:6:3: error: duplicate key "drain_s", already on line 5; remove one of the two',
+        "gateway.yaml:1:1: error: loging: unknown setting; did you mean logging?",
         'gateway.yaml:2:23: error: logging.access_log: "jsn" is not json, off or text; did you mean json?',
         'gateway.yaml:3:28: error: clients.max_connections: "12" is not a whole number from 1 to 1000000; '
         "remove the quotes: 12",
-        "gateway.yaml:3:34: error: clients.max_bdy_bytes: there is no such setting; "
+        "gateway.yaml:3:34: error: clients.max_bdy_bytes: unknown setting; "
         "did you mean clients.max_body_bytes?",
         "gateway.yaml:6:12: error: shutdown.drain_s: -1 is not a number of seconds from 0 to 86400; "
         "its default is 30",
@@ -75,16 +75,16 @@ def test_a_repeated_section_hides_no_error_of_the_first(file: Path) -> None:
         "listen:\n  port: eighty\nclients: {max_headers: 0}\nlisten:\n  prt: 1\nport: 1\nport: x\n"
     )
     assert errors(file) == [
-        'gateway.yaml:4:1: error: duplicate key "listen", which line 1 has already; remove one of the two',
-        'gateway.yaml:7:1: error: duplicate key "port", which line 6 has already; remove one of the two',
+        'gateway.yaml:4:1: error: duplicate key "listen", already on line 1; remove one of the two',
+        'gateway.yaml:7:1: error: duplicate key "port", already on line 6; remove one of the two',
         'gateway.yaml:2:9: error: listen.port: "eighty" is not a whole number from 0 to 65535; '
         "its default is 8080",
         "gateway.yaml:3:24: error: clients.max_headers: 0 is not a whole number from 1 to 10000; "
         "its default is 100",
-        "gateway.yaml:5:3: error: listen.prt: there is no such setting; did you mean listen.port?",
-        "gateway.yaml:6:1: error: port: this is the old name of listen.port, which is set as well; "
+        "gateway.yaml:5:3: error: listen.prt: unknown setting; did you mean listen.port?",
+        "gateway.yaml:6:1: error: port: this is the old name of listen.port, which is also set; "
         "remove one of the two",
-        "gateway.yaml:7:1: error: port: this is the old name of listen.port, which is set as well; "
+        "gateway.yaml:7:1: error: port: this is the old name of listen.port, which is also set; "
         "remove one of the two",
     ]
 
@@ -95,8 +95,8 @@ def test_old_names_are_told_beside_errors(file: Path) -> None:
     done = CliRunner().invoke(main, ["gateway", "--check-config", "--config", str(file)])
     assert done.exit_code == 1
     for part in (
-        f"{file}:1:1: warning: drain_s: the name of this setting is now shutdown.drain_s",
-        f"{file}:2:1: warning: max_headers: the name of this setting is now clients.max_headers",
+        f"{file}:1:1: warning: drain_s: this setting was renamed to shutdown.drain_s",
+        f"{file}:2:1: warning: max_headers: this setting was renamed to clients.max_headers",
         f"{file}:2:14: error: max_headers: 0 is not",
     ):
         assert part in done.stderr
@@ -120,7 +120,7 @@ def test_a_program_reads_what_is_wrong(file: Path) -> None:
             "object": "",
             "path": "drain_s",
             "severity": "warning",
-            "message": "the name of this setting is now shutdown.drain_s",
+            "message": "this setting was renamed to shutdown.drain_s",
             "suggestion": "",
         },
         {
@@ -169,7 +169,7 @@ def test_a_name_that_does_not_exist_is_answered_with_what_was_meant(
     """Misspelt names, names in the wrong section, and names spelled as flags and variables are."""
     file.write_text(written + "\n")
     (error,) = errors(file)
-    assert error.endswith(f"there is no such setting; did you mean {meant}?")
+    assert error.endswith(f"unknown setting; did you mean {meant}?")
 
 
 def test_a_name_with_a_dot_is_answered_with_its_section(file: Path) -> None:
@@ -205,7 +205,7 @@ def test_what_the_gateway_does_not_do_is_told_instead_of_the_nearest_name(
     """No setting is suggested that merely shares some letters."""
     file.write_text(written + "\n")
     (error,) = errors(file)
-    assert error.endswith(f"there is no such setting; {fix}")
+    assert error.endswith(f"unknown setting; {fix}")
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_what_is_not_said_has_its_default(file: Path, text: str) -> None:
             "(invalid continuation byte); save it as UTF-8",
         ),
         (b"shutdown: {drain_s: .nan}\n", "gateway.yaml:1:21"),
-        (b"SQLite format 3\0\x10\0\x01", "gateway.yaml: error: this is no text file"),
+        (b"SQLite format 3\0\x10\0\x01", "gateway.yaml: error: this is not a text file"),
         ("listen: {port: 80}\n".encode("utf-16"), "the file is not UTF-8"),
     ],
 )

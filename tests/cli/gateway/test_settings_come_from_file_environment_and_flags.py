@@ -77,15 +77,14 @@ def test_variables_that_are_wrong_are_told_at_once() -> None:
         HEADGATE_DRAIN_S="5",
         HEADGATE_QUEUE_XYZZY="5",
     ) == [
-        "environment: error: HEADGATE_CLIENTS_MAX_HEADER: there is no such setting; "
+        "environment: error: HEADGATE_CLIENTS_MAX_HEADER: unknown setting; "
         "did you mean HEADGATE_CLIENTS_MAX_HEADERS?",
         'environment: error: HEADGATE_CLIENTS_MAX_HEADERS: "many" is not a whole number from 1 to 10000; '
         "its default is 100",
-        "environment: error: HEADGATE_CLIENT_MAX_BODY_BYTES: there is no such setting; "
+        "environment: error: HEADGATE_CLIENT_MAX_BODY_BYTES: unknown setting; "
         "did you mean HEADGATE_CLIENTS_MAX_BODY_BYTES?",
-        "environment: error: HEADGATE_DRAIN_S: there is no such setting; "
-        "did you mean HEADGATE_SHUTDOWN_DRAIN_S?",
-        "environment: error: HEADGATE_QUEUE_XYZZY: there is no such setting; "
+        "environment: error: HEADGATE_DRAIN_S: unknown setting; did you mean HEADGATE_SHUTDOWN_DRAIN_S?",
+        "environment: error: HEADGATE_QUEUE_XYZZY: unknown setting; "
         "`headgate gateway --help` lists all settings",
     ]
 
@@ -109,7 +108,7 @@ def test_variables_that_are_wrong_are_told_at_once() -> None:
 )
 def test_no_variable_with_our_prefix_is_ignored(name: str, fix: str) -> None:
     """Also where it resembles no setting: whoever sets it expects something of it."""
-    told = f"environment: error: HEADGATE_{name}: there is no such setting; {fix}"
+    told = f"environment: error: HEADGATE_{name}: unknown setting; {fix}"
     assert environment_errors(**{f"HEADGATE_{name}": "60"}) == [told]
 
 

@@ -62,7 +62,9 @@ def test_a_cut_watch_goes_on(
     assert [out.readline(), out.readline()] == ["configmap/b\n", "configmap/a\n"]
     writer.create("c")
     assert out.readline() == "configmap/c\n"
-    assert (tmp_path / "complaints").read_text().startswith("lost the API server, trying again: ")
+    assert (
+        (tmp_path / "complaints").read_text().startswith("lost the connection to the API server, retrying: ")
+    )
 
 
 @pytest.mark.embedded

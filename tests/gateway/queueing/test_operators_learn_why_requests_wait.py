@@ -44,7 +44,7 @@ async def test_a_pool_without_endpoints(start_pool):
         [],
         BODY,
     )
-    assert "\nIf it waits in vain, it would be refused:\n    HTTP 503" in rendering.as_text(found)
+    assert "\nIf its wait times out, it would be rejected:\n    HTTP 503" in rendering.as_text(found)
 
 
 async def test_a_pool_that_will_never_have_room(pool, monkeypatch):

@@ -105,7 +105,7 @@ def of_machine(said: Path | None, state: Path) -> str:
     except OSError as error:
         if said is None:
             return machine_state.DEFAULT_GATEWAY
-        told = f"no gateway is known in {state}: {error.strerror}: {error.filename}"
+        told = f"no gateway is recorded in {state}: {error.strerror}: {error.filename}"
         raise click.ClickException(f"{told}\nStart one with `headgate up --state {state}`.") from error
 
 
@@ -132,12 +132,12 @@ def _ask(url: str) -> dict[str, QueueShown]:
         response = httpx2.get(f"{base}/debug/flow", timeout=PATIENCE_S, trust_env=False)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise click.ClickException(
-            f"no answer from the gateway at {base}: {error}\n"
+            f"no response from the gateway at {base}: {error}\n"
             f"--gateway is the address of its admin port, by default {machine_state.DEFAULT_GATEWAY}."
         ) from error
     if response.status_code != 200:
         raise click.ClickException(
-            f"{base} answered {response.status_code}: {response.text[:500]}\n"
+            f"{base} returned {response.status_code}: {response.text[:500]}\n"
             f"Is it the admin port of a gateway? By default that is {machine_state.DEFAULT_GATEWAY}."
         )
     try:
@@ -145,7 +145,7 @@ def _ask(url: str) -> dict[str, QueueShown]:
         told.pop("no_answer", None)  # workers that did not respond have no queues to merge
         queues = {name: msgspec.json.decode(raw, type=list[QueueShown]) for name, raw in told.items()}
     except msgspec.DecodeError as error:
-        raise click.ClickException(f"{base} answered with something else than its queues: {error}") from error
+        raise click.ClickException(f"{base} returned no valid list of queues: {error}") from error
     return {name: merged(each) for name, each in queues.items() if each}
 
 
@@ -170,12 +170,12 @@ def _pool(name: str, shown: QueueShown) -> Iterator[str]:
         f"saturation {queue.saturation:.2f}, waiting {queue.requests}"
     )
     if not shown.is_on:
-        yield "    flow control is off: nothing waits"
+        yield "    flow control is off: requests are not queued"
     elif shown.why:
-        yield f"    a request that comes now would wait: {shown.why}"
+        yield f"    a new request would be queued: {shown.why}"
     if not queue.requests:
         return
-    drain = f", {queue.drain_per_s:.0f} of them leave in a second" if queue.drain_per_s else ""
+    drain = f", draining {queue.drain_per_s:.0f} tokens per second" if queue.drain_per_s else ""
     yield f"    {queue.bytes} bytes, {queue.work} tokens of work{drain}"
     for band in queue.bands:
         if band.requests:
@@ -185,7 +185,7 @@ def _pool(name: str, shown: QueueShown) -> Iterator[str]:
 def _band(band: BandRow) -> Iterator[str]:
     most = str(band.max_requests) if band.max_requests else _NO_BOUND
     yield (
-        f"    priority {band.priority}: waiting {band.requests} (most: {most}), the oldest for "
+        f"    priority {band.priority}: {band.requests} waiting (limit: {most}), the oldest for "
         f"{band.oldest_s:.1f} s; {band.fairness}, {band.ordering}"
     )
     rows = [("FLOW", "WAITING", "TOKENS", "WEIGHT", "OLDEST", "STANDING")]
@@ -205,7 +205,7 @@ def _band(band: BandRow) -> Iterator[str]:
         yield f"        and {len(band.flows) - SHOWN_FLOWS} more flows"
     if band.first:
         oldest = band.first[0]
-        yield f"        the oldest is of {oldest.flow}: {oldest.why}"
+        yield f"        the oldest is from {oldest.flow}: {oldest.why}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -112,7 +112,9 @@ def judge(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str,
             errors + others, reading.lines | said.lines, is_flag_unread=reading.is_flag_unread
         )
     if said.says_how_to_wait and around.environment:
-        told = f"without effect: flowControl of {settings.scheduling.config_file} goes before the environment"
+        told = (
+            f"ignored: flowControl in {settings.scheduling.config_file} takes precedence over the environment"
+        )
         others += [
             Finding(file="environment", severity="warning", message=told, span=None, path=name)
             for name in around.environment
@@ -186,7 +188,7 @@ class _Reading:
                 self.unclear.add(name)
                 self._error(place, "this is a section: it must be a mapping", suggesting.of_section(name))
             else:
-                self._error(place, "there is no such setting", suggesting.of_name(name))
+                self._error(place, "unknown setting", suggesting.of_name(name))
         for name, entry in old:
             self._take_node(old_settings.RENAMED[name], name, entry.value, entry.key)
 
@@ -199,7 +201,7 @@ class _Reading:
             if path not in setting_types.settings():
                 place = _Place(self.file, path, entry.key)
                 self.unclear.add(section)
-                self._error(place, "there is no such setting", suggesting.of_name(name, section))
+                self._error(place, "unknown setting", suggesting.of_name(name, section))
             elif plain(entry.value) is not None:
                 self._take_node(path, path, entry.value, entry.key)
 
@@ -224,7 +226,7 @@ class _Reading:
                 continue
             place = _Place(ENVIRONMENT, name)
             if name not in variables:
-                self._error(place, "there is no such setting", suggesting.of_variable(name))
+                self._error(place, "unknown setting", suggesting.of_variable(name))
             elif text:
                 self._take(variables[name], text, place)
 
@@ -258,11 +260,9 @@ class _Reading:
         new = setting.flags[0] if place.source == COMMAND_LINE else setting.path
         before = self.places.get(setting.path)
         if before is not None and before.source == place.source and before.name != place.name:
-            self._error(
-                place, f"this is the old name of {new}, which is set as well", "remove one of the two"
-            )
+            self._error(place, f"this is the old name of {new}, which is also set", "remove one of the two")
             return False
-        self.warnings.append(_finding("warning", place, f"the name of this setting is now {new}", ""))
+        self.warnings.append(_finding("warning", place, f"this setting was renamed to {new}", ""))
         return True
 
     def report(self, path: str, message: str) -> None:

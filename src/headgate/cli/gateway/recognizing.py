@@ -42,7 +42,7 @@ def other_than_scheduler(tree: Node, file: str) -> Finding | None:
         return None
     if "kind" not in content and has_settings(content):
         what = "this is a file of the gateway's settings, not a scheduler configuration"
-        return _finding(tree, file, what, f"give it to the gateway as --config {name}")
+        return _finding(tree, file, what, f"pass it to the gateway with --config {name}")
     match content.get("kind"):
         case "ConfigMap":
             return _of_config_map(tree, file, content)
@@ -71,7 +71,7 @@ def _of_config_map(tree: Mapping, file: str, content: dict[str, Any]) -> Finding
     for key, text in data.items() if isinstance(data, dict) else ():
         path, inside = f"data.{key}", _parsed(text)
         if has_settings(inside):
-            what, use = "these are the gateway's settings", "give that as --config FILE"
+            what, use = "these are the gateway's settings", "pass that with --config FILE"
         elif configuration.is_configuration(inside):
             what, use = _of_scheduler(inside), f"name that in the setting {_SCHEDULER.format('FILE')}"
         else:

@@ -156,7 +156,7 @@ class _Signals:
             if problem := await _refused_by_the_next():
                 log.error("no upgrade: %s", problem)
             else:
-                log.info("upgrade: the supervisor and then each worker is replaced")
+                log.info("upgrade: replacing the supervisor, then each worker")
                 self.upgrade.set()
 
 
@@ -183,7 +183,7 @@ async def _refused_by_the_next() -> str:
         async with asyncio.timeout(CHECK_S):
             output, _ = await check.communicate()
     except TimeoutError:
-        return f"`--check-config` did not end in {CHECK_S:g} s"
+        return f"`--check-config` did not finish in {CHECK_S:g} s"
     finally:
         if check.returncode is None:
             check.kill()

@@ -49,7 +49,7 @@ def read(settings: GatewaySettings) -> Said:
     if settings.scheduling.ignore_auth and isinstance(content, dict) and content.get(AUTH) is not None:
         # Also removed for the workers: they validate the content again.
         content = without_auth(content)
-        message = "nobody is authenticated by this section, as ignore_auth is set: every request is let in"
+        message = "this section is ignored because ignore_auth is set: requests are not authenticated"
         span = place_of(tree, AUTH).span
         ignored.append(Finding(file=file, severity="warning", message=message, span=span, path=AUTH))
     allow_alpha = settings.scheduling.allow_experimental_plugins
@@ -86,5 +86,5 @@ def _span(place: Place, problem: Problem) -> Span:
 
 
 def _of_empty(file: str) -> Finding:
-    fix = "say kind: EndpointPickerConfig, or remove the setting scheduling.config_file"
+    fix = "set kind: EndpointPickerConfig, or remove the setting scheduling.config_file"
     return Finding(file=file, severity="error", message="it says nothing", suggestion=fix)

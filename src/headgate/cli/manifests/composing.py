@@ -99,14 +99,14 @@ class _Composer:
 
     def _alias(self, event: Any, depth: int) -> Node:
         if event.anchor not in self._anchors:
-            self._refuse(event, f'no anchor "{event.anchor}" stands before this alias')
+            self._refuse(event, f'no anchor "{event.anchor}" before this alias')
         node = self._anchors[event.anchor]
         if node is None:
             self._refuse(event, f'anchor "{event.anchor}" contains itself')
         self._aliased += node.size
         if self._aliased > MAX_ALIASED_VALUES:
             self._refuse(
-                event, f"its aliases stand for more than {MAX_ALIASED_VALUES} values", "write it out"
+                event, f"its aliases expand to more than {MAX_ALIASED_VALUES} values", "write it out"
             )
         if depth + node.depth > MAX_DEPTH:
             self._refuse(event, f"nested deeper than {MAX_DEPTH} levels")
@@ -121,7 +121,7 @@ class _Composer:
             else:
                 value = event.value if is_quoted or event.tag == "!" else scalars.resolve(event.value)
         except scalars.NotJson:
-            self._report(span, f"{event.value} is a number that JSON cannot say")
+            self._report(span, f"{event.value} is a number that JSON cannot represent")
             value = event.value
         return Scalar(value, span, is_quoted, event.value)
 
@@ -139,9 +139,9 @@ class _Composer:
                 case "binary":
                     return base64.b64decode(text, validate=False).decode()
         except (binascii.Error, UnicodeDecodeError) as error:
-            self._report(self._span(event), f"is not base64 of a text: {error}")
+            self._report(self._span(event), f"is not base64-encoded text: {error}")
             return str(text)
-        self._report(self._span(event), f"tag {event.tag} has no meaning here", "remove the tag")
+        self._report(self._span(event), f"tag {event.tag} is not supported", "remove the tag")
         return str(text)
 
     def _sequence(self, start: Any, depth: int) -> Sequence:
@@ -180,7 +180,7 @@ class _Composer:
         if name in entries:
             first = entries[name].key.start.line
             self._report(
-                key.span, f'duplicate key "{name}", which line {first} has already', "remove one of the two"
+                key.span, f'duplicate key "{name}", already on line {first}', "remove one of the two"
             )
             replaced.append((name, entries[name]))
         entries[name] = Entry(key.span, value)
@@ -235,9 +235,9 @@ class _Composer:
             found = line[mark.column : mark.column + 1]
             if found == "\t":
                 return "YAML is indented with spaces: replace the tab"
-            return f"put text that begins with {found} in quotes"
+            return f"quote text that begins with {found}"
         if "mapping values are not allowed" in message:
-            return "put text that contains a colon and a blank in quotes, or look at the indentation"
+            return "quote text that contains a colon and a space, or check the indentation"
         if "end of stream" in message and "quoted scalar" in message:
             return "close the quotes"
         return ""

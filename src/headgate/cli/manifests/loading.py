@@ -18,8 +18,8 @@ _LAST = (
 """Kinds that refer to others; applied earlier, they would cause warnings about missing objects."""
 
 _METADATA = (
-    ("name", str, "text (in quotes, if YAML takes it for something else)"),
-    ("namespace", str, "text (in quotes, if YAML takes it for something else)"),
+    ("name", str, "text (in quotes, if YAML reads it as another type)"),
+    ("namespace", str, "text (in quotes, if YAML reads it as another type)"),
     ("annotations", dict, "a mapping"),
 )
 """Fields read before an object is applied; the API server validates the rest."""

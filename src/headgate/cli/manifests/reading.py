@@ -128,7 +128,7 @@ def read_document(path: str) -> tuple[Node | None, list[Problem], list[str]]:
     if len(documents) > 1:
         start = Position(documents[1].line, 1)
         span = Span(start, Position(start.line, 4))
-        problems.append(Problem(path, span, "a second document: there must be one"))
+        problems.append(Problem(path, span, "a second document: only one is allowed"))
     try:
         tree, found = composing.compose(*documents[0]) if documents else (None, [])
     except composing.Unreadable as error:
@@ -142,7 +142,7 @@ def read_document(path: str) -> tuple[Node | None, list[Problem], list[str]]:
 
 def _remedy(path: str) -> str:
     if path.startswith(("http://", "https://")):
-        return f"addresses are not fetched; use: curl -sSL {path} | headgate ... -f -"
+        return f"URLs are not fetched; use: curl -sSL {path} | headgate ... -f -"
     return ""
 
 
@@ -175,7 +175,7 @@ def _decoded(content: bytes | str) -> str:
     if isinstance(content, str):
         return content
     if b"\0" in content[:_BINARY_BYTES] and not content.startswith(_UTF_16_MARKS):
-        raise OSError(None, "this is no text file: its first bytes have a zero among them")
+        raise OSError(None, "this is not a text file: there is a zero byte near its start")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

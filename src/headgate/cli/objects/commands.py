@@ -28,7 +28,7 @@ def _namespaces(context: click.Context, parameter: click.Parameter, incomplete: 
 def _need_a_kind(context: click.Context, _: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
     if not words:
         command = context.command_path
-        raise click.UsageError(f"which kind? Say `{command} modelroutes`, for one, or `{command} all`.")
+        raise click.UsageError(f"missing KIND: for example, `{command} modelroutes`, or `{command} all`.")
     return words
 
 
@@ -203,7 +203,7 @@ def delete(
     from headgate.cli.objects import connecting, removing
 
     if bool(words) == bool(files):
-        raise click.UsageError("say what to delete: either KIND NAME... or -f FILE")
+        raise click.UsageError("specify what to delete: either KIND NAME... or -f FILE")
     try:
         manifests = load(list(files), recursive=recursive) if files else []
     except ManifestErrors as error:

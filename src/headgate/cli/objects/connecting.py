@@ -61,7 +61,7 @@ class Server:
         used = " and ".join(str(file) for file in self.files)
         named = f"{used} names" if used else "the in-cluster account or ~/.kube/config names"
         return (
-            f"no answer from the API server that {named}: {error.message}\n"
+            f"no response from the API server that {named}: {error.message}\n"
             "Is it running? `headgate up` starts one on this machine; --kubeconfig names another one."
         )
 
@@ -73,8 +73,9 @@ class Server:
         if cluster.kubeconfigs_named():
             return f"That is from $KUBECONFIG ({os.environ['KUBECONFIG']})."
         return (
-            f"Looked for --kubeconfig, $KUBECONFIG, {self.state / 'kubeconfig'}, the in-cluster account and "
-            "~/.kube/config.\nStart a server with `headgate up`, or name a kubeconfig with --kubeconfig."
+            f"Tried --kubeconfig, $KUBECONFIG, {self.state / 'kubeconfig'}, the in-cluster account and "
+            "~/.kube/config.\n"
+            "Start a server with `headgate up`, or name a kubeconfig with --kubeconfig."
         )
 
 
@@ -107,6 +108,6 @@ def told(error: cluster.ApiError) -> str:
 
 
 _REMEDIES = {
-    401: "\nThe credentials of the kubeconfig are not, or no longer, valid; `headgate up` writes new ones.",
+    401: "\nThe credentials of the kubeconfig are invalid or have expired; `headgate up` writes new ones.",
     403: "\nThe user of the kubeconfig may not do this; use another one with --kubeconfig or --context.",
 }

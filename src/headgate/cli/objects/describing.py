@@ -25,7 +25,7 @@ async def describe(client: cluster.Client, wanted: fetching.Wanted) -> None:
     fetch = fetching.Fetch(client, wanted)
     targets = asked(wanted.words, await discover(client))
     if wanted.selects and any(target.names for target in targets):
-        raise click.UsageError("objects are chosen by name or by selector, not both")
+        raise click.UsageError("select objects by name or by selector, not both")
     objects = (obj for target in targets async for obj in fetch.objects(target))
     if wanted.output == "json":
         found = [await _whole(client, obj) async for obj in objects]

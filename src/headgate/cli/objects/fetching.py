@@ -99,7 +99,7 @@ class Fetch:
 
     async def _one(self, target: Asked, name: str, accept: str) -> bytes | None:
         if self.wanted.all_namespaces and target.served.resource.namespaced:
-            raise click.UsageError("an object is named in one namespace: leave -A out, or give -n")
+            raise click.UsageError("a named object is in one namespace: omit -A, or use -n")
         try:
             return (await self.client.ask("GET", self.path(target, name), accept=accept)).body
         except cluster.NotFound as error:

@@ -22,7 +22,7 @@ async def get(client: cluster.Client, wanted: Wanted) -> None:
     if wanted.watch and (len(targets) != 1 or len(targets[0].names or ()) > 1):
         raise click.UsageError("--watch takes one kind, or one object")
     if wanted.selects and any(target.names for target in targets):
-        raise click.UsageError("objects are chosen by name or by selector, not both")
+        raise click.UsageError("select objects by name or by selector, not both")
     fetch = Fetch(client, wanted)
     if wanted.watch:
         await watch(fetch, targets[0])
@@ -109,7 +109,7 @@ async def watch(fetch: Fetch, target: Asked) -> None:
             if not isinstance(error, cluster.Unreachable) and error.status_code not in _TRANSIENT:
                 raise
             if not is_told:
-                click.echo(f"lost the API server, trying again: {error.message}", err=True)
+                click.echo(f"lost the connection to the API server, retrying: {error.message}", err=True)
             is_told = True
         # Back off if a watch ended without an event, so that empty watches are not restarted in a tight loop.
         failures = 0 if shown.version != before else failures + 1

@@ -119,9 +119,9 @@ async def _objects(
         )
     for target in asked(wanted.words, catalogue) if wanted.words else ():
         if target.names is not None and wanted.selects:
-            raise click.UsageError("objects are chosen by name or by selector, not both")
+            raise click.UsageError("select objects by name or by selector, not both")
         if target.names is None and not wanted.selects:
-            raise click.UsageError("which ones? Give names, --selector, or --all")
+            raise click.UsageError("specify names, --selector, or --all")
         names = target.names or [item async for item in _listed(client, target.served, wanted)]
         for name in names:
             yield _object(client, target.served, name, wanted.namespace)
@@ -213,8 +213,8 @@ async def _until_gone(client: cluster.Client, going: list[tuple[_Object, str]], 
                     delay_s = min(2 * delay_s, _LAST_POLL_S)
     except TimeoutError:
         raise click.ClickException(
-            f'timed out waiting for {obj.served.title} "{obj.name}" to go; it goes on: finalizers or what it '
-            "owns may hold it (headgate get -o yaml shows them)"
+            f'timed out waiting for {obj.served.title} "{obj.name}" to be deleted; deletion continues: '
+            "finalizers or objects that it owns may block it (headgate get -o yaml shows them)"
         ) from None
 
 

@@ -102,7 +102,7 @@ async def send(
     namespace = meta.get("namespace") or manner.namespace
     if manner.namespace and resource.namespaced and namespace != manner.namespace:
         raise cluster.ApiError(
-            f"the manifest is for namespace {namespace}, and --namespace says {manner.namespace}"
+            f"the manifest is in namespace {namespace}, but --namespace is {manner.namespace}"
         )
     path = client.path_of(resource, meta["name"], namespace)
     before = await _stored(client, path)
@@ -239,7 +239,7 @@ def _remedy(manifest: Manifest, error: cluster.ApiError) -> str:
             "apply its CustomResourceDefinition first; `headgate crds` prints those of Headgate's kinds"
         )
     if any(cause.reason == "FieldManagerConflict" for cause in error.causes):
-        return "take the fields out of the manifest, or take them over with --force-conflicts"
+        return "remove the fields from the manifest, or take them over with --force-conflicts"
     if error.status_code == 403:
         return "the user of the kubeconfig may not do this; use another one with --kubeconfig or --context"
     return ""

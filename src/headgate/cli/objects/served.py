@@ -102,7 +102,7 @@ def _kinds(body: bytes, path: str) -> list[Served]:
         groups = msgspec.json.decode(body, type=_Groups).items
     except msgspec.MsgspecError as error:
         raise cluster.ApiError(
-            f"the server cannot list its kinds in a form of Kubernetes 1.27 or newer: {error}",
+            f"the server does not support the aggregated discovery of Kubernetes 1.27 or newer: {error}",
             request=f"GET {path}",
         ) from error
     return [
@@ -177,7 +177,7 @@ def asked(words: tuple[str, ...], catalogue: Catalogue) -> list[Asked]:
         return _by_slash(words, catalogue)
     kinds, names = catalogue.meant(words[0]), words[1:]
     if len(kinds) > 1 and names:
-        raise click.UsageError(f"{words[0]} is several kinds: say KIND/NAME to name objects")
+        raise click.UsageError(f"{words[0]} means several kinds: use KIND/NAME to name objects")
     return [Asked(kind, names or None) for kind in kinds]
 
 
@@ -190,6 +190,6 @@ def _by_slash(words: tuple[str, ...], catalogue: Catalogue) -> list[Asked]:
             raise click.UsageError(f"{word!r} is not KIND/NAME{hint}")
         (served, *more) = catalogue.meant(kind)
         if more:
-            raise click.UsageError(f"{kind} is several kinds: name one of them")
+            raise click.UsageError(f"{kind} means several kinds: name one of them")
         named.setdefault(served, []).append(name)
     return [Asked(served, tuple(names)) for served, names in named.items()]

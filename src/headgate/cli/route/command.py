@@ -73,11 +73,11 @@ def explain(
     from headgate.cli.route import rendering, sources
 
     if objects and gateway:
-        raise click.UsageError("--objects and --gateway are two ways to ask: give one of them")
+        raise click.UsageError("--objects and --gateway cannot be combined")
     if file is None and model is None:
-        raise click.UsageError("no request: give its body with -f, or --model")
+        raise click.UsageError("no request: pass its body with -f, or use --model")
     if not path.startswith("/") or not path.isprintable() or not path.isascii() or " " in path:
-        raise click.UsageError(f"--path {path!r}: a path such as /v1/completions is needed")
+        raise click.UsageError(f"--path {path!r}: must be a path such as /v1/completions")
     asked = sources.Asked(path, [_header(text) for text in headers], _body(file, model))
     if gateway:
         found = sources.from_gateway(gateway, asked)
@@ -95,7 +95,7 @@ def _header(text: str) -> tuple[bytes, bytes]:
     separator = "=" if "=" in text and (":" not in text or text.index("=") < text.index(":")) else ":"
     name, found, value = text.partition(separator)
     if not found or not name.strip() or not text.isprintable():
-        raise click.UsageError(f"--header {text!r}: NAME=VALUE is needed")
+        raise click.UsageError(f"--header {text!r}: must be NAME=VALUE")
     try:
         return name.strip().lower().encode("ascii"), value.strip().encode()
     except UnicodeEncodeError:

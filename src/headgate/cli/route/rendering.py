@@ -54,12 +54,12 @@ def _lines(found: Explanation) -> Iterator[str]:
         yield from _route(route)
     for name in found.shadowed:
         yield ""
-        yield f"    ModelRoute {name}: has the name as an adapter; not asked, as it is another route's model"
+        yield f"    ModelRoute {name}: has the name as an adapter; ignored, as another route has it as model"
     if not found.routes and found.model:
         yield ""
-        yield "No ModelRoute, InferenceModel or InferencePool is for this name."
+        yield "No ModelRoute, InferenceModel or InferencePool matches this name."
         if found.similar:
-            yield f"There are {', '.join(found.similar)}."
+            yield f"Similar names: {', '.join(found.similar)}."
     if len(found.targets) > 1:
         yield ""
         yield from _targets(found)
@@ -68,7 +68,7 @@ def _lines(found: Explanation) -> Iterator[str]:
         yield from _target(target)
     if found.problems:
         yield ""
-        yield "Faults of these objects:"
+        yield "Problems with these objects:"
         yield from (f"    {problem}" for problem in found.problems)
     yield ""
     yield from _outcome(found)
@@ -101,7 +101,7 @@ def _targets(found: Explanation) -> Iterator[str]:
         if not target.weight:
             turn = "never"
         elif target.is_next is None:
-            turn = "whose turn it is, each gateway knows for itself"
+            turn = "each gateway keeps its own order"
         else:
             turn = "its turn" if target.is_next else "not its turn"
         is_marked = target.weight > 0 if target.is_next is None else target.is_next
@@ -119,22 +119,22 @@ def _told(found: Explanation) -> list[TargetShown]:
 
 def _target(target: TargetShown) -> Iterator[str]:
     if target.upstream_model is None:
-        yield f"{target.pool}: there is none of this name"
+        yield f"{target.pool}: does not exist"
         return
     tokens = target.prompt_tokens_estimate
-    yield f"{target.pool}: about {tokens} tokens of prompt"
-    yield from (f"    {change}" for change in target.changes or ("the body is sent as it came",))
+    yield f"{target.pool}: about {tokens} prompt tokens"
+    yield from (f"    {change}" for change in target.changes or ("the body is forwarded unchanged",))
     if target.priority:
-        yield f"    it has priority {target.priority}"
+        yield f"    priority {target.priority}"
     if target.endpoints is None:
-        yield "    its endpoints are not known here: no Pods are among the manifests"
+        yield "    endpoints unknown: there are no Pods among the manifests"
     elif not target.endpoints:
-        yield "    it has no ready endpoint"
+        yield "    no ready endpoint"
     else:
         yield from _table([_endpoint(each) for each in target.endpoints])
     yield from (f"    {pod}" for pod in target.absent)
     if target.waits:
-        yield f"    it would wait: {target.waits}"
+        yield f"    it would be queued: {target.waits}"
 
 
 def _title(target: TargetShown) -> str:
@@ -165,7 +165,7 @@ def _outcome(found: Explanation) -> Iterator[str]:
     if refusal is not None:
         target = found.decided
         is_first_held = target is not None and target.waits and target.answer is refusal
-        yield "If it waits in vain, it would be refused:" if is_first_held else "It would be refused:"
+        yield ("If its wait times out, it would be rejected:" if is_first_held else "It would be rejected:")
         yield f"    HTTP {refusal.status} {_phrase(refusal.status)}"
         yield from (f"    {name}: {value}" for name, value in refusal.headers.items())
         yield f"    {refusal.body}"
@@ -176,7 +176,7 @@ def _outcome(found: Explanation) -> Iterator[str]:
     elif target.endpoint is None:
         yield f"It would be sent to an endpoint of {target.pool}."
     else:
-        live = "" if found.is_live else ", or another of the pool: load and health are known to gateways only"
+        live = "" if found.is_live else ", or another of the pool: only gateways know load and health"
         yield f"It would be sent to {target.endpoint.name} ({target.endpoint.address}){live}."
 
 
@@ -184,7 +184,7 @@ def _possibility(target: TargetShown) -> str:
     """The outcome if this target is selected."""
     if target.answer is not None:
         code = f"{target.answer.status} {_phrase(target.answer.status)}"
-        return f"refused with {code} where {_title(target)} has the turn ({target.share:.0%})"
+        return f"rejected with {code} if {_title(target)} is next ({target.share:.0%})"
     return f"sent to an endpoint of {_title(target)} ({target.share:.0%})"
 
 

@@ -120,8 +120,8 @@ def _converted(manifest: manifests.Manifest, kind: type[Kind]) -> Kind:
         return msgspec.convert({**content, "metadata": metadata}, kind)
     except msgspec.ValidationError as error:
         raise click.ClickException(
-            f"{manifest.source}: {kind.resource.kind} {metadata.get('name')}: {error}; "
-            "`headgate validate` tells more"
+            f"{manifest.source}: {kind.resource.kind} {metadata.get('name')}: {error}; `headgate "
+            "validate` shows details"
         ) from error
 
 
@@ -222,17 +222,15 @@ def from_gateway(url: str, asked: Asked) -> Explanation:
             )
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise click.ClickException(
-            f"no answer from the gateway at {base}: {error}\n"
+            f"no response from the gateway at {base}: {error}\n"
             "--gateway is the address of its admin port, by default http://localhost:8081."
         ) from error
     if response.status_code != 200:
         raise click.ClickException(
-            f"{base} answered {response.status_code}: {response.text[:500]}\n"
+            f"{base} returned {response.status_code}: {response.text[:500]}\n"
             "Is it the admin port of a gateway? By default that is http://localhost:8081."
         )
     try:
         return msgspec.json.decode(response.content, type=Explanation)
     except msgspec.DecodeError as error:
-        raise click.ClickException(
-            f"{base} answered with something else than an explanation: {error}"
-        ) from error
+        raise click.ClickException(f"{base} returned no valid explanation: {error}") from error

@@ -79,7 +79,7 @@ def fleet(
     described = _described(file, replicas, profile, constants)
     last = port + sum(group.count for group in described.groups) - 1
     if port and last > _LAST_PORT:
-        raise click.UsageError(f"--port: the last engine would have port {last}; begin with a smaller one")
+        raise click.UsageError(f"--port: the last engine would have port {last}; start with a smaller one")
     with contextlib.ExitStack() as opened:
         served = []
         store = described.new_store()
@@ -101,7 +101,7 @@ def _described(
 
     alone = {"--replicas": replicas, "--profile": profile, "--engine": constants}
     if file is not None and (given := [flag for flag, value in alone.items() if value]):
-        raise click.UsageError(f"{', '.join(given)}: the file says that already; change it there")
+        raise click.UsageError(f"{', '.join(given)}: already set by the file; change it there")
     settled: Settled
     if file is None:
         numbers = fleet_file.parse_constants(constants)

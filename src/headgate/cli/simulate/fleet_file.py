@@ -44,7 +44,7 @@ def parse_constants(given: Sequence[str]) -> dict[str, float | bool]:
         name, _, value = text.partition("=")
         number = _number(value.strip())
         if number is None:
-            wrong.append(f"--engine: {text!r} is not NAME=NUMBER, as kv_blocks=600")
+            wrong.append(f"--engine: {text!r} is not NAME=NUMBER, such as kv_blocks=600")
         else:
             found[name.strip().replace("-", "_")] = number
     if wrong:

@@ -186,14 +186,14 @@ def _of_all_groups(file: FleetFile) -> list[Problem]:
     seen: set[str] = set()
     for number, group in enumerate(file.groups):
         if group.name in seen:
-            problems.append(Problem(f"groups[{number}].name", f"another group is called {group.name} too"))
+            problems.append(Problem(f"groups[{number}].name", f"another group is also named {group.name}"))
         seen.add(group.name)
     if not file.groups:
-        problems.append(Problem("groups", "a fleet has at least one group"))
+        problems.append(Problem("groups", "a fleet needs at least one group"))
     if file.groups and all(group.role == "prefill" for group in file.groups):
         problems.append(Problem("groups", "engines that only prefill need others that decode"))
     if sum(group.replicas for group in file.groups) > MAX_ENDPOINTS:
-        problems.append(Problem("groups", f"there are more than {MAX_ENDPOINTS} replicas in all"))
+        problems.append(Problem("groups", f"there are more than {MAX_ENDPOINTS} replicas in total"))
     return problems
 
 
@@ -224,7 +224,7 @@ def _of_faults(file: FleetFile) -> list[Problem]:
             problems.append(Problem(f"{path}.{field}", message))
         if not fnmatch.filter(names, fault.engines):
             few = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
-            message = f"{fault.engines!r} is the name of no endpoint: there are {few}"
+            message = f"no endpoint is named {fault.engines!r}: there are {few}"
             problems.append(Problem(f"{path}.engines", message))
     return problems
 
@@ -242,9 +242,9 @@ def _of_group(group: GroupSection, path: str) -> list[Problem]:
         elif (wanted := _wanted(value, known[name])) is not None:
             problems.append(Problem(f"{path}.engine.{name}", f"{value!r} is not {wanted}"))
     for name, blocks in sizes.said_twice(group.engine):
-        problems.append(Problem(f"{path}.engine.{name}", f"the size is said twice, by {blocks} too"))
+        problems.append(Problem(f"{path}.engine.{name}", f"the size is also set by {blocks}"))
     if group.cache_tokens is not None and (said := {"kv_blocks", "kv_bytes"} & group.engine.keys()):
-        message = f"the size of the cache is said twice, by {said.pop()} too"
+        message = f"the size of the cache is also set by {said.pop()}"
         problems.append(Problem(f"{path}.cache_tokens", message))
     return problems
 
@@ -258,7 +258,7 @@ def _of_cold_start(group: GroupSection, path: str, queue: QueueSection | None) -
         for field, message in group.cold_start.settings().problems(group.replicas, group.role)
     ]
     if not keeps_requests(None if queue is None else queue.settings()):
-        message = "engines start when requests wait; give the fleet a `queue`, with a no_endpoint_ttl"
+        message = "engines start when requests are queued; give the fleet a `queue` with a no_endpoint_ttl"
         problems.append(Problem(path, message))
     return problems
 
@@ -280,7 +280,7 @@ def _fitted(group: GroupSection, requests: Sequence[TimedRequest]) -> tuple[dict
     trace_block = max((request.block_tokens for request in requests), default=0)
     if "block_size" not in given and trace_block not in (0, config.block_size):
         given["block_size"] = trace_block
-        notes.append(f"KV blocks have {trace_block} tokens, as those of the trace")
+        notes.append(f"KV blocks have {trace_block} tokens, like those of the trace")
     block_size = int(given.get("block_size", config.block_size))
     token_bytes = int(given.get("kv_bytes_per_token", config.kv_bytes_per_token))
     if block_size > 0 and token_bytes > 0:

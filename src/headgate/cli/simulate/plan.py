@@ -102,15 +102,15 @@ def _check(options: Options) -> None:
     """Reject options that contradict each other."""
     if (options.file is None) == (options.workload is None):
         raise click.UsageError(
-            "what shall be replayed? Name a trace file, or a --workload"
+            "nothing to replay: name a trace file or a --workload"
             if options.file is None
-            else "a trace file and --workload: only one of them can be replayed"
+            else "a trace file and --workload cannot be combined"
         )
     if options.workload is None and options.parameters:
         raise click.UsageError("--set is for parameters of a --workload; a trace file has none")
     alone = {"--replicas": options.replicas, "--profile": options.profile, "--engine": options.constants}
     if options.fleet is not None and (given := [flag for flag, value in alone.items() if value]):
-        raise click.UsageError(f"{', '.join(given)}: --fleet says that already; change it there")
+        raise click.UsageError(f"{', '.join(given)}: already set by the file of --fleet; change it there")
     paces = {
         "--rate": options.rate,
         "--rates": options.rates,
@@ -118,7 +118,7 @@ def _check(options: Options) -> None:
         "--find-rate": options.find_rate,
     }
     if len(given := [flag for flag, value in paces.items() if value]) > 1:
-        raise click.UsageError(f"{' and '.join(given)} say different things: give one of them")
+        raise click.UsageError(f"{' and '.join(given)} cannot be combined")
 
 
 def _traffic(options: Options) -> Traffic:

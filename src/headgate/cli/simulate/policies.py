@@ -33,7 +33,7 @@ def by_names(text: str) -> list[Compared]:
             near = closest(name, configuration.NAMES)
             fix = f"did you mean {near}?" if near else f"there are {', '.join(configuration.NAMES)}"
             raise click.UsageError(
-                f"there is no policy {name!r}; {fix} A configuration file is named with --policy-config."
+                f"unknown policy {name!r}; {fix} (use --policy-config for a configuration file)"
             )
     return [Compared(name=name, make=partial(configuration.named, name)) for name in names]
 

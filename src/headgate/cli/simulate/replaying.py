@@ -70,7 +70,9 @@ class Watch:
     def _until_interrupted(self, items: Iterable[Item]) -> Iterator[Item]:
         for item in items:
             if self.is_interrupted:
-                self.said("stopping: what has arrived is served; Ctrl-C again ends the command at once")
+                self.said(
+                    "stopping after serving the requests that have arrived; Ctrl-C again exits immediately"
+                )
                 return
             yield item
 

@@ -166,33 +166,33 @@ def _before(plan: Plan) -> list[str]:
     if not any(request.prefix for request in used.requests):
         publishers = {"azure": "Azure's traces have", "burstgpt": "BurstGPT's traces have"}
         who = publishers.get(used.format, "this traffic has")
-        notes.append(f"{who} no prefix hashes: no cache is hit, and policies know of no prefix")
+        notes.append(f"{who} no prefix hashes: there are no cache hits, and policies know no prefixes")
     if jitter_s and grid_s == jitter_s:
         notes.append(
-            f"times are on a grid of {grid_s:g} s: each request comes later by up to that, by chance "
-            "(--jitter off: as they are)"
+            f"times are rounded to {grid_s:g} s: each request is delayed randomly by up to that "
+            "(--jitter off disables this)"
         )
     elif jitter_s:
-        notes.append(f"each request comes later by up to {jitter_s:g} s, by chance")
+        notes.append(f"each request is delayed randomly by up to {jitter_s:g} s")
     elif grid_s:
-        notes.append(f"times are on a grid of {grid_s:g} s, as bursts: --jitter auto spreads them")
+        notes.append(f"times are rounded to {grid_s:g} s, which makes bursts: --jitter auto spreads them")
     context = max(group.engine.max_model_len for group in plan.fleet.groups)
     too_long = sum(request.prompt_tokens + request.output_tokens > context for request in used.requests)
     if too_long:
         notes.append(
-            f"{too_long:,} of the requests are longer than any engine's context and are refused: "
+            f"{too_long:,} of the requests are longer than any engine's context and are rejected: "
             f"max_model_len is {context:,}"
         )
     turns = sum(request.think_s is not None for request in used.requests)
     if turns:
         notes.append(
-            f"{turns:,} of the requests are sent after the answer before them and a pause: the slower the "
-            "fleet, the later they come"
+            f"{turns:,} of the requests are sent after the previous response and a pause: the slower the "
+            "fleet, the later they arrive"
         )
     elif plan.options.closed_loop:
-        notes.append("this traffic tells of no conversations: --closed-loop changes nothing")
+        notes.append("this traffic has no conversations: --closed-loop has no effect")
     if plan.options.curve is not None:
-        notes.append(f"the rate rises and falls as in {plan.options.curve}, squeezed into the trace's time")
+        notes.append(f"the rate follows {plan.options.curve}, scaled to the duration of the trace")
     return notes
 
 
@@ -204,9 +204,11 @@ def _after(plan: Plan, drawn: Sequence[Drawn]) -> list[str]:
         if found is not None and not found.rate_per_s:
             wanted = f"{100 * plan.options.attain:g}%"
             notes.append(
-                f"{each.run.policy}: at no rate that was tried had {wanted} of the requests "
-                "their first token in time; the row is of the lowest"
+                f"{each.run.policy}: at no rate tried did {wanted} of the requests get their first token "
+                "in time; the row shows the lowest rate"
             )
         if each.run.interrupted:
-            notes.append(f"{each.label}: interrupted; only what had arrived by then is in the table")
+            notes.append(
+                f"{each.label}: interrupted; the table includes only requests that had arrived by then"
+            )
     return notes

@@ -32,7 +32,7 @@ def in_blocks(given: Mapping[str, Any], block_size: int, kv_bytes_per_token: int
         if name in given:
             size = given[name]
             if size and not block_bytes <= size < math.inf:
-                message = f"must be 0, or hold a block at least, which has {block_bytes} bytes"
+                message = f"must be 0, or at least one block of {block_bytes} bytes"
                 raise SizeError(f"{name}: {message}; got {size:g}")
             settled[blocks] = int(size // block_bytes)
     return settled

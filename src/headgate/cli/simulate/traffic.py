@@ -42,13 +42,13 @@ def of_file(file: str, format: str, block_tokens: int, arrivals: traces.Arrivals
         name = traces.detect(first) if format == "auto" else format
         if name is None:
             raise click.UsageError(
-                f"{file}: its first line is of no format that is known; say which with --format"
+                f"{file}: the format of its first line is not recognized; set it with --format"
             )
         reader = traces.Mooncake(block_tokens) if name == "mooncake" else traces.FORMATS[name].reader()
         every = traces.requests(_label(file), _with(first, lines), reader)
         chosen = traces.arrange(every, arrivals, random.Random(0))  # noqa: S311 - nothing is drawn
     if not chosen:
-        raise click.UsageError(f"{file}: no request arrives in the time of --duration")
+        raise click.UsageError(f"{file}: no request arrives within --duration")
     chosen = list(traces.with_sessions(chosen).requests)
     return Traffic(
         requests=chosen, source=_label(file), format=name, parameters={}, grid_s=traces.grid_s(chosen)
@@ -60,7 +60,7 @@ def of_workload(name: str, given: Mapping[str, str], arrivals: traces.Arrivals, 
     if name not in workloads.WORKLOADS:
         near = closest(name, workloads.WORKLOADS)
         fix = f"did you mean {near}?" if near else f"there are {', '.join(workloads.WORKLOADS)}"
-        raise click.UsageError(f"--workload: there is no workload {name!r}; {fix}")
+        raise click.UsageError(f"--workload: unknown workload {name!r}; {fix}")
     kind = workloads.WORKLOADS[name]
     values = dict(given)
     if arrivals.limit is not None:
@@ -107,7 +107,7 @@ def _parameters(kind: type[workloads.Workload], given: Mapping[str, str]) -> dic
         if name not in hints:
             near = closest(name, hints)
             fix = f"did you mean {near}?" if near else f"there are {', '.join(hints)}"
-            wrong.append(f"--set {name}: there is no such parameter; {fix}")
+            wrong.append(f"--set {name}: unknown parameter; {fix}")
             continue
         try:
             values[name] = msgspec.convert(text, hints[name], strict=False)

@@ -193,10 +193,10 @@ def _unknown_kind(manifest: Manifest, kinds: Kinds, namespace: str) -> Finding:
         advice = advice or (f"its kinds are {', '.join(known)}" if known else "")
         message = f"there is no kind {kind} in {api_version}"
     elif advice:
-        severity, message = "warning", f"kind {kind} of {api_version} is not known, and was not checked"
+        severity, message = "warning", f"unknown kind {kind} of {api_version}, not checked"
     else:
         message = f"skipped: kind {kind} of {api_version} is not known here"
-        advice = "give its CustomResourceDefinition with --crd FILE"
+        advice = "pass its CustomResourceDefinition with --crd FILE"
     path = "kind" if kinds.kinds_of(api_version) else "apiVersion"
     return about(manifest, path, message, namespace=namespace, severity=severity, suggestion=advice)
 

@@ -104,11 +104,11 @@ def _of_type(schema: Schema, place: Place) -> str:
     if isinstance(node, Sequence) and len(node.items) == 1:
         only = node.items[0]
         if wanted == "object" and isinstance(only, Mapping):
-            return "write a mapping: leave the dash out"
+            return "write a mapping: remove the dash"
         if isinstance(only, Scalar) and _takes(schema, only):
             return f"write the one item by itself: {_written(only)}"
     if wanted == "object" and isinstance(node, Sequence) and node.items:
-        return "write a mapping: leave the dash out" if isinstance(node.items[0], Mapping) else ""
+        return "write a mapping: remove the dash" if isinstance(node.items[0], Mapping) else ""
     return "write a list: put a dash before each of its items" if wanted == "array" else ""
 
 

@@ -61,9 +61,7 @@ def engine(
     """
     if one_port and (external_lb or only_rank is not None):
         other = "external-lb" if external_lb else "rank"
-        raise click.UsageError(
-            f"--data-parallel-internal-lb: leave it out where --data-parallel-{other} is given"
-        )
+        raise click.UsageError(f"--data-parallel-internal-lb cannot be combined with --data-parallel-{other}")
     try:
         settings = list(_of_ranks(_settings(profile, given), only_rank, one_port=one_port))
     except ValueError as error:
@@ -78,7 +76,7 @@ def _of_ranks(settings: ServerSettings, only: int | None, *, one_port: bool) -> 
 
     size = settings.data_parallel_size
     if only is not None and only >= size > 1:
-        raise ValueError(f"--data-parallel-rank: of --data-parallel-size {size} there is no rank {only}")
+        raise ValueError(f"--data-parallel-rank: there is no rank {only} with --data-parallel-size {size}")
     if one_port:
         yield settings
         return
@@ -136,7 +134,7 @@ def _port_of(number: int, port: int, option: str) -> int:
     """The port of server `number` in this process, counted from `port`; 0 takes a free one."""
     own = port + number if port else 0
     if own > _LAST_PORT:
-        raise click.UsageError(f"{option}: the last rank would have port {own}; begin with a smaller one")
+        raise click.UsageError(f"{option}: the last rank would have port {own}; start with a smaller one")
     return own
 
 
@@ -177,7 +175,9 @@ def _failures(
             except yaml.YAMLError as error:
                 raise ValueError(f"--faults: {path} is not YAML: {error}") from error
         if not isinstance(given["faults"], list):
-            raise ValueError(f"--faults: {path} is no list, as of `- {{kind: slow, at_s: 60, factor: 4}}`")
+            raise ValueError(
+                f"--faults: {path} must be a list, such as `- {{kind: slow, at_s: 60, factor: 4}}`"
+            )
     try:
         return msgspec.convert(given, FailureSettings)
     except msgspec.ValidationError as error:
@@ -206,7 +206,7 @@ def _override(config: EngineConfig, overrides: dict[str, Any]) -> EngineConfig:
     given = {name: value for name, value in overrides.items() if value is not None}
     if twice := sizes.said_twice(given):
         flags = [f"--{name} and --{blocks}".replace("_", "-") for name, blocks in twice]
-        raise ValueError(f"{', '.join(flags)}: give one of the two")
+        raise ValueError(f"{', '.join(flags)}: use only one of the two")
     block_size = given.get("block_size", config.block_size)
     given = sizes.in_blocks(given, block_size, given.get("kv_bytes_per_token", config.kv_bytes_per_token))
     costs = {name: given.pop(name) for name in config.costs.__struct_fields__ if name in given}

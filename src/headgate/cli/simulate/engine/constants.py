@@ -177,7 +177,10 @@ def latency_note(given: dict[str, Any]) -> str:
     if given["latency_calculator"] or not given["time_to_first_token"] or not per_token:
         return ""
     flags = " and ".join(f"--{name.replace('_', '-')}" for name in per_token)
-    return f"note: --time-to-first-token goes before {flags}; --latency-calculator per-token turns that round"
+    return (
+        f"note: --time-to-first-token takes precedence over {flags}; --latency-calculator per-token reverses "
+        "that"
+    )
 
 
 # Options for the cache and its events under llm-d-inference-sim's names, besides vLLM's single option.
@@ -221,7 +224,7 @@ def kv_events_config(given: dict[str, Any]) -> KvEventsConfig | None:
     }
     if as_json:
         if enabled:
-            raise ValueError("--enable-kvcache: leave it out where --kv-events-config is given")
+            raise ValueError("--enable-kvcache cannot be combined with --kv-events-config")
         return server.read_kv_events(as_json)
     if not enabled:
         return None

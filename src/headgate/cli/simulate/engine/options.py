@@ -61,7 +61,7 @@ def take_defaults(context: click.Context, parameter: click.Parameter, path: str 
         if option is None or option.name is None:
             near = closest(str(key), known)
             wrong.append(
-                f"--config: {path}: {key} is no option" + (f"; did you mean {near}?" if near else "")
+                f"--config: {path}: {key} is not an option" + (f"; did you mean {near}?" if near else "")
             )
             continue
         defaults[option.name] = _value(option, value)
@@ -90,7 +90,7 @@ def _read(path: str) -> Mapping[object, object]:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise click.UsageError(f"--config: {path} is no mapping of options, as `max-num-seqs: 64`")
+        raise click.UsageError(f"--config: {path} must be a mapping of options, such as `max-num-seqs: 64`")
     return given
 
 
