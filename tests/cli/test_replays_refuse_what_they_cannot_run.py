@@ -26,7 +26,7 @@ def replayed(*words: str) -> Result:
         (["--workload", "chat", "--set", "turns"], "--set turns: write NAME=NUMBER"),
         ([TRACE, "--policy", "predictd"], "unknown policy 'predictd'; did you mean predicted?"),
         ([TRACE, "--policy", "random,"], "unknown policy ''; there are predicted, "),
-        ([TRACE, "--fleet", FLEET, "--replicas", "3"], "--replicas: already set by the file of --fleet; change it"),
+        ([TRACE, "--fleet", FLEET, "--replicas", "3"], "--replicas: already set by the file of --fleet"),
         ([TRACE, "--rate", "2", "--find-rate"], "--rate and --find-rate cannot be combined"),
         ([TRACE, "--rates", "2,x"], "'2,x' is not numbers from 0.001 to 1,000,000 such as 4,6,8"),
         ([TRACE, "--rate", "nan"], "'nan' is not a number from 0.001 to 1,000,000"),
