@@ -1,10 +1,10 @@
-"""Simulated inference engines, so that everything around an engine runs and is measured without a GPU.
+"""Simulated inference engines, to run and measure everything around an engine without a GPU.
 
-The room decides how long a batch takes and which request gets its next token (`model`, pure and driven by any
-clock); it is given requests as token counts, or over HTTP as OpenAI bodies, and hands on tokens, timings and
-vLLM-named metrics. `server` is the live shell around the model; it is imported only by those who listen.
-`fleet` puts the scheduler in front of many engines in virtual time, for the traffic of `traces` and
-`workloads`; `replay` finds what such runs have to tell.
+`model` decides how long a batch takes and which request gets its next token; it is pure and driven by any
+clock. Requests come in as token counts, or over HTTP as OpenAI bodies; tokens, timings and metrics with
+vLLM's names come out. `server` is the live HTTP shell around the model, imported only where it is served.
+`fleet` runs the scheduler in front of many engines in virtual time, with traffic from `traces` and
+`workloads`; `replay` evaluates such runs.
 """
 
 from headgate.simulator.model import (

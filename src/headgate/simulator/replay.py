@@ -1,6 +1,6 @@
-"""Judging a replay: how a run went over time, and the highest rate that a fleet carries.
+"""Evaluate replays: a run over time, and the highest rate that a fleet sustains.
 
-Is given the records of runs over a fleet in virtual time. Pure.
+Takes the records of runs over a fleet in virtual time. Pure.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from headgate.simulator.fleet.summary import percentiles
 
 __all__ = ["Found", "Series", "highest_rate", "series"]
 
-# The highest rate that a fleet carries: by doubling and halving until it is known well enough.
+# The highest sustainable rate, found by doubling, halving and bisection.
 _MAX_DOUBLINGS = 12
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """`rate_per_s` is the highest that was tried and carried; 0 if none was."""
+    """`rate_per_s` is the highest rate tried that met the target; 0 if none did."""
 
     rate_per_s: float
     tried: list[tuple[float, float]]
-    """Each rate with the share of requests that were in time, in the order in which they were tried."""
+    """Each rate tried with its share of requests in time, in order."""
 
 
 def highest_rate(
     attainment: Callable[[float], float], start: float, target: float, precision: float
 ) -> Found:
-    """The highest rate whose `attainment` is at least `target`, as a share `precision` of itself at most off.
+    """The highest rate whose `attainment` is at least `target`, to a relative `precision`.
 
-    Takes attainment to fall as the rate grows, which holds but for chance near the target. `start` is where
-    to begin; it is doubled or halved, twelve times at most, until the answer lies between two rates.
+    Assumes that attainment falls as the rate grows, which holds except for noise near the target. The search
+    begins at `start`, and doubles or halves it at most twelve times, until two rates enclose the result.
     """
     tried: list[tuple[float, float]] = []
 
@@ -60,25 +60,24 @@ def highest_rate(
     return Found(rate_per_s=low, tried=tried)
 
 
-# How a run went over time, in windows of equal length: for plots, and for whoever reads the JSON.
+# A run over time, in windows of equal length, for plots and the JSON document.
 WINDOWS = 60
-"""So many make a curve that can be seen, with enough requests in each."""
+"""Enough for a visible curve, with enough requests in each window."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """One value for each window; None where no request arrived in it. Requests count where they arrived."""
+    """One value per window; None if no request arrived in it. Requests count where they arrived."""
 
     window_s: float
     ttft_p50_s: list[float | None]
     ttft_p90_s: list[float | None]
     hit_rate: list[float | None]
     in_flight: dict[str, list[float]]
-    """For each endpoint: requests that it had, on average over the window. Where another prefilled, that one
-    counts until the first token."""
+    """Mean requests of each endpoint in each window. A prefill endpoint counts until the first token."""
 
 
 def series(records: Sequence[RequestRecord], endpoints: Sequence[str], windows: int = WINDOWS) -> Series:
-    """The windows reach from 0 to the end of the last request; `endpoints` are all of the fleet, by name."""
+    """Windows from 0 to the end of the last request; `endpoints` are the names of all endpoints."""
     ended_s = max((record.ended_s for record in records), default=0.0)
     window_s = ended_s / windows if ended_s else 1.0
     arrived: list[list[RequestRecord]] = [[] for _ in range(windows)]
@@ -106,7 +105,7 @@ def _window(at_s: float, window_s: float, windows: int) -> int:
 
 
 def _add(held: list[float], from_s: float, to_s: float, window_s: float) -> None:
-    """One request more in each window, by the share of it that the request was there."""
+    """Add one request to each window, weighted by the share of the window that it overlaps."""
     first, last = (_window(at_s, window_s, len(held)) for at_s in (from_s, to_s))
     for window in range(first, last + 1):
         begins_s = window * window_s

@@ -1,8 +1,8 @@
 """A fleet of simulated engines behind the scheduler, in virtual time.
 
-Is given timed requests, a description of the engines and a scheduling policy, and hands on one record for
-each request. Picks, bookings and health are the gateway's own code; engines are those of `simulator.model`.
-Pure: equal inputs give equal runs, bit by bit.
+Takes timed requests, a description of the engines and a scheduling policy; returns one record for each
+request. Picks, bookings and health are the gateway's own code; engines are those of `simulator.model`. Pure:
+equal inputs produce identical runs, bit by bit.
 """
 
 from headgate.simulator.fleet.cold_start import ColdStart

@@ -1,4 +1,4 @@
-"""From the blocks of a trace to those of an engine."""
+"""Convert the block hashes of a trace to those of an engine."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _OTHER_ODD = 0xC2B2AE3D27D4EB4F
 
 
 class Hashes(NamedTuple):
-    """Of the full blocks of a prompt, and of those that its answer fills behind them."""
+    """Hashes of the full blocks of a prompt, and of the blocks that its output fills after them."""
 
     prompt: Sequence[int]
     answer: Sequence[int]
 
 
 def hashes_of(timed: TimedRequest, block_size: int) -> Hashes:
-    """What an engine with such blocks calls those of a request."""
+    """The block hashes of a request for an engine with this block size."""
     prefix = of_adapter(timed.prefix, timed.adapter)
     if not timed.answer:
         return Hashes(engine_blocks(prefix, timed.block_tokens, timed.prompt_tokens, block_size), ())
-    # The block in which the prompt ends has the hash that it has with the answer, as a next turn sees it.
+    # The block in which the prompt ends gets its hash including the output, as the next turn sees it.
     known = timed.prompt_tokens // timed.block_tokens
     chain = [*prefix[:known], *of_adapter(timed.answer, timed.adapter)]
     tokens = min(timed.prompt_tokens + timed.output_tokens, len(chain) * timed.block_tokens)
@@ -40,8 +40,8 @@ def engine_blocks(
 ) -> Sequence[int]:
     """Hashes of a prompt's full blocks of `block_size` tokens, given those of blocks of `block_tokens`.
 
-    Two prompts have the same hash at one place as far as the trace says that they are the same up to its
-    end. Where sizes agree, the hashes do too.
+    Two prompts have the same hash at a position if the trace says that they are equal up to its end. If the
+    sizes are equal, so are the hashes.
     """
     full = prompt_tokens // block_size
     if not prefix:
@@ -57,7 +57,7 @@ def engine_blocks(
 
 
 def of_adapter(prefix: Sequence[int], adapter: str) -> Sequence[int]:
-    """The hashes of a prompt for an adapter: none is that of another adapter or of the base model."""
+    """The hashes of a prompt for an adapter, which differ from those of other adapters and the base model."""
     if not adapter:
         return prefix
     salt = xxhash.xxh3_64_intdigest(adapter.encode())

@@ -1,4 +1,4 @@
-"""Who sends the requests: each at its time, or, in a conversation, once the answer before it is there."""
+"""Clients: send each request at its time, or, in a conversation, after the previous response."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ Arrive = Callable[[int, TimedRequest], None]
 
 
 class _Conversation:
-    """A session with a turn that is under way, or was."""
+    """A session with a turn that has started."""
 
     __slots__ = ("ended_s", "turns")
 
     def __init__(self) -> None:
         self.ended_s: float | None = None
-        """When its last turn ended; None while one is under way."""
+        """When its last turn ended; None while one is in progress."""
         self.turns: deque[tuple[int, TimedRequest]] = deque()
 
 
 class Clients:
-    """Takes requests one ahead of their time, and the turns that wait for an answer with those before them.
+    """Reads requests one ahead of time; turns that wait for a response stay with their conversation.
 
-    A turn comes after the one before it however that ended: what is sent does not depend on who serves it.
+    A turn follows the previous one however that ended: what clients send does not depend on the fleet.
     """
 
     def __init__(self, requests: Iterable[TimedRequest], timeline: Timeline, arrive: Arrive) -> None:
-        """`arrive` is told the number of each request and the request, with the time at which it comes."""
+        """`arrive` is called with the number of each request and the request, at the time it arrives."""
         self._coming = enumerate(requests)
         self._timeline = timeline
         self._arrive = arrive
         self._conversations: dict[int, _Conversation] = {}
 
     def expect_next(self) -> None:
-        """Plans the arrival of the next request that comes at a time of its own, if there is one.
+        """Schedule the arrival of the next request that has its own time, if any.
 
-        ValueError if a request waits for an answer in a session that has not begun.
+        Raises ValueError if a request waits for a response in a session that has not started.
         """
         for number, timed in self._coming:
             if timed.think_s is None:
@@ -59,7 +59,7 @@ class Clients:
                 self._send_next(conversation)
 
     def ended(self, timed: TimedRequest) -> None:
-        """A client has its answer, or knows that it gets none."""
+        """A client has received its response, or learned that there will be none."""
         conversation = self._conversations.get(timed.session)
         if conversation is not None:
             conversation.ended_s = self._timeline.now

@@ -1,4 +1,4 @@
-"""How long an engine takes to start, and when engines of a group run at all."""
+"""Cold starts: how long an engine takes to start, and when engines of a group run."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from headgate.flow.queue import FlowSettings
 
 
 class ColdStart(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a group. Checked as part of a `FleetDescription`.
+    """Cold start settings of a group. Validated as part of a `FleetDescription`.
 
-    While requests wait in the gateway's queue, the group starts one engine after the other. This is a rule of
-    the simulation, not of an autoscaler: it shows what loading a model costs.
+    While requests are queued in the gateway, the group starts one engine after the other. This is a rule of
+    the simulation, not of an autoscaler: it shows the cost of loading a model.
     """
 
     model_bytes: float = 0.0
-    """What an engine reads before it serves."""
+    """Bytes that an engine loads before it serves."""
     bytes_per_s: float = 2e9
-    """From where the model is; 2 GB/s is a good local disk."""
+    """Bandwidth of the storage that the model is loaded from; 2 GB/s is a good local disk."""
     constant_s: float = 0.0
-    """For all else: a node, an image, a process, its graphs."""
+    """Everything else: node, image, process, CUDA graphs."""
     running: int | None = None
-    """Engines that run from the beginning, the first ones of the group; None is all."""
+    """Engines that run from the beginning, the first ones of the group; None for all."""
     stop_idle_s: float = math.inf
-    """An engine without requests for so long stops, and its cache is gone. Infinite is never."""
+    """Stop an engine after this long without requests; its cache is lost. Infinite for never."""
 
     @property
     def takes_s(self) -> float:
-        """From the decision to start to the first request."""
+        """From the decision to start until the first request can be served."""
         return self.constant_s + self.model_bytes / self.bytes_per_s
 
     def problems(self, count: int, role: str) -> Iterator[tuple[str, str]]:
-        """What is wrong with it in a group of so many engines: fields and messages."""
+        """Invalid fields in a group of `count` engines, with messages."""
         if not 0 <= self.model_bytes < math.inf:
             yield "model_bytes", f"must be bytes, got {self.model_bytes:g}"
         if not self.bytes_per_s > 0:
@@ -50,5 +50,5 @@ class ColdStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def keeps_requests(flow: FlowSettings | None) -> bool:
-    """Whether requests wait for a pool without endpoints, by which engines know that they are wanted."""
+    """Whether requests queue for a pool without endpoints, which is the signal to start engines."""
     return flow is not None and flow.is_on and flow.no_endpoint_ttl_s > 0

@@ -1,4 +1,4 @@
-"""Which engines there are, and how the gateway in front of them is set."""
+"""The engines of a fleet, and the settings of the gateway in front of them."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ Role = Literal["both", "prefill", "decode"]
 
 
 class EngineGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Equal engines. Their endpoints are called `<name>-0`, `<name>-1`, ..."""
+    """Equal engines. Their endpoints are named `<name>-0`, `<name>-1`, ..."""
 
     name: str
     engine: EngineConfig
     count: int = 1
     role: Role = "both"
-    """Where prefill and decode are apart: which of them these do."""
+    """With prefill and decode on separate engines: the side that these serve."""
     labels: Mapping[str, str] = {}
-    """What the endpoints' Pods are labelled with."""
+    """Labels of the endpoints' Pods."""
     cold_start: ColdStart | None = None
-    """What it takes to start these engines, and when they run; None runs all of them all the time."""
+    """How these engines start, and when they run; None runs all of them all the time."""
 
 
 class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """Checked when it is made."""
+    """A simulated fleet. Validated on construction."""
 
     groups: tuple[EngineGroup, ...]
     scrape_s: float = 0.0
     """How often the gateway reads each engine's metrics; 0 for never."""
     max_requests: int = sys.maxsize
-    """Of one endpoint at a time; if none has room, a request is refused."""
+    """Concurrent requests per endpoint; if every endpoint is full, requests are rejected."""
     retries: int = 1
-    """Further attempts for a request whose endpoint failed before its first token."""
+    """Retries of a request whose endpoint failed before its first token."""
     retry_budget: RetryBudgetPolicy = RetryBudgetPolicy()
-    """How many requests the gateway may try again in all."""
+    """Limits the total number of retries."""
     ejection: EjectionPolicy = EjectionPolicy()
-    """When the gateway takes endpoints out that fail or hang."""
+    """When the gateway ejects endpoints that fail or hang."""
     faults: FaultSchedule = FaultSchedule()
-    """What goes wrong, by the names of endpoints."""
+    """Scheduled faults, by endpoint name."""
     link_bytes_per_s: float = 40e9
-    """Of the one link over which all prefill engines hand their caches over; 40 GB/s is InfiniBand NDR."""
+    """Bandwidth of the link that carries all KV cache transfers; 40 GB/s is InfiniBand NDR."""
     link_latency_s: float = 0.0
-    """Before the first byte of each transfer."""
+    """Delay before the first byte of each transfer."""
     remote_tokens: int = 0
-    """Prompts with fewer uncached tokens are prefilled where they are decoded."""
+    """Prompts with fewer uncached tokens than this are prefilled on the decode engine."""
     flow: FlowSettings | None = None
-    """How requests wait in the gateway while the fleet is saturated; None sends all of them at once."""
+    """How requests queue in the gateway while the fleet is saturated; None sends them immediately."""
     capacity: CapacitySettings = CapacitySettings()
-    """When it is saturated."""
+    """When the fleet is saturated."""
 
     @property
     def is_paired(self) -> bool:
-        """Whether prefill and decode are apart anywhere."""
+        """Whether any group only prefills or only decodes."""
         return any(group.role != "both" for group in self.groups)
 
     def new_store(self) -> RemoteStore | None:
-        """The store in which engines find each other's blocks, empty; None if no group has one."""
+        """A new, empty store for the blocks that engines share; None if no group uses one."""
         sizes = (group.engine.remote_kv_blocks for group in self.groups)
         return next((RemoteStore(blocks) for blocks in sizes if blocks), None)
 
@@ -143,7 +143,7 @@ class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def store_problems(groups: Sequence[EngineGroup]) -> list[str]:
-    """What keeps groups from sharing one store: it has one size, and blocks of one kind."""
+    """Reasons why groups cannot share one store: it has one size, and blocks of one kind."""
     sharing = [group for group in groups if group.engine.remote_kv_blocks]
     return [
         f"engines that share a remote store have the same {name}, but {sharing[0].name} has "

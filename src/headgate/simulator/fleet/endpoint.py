@@ -29,36 +29,36 @@ STEPS_AT_ONCE = 256
 
 
 class Listener(Protocol):
-    """Who sent a request, and is told what comes of it: first tokens, and then one of the others."""
+    """The sender of a request: called for first tokens, then for one of the other events."""
 
     def first_token(self) -> None: ...
     def finished(self, finished: FinishedRequest) -> None: ...
 
     def refused(self) -> None:
-        """The engine does not take it, and no other would."""
+        """The engine rejects the request, as any other engine would."""
 
     def answered(self, status: int, rest_s: float | None) -> None:
-        """An error came instead of an answer; `rest_s` is its Retry-After."""
+        """The engine returned an error; `rest_s` is its Retry-After."""
 
     def broken(self, cut_off: FinishedRequest | None) -> None:
-        """The endpoint cannot be reached, or is gone; `cut_off` is how far it was."""
+        """The endpoint is unreachable or gone; `cut_off` is the progress of the request, if any."""
 
     def is_late(self, silent_s: float) -> bool:
-        """Whether it is suspicious that nothing has come for so long."""
+        """Whether this long without a token is suspicious."""
 
     def leave(self) -> None:
-        """The endpoint is stopped: another may be asked instead."""
+        """The endpoint does not respond: another may be tried instead."""
 
 
 class Watcher(Protocol):
-    """Who relies on an endpoint without having a request there."""
+    """Depends on an endpoint without having a request there."""
 
     def gone(self) -> None:
         """The endpoint has died."""
 
 
 class SimulatedEndpoint:
-    """Steps its engine while there is work, and tells what comes of each request."""
+    """Steps its engine while there is work, and reports the result of each request."""
 
     def __init__(
         self,
@@ -82,20 +82,20 @@ class SimulatedEndpoint:
         self.requests = 0
         self.crashes = 0
         self.starts = 0
-        """How often it was started while the fleet ran."""
+        """How often it was started during the run."""
         self.used_s = 0.0
-        """When it last had something to do, or began to run."""
+        """When it was last in use, or started to run."""
         self.is_running = True
         self.is_starting = False
         self._up_s = [0.0]
-        """When it was started and stopped, in turn: it costs from the one to the other."""
+        """Alternating start and stop times; it costs from each start to the next stop."""
         self._timeline = timeline
         self._faults = faults
         self._rng = rng
         self._stepped = stepped
         self._listeners: dict[RequestId, Listener] = {}
         self._silent: dict[RequestId, float] = {}
-        """When it was sent each request that has no token yet, the oldest first."""
+        """When each request without a token was sent to it, oldest first."""
         self._heard_before_s = -math.inf  # of engines that have crashed
         self._begins = False
         self._ends_s: float | None = None
@@ -115,16 +115,16 @@ class SimulatedEndpoint:
 
     @property
     def busy_s(self) -> float:
-        """How long its engines worked, those that crashed included."""
+        """Total working time of its engines, including those that crashed."""
         return self._busy_before_s + self.engine.statistics().busy_s_total
 
     def energy_j(self, lasted_s: float) -> float:
-        """What its accelerators used in a run of so many seconds."""
+        """Energy used by its accelerators in a run of `lasted_s` seconds."""
         more_w = self.config.power_w - self.config.idle_power_w
         return self.config.idle_power_w * self.up_s(lasted_s) + more_w * self.busy_s
 
     def up_s(self, lasted_s: float) -> float:
-        """For how much of a run of so many seconds it ran, or loaded its model."""
+        """How long in a run of `lasted_s` seconds it ran or loaded its model."""
         ends = [*self._up_s, lasted_s] if len(self._up_s) % 2 else self._up_s
         times = [min(time_s, lasted_s) for time_s in ends]
         return math.fsum(until_s - since_s for since_s, until_s in zip(times[::2], times[1::2], strict=True))
@@ -136,28 +136,28 @@ class SimulatedEndpoint:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody wants anything of it: no request is booked, and no cache is handed over."""
+        """Whether it is unused: no requests are booked, and it transfers no cache."""
         return not self.load.requests and not self._watchers
 
     @property
     def is_down(self) -> bool:
         return self._faults.is_down(self._timeline.now)
 
-    # -- what a client hears
+    # -- what a client sees
 
     @property
     def is_stopped(self) -> bool:
-        """Whether its process does nothing at all."""
+        """Whether its process is stopped and does nothing."""
         now = self._timeline.now
         return bool(self._faults) and self._faults.stopped_until(now) > now
 
     @property
     def answers_questions(self) -> bool:
-        """Whether it would answer the gateway's own questions now."""
+        """Whether it would respond to the gateway's probes now."""
         return self.is_running and not self.is_down and not self.is_stopped
 
     def late(self) -> list[Listener]:
-        """Those whose requests have had no token for suspiciously long, nor has any other here."""
+        """Listeners without a token for suspiciously long, while no other request here got one either."""
         now, heard_at = self._timeline.now, self.heard_at()
         return [
             self._listeners[request_id]
@@ -166,12 +166,12 @@ class SimulatedEndpoint:
         ]
 
     def requests_silent_for(self, seconds: float) -> int:
-        """How many of its requests have waited for longer for their first token."""
+        """How many of its requests have waited longer than this for their first token."""
         before_s = self._timeline.now - seconds
         return sum(1 for _ in takewhile(lambda sent_s: sent_s < before_s, self._silent.values()))
 
     def heard_at(self) -> float:
-        """When it last sent a token of anything."""
+        """When it last sent a token of any request."""
         self.engine.settle(self._timeline.now)
         self._follow_engine()
         return max(self.engine.last_token_s, self._heard_before_s)
@@ -179,7 +179,7 @@ class SimulatedEndpoint:
     # -- requests
 
     def send(self, request: SimulatedRequest, listener: Listener) -> None:
-        """A request comes over the network; `listener` may be told at once what comes of it."""
+        """Receive a request; may call `listener` immediately."""
         self.requests += 1
         if not self._faults:
             self._take(request, listener)
@@ -197,13 +197,13 @@ class SimulatedEndpoint:
             self._take(request, listener)
 
     def cached_tokens(self, request: SimulatedRequest) -> int:
-        """How much of a prompt its engine would find cached now."""
+        """How many prompt tokens its engine would find in its cache now."""
         self.engine.settle(self._timeline.now)
         self._follow_engine()
         return self.engine.cached_tokens(request)
 
     def cancel(self, request_id: RequestId) -> None:
-        """Nobody waits for a request any more; nobody is told."""
+        """The client no longer waits for a request; no listener is called."""
         if self._listeners.pop(request_id, None) is not None:
             self._silent.pop(request_id, None)
             self.engine.cancel(request_id, self._timeline.now)
@@ -213,12 +213,12 @@ class SimulatedEndpoint:
         self._watchers.append(watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Ends `watch`; twice is harmless."""
+        """End `watch`; may be called twice."""
         if watcher in self._watchers:
             self._watchers.remove(watcher)
 
     def release_kv(self, request_id: RequestId) -> None:
-        """The blocks of a prompt that was handed over are free, and others may have them."""
+        """Free the blocks of a prompt whose cache was transferred."""
         if self.engine.release_kv(request_id, self._timeline.now):
             self._follow_engine()
 
@@ -241,7 +241,7 @@ class SimulatedEndpoint:
     # -- readings
 
     def read(self) -> bool:
-        """The gateway looks at the metrics; says whether it sees that the engine has begun anew."""
+        """The gateway reads the metrics; returns whether it detects that the engine restarted."""
         now = self._timeline.now
         if self.is_down or not self.is_running or not self._faults.has_metrics(now):
             self.vitals.missed(now)
@@ -251,7 +251,7 @@ class SimulatedEndpoint:
         return self.vitals.seen(now)
 
     def _show(self) -> None:
-        """The metrics page has the figures of now."""
+        """Update the metrics page to the current values."""
         self.engine.settle(self._timeline.now)
         self._follow_engine()
         self.vitals.show(self.engine.statistics())
@@ -259,31 +259,31 @@ class SimulatedEndpoint:
     # -- starts and stops
 
     def begin_start(self) -> None:
-        """It loads its model, and costs from now on."""
+        """Start to load the model; costs count from now on."""
         self.is_starting = True
         self.starts += 1
         self._up_s.append(self._timeline.now)
 
     def end_start(self) -> None:
-        """It has loaded its model."""
+        """The model is loaded."""
         self.is_starting, self.is_running = False, True
         self.used_s = self._timeline.now
         self.vitals = Vitals(self.config, self.load, self._stale_s)
         self.vitals.begin_anew(self.used_s)
 
     def stop(self) -> None:
-        """Its process ends, in good order: it is idle. Its cache is gone."""
+        """Stop the process; it is idle. Its cache is lost."""
         self.is_running = False
         self._up_s.append(self._timeline.now)
         self._replace_engine()
 
     def begin_stopped(self) -> None:
-        """It does not run as the fleet begins."""
+        """The endpoint is stopped when the run begins."""
         self.is_running = False
         self._up_s.clear()
 
     def _replace_engine(self) -> None:
-        """The next one that runs here has nothing cached."""
+        """Replace the engine with one that has an empty cache."""
         now = self._timeline.now
         self.engine.settle(now)
         self._busy_before_s = self.busy_s
@@ -296,7 +296,7 @@ class SimulatedEndpoint:
     # -- steps
 
     def _follow_engine(self) -> None:
-        """Has the engine's next step begun, or the one under way ended, when it is time."""
+        """Schedule the start of the engine's next step, or the end of the current one."""
         ends_s = self.engine.step_ends_s
         if ends_s is None:
             if not self._begins:
@@ -318,7 +318,7 @@ class SimulatedEndpoint:
 
     def _end(self, ends_s: float) -> None:
         if ends_s != self._ends_s:
-            return  # the steps were cut, and their end is planned anew
+            return  # the steps were cut, and their end was rescheduled
         self._ends_s = None
         outcome = self.engine.finish_step()
         self._tell(outcome)
@@ -353,7 +353,7 @@ class SimulatedEndpoint:
         self._had_old_metrics = self._faults.has_old_metrics(now)
 
     def _crash(self) -> None:
-        """The process ends: what it had in work is cut off, what it had cached is gone."""
+        """The process dies: its requests are cut off, and its cache is lost."""
         now = self._timeline.now
         self.crashes += 1
         engine = self.engine

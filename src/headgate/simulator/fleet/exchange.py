@@ -1,4 +1,4 @@
-"""One request in virtual time: its endpoints are simulated, and what is to be done says its `Life`."""
+"""One request in virtual time: its `Life` decides what to do, simulated endpoints carry it out."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from headgate.simulator.fleet.transfers import SharedLink
 
 _WRONG = 400
-"""What an engine answers that does not take a request."""
+"""Status that an engine returns for a request that it rejects."""
 
 
 class Gateway(Protocol):
-    """What the exchanges of a run share."""
+    """State shared by the exchanges of a run."""
 
     plane: DataPlane
     timeline: Timeline
@@ -41,11 +41,11 @@ class Gateway(Protocol):
 
     def endpoint(self, load: EndpointState) -> SimulatedEndpoint: ...
     def ended(self, exchange: SimulatedExchange) -> None:
-        """Its client has all that it gets."""
+        """The client has received everything."""
 
 
 class SimulatedExchange:
-    """Listens to the endpoint that answers."""
+    """Listens to the endpoint that serves the request."""
 
     def __init__(self, gateway: Gateway, request: TracedRequest, pool: PoolState) -> None:
         self.request = request
@@ -53,17 +53,17 @@ class SimulatedExchange:
         self._received = SimulatedAnswer()
         self.life = Life(gateway.plane, request, self._received, request.decision(pool))
         self._asked: SimulatedEndpoint | None = None
-        """Who has the request,"""
+        """The endpoint that has the request,"""
         self._asked_as = RequestId("")
-        """and under which name."""
+        """and the request ID used there."""
         self._is_refused = False
-        """Whether an engine says that the request is wrong."""
+        """Whether an engine rejected the request as invalid."""
         self._prefill: SimulatedPrefill | None = None
-        """Who prefills it, or holds what is prefilled."""
+        """The endpoint that prefills, or holds the prefilled cache."""
         self._prefilling: scheduling.Choice | None = None
-        """The last one who did that."""
+        """The last choice for prefill."""
         self._sent_s: float | None = None
-        """When it first went to an endpoint."""
+        """When it was first sent to an endpoint."""
         self._timers = 0
 
     @property
@@ -72,14 +72,14 @@ class SimulatedExchange:
 
     @property
     def request_id(self) -> RequestId:
-        """Of its last attempt."""
+        """The ID of its last attempt."""
         return RequestId(f"{self.request.number}.{self.life.account.attempts}")
 
     def start(self) -> None:
         way.decided(self.life, self.now)
         self.perform()
 
-    # -- what its life wants
+    # -- effects of its life
 
     def perform(self) -> None:
         todo = self.life.todo
@@ -88,7 +88,7 @@ class SimulatedExchange:
             _DO[type(effect)](self, effect)
 
     def _nothing(self, effect: effects.Effect) -> None:
-        """Tokens need no head before them."""
+        """Tokens need no response head."""
 
     def _hold(self, effect: effects.Hold) -> None:
         pool = self.life.pool
@@ -129,7 +129,7 @@ class SimulatedExchange:
         self._gateway.observer.sent(self.request.timed, load, self.now)
 
     def _fetched(self, received_tokens: int) -> None:
-        """The prompt is at the endpoint that answers; with 0 tokens, it has to be computed there."""
+        """The prompt's cache has arrived at the decode endpoint; with 0 tokens, the prompt is computed."""
         endpoint, self._prefill = self._asked, None
         assert endpoint is not None
         endpoint.unwatch(self)
@@ -174,7 +174,7 @@ class SimulatedExchange:
             endpoint.cancel(self._asked_as)
 
     def _leave(self) -> SimulatedEndpoint | None:
-        """The endpoint is done with it."""
+        """The endpoint no longer has the request."""
         endpoint, self._asked = self._asked, None
         if endpoint is not None:
             endpoint.used_s = self.now
@@ -185,7 +185,7 @@ class SimulatedExchange:
         self._drop(effect)
         self._gateway.ended(self)
 
-    # -- what the endpoint tells
+    # -- events from the endpoint
 
     def first_token(self) -> None:
         assert self._asked is not None
@@ -194,7 +194,7 @@ class SimulatedExchange:
             self._answer_begins()
 
     def _answer_begins(self) -> None:
-        """The gateway sees something of the answer."""
+        """The gateway sees the first part of the response."""
         life, now, endpoint = self.life, self.now, self._asked
         assert endpoint is not None
         way.head(life, 200, None, now)
@@ -213,7 +213,7 @@ class SimulatedExchange:
         self.perform()
 
     def refused(self) -> None:
-        """The request is wrong: whoever judges it so is well."""
+        """The request is invalid: the endpoint that says so is healthy."""
         self._is_refused = True
         self.answered(_WRONG, None)
 
@@ -235,7 +235,7 @@ class SimulatedExchange:
         self.perform()
 
     def gone(self) -> None:
-        """It died while it fetched what is prefilled."""
+        """The endpoint died while it transferred the prefilled cache."""
         self.broken(None)
 
     def is_late(self, silent_s: float) -> bool:
@@ -246,14 +246,14 @@ class SimulatedExchange:
         return silent_s > pool.evidence.long_silence_s(is_stream, hang_s, self.now)
 
     def leave(self) -> None:
-        """The endpoint is stopped."""
+        """The endpoint does not respond."""
         silence.leave_stopped(self.life, self.now)
         self.perform()
 
-    # -- what came of it
+    # -- result
 
     def record(self) -> RequestRecord:
-        """Of a request that is over."""
+        """The record of a finished request."""
         timed, life, finished = self.request.timed, self.life, self._received.finished
         account, choice, now = life.account, life.choice, self.now
         outcome: Outcome = "failed"
@@ -303,4 +303,4 @@ _DO: dict[type[effects.Effect], Callable[[SimulatedExchange, Any], None]] = {
     effects.CutOff: SimulatedExchange._end,
     effects.PassWhole: SimulatedExchange._end,
 }
-"""What each effect means here. Bodies, tokens of limits and slow connections are not simulated."""
+"""How each effect is simulated. Bodies, token limits and slow connections are not simulated."""

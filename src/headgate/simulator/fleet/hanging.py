@@ -1,4 +1,4 @@
-"""Endpoints that take requests and answer none, found as the gateway finds them."""
+"""Detects endpoints that accept requests but never respond, as the gateway does."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from headgate.simulator.fleet.endpoint import SimulatedEndpoint
 from headgate.simulator.fleet.timeline import Timeline
 
 EVERY_S = 1.0
-"""How often the gateway looks."""
+"""How often the gateway checks."""
 UNANSWERED_S = 1.0
-"""A question of its own that is open for as long is not answered."""
+"""A probe without a response after this long counts as unanswered."""
 
 
 class HangWatch:
-    """Looks at all endpoints now and then, for as long as anything else goes on."""
+    """Checks all endpoints periodically while anything else is scheduled."""
 
     def __init__(
         self,
@@ -25,14 +25,14 @@ class HangWatch:
         *,
         asks_questions: bool,
     ) -> None:
-        """`ejected` is called when an endpoint gets no requests for a while. Only a gateway that reads the
-        engines' metrics asks them anything itself."""
+        """`ejected` is called when an endpoint gets no requests for a while. `asks_questions`: whether the
+        gateway sends probes, which it only does if it reads metrics."""
         self._timeline = timeline
         self._endpoints = endpoints
         self._ejected = ejected
         self._asks_questions = asks_questions
         self._asked_s: dict[SimulatedEndpoint, float] = {}
-        """When those were asked that have not answered since."""
+        """When each endpoint was sent a probe that it has not answered since."""
 
     def begin(self) -> None:
         self._timeline.at(self._timeline.now + EVERY_S, self._look, is_awaited=False)
@@ -42,7 +42,7 @@ class HangWatch:
         for endpoint in self._endpoints:
             endpoint.load.hanging = endpoint.requests_silent_for(endpoint.load.policy.hang_s)
         if any(each.load.hanging >= each.load.policy.hang_requests for each in self._endpoints):
-            # Rare, and the reason why nobody notes each token.
+            # Rare, which is why it is cheaper to compute this here than to record it for each token.
             for endpoint in self._endpoints:
                 endpoint.load.heard_at = endpoint.heard_at()
             pool = [endpoint.load for endpoint in self._endpoints if endpoint.is_ready]
@@ -55,7 +55,7 @@ class HangWatch:
         self.begin()
 
     def _look_for_stop(self, endpoint: SimulatedEndpoint, now: float) -> None:
-        """Requests that have waited for long leave an endpoint that answers no question, while others do."""
+        """Move late requests away from an endpoint that does not respond to probes."""
         late = endpoint.late() if not endpoint.answers_questions else []
         if not late:
             self._asked_s.pop(endpoint, None)

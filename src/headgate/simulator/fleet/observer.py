@@ -1,4 +1,4 @@
-"""For those who want to look on while a fleet runs, or know more than a gateway could."""
+"""Hooks to observe a running fleet, including details that a gateway cannot see."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Is told what happens as it happens; all of these do nothing unless they are overridden."""
+    """Called as events happen; all methods do nothing unless overridden."""
 
     wants_kv_events = False
-    """Whether engines tell what their caches store and remove; it takes time."""
+    """Whether engines report stored and removed cache blocks, which takes time."""
 
     def begins(self, endpoints: Sequence[SimulatedEndpoint]) -> None:
-        """Before the first request. Their engines may be looked at, after `settle`; not changed."""
+        """Before the first request. The engines may be read, after `settle`, but not changed."""
 
     def sent(self, request: TimedRequest, load: EndpointState, now: float) -> None:
-        """A request is on its way to an endpoint."""
+        """A request was sent to an endpoint."""
 
     def generated(self, request: TimedRequest, load: EndpointState, now: float) -> None:
-        """An engine has made the first token of a request, whether or not the gateway sees it yet."""
+        """An engine generated the first token of a request, whether or not the gateway sees it yet."""
 
     def first_token(self, request: TimedRequest, load: EndpointState, now: float) -> None:
-        """The first token of a request is here; if it is not streamed, together with the last."""
+        """The first token of a request arrived; without streaming, together with the last."""
 
     def ended(self, request: TimedRequest, load: EndpointState, now: float) -> None:
-        """An endpoint is done with a request, or has failed it."""
+        """An endpoint finished a request, or failed it."""
 
     def read(self, endpoint: SimulatedEndpoint, now: float) -> None:
-        """The gateway has asked an endpoint for its metrics; `endpoint.load.reading` is what it knows now."""
+        """The gateway read an endpoint's metrics; `endpoint.load.reading` is the result."""
 
     def kv_events(self, events: Sequence[KvEvent], load: EndpointState, now: float) -> None:
-        """What an engine's cache stored and removed in its last steps."""
+        """Blocks that an engine's cache stored and removed in its last steps."""

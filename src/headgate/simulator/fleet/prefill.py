@@ -1,6 +1,6 @@
-"""A prompt at the endpoint that prefills it: the prefill, then the transfer of its cache.
+"""A prompt on the prefill endpoint: the prefill, then the transfer of its KV cache.
 
-If the endpoint dies while it hands the cache over, the prompt is computed where it is answered, as vLLM does.
+If the endpoint dies during the transfer, the decode endpoint computes the prompt, as in vLLM.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WRONG = 400
 
 
 class Owner(Protocol):
-    """Whose prompt it is."""
+    """The request that the prompt belongs to."""
 
     request: TracedRequest
     life: Life
@@ -40,7 +40,7 @@ class Owner(Protocol):
 
 
 class Gateway(Protocol):
-    """What it needs of the run."""
+    """The parts of the run that a prefill needs."""
 
     timeline: Timeline
     observer: Observer
@@ -50,7 +50,7 @@ class Gateway(Protocol):
 
 
 class SimulatedPrefill:
-    """Listens to the endpoint that prefills, and watches it while it hands the cache over."""
+    """Listens to the prefill endpoint, and watches it while it transfers the cache."""
 
     def __init__(self, owner: Owner, gateway: Gateway, attempt: PrefillAttempt) -> None:
         self._owner = owner
@@ -72,7 +72,7 @@ class SimulatedPrefill:
         self._endpoint.send(self._request, self)
 
     def give_up(self) -> None:
-        """Nobody wants the cache any more."""
+        """The cache is no longer needed."""
         if not self._is_settled:
             self._settle()
             self._endpoint.cancel(self._request.request_id)
@@ -80,15 +80,15 @@ class SimulatedPrefill:
             self._end_transfer()
 
     def _settle(self) -> None:
-        """The endpoint has done it, or has failed."""
+        """The endpoint finished the prefill, or failed."""
         self._is_settled = True
         self._endpoint.used_s = self._now
         self._gateway.observer.ended(self._owner.request.timed, self._attempt.load, self._now)
 
-    # -- what the endpoint tells
+    # -- events from the endpoint
 
     def first_token(self) -> None:
-        """The last one as well."""
+        """The only token of a prefill."""
 
     def finished(self, finished: FinishedRequest) -> None:
         self._settle()
@@ -118,14 +118,14 @@ class SimulatedPrefill:
         return pool is not None and silent_s > pool.evidence.long_prefill_s(hang_s, self._now)
 
     def leave(self) -> None:
-        """The endpoint is stopped."""
+        """The endpoint does not respond."""
         prefill_way.leave_stopped(self._owner.life, self._now)
         self._owner.perform()
 
     # -- the transfer
 
     def hand_over(self, target: SimulatedEndpoint, fetched: Callable[[int], None]) -> None:
-        """Sends the cache to an endpoint, which is told how many tokens came there."""
+        """Transfer the cache to an endpoint; calls `fetched` with the number of tokens that arrived there."""
         self._fetched = fetched
         timed = self._owner.request.timed
         there = target.cached_tokens(self._owner.request.asked(self._owner.request_id, target.config))
@@ -139,7 +139,7 @@ class SimulatedPrefill:
             self._fetched(self._request.prompt_tokens)
 
     def gone(self) -> None:
-        """It died while it handed the cache over."""
+        """The endpoint died during the transfer."""
         self._end_transfer()
         if self._fetched is not None:
             self._fetched(0)

@@ -1,4 +1,4 @@
-"""What became of each request of a run."""
+"""The result of each request of a run."""
 
 from __future__ import annotations
 
@@ -9,53 +9,54 @@ import msgspec
 from headgate.simulator.model import EngineStatistics
 
 Outcome = Literal["served", "refused", "failed"]
-"""`refused`: no endpoint may be asked, or the engine said no; `failed`: the endpoint broke off, and retries
-did not help."""
+"""`refused`: there was no endpoint to send it to, or the engine rejected it; `failed`: the endpoint broke
+off, and retries did not help.
+"""
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One request, as its client saw it. Times are in seconds since the run began."""
 
     number: int
-    """Its place among the requests of the run."""
+    """Its index among the requests of the run."""
     arrived_s: float
     ended_s: float
     outcome: Outcome
     endpoint: str
-    """The last that it was sent to; empty if it was sent to none."""
+    """The last endpoint it was sent to; empty if none."""
     prefill_endpoint: str = ""
     """Where the prompt was prefilled, if elsewhere."""
     attempts: int
     prompt_tokens: int
     output_tokens: int
-    """Those that came."""
+    """Tokens that arrived."""
     cached_tokens: int = 0
-    """Of the prompt: found in the cache of the engine that answered."""
+    """Prompt tokens found in the cache of the engine that served it."""
     expected_cached_tokens: int = 0
-    """What the policy believed."""
+    """Cached tokens expected by the policy."""
     expected_first_token_s: float | None = None
-    """Seconds to the first token that the policy predicted, if it does."""
+    """Seconds to the first token predicted by the policy, if it predicts them."""
     first_token_s: float | None = None
     started_s: float | None = None
-    """When an engine began to work on it."""
+    """When an engine started to work on it."""
     preemptions: int = 0
     session: int = -1
     adapter: str = ""
     tenant: str = ""
     priority: int = 0
     queued_s: float = 0.0
-    """How long it waited in the gateway, where requests wait for their turn."""
+    """How long it was queued in the gateway."""
     why: str = ""
-    """Why it had no turn, in a word; empty if it had one."""
+    """Why it was not dispatched, in one word; empty if it was."""
 
     @property
     def ttft_s(self) -> float | None:
-        """From arrival to the first token, whatever happened in between."""
+        """From arrival to the first token, including retries and queueing."""
         return None if self.first_token_s is None else self.first_token_s - self.arrived_s
 
     @property
     def tpot_s(self) -> float | None:
-        """Mean time of each token after the first."""
+        """Mean time per token after the first."""
         if self.first_token_s is None or self.output_tokens < 2:
             return None
         return (self.ended_s - self.first_token_s) / (self.output_tokens - 1)
@@ -71,19 +72,19 @@ class EngineRecord(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     group: str
     requests: int
-    """That were sent to it."""
+    """Requests sent to it."""
     busy_s: float
-    """How long it worked, also before crashes."""
+    """Total working time, including before crashes."""
     energy_j: float = 0.0
-    """Of `up_s`."""
+    """For `up_s`."""
     dollars: float = 0.0
-    """Of `up_s`."""
+    """For `up_s`."""
     crashes: int = 0
     starts: int = 0
-    """How often it was started because requests waited."""
+    """How often it was started because requests were queued."""
     up_s: float = 0.0
-    """How long it ran or loaded its model: energy and money are for this time."""
+    """How long it ran or loaded its model: energy and cost are for this time."""
     ejections: int = 0
     """How often the gateway ejected it, for failures or because it hung."""
     statistics: EngineStatistics
-    """Since it last began."""
+    """Since it last started."""

@@ -13,11 +13,11 @@ from headgate.simulator.traces import TimedRequest
 
 SESSION_HEADER = b"x-session-id"
 _BODY = b'{"prompt":""}'
-"""What a connector reads; the engines here know their prompts from the trace."""
+"""Read by connectors only; engines here know their prompts from the trace."""
 
 
 class TracedRequest:
-    """Has no body but a prompt that any connector takes."""
+    """Has no body except a prompt that any connector accepts."""
 
     path = "/v1/completions"
     headers: list[Header] = []
@@ -34,11 +34,11 @@ class TracedRequest:
         self.body: bytes | bytearray = _BODY
 
     def header(self, name: bytes) -> str:
-        """A client says which conversation a request belongs to, if it knows."""
+        """Only the session header exists; clients send it if the trace has sessions."""
         return str(self.timed.session) if name == SESSION_HEADER and self.timed.session >= 0 else ""
 
     def decision(self, pool: PoolState) -> Decision:
-        """It goes to the pool, whatever it asks for."""
+        """The request is routed to the pool, whatever it asks for."""
         timed, decision = self.timed, Decision()
         decision.model = decision.upstream_model = timed.adapter or "model"
         decision.stream = timed.is_streamed
@@ -65,7 +65,7 @@ class TracedRequest:
         received_tokens: int = 0,
         keeps_kv: bool = False,
     ) -> SimulatedRequest:
-        """What an engine is asked for."""
+        """The request to an engine."""
         timed = self.timed
         hashes = hashes_of(timed, config.block_size)
         return SimulatedRequest(
@@ -75,21 +75,21 @@ class TracedRequest:
             blocks=hashes.prompt,
             answer_blocks=hashes.answer,
             adapter=timed.adapter,
-            priority=-timed.priority,  # the larger goes first in a trace, the smaller in an engine
+            priority=-timed.priority,  # in a trace larger values go first, in an engine smaller ones
             received_tokens=received_tokens,
             keeps_kv=keeps_kv,
         )
 
 
 class SimulatedAnswer:
-    """What has come of an answer, in tokens instead of bytes."""
+    """The part of a response received so far, in tokens instead of bytes."""
 
     __slots__ = ("finished", "has_passed")
 
     def __init__(self) -> None:
         self.has_passed = False
         self.finished: FinishedRequest | None = None
-        """How the engine ended it, or how far it was when it was cut off."""
+        """How the engine ended it, or its progress when it was cut off."""
 
     @property
     def size(self) -> int:

@@ -1,4 +1,4 @@
-"""Requests meet a policy and a fleet of engines in virtual time."""
+"""Run requests through a policy and a fleet of engines in virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headgate.simulator.traces import TimedRequest
 SWEEP_INTERVAL_S = 1.0
 """How often the gateway sweeps its queue."""
 STALE_AFTER_LOOKS = 3.0
-"""A reading is good for so many scrape periods, as in the gateway."""
+"""Scrape periods after which a reading is stale, as in the gateway."""
 
 
 def run_fleet(
@@ -37,15 +37,13 @@ def run_fleet(
     prefixes: PrefixIndex | None = None,
     observer: Observer | None = None,
 ) -> FleetRun:
-    """Sends each request, at its time, where the policy wants it, until all have ended.
+    """Send each request at its time to the endpoint that the policy picks, until all have ended.
 
-    Requests come in the order of their times, and are taken one ahead: who hands them out sees how far the
-    run is, and may end it by handing out no more. Those with `think_s` come behind the first of their
-    session.
+    `requests` are ordered by time and read one ahead: the iterator can follow the progress of the run, and
+    end it early. Requests with `think_s` follow the first one of their session.
 
-    `prefixes` is the index that the policy was made with, if any: it is told how large the engines' caches
-    are, as a gateway learns from their metrics. `seed` is for what is left to chance: by the policy, and by
-    the faults.
+    `prefixes` is the index that the policy was created with, if any: its size follows the engines' caches, as
+    a gateway learns it from their metrics. `seed` drives all randomness, of the policy and of faults.
     """
     return _Run(requests, description, policy, seed, prefixes, observer or Observer()).result()
 
@@ -160,7 +158,7 @@ class _Run:
             self._observer.kv_events(events, endpoint.load, self._timeline.now)
 
     def _plan_readiness(self) -> None:
-        """The gateway follows the endpoints that come and go."""
+        """Schedule updates of the pool when endpoints become ready or unready."""
         for endpoint in self._endpoints:
             for time_s in endpoint.changes:
                 self._timeline.at(time_s, self._gateway.follow_readiness)
@@ -169,7 +167,7 @@ class _Run:
         self._starts.wanted()
 
     def _engine_stopped(self, endpoint: SimulatedEndpoint) -> None:
-        """Its endpoint is gone, and with it what the gateway knew of it."""
+        """Remove an endpoint, and what the gateway knew about it."""
         endpoint.load.restarted()
         endpoint.load.read(None)
         if self._prefixes is not None:
@@ -183,7 +181,7 @@ class _Run:
             self._bound_prefixes(timed.block_tokens)
         self._gateway.arrive(number, timed)
 
-    # -- what the gateway learns of engines
+    # -- what the gateway learns from engines
 
     def _bound_prefixes(self, block_tokens: int) -> None:
         self._bounded_tokens = block_tokens
@@ -200,7 +198,7 @@ class _Run:
         self._plan_sweep()
 
     def _plan_readings(self) -> None:
-        """Engines are read one after the other, spread over the period."""
+        """Schedule metrics readings, spread evenly over the period."""
         period_s = self._description.scrape_s
         for at, endpoint in enumerate(self._endpoints):
             first_s = at * period_s / len(self._endpoints)
@@ -219,5 +217,5 @@ class _Run:
 
 
 def _rng(seed: int, what: str) -> random.Random:
-    """Chance that is the same again, and of its own for each purpose."""
+    """A reproducible random generator, separate for each purpose."""
     return random.Random(f"{seed}/{what}")  # noqa: S311

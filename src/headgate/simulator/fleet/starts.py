@@ -1,4 +1,4 @@
-"""Starts engines while requests wait, and stops those that have long had none."""
+"""Starts engines while requests are queued, and stops idle ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.simulator.fleet.timeline import Timeline
 
 
 class Starts:
-    """Of all groups that have a `ColdStart`; each starts one engine at a time."""
+    """Manages all groups that have a `ColdStart`; each starts one engine at a time."""
 
     def __init__(
         self,
@@ -20,7 +20,7 @@ class Starts:
         started: Callable[[], None],
         stopped: Callable[[SimulatedEndpoint], None],
     ) -> None:
-        """`started` is told when an engine has loaded its model, `stopped` which one has stopped."""
+        """`started` is called when an engine has loaded its model, `stopped` with an engine that stopped."""
         self._timeline = timeline
         self._started = started
         self._stopped = stopped
@@ -32,7 +32,7 @@ class Starts:
                     self._look_later(endpoint, endpoint.group.cold_start, 0.0)
 
     def wanted(self) -> None:
-        """Requests wait."""
+        """Requests are queued: start an engine of each group."""
         for endpoints in self._groups.values():
             if any(each.is_starting for each in endpoints):
                 continue
@@ -52,7 +52,7 @@ class Starts:
         self._timeline.at(at_s, partial(self._look, endpoint, settings), is_awaited=False)
 
     def _look(self, endpoint: SimulatedEndpoint, settings: ColdStart) -> None:
-        """It stops if it is idle for long enough; otherwise it cannot be so before it is looked at again."""
+        """Stop the engine if it was idle for long enough, else check again at the earliest possible time."""
         now = self._timeline.now
         since_s = endpoint.used_s if endpoint.is_idle else now
         if since_s + settings.stop_idle_s > now:

@@ -1,4 +1,4 @@
-"""The figures that runs are compared by."""
+"""Summary statistics by which runs are compared."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from headgate.simulator.fleet.records import EngineRecord, RequestRecord
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a good answer keeps within."""
+    """Latency objectives of a good response."""
 
     ttft_s: float = 2.0
     tpot_s: float = math.inf
 
     def is_met(self, record: RequestRecord) -> bool:
-        """Whether a request was served, and in time. One token alone has no TPOT to miss."""
+        """Whether a request was served in time. A single token has no TPOT to miss."""
         if record.outcome != "served" or record.ttft_s is None:
             return False
         return record.ttft_s <= self.ttft_s and (record.tpot_s is None or record.tpot_s <= self.tpot_s)
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Of seconds; nan where there were none. By nearest rank: each is a value that occurred."""
+    """Statistics of seconds, nan if there are no values. By nearest rank: each is an observed value."""
 
     mean: float
     p50: float
@@ -47,21 +47,21 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tpot_s: Percentiles
     latency_s: Percentiles
     slo_share: float
-    """Of all requests, those that met the SLO."""
+    """Share of all requests that met the SLO."""
     goodput_per_s: float
     """Requests that met the SLO."""
     arrivals_per_s: float
     output_tokens_per_s: float
     """From the first arrival to the last end."""
     hit_rate: float
-    """Prompt tokens that were found in caches, of those of all requests served."""
+    """Share of prompt tokens found in caches, among served requests."""
     imbalance: float
-    """Busy seconds of the busiest engine over the mean of all; 1 is even."""
+    """Busy time of the busiest engine over the mean; 1 is even."""
     request_imbalance: float
-    """The same of requests sent."""
+    """The same for the number of requests sent."""
     preemptions: int
     joules_per_output_token: float
-    """Of all engines, for all tokens that came; 0 without any."""
+    """Energy of all engines over all received tokens; 0 without tokens."""
     dollars_per_million_output_tokens: float
 
 
@@ -99,7 +99,7 @@ def summarize(records: Sequence[RequestRecord], engines: Sequence[EngineRecord],
 
 
 def percentiles(values: Sequence[float | None]) -> Percentiles:
-    """Of those that are not None."""
+    """Percentiles of the values that are not None."""
     ordered = sorted(value for value in values if value is not None)
     if not ordered:
         return Percentiles(
@@ -129,14 +129,14 @@ def _imbalance(loads: Sequence[float]) -> float:
 
 
 class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a run; `records` are in the order of the requests."""
+    """A complete run; `records` are in the order of the requests."""
 
     records: tuple[RequestRecord, ...]
     engines: tuple[EngineRecord, ...]
     ended_s: float
     retries_denied: int = 0
-    """Requests that were not tried again because the retry budget was spent."""
+    """Requests not retried because the retry budget was exhausted."""
 
     def summary(self, slo: Slo | None = None) -> Summary:
-        """The figures that runs are compared by."""
+        """The summary statistics of this run."""
         return summarize(self.records, self.engines, slo or Slo())

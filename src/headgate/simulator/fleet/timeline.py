@@ -1,4 +1,4 @@
-"""Virtual time: what is to happen, in order."""
+"""Virtual time: scheduled actions, in order."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable
 from itertools import count
 
 EVENT, STEP_ENDS, STEP_BEGINS = range(3)
-"""What happens at one time happens in this order: a step ends after what comes at its very end, and the next
-begins with all that came."""
+"""Order at equal times: a step ends after other events, and the next one begins after all of them."""
 
 
 class Timeline:
-    """A heap of actions. Those of one time and order happen as they were planned."""
+    """A heap of actions. Actions with equal time and order run in the order they were scheduled."""
 
     __slots__ = ("_awaited", "_pending", "_ties", "now")
 
@@ -25,15 +24,16 @@ class Timeline:
     def at(
         self, time_s: float, action: Callable[[], None], order: int = EVENT, *, is_awaited: bool = True
     ) -> None:
-        """Plan an action; ValueError if its time is over, or is none. Time does not go on for the sake of
-        actions alone that are not awaited."""
+        """Schedule an action; raises ValueError if its time is in the past or nan. Time does not advance for
+        actions that are not awaited alone.
+        """
         if not time_s >= self.now:
             raise ValueError(f"an event at {time_s} s lies before the virtual time {self.now} s")
         heapq.heappush(self._pending, (time_s, order, next(self._ties), is_awaited, action))
         self._awaited += is_awaited
 
     def run(self) -> None:
-        """Until nothing is left that is awaited."""
+        """Run until no awaited action is left."""
         pending = self._pending
         while self._awaited:
             self.now, _, _, is_awaited, action = heapq.heappop(pending)

@@ -1,4 +1,4 @@
-"""The link over which caches are handed over: all transfers of the moment share its bandwidth."""
+"""The link for KV cache transfers: all current transfers share its bandwidth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headgate.simulator.fleet.timeline import Timeline
 
 
 class Transfer:
-    """One cache on its way."""
+    """One cache in transfer."""
 
     __slots__ = ("arrived", "is_over", "left_bytes")
 
@@ -20,7 +20,7 @@ class Transfer:
 
 
 class SharedLink:
-    """Each of n transfers gets an n-th of the bandwidth, from one beginning or end to the next."""
+    """Each of n transfers gets 1/n of the bandwidth, until the next one begins or ends."""
 
     def __init__(self, timeline: Timeline, bytes_per_s: float, latency_s: float) -> None:
         self.bytes_per_s = bytes_per_s
@@ -32,13 +32,13 @@ class SharedLink:
         self._change = 0
 
     def begin(self, size_bytes: float, arrived: Callable[[], None]) -> Transfer:
-        """Sends so many bytes; `arrived` is called at their end, unless the transfer is given up before."""
+        """Send `size_bytes`; calls `arrived` at the end, unless the transfer is cancelled."""
         transfer = Transfer(size_bytes, arrived)
         self._timeline.at(self._timeline.now + self.latency_s, partial(self._join, transfer))
         return transfer
 
     def give_up(self, transfer: Transfer) -> None:
-        """One side is gone: the others share what it took. Twice is harmless."""
+        """Cancel a transfer, which leaves its bandwidth to the others. May be called twice."""
         transfer.is_over = True
         if transfer in self._active:
             self._settle()
@@ -53,7 +53,7 @@ class SharedLink:
         self._plan()
 
     def _settle(self) -> None:
-        """Takes off what was sent since the last change."""
+        """Deduct the bytes sent since the last change."""
         now = self._timeline.now
         if self._active:
             sent = (now - self._settled_s) * self.bytes_per_s / len(self._active)
@@ -63,7 +63,7 @@ class SharedLink:
         self._settled_s = now
 
     def _plan(self) -> None:
-        """The next end, as long as nothing changes."""
+        """Schedule the next end, valid until something changes."""
         self._change += 1
         if self._active:
             first = min(self._active, key=lambda transfer: transfer.left_bytes)
@@ -72,9 +72,9 @@ class SharedLink:
 
     def _end(self, transfer: Transfer, change: int) -> None:
         if change != self._change:
-            return  # what is sent has changed since this was planned
+            return  # transfers have changed since this was scheduled
         self._settle()
-        self.bytes_total += transfer.left_bytes  # what rounding left
+        self.bytes_total += transfer.left_bytes  # rounding error
         transfer.is_over = True
         self._active.remove(transfer)
         self._plan()

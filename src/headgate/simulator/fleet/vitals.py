@@ -1,4 +1,4 @@
-"""What an engine's metrics page shows, and what the gateway makes of it."""
+"""An engine's metrics page, and the gateway's reading of it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headgate.fleet.observation import Observation
 from headgate.simulator.model import Emission, EngineConfig, EngineStatistics
 
 EPOCH_S = 1.0
-"""When the run begins, in seconds since 1970: any time that is not 0, which would be none."""
+"""Unix time of the beginning of the run, in seconds: any value but 0, which means unknown."""
 
 
 class Vitals:
-    """Counts what a page counts, and keeps the reading of its endpoint."""
+    """Keeps the counters of a metrics page, and the reading of its endpoint."""
 
     def __init__(self, config: EngineConfig, load: EndpointState, stale_s: float) -> None:
         self._config = config
@@ -27,7 +27,7 @@ class Vitals:
         self._tpot = Total(0.0, 0.0)
 
     def count(self, emitted: Sequence[Emission]) -> None:
-        """Tokens that were sent."""
+        """Count tokens that were sent."""
         first_s = gaps_s = 0.0
         firsts = tokens = 0
         for emission in emitted:
@@ -43,12 +43,12 @@ class Vitals:
             self._tpot = Total(self._tpot.sum_s + gaps_s, self._tpot.samples + tokens)
 
     def begin_anew(self, now: float) -> None:
-        """The engine's process has started again."""
+        """The engine's process has restarted."""
         self._started_s = now
         self._ttft = self._tpot = Total(0.0, 0.0)
 
     def show(self, statistics: EngineStatistics) -> None:
-        """What the page shows from now on."""
+        """Set the values that the page shows from now on."""
         self._figures = Figures(
             waiting=statistics.waiting,
             running=statistics.running,
@@ -65,13 +65,13 @@ class Vitals:
         )
 
     def seen(self, now: float) -> bool:
-        """The gateway reads the page; says whether the engine has started anew since it last did."""
+        """The gateway reads the page; returns whether the engine has restarted since the last time."""
         restarted = self._observation.see(self._figures, now)
         self._load.read(self._observation.reading)
         return restarted
 
     def missed(self, now: float) -> None:
-        """The gateway gets no page: what it read before is good until it is stale."""
+        """The gateway gets no page: the last reading is used until it is stale."""
         reading = self._load.reading
         if reading is not None and now - reading.at > self._stale_s:
             self._load.read(None)

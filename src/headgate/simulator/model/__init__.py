@@ -1,8 +1,8 @@
 """The step model of a continuous-batching engine: events in, instructions out, no I/O and no clock.
 
-It decides which requests run in the next step, how long that step takes and who emits a token at its end. It
-is given requests as token counts and the time as an argument; it hands on a `StepOutcome` for each step and
-exactly one `FinishedRequest` for each request. The live server and `run_virtual` drive the same `Engine`.
+Decides which requests run in the next step, how long it takes, and which requests emit a token at its end.
+Takes requests as token counts, and the time as an argument; returns a `StepOutcome` for each step and exactly
+one `FinishedRequest` for each request. The live server and `run_virtual` drive the same `Engine`.
 """
 
 from headgate.simulator.model.config import ConfigError, EngineConfig, StepCosts

@@ -1,13 +1,13 @@
-"""Adapters in an engine's memory: a few places, taken by those that are in use."""
+"""LoRA adapters in an engine's memory: a few slots, taken by adapters in use."""
 
 from collections import OrderedDict
 
 
 class AdapterSlots:
-    """Which adapters are loaded, and how many running requests use each. The base model, "", needs no place.
+    """Which adapters are loaded, and how many running requests use each. The base model, "", needs no slot.
 
-    One that nobody uses stays loaded until its place is needed; the one whose last use is longest ago goes.
-    The host's memory keeps `host_places` of them, among them those that are loaded, by the same rule.
+    An unused adapter stays loaded until its slot is needed; the least recently used one is unloaded. Host
+    memory keeps `host_places` adapters, including the loaded ones, by the same rule.
     """
 
     def __init__(self, slots: int, host_places: int = 0) -> None:
@@ -26,7 +26,7 @@ class AdapterSlots:
         return frozenset(adapter for adapter, users in self._users.items() if users)
 
     def may_run(self, adapter: str) -> bool:
-        """Whether it is loaded, or there is a place to load it to."""
+        """Whether it is loaded, or can be."""
         return (
             not adapter
             or adapter in self._users
@@ -38,18 +38,18 @@ class AdapterSlots:
         return not adapter or adapter in self._users
 
     def spare(self) -> str | None:
-        """Of the loaded ones that nobody uses, the one whose last use is longest ago."""
+        """The least recently used of the loaded adapters that no request uses."""
         return next((adapter for adapter, users in self._users.items() if not users), None)
 
     def load(self, adapter: str) -> bool:
-        """Put an adapter in a free place; whether it was in the host's memory."""
+        """Load an adapter into a free slot; returns whether it was in host memory."""
         assert len(self._users) < self.slots, f"no place for the adapter {adapter}"
         self._users[adapter] = 0
         self.loads_total += 1
         return self._keep_on_host(adapter)
 
     def _keep_on_host(self, adapter: str) -> bool:
-        """Whether it was there already."""
+        """Returns whether it was there already."""
         if not self._host_places:
             return False
         known = adapter in self._on_host
@@ -63,7 +63,7 @@ class AdapterSlots:
         del self._users[adapter]
 
     def use(self, adapter: str) -> None:
-        """A request that uses it starts."""
+        """A request that uses the adapter starts."""
         if adapter:
             self._users[adapter] += 1
             self._users.move_to_end(adapter)
@@ -71,7 +71,7 @@ class AdapterSlots:
                 self._on_host.move_to_end(adapter)
 
     def leave(self, adapter: str) -> None:
-        """A request that used it ends, or is preempted."""
+        """A request that used the adapter ends or is preempted."""
         if adapter:
             assert self._users[adapter], f"nobody uses the adapter {adapter}"
             self._users[adapter] -= 1

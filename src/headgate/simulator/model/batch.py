@@ -1,4 +1,4 @@
-"""Who is in the batch: admission, prefill in chunks, growth, preemption."""
+"""The batch: admission, chunked prefill, growth, preemption."""
 
 from bisect import bisect_right
 
@@ -11,11 +11,11 @@ from headgate.simulator.model.sequence import Chunk, Sequence, Speculation, Wait
 from headgate.simulator.model.tiers import RemoteTier
 
 STEPS_WITH_EVENTS = 8
-"""So many steps with KV events are taken in one go at most: events are told at its end, and not late."""
+"""Maximum steps with KV events taken at once: events are reported at the end, and must not be late."""
 
 
 class StepWork:
-    """What a step works on."""
+    """The work of one step."""
 
     __slots__ = ("adapters_from_host", "adapters_loaded", "admitted", "chunks", "decoding", "preempted")
 
@@ -33,17 +33,17 @@ class StepWork:
         self.admitted = admitted
         self.preempted = preempted
         self.adapters_loaded = adapters_loaded
-        """But for those that came from the host's memory."""
+        """Not counting adapters loaded from host memory."""
         self.adapters_from_host = adapters_from_host
 
 
 class Batch:
-    """Sequences that run and sequences that wait, and the memory that they compete for.
+    """Running sequences, waiting sequences, and the memory that they compete for.
 
-    Running sequences come first, oldest first; what is left of the prefill budget admits from the head of the
-    queue. Nobody overtakes the head, but for those whose adapter can run while its cannot. A decoding
+    Running sequences go first, oldest first; the rest of the prefill budget admits from the head of the
+    queue. No request overtakes the head, except where its adapter can run and the head's cannot. A decoding
     sequence that finds no free block takes those of the newest sequence (by priority: of the one that would
-    be asked last), which goes back to the queue.
+    be scheduled last), which returns to the queue.
     """
 
     def __init__(self, config: EngineConfig, speculation: Speculation, remote: RemoteTier | None) -> None:
@@ -62,7 +62,7 @@ class Batch:
         self.waiting = WaitingQueue(by_priority=config.by_priority)
         self.running: dict[RequestId, Sequence] = {}  # in the order of admission
         self.has_adapters = False
-        """Whether any request ever asked for one."""
+        """Whether any request ever used an adapter."""
         self._kept: dict[RequestId, Holding] = {}
         self._adapters_loaded = 0
         self._adapters_from_host = 0
@@ -72,7 +72,7 @@ class Batch:
         self.waiting.add(sequence)
 
     def remove(self, sequence: Sequence, *, may_keep: bool) -> None:
-        """A sequence has ended, wherever it is. One that keeps its blocks has them until `release_kept`."""
+        """Remove an ended sequence. One that keeps its blocks holds them until `release_kept`."""
         if self.running.pop(sequence.id, None) is None:
             self.waiting.remove(sequence)
             return
@@ -84,7 +84,7 @@ class Batch:
             self.kv.release(holding)
 
     def release_kept(self, request_id: RequestId) -> bool:
-        """The blocks of an ended request are needed no more; False if there are none."""
+        """Free the kept blocks of an ended request; False if there are none."""
         holding = self._kept.pop(request_id, None)
         if holding is None:
             return False
@@ -92,26 +92,26 @@ class Batch:
         return True
 
     def next_step(self, now: float) -> StepWork:
-        """Settle who is worked on in a step that begins now."""
+        """Decide which sequences a step that begins now works on."""
         preempted = self._make_room_to_grow()
         decoding = [sequence for sequence in self.running.values() if sequence.decoding]
-        # As in vLLM, a step that had to preempt admits nobody.
+        # As in vLLM, a step that preempts admits no request.
         chunks, admitted = self._spend_prefill_budget(now, may_admit=not preempted)
         loaded, self._adapters_loaded = self._adapters_loaded, 0
         from_host, self._adapters_from_host = self._adapters_from_host, 0
         return StepWork(decoding, chunks, admitted, preempted, loaded, from_host)
 
     def may_start_before_others(self, request: SimulatedRequest) -> bool:
-        """Whether a request that comes now might start before those that wait."""
+        """Whether a new request might start before those that wait."""
         return not len(self.waiting) or self.config.by_priority or self.has_adapters or bool(request.adapter)
 
-    # -- like steps
+    # -- equal steps
 
     def like_steps(self, work: StepWork, most: int) -> int:
-        """How many steps like the one described follow each other, if nothing comes in between.
+        """How many steps with the same work follow each other, if no event intervenes.
 
-        Nobody starts in them: either one prompt takes the whole budget, or the head of the queue has just
-        found no place or blocks, and there will not be more of them before a sequence ends.
+        No request starts in them: either one prompt takes the whole budget, or the head of the queue has just
+        found no slot or blocks, and neither is freed before a sequence ends.
         """
         if work.preempted or (work.decoding and self._speculation.draft_tokens):
             return 1
@@ -124,28 +124,28 @@ class Batch:
             left = min(sequence.output_tokens - sequence.emitted for sequence in work.decoding)
             most = self._steps_with_room(work.decoding, min(most, left))
         if self.kv.remote is not None:
-            # What a step computes is for other engines as soon as it ends.
+            # Computed blocks must be available to other engines as soon as the step ends.
             most = 1 if work.chunks else min(most, self._steps_to_a_name(work.decoding))
         if self.config.kv_events and (work.chunks or self._has_events(work.decoding, most)):
             most = min(most, STEPS_WITH_EVENTS)
         return most
 
     def _steps_to_a_name(self, decoding: list[Sequence]) -> int:
-        """So many tokens of each fill the next block that gets a name."""
+        """Tokens of each sequence until the next block gets a hash."""
         return min(each.holding.names_at - each.computed for each in decoding if each.holding is not None)
 
     def _has_events(self, decoding: list[Sequence], steps: int) -> bool:
-        """Whether so many tokens of each drop what is cached, or fill a block that gets a name."""
+        """Whether this many tokens of each sequence evict cached blocks or complete a block with a hash."""
         return not self._evicts_nothing(decoding, steps) or any(
             each.holding is not None and each.computed + steps >= each.holding.names_at for each in decoding
         )
 
     def _evicts_nothing(self, decoding: list[Sequence], steps: int) -> bool:
-        """Whether empty blocks are enough for so many tokens of each."""
+        """Whether empty blocks suffice for this many tokens of each sequence."""
         return len(decoding) * self.kv.blocks_for(steps) <= self.kv.empty
 
     def _steps_with_room(self, decoding: list[Sequence], most: int) -> int:
-        """How many tokens each of them may grow by before blocks run out; at least 1, which is taken."""
+        """How many tokens each sequence may grow before blocks run out; at least 1, which is allocated."""
         size = self.config.block_size
         free = self.kv.free
         if len(decoding) * -(-most // size) <= free:
@@ -157,10 +157,10 @@ class Batch:
 
         return bisect_right(range(2, most + 1), free, key=missing) + 1
 
-    # -- room
+    # -- memory
 
     def _make_room_to_grow(self) -> list[Sequence]:
-        """Blocks for the next tokens of every decoding sequence, from others if need be."""
+        """Allocate blocks for the next tokens of every decoding sequence, by preemption if needed."""
         preempted: list[Sequence] = []
         most = self._speculation.most_tokens if self._speculation.draft_tokens else _one
         short = [each for each in self.running.values() if each.decoding and each.room_left < most(each)]
@@ -204,7 +204,7 @@ class Batch:
         return tokens
 
     def _admit(self, now: float) -> Sequence | None:
-        """Move who is next into the batch, if there is a place, and memory for its adapter and its prompt."""
+        """Admit the next request, if there is a slot, and memory for its adapter and prompt."""
         if not len(self.waiting) or len(self.running) >= self.config.max_num_seqs:
             return None
         head = self._next_in_line()
@@ -220,11 +220,11 @@ class Batch:
         return head
 
     def _next_in_line(self) -> Sequence | None:
-        """The first whose adapter is loaded, or can be."""
+        """The first waiting request whose adapter is or can be loaded."""
         return next((each for each in self.waiting if self.adapters.may_run(each.request.adapter)), None)
 
     def _load_adapter(self, adapter: str) -> bool:
-        """See that an adapter is loaded, in place of an unused one if need be; False without memory."""
+        """Load an adapter, replacing an unused one if needed; False if memory does not suffice."""
         if self.adapters.is_loaded(adapter):
             return True
         blocks = self.config.adapter_kv_blocks
@@ -242,7 +242,7 @@ class Batch:
         return True
 
     def validate(self) -> None:
-        """Recheck every invariant; AssertionError says which one broke."""
+        """Check all invariants; AssertionError names the one that failed."""
         self.kv.validate()
         running = list(self.running.values())
         assert len(running) <= self.config.max_num_seqs, f"{len(running)} sequences run"
@@ -260,5 +260,5 @@ class Batch:
 
 
 def _one(sequence: Sequence) -> int:
-    """Tokens of a step that drafts none."""
+    """Tokens per step without speculative decoding."""
     return 1

@@ -1,4 +1,4 @@
-"""The constants of an engine, among them what a step costs in time."""
+"""The constants of an engine, including the time costs of a step."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 
 
 class StepCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """The constants of the step time, in float seconds; nothing is rounded to milliseconds.
+    """Constants of the step time, in float seconds; nothing is rounded to milliseconds.
 
     The linear form is the one that the Gateway API Inference Extension's first simulator fitted to measured
     steps (`tools/simulations/llm_ig_simulation` at v0.3: a base, a term per sequence, a term per token in the
-    KV cache; for prefill a base of its own, a term per token and a floor). There a step prefills or decodes;
-    here one step does both, as chunked prefill batches them, and pays the larger base.
+    KV cache; for prefill a separate base, a term per token and a floor). There, a step prefills or decodes;
+    here one step does both, as with chunked prefill, and pays the larger base.
     """
 
     base_s: float
@@ -21,20 +21,20 @@ class StepCosts(msgspec.Struct, frozen=True, kw_only=True):
     per_decode_sequence_s: float
     """For each sequence that decodes one token in this step."""
     per_kv_token_s: float
-    """For each token of context that those sequences read from the KV cache."""
+    """For each context token that these sequences read from the KV cache."""
     per_prefill_token_s: float
-    """For each prompt token that is prefilled in this step."""
+    """For each prompt token prefilled in this step."""
     prefill_base_s: float = 0.0
-    """What takes the place of `base_s` in a step that prefills, where it is more."""
+    """Replaces `base_s` in a step that prefills, if larger."""
     least_prefill_s: float = 0.0
-    """A step that prefills takes at least this, before what its decoding adds."""
+    """Minimum time of a step that prefills, before decoding is added."""
     per_start_s: float = 0.0
-    """For each request that starts in this step: what its first token costs whatever its length."""
+    """For each request that starts in this step: the cost of its first token, whatever its length."""
 
     def step_seconds(
         self, *, decode_sequences: int, kv_tokens: int, prefill_tokens: int, starts: int = 0
     ) -> float:
-        """The part that does not change from one like step to the next, + KV tokens x c."""
+        """The fixed part of equal steps, + KV tokens x c."""
         return (
             self.fixed_seconds(
                 decode_sequences=decode_sequences, prefill_tokens=prefill_tokens, starts=starts
@@ -43,7 +43,7 @@ class StepCosts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def fixed_seconds(self, *, decode_sequences: int, prefill_tokens: int, starts: int) -> float:
-        """base + prefill tokens x d, and at least the floor; + sequences x b + starts x e."""
+        """base + prefill tokens x d, at least the floor; + sequences x b + starts x e."""
         if prefill_tokens:
             base_s = max(self.base_s, self.prefill_base_s) + prefill_tokens * self.per_prefill_token_s
             base_s = max(base_s, self.least_prefill_s)
@@ -53,75 +53,74 @@ class StepCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigError(ValueError):
-    """An engine cannot work with these settings; the message names each one and what would do."""
+    """Invalid settings of an engine; the message names each one with its valid range."""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the step model needs to know about an engine. Checked when it is made."""
+    """Everything the step model needs to know about an engine. Validated on construction."""
 
     costs: StepCosts
     step_jitter: float = 0.0
-    """How far the times of steps lie around what they should be: their deviation as a share of it."""
+    """Standard deviation of step times, as a fraction of the mean."""
     start_jitter: float = 0.0
-    """The same for the part of a step that is for the requests that start in it (`costs.per_start_s`), in
-    place of `step_jitter`; 0 leaves it at that."""
+    """Replaces `step_jitter` in the time of starting requests (`costs.per_start_s`), unless 0."""
     max_num_seqs: int = 256
-    """Sequences that run in one batch."""
+    """Maximum sequences in the batch."""
     max_model_len: int = 8192
-    """Prompt and output tokens of one request together."""
+    """Maximum prompt and output tokens of one request together."""
     prefill_budget_tokens: int = 512
-    """Prompt tokens that one step may prefill; longer prompts are prefilled in chunks."""
+    """Maximum prompt tokens prefilled in one step; longer prompts are prefilled in chunks."""
     kv_blocks: int = 2810
     block_size: int = 16
-    """Tokens in one KV block."""
+    """Tokens per KV block."""
     kv_bytes_per_token: int = 131_072
-    """Size of a token's keys and values: what is transferred where prefill and decode are apart."""
+    """KV cache bytes per token; the size of transfers between prefill and decode engines."""
     prefix_cache: bool = True
-    """Whether blocks of a prompt are found again by those who share it."""
+    """Whether requests share the cached blocks of common prefixes."""
     kv_events: bool = True
-    """Whether `Engine.take_kv_events` has something to tell: it keeps all events until it is called."""
+    """Whether to record events for `Engine.take_kv_events`; all are kept until it is called."""
     host_kv_blocks: int = 0
-    """Blocks of a second cache in the host's memory, which has what the first one drops."""
+    """Blocks of a second cache in host memory, for blocks evicted from the first."""
     host_token_s: float = 0.0
-    """How much longer a step takes for each cached token that it gets from there."""
+    """Added to a step for each cached token loaded from there."""
     disk_kv_blocks: int = 0
-    """Blocks of a third cache, on a disk, which has what the host's memory drops."""
+    """Blocks of a third cache on disk, for blocks evicted from host memory."""
     disk_latency_s: float = 0.0
-    """How much longer a step takes for each request that it starts with cached tokens from there."""
+    """Added to a step for each request that starts with cached tokens from there."""
     disk_bytes_per_s: float = 3e9
-    """How fast those come, at `kv_bytes_per_token` each; 3 GB/s is a good local disk."""
+    """Bandwidth of such loads, at `kv_bytes_per_token` each; 3 GB/s is a good local disk."""
     remote_kv_blocks: int = 0
-    """Blocks of a store that all engines share which have one: they put there what they compute."""
+    """Blocks of a store shared by all engines that have one; each stores what it computes."""
     remote_latency_s: float = 0.0
-    """How much longer a step takes for each request that it starts with cached tokens from there."""
+    """Added to a step for each request that starts with cached tokens from there."""
     remote_bytes_per_s: float = 1e10
-    """How fast those come, at `kv_bytes_per_token` each; 10 GB/s is a network of 100 Gbit/s."""
+    """Bandwidth of such loads, at `kv_bytes_per_token` each; 10 GB/s is a 100 Gbit/s network."""
     max_adapters: int = 8
-    """Adapters in memory at a time."""
+    """Adapters loaded at the same time."""
     adapter_load_s: float = 0.0
-    """How much longer a step takes for each adapter that it loads."""
+    """Added to a step for each adapter that it loads."""
     max_host_adapters: int = 0
-    """Adapters that the host's memory keeps, among them those of `max_adapters`; 0 keeps none there."""
+    """Adapters kept in host memory, including the `max_adapters` loaded ones; 0 keeps none."""
     adapter_host_load_s: float = 0.0
-    """What a step has for `adapter_load_s` for an adapter that it finds there."""
+    """Replaces `adapter_load_s` for adapters found in host memory."""
     adapter_kv_blocks: int = 0
     """KV blocks whose memory a loaded adapter takes."""
     power_w: float = 0.0
-    """What its accelerators draw while a step runs."""
+    """Power of its accelerators during a step."""
     idle_power_w: float = 0.0
-    """What they draw otherwise."""
+    """Their power otherwise."""
     dollars_per_hour: float = 0.0
-    """What they cost, busy or not."""
+    """Cost of the accelerators, busy or not."""
     by_priority: bool = False
-    """Whether requests start, and are preempted, by their priority; otherwise who came first goes first."""
+    """Whether requests start, and are preempted, by priority instead of first come, first served."""
     draft_tokens: int = 0
-    """Tokens that a step drafts for each sequence that decodes (speculative decoding); 0 drafts none."""
+    """Tokens drafted per decoding sequence and step (speculative decoding); 0 disables it."""
     draft_acceptance: float = 0.7
-    """How likely each of them is accepted, if those before it were."""
+    """Probability that a drafted token is accepted if those before it were."""
     draft_token_s: float = 0.0
-    """How much longer a step takes for each token that it drafts ahead, for all sequences together."""
+    """Added to a step for each token that it drafts ahead, for all sequences together."""
     max_waiting: int = 1000
-    """Requests that the engine takes beyond the `max_num_seqs` that it can run; more are refused."""
+    """Requests queued beyond `max_num_seqs`; more are rejected."""
 
     def __post_init__(self) -> None:
         problems = [*self._out_of_range(), *self._too_small_together()]
@@ -182,7 +181,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         return problems
 
     def _too_small_together(self) -> list[str]:
-        # With this, the oldest request can always run once all others are preempted, so no request starves.
+        # Ensures that the oldest request can run once all others are preempted, so no request starves.
         adapters = self.max_adapters * self.adapter_kv_blocks
         if (self.kv_blocks - adapters) * self.block_size >= self.max_model_len:
             return []

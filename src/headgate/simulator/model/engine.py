@@ -1,13 +1,12 @@
 """The engine: requests in, steps of a batch, tokens out.
 
-Steps come in two halves, because a step takes time and the world goes on meanwhile: `begin_step` settles who
-is in the batch and for how long, `finish_step` hands out the tokens. In between requests may be submitted
-(they wait for the next step) and cancelled (they get nothing more). `step` is both halves for callers
-without such events.
+A step takes time, during which events happen, so it has two halves: `begin_step` decides the batch and its
+duration, `finish_step` returns the tokens. In between, requests may be submitted (they wait for the next
+step) and cancelled (they get no further tokens). `step` does both for callers without such events.
 
-Callers in virtual time take like steps in one go: steps in which the same sequences decode and the same
-prompt is prefilled, until one of them ends. Whatever happens meanwhile cuts them at the step under way then
-(`settle`), so that all times are those of single steps, to the last bit.
+Callers in virtual time run equal steps at once: steps in which the same sequences decode and the same prompt
+is prefilled, until one of them ends. Any event in between cuts them at the current step (`settle`), so that
+all times equal those of single steps, to the last bit.
 """
 
 import math
@@ -33,10 +32,10 @@ from headgate.simulator.model.tiers import KvEvent, RemoteStore
 
 
 class Engine:
-    """Continuous batching after vLLM's scheduler; `Batch` has its rules."""
+    """Continuous batching modeled on vLLM's scheduler; `Batch` has the rules."""
 
     def __init__(self, config: EngineConfig, store: RemoteStore | None = None) -> None:
-        """`store` is what it shares with other engines if it has `remote_kv_blocks`; None is its own."""
+        """`store` is shared with other engines if there are `remote_kv_blocks`; None creates its own."""
         self.config = config
         self._speculation = Speculation(config.draft_tokens, config.draft_acceptance)
         remote = None
@@ -48,14 +47,14 @@ class Engine:
         self._step: Steps | None = None
         self._slowdown = 1.0
         self.last_token_s = -math.inf
-        """When it last gave anyone a token; with several steps under way, as of the last `settle`."""
+        """When it last emitted a token; while several steps run, as of the last `settle`."""
         self._totals = Totals()
         self._busy = BusyTime()
 
     # -- requests
 
     def submit(self, request: SimulatedRequest, now: float) -> None:
-        """Put a request in the queue; `RefusedError` if it is too long or the queue is full."""
+        """Queue a request; raises `RefusedError` if it is too long or the queue is full."""
         if request.request_id in self._known:
             raise ValueError(f"request {request.request_id}: is in the engine already")
         try:
@@ -71,7 +70,7 @@ class Engine:
         self._batch.add(sequence)
 
     def cancel(self, request_id: RequestId, now: float) -> FinishedRequest | None:
-        """End a request wherever it is; None if it is not in the engine (any more)."""
+        """End a request in any state; None if the engine does not have it (any more)."""
         sequence = self._known.get(request_id)
         if sequence is None:
             return None
@@ -79,17 +78,17 @@ class Engine:
         return self._end(sequence, "abort", now)
 
     def release_kv(self, request_id: RequestId, now: float) -> bool:
-        """Give back the blocks of a request that kept them; False if it has none (any more)."""
+        """Free the kept blocks of a request; False if it has none (any more)."""
         self.settle(now)
         return self._batch.release_kept(request_id)
 
     # -- steps
 
     def begin_step(self, now: float, *, most: int = 1) -> StepPlan | None:
-        """Settle the next batch; None if there is nothing to do, and then there is no step to finish.
+        """Decide the next batch; returns None if there is no work, and then there is no step to finish.
 
-        Up to `most` like steps are begun together. `step_ends_s` says when the last of them ends, and
-        changes when they are cut.
+        Up to `most` equal steps begin together. `step_ends_s` is the end of the last of them, and changes
+        when they are cut.
         """
         assert self._step is None, "the step under way must be finished first"
         work = self._batch.next_step(now)
@@ -105,20 +104,20 @@ class Engine:
 
     @property
     def step_ends_s(self) -> float | None:
-        """When the step under way ends, or the last of several; None between steps."""
+        """When the current step ends, or the last of several; None between steps."""
         return None if self._step is None else self._step.plan.ends_s
 
     def settle(self, now: float) -> None:
-        """Bring the accounts to `now`: steps that ended before are accounted, later ones not begun.
+        """Account for the steps that ended before `now`; later ones have not begun.
 
-        For whoever is about to read or change the engine while several steps are under way; their outcome
-        still comes from `finish_step`.
+        Call before reading or changing the engine while several steps run; `finish_step` still returns their
+        outcome.
         """
         if self._step is not None and self._step.plan.steps > 1:
             self._account(self._step, self._step.cut(now))
 
     def finish_step(self) -> StepOutcome:
-        """End the step under way at the time its plan gave, and hand out its tokens."""
+        """End the current step at its planned time, and return its tokens."""
         step = self._step
         assert step is not None, "no step is under way"
         self._advance(step, step.plan.steps)
@@ -138,18 +137,18 @@ class Engine:
         return StepOutcome(plan=step.plan, emitted=tuple(step.emitted), finished=finished)
 
     def step(self, now: float) -> StepOutcome | None:
-        """One whole step that begins `now` and ends `duration_s` later; None if there is nothing to do."""
+        """Run one whole step from `now` until `duration_s` later; returns None if there is no work."""
         return None if self.begin_step(now) is None else self.finish_step()
 
     def slow_down(self, factor: float, now: float) -> None:
-        """Steps that begin from now on take `factor` times as long as the costs say; 1 ends it."""
+        """Steps that begin from now on take `factor` times as long; 1 restores normal speed."""
         if not factor > 0:
             raise ValueError(f"a step cannot take {factor} times as long")
         self.settle(now)
         self._slowdown = factor
 
     def change_costs(self, like: EngineConfig, now: float) -> None:
-        """Steps that begin from now on have the costs of `like`, and their deviations."""
+        """Steps that begin from now on have the costs and deviations of `like`."""
         self.settle(now)
         self.config = msgspec.structs.replace(
             self.config, costs=like.costs, step_jitter=like.step_jitter, start_jitter=like.start_jitter
@@ -158,29 +157,29 @@ class Engine:
     # -- readings
 
     def take_kv_events(self) -> tuple[KvEvent, ...]:
-        """What the prefix cache stored and removed since the last call, in order, if the config has events.
+        """Events of the prefix cache since the last call, in order, if the config has events.
 
-        As in vLLM, blocks are stored as the step that computes them begins.
+        As in vLLM, blocks are stored when the step that computes them begins.
         """
         return self._batch.kv.take_events()
 
     def cached_tokens(self, request: SimulatedRequest) -> int:
-        """How much of a prompt would be found in the cache now."""
+        """How many prompt tokens would be found in the cache now."""
         return self._batch.kv.cached_tokens(request)
 
     def waiting_tokens(self) -> int:
-        """Uncached tokens of the requests that wait, as SGLang reports them."""
+        """Uncached tokens of waiting requests, as SGLang reports them."""
         return sum(
             max(0, each.prefill_target - self._batch.kv.cached_tokens(each.request))
             for each in self._batch.waiting
         )
 
     def clear_prefix_cache(self) -> bool:
-        """Forget all cached blocks; False, and no change, while requests hold some."""
+        """Clear all cached blocks; False, without a change, while requests hold some."""
         return self._batch.kv.clear()
 
     def statistics(self) -> EngineStatistics:
-        """How things stand; with several steps under way, as of the last `settle`."""
+        """Current statistics; while several steps run, as of the last `settle`."""
         batch = self._batch
         return EngineStatistics(
             running=len(batch.running),
@@ -204,7 +203,7 @@ class Engine:
         )
 
     def validate(self) -> None:
-        """Recheck every invariant; AssertionError says which one broke."""
+        """Check all invariants; AssertionError names the one that failed."""
         batch = self._batch
         batch.validate()
         assert set(self._known) == {sequence.id for sequence in (*batch.running.values(), *batch.waiting)}
@@ -219,7 +218,7 @@ class Engine:
             least, most = batch.kv.blocks_for(covered), batch.kv.blocks_for(covered + ahead)
             assert least <= held <= most, f"{sequence.id} holds {held} blocks for {covered} tokens"
 
-    # -- inside
+    # -- internal
 
     def _check_limits(self, request: SimulatedRequest) -> None:
         config = self.config
@@ -230,14 +229,14 @@ class Engine:
             raise QueueFullError(limit)
 
     def _may_start_at_once(self, request: SimulatedRequest) -> bool:
-        """Whether a request that comes now might start before the steps under way end."""
+        """Whether a new request might start before the current steps end."""
         step = self._step
         return (
             step is not None and not step.prefills_all_it_can and self._batch.may_start_before_others(request)
         )
 
     def _account(self, step: Steps, under_way: int) -> None:
-        """The steps before number `under_way` are over; that one has its blocks."""
+        """Account for the steps before number `under_way`, and allocate the blocks of that one."""
         if under_way == step.done:
             return
         self._advance(step, under_way)
@@ -249,8 +248,7 @@ class Engine:
             self._batch.kv.name(sequence.holding, sequence.computed + tokens)
 
     def _advance(self, step: Steps, until: int) -> None:
-        """The steps before number `until` are over: their tokens are computed, and those of decoding
-        sequences are emitted."""
+        """Account for the steps before number `until`: compute their tokens, emit those of decoding ones."""
         steps = until - step.done
         now = step.end_of(until - 1)
         self._count(step, steps, now)

@@ -1,7 +1,7 @@
-"""What goes wrong with engines, and when: a schedule that is data, for virtual and for live engines alike.
+"""Scheduled faults of engines, as data for virtual and live engines alike.
 
-A schedule answers what is wrong with one engine at a time that it is asked about; whoever drives the engine
-sees to it. Times are seconds since the run began.
+A schedule says what is wrong with an engine at a given time; the driver of the engine carries it out. Times
+are seconds since the run began.
 """
 
 from __future__ import annotations
@@ -17,46 +17,47 @@ from headgate.simulator.model.config import ConfigError
 
 FaultKind = Literal["crash", "slow", "stall", "stop", "blackout", "stale", "unready", "latency", "error"]
 """
-- `crash`: the process dies, with all of its requests and its cache, and is back at the end.
-- `slow`: every step takes `factor` times as long. Nothing else tells: a gray failure.
-- `stall`: no step begins; requests are taken and wait.
-- `stop`: the process does nothing at all, as after SIGSTOP. Requests are taken, nothing is answered, not even
-  pages and lists of models, and all goes on at the end.
-- `blackout`: the metrics page does not answer.
-- `stale`: the metrics page shows what it showed as this began.
-- `unready`: the endpoint is not in its pool, while its requests go on; with `period_s` it flaps.
+- `crash`: the process dies with all of its requests and its cache, and returns at the end.
+- `slow`: every step takes `factor` times as long. Nothing else shows it: a gray failure.
+- `stall`: no step begins; requests are accepted and wait.
+- `stop`: the process does nothing, as after SIGSTOP. Connections are accepted, but nothing gets a response,
+  not even metrics and model lists; everything continues at the end.
+- `blackout`: the metrics page does not respond.
+- `stale`: the metrics page keeps the values it had at the beginning.
+- `unready`: the endpoint is not in its pool, while its requests continue; with `period_s` it flaps.
 - `latency`: a `share` of requests reaches the engine `delay_s` late.
-- `error`: a `share` of requests is answered with `status` at once.
+- `error`: a `share` of requests gets `status` immediately.
 """
 ENDLESS: frozenset[FaultKind] = frozenset(
     {"crash", "slow", "blackout", "stale", "unready", "latency", "error"}
 )
-"""Kinds that may last for ever: of a stall or a stop, requests would never end."""
+"""Kinds that may last forever: after an endless stall or stop, requests would never end."""
 MAX_FLAPS = 10_000
 TOO_MANY = 429
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that is wrong with some engines for some time. Checked as part of a `FaultSchedule`."""
+    """A fault of some engines for some time. Validated as part of a `FaultSchedule`."""
 
     kind: FaultKind
     engines: str = "*"
-    """Names of engines that it concerns, as a pattern with `*` and `?`."""
+    """Names of the affected engines, as a pattern with `*` and `?`."""
     at_s: float
     duration_s: float = math.inf
     factor: float = 1.0
-    """Of `slow`."""
+    """For `slow`."""
     delay_s: float = 0.0
-    """Of `latency`."""
+    """For `latency`."""
     status: int = 500
-    """Of `error`."""
+    """For `error`."""
     retry_after_s: float | None = None
-    """Of `error`: for how many seconds the answer asks for no requests (Retry-After), 0 for no such header;
-    None is what engines say: a second with 429, and nothing else."""
+    """For `error`: Retry-After in seconds, 0 for no such header; None is the default of engines, one second
+    with 429 and otherwise no header.
+    """
     share: float = 1.0
-    """Of `latency` and `error`: how likely a request is concerned."""
+    """For `latency` and `error`: the probability that a request is affected."""
     period_s: float = 0.0
-    """Of `unready`: one half of each period it is not ready, the other half it is. 0 does not flap."""
+    """For `unready`: not ready in the first half of each period, ready in the second. 0 does not flap."""
 
     @property
     def until_s(self) -> float:
@@ -64,22 +65,22 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def rest_s(self) -> float | None:
-        """What the answer of an `error` has as Retry-After; None where it has none."""
+        """Retry-After of an `error`; None if it has none."""
         if self.retry_after_s is None:
             return 1.0 if self.status == TOO_MANY else None
         return self.retry_after_s or None
 
     def is_on(self, now: float) -> bool:
-        """Whether it is in force: from `at_s`, and no more at its end."""
+        """Whether it is active: from `at_s` on, until before its end."""
         if not self.at_s <= now < self.until_s:
             return False
         if not self.period_s:
             return True
         halves = (now - self.at_s) / (self.period_s / 2)
-        return math.floor(halves + 1e-6) % 2 == 0  # at a time of `changes` to the side that begins
+        return math.floor(halves + 1e-6) % 2 == 0  # tolerates rounding at the times of `changes`
 
     def changes(self) -> list[float]:
-        """When it begins and ends to be in force."""
+        """When it becomes active and inactive."""
         times = [self.at_s]
         if self.period_s:
             half_s = self.period_s / 2
@@ -90,7 +91,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return times
 
     def problems(self) -> list[str]:
-        """What is wrong with it, each by its field."""
+        """Its errors, each by field."""
         return [f"{field}: {problem}" for field, is_wrong, problem in self._checks() if is_wrong]
 
     def _checks(self) -> list[tuple[str, bool, str]]:
@@ -125,7 +126,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class FaultSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """All that goes wrong. Checked when it is made: `ConfigError` has all mistakes."""
+    """All faults of a run. Validated on construction: `ConfigError` has all errors."""
 
     faults: tuple[Fault, ...] = ()
 
@@ -138,7 +139,7 @@ class FaultSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_objects(cls, objects: Sequence[Any]) -> FaultSchedule:
-        """From what JSON or YAML has: a list of objects with the fields of `Fault`."""
+        """From JSON or YAML: a list of objects with the fields of `Fault`."""
         faults, problems = [], []
         for at, given in enumerate(objects):
             try:
@@ -150,12 +151,12 @@ class FaultSchedule(msgspec.Struct, frozen=True, kw_only=True):
         return cls(faults=tuple(faults))
 
     def of(self, engine: str) -> EngineFaults:
-        """Those of one engine, by its name."""
+        """The faults of the engine with this name."""
         return EngineFaults(tuple(fault for fault in self.faults if fnmatchcase(engine, fault.engines)))
 
 
 class EngineFaults:
-    """What goes wrong with one engine."""
+    """The faults of one engine."""
 
     __slots__ = ("_faults",)
 
@@ -166,7 +167,7 @@ class EngineFaults:
         return bool(self._faults)
 
     def changes(self) -> list[float]:
-        """Times at which the answers below may change, in order."""
+        """Times at which the results below may change, in order."""
         return sorted({time_s for fault in self._faults for time_s in fault.changes()})
 
     def is_down(self, now: float) -> bool:
@@ -176,31 +177,31 @@ class EngineFaults:
         return not self._any("unready", now)
 
     def slowdown(self, now: float) -> float:
-        """By how much steps take longer; several multiply."""
+        """Factor on the time of steps; several faults multiply."""
         return math.prod(fault.factor for fault in self._on("slow", now))
 
     def stalled_until(self, now: float) -> float:
-        """When steps begin again; `now` if nothing keeps them."""
+        """When steps begin again; `now` if nothing stalls them."""
         stalls = (*self._on("stall", now), *self._on("stop", now))
         return max((fault.until_s for fault in stalls), default=now)
 
     def stopped_until(self, now: float) -> float:
-        """When the process goes on; `now` if it is not stopped."""
+        """When the process continues; `now` if it is not stopped."""
         return max((fault.until_s for fault in self._on("stop", now)), default=now)
 
     def has_metrics(self, now: float) -> bool:
         return not self._any("blackout", now) and not self._any("stop", now)
 
     def has_old_metrics(self, now: float) -> bool:
-        """Whether the metrics page still shows what it showed as this began."""
+        """Whether the metrics page still shows values from the beginning of a fault."""
         return self._any("stale", now)
 
     def late_s(self, now: float, draw: float) -> float:
-        """How much later a request reaches the engine; `draw` is a random number from 0 to 1."""
+        """How late a request reaches the engine; `draw` is a random number from 0 to 1."""
         return sum(fault.delay_s for fault in self._on("latency", now) if draw < fault.share)
 
     def error(self, now: float, draw: float) -> Fault | None:
-        """With what a request is answered at once; None for no error."""
+        """The error for a request; None for no error."""
         return next((fault for fault in self._on("error", now) if draw < fault.share), None)
 
     def _on(self, kind: FaultKind, now: float) -> list[Fault]:

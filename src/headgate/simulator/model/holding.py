@@ -1,4 +1,4 @@
-"""What one request holds of the KV cache."""
+"""The KV cache blocks held by one request."""
 
 import sys
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ NEVER = sys.maxsize
 
 
 class Holding:
-    """The blocks of one request, whose tokens fill them in order, the last one partly."""
+    """The blocks of one request, filled by its tokens in order, the last one partly."""
 
     __slots__ = (
         "block_size",
@@ -40,36 +40,36 @@ class Holding:
     ) -> None:
         self.request = request
         self.hashes = hashes
-        """Of full blocks, front first; those of the answer as far as they were needed."""
+        """Hashes of full blocks, front first; those of the output only as far as needed."""
         self.nameable = nameable
-        """So many blocks have a hash, once they are full."""
+        """How many blocks have a hash once they are full."""
         self.blocks = blocks
         self.block_size = block_size
         self.room = blocks * block_size
         """Tokens that fit."""
         self.cached_tokens = (found + below.blocks) * block_size
-        """Tokens that need not be computed: they were found as the request started."""
+        """Tokens found in a cache when the request started, which are not computed."""
         self.host_tokens = below.in_host * block_size
-        """Those of them that come from the host's memory."""
+        """Those of them that come from host memory."""
         self.disk_tokens = below.on_disk * block_size
-        """Those of them that come from the disk."""
+        """Those of them that come from disk."""
         self.remote_tokens = below.in_remote * block_size
-        """Those of them that come from the store that engines share."""
+        """Those of them that come from the shared store."""
         self.looked_at = found
-        """So many blocks from the front have been named, if their names were not taken yet."""
+        """How many blocks from the front were processed for naming."""
         self.named = list(hashes[: self.looked_at])
         """The hashes that it holds, front first."""
         self.names_at = NEVER
-        """With so many tokens computed, the next block can be named."""
+        """Once this many tokens are computed, the next block can be named."""
         self.look_until(found)
 
     def look_until(self, blocks: int) -> None:
-        """So many blocks from the front are looked at now."""
+        """Mark the first `blocks` blocks as processed."""
         self.looked_at = blocks
         self.names_at = (blocks + 1) * self.block_size if blocks < self.nameable else NEVER
 
     def hashes_of(self, blocks: int) -> Sequence[int]:
-        """Of at least so many blocks, of which the last has a hash."""
+        """Hashes of at least the first `blocks` blocks, of which the last has a hash."""
         if blocks > len(self.hashes):
             behind_prompt = self.request.prompt_tokens // self.block_size
             first = len(self.hashes) - behind_prompt

@@ -1,10 +1,10 @@
-"""Who holds how many blocks of the KV cache, and which prompts are still found in it.
+"""KV cache blocks: which requests hold them, and which prompts are cached in them.
 
-A block is in one of these states: empty; set apart for something else; held without a name (the unfinished
-end of a request, what has no hash, or a second copy of a named one); named by the hash of all tokens up to
-its end, and held by one or more requests; or named and idle, that is, cached for whoever asks for it next.
-The rules are those of vLLM's prefix cache: full blocks only, of prompts and of answers, reference counts, and
-idle blocks are taken in the order of their last use, the end of a request before its front.
+A block is in one of these states: empty; set apart for another use; held without a name (the unfinished end
+of a request, a block without a hash, or a second copy of a named one); named by the hash of all tokens up to
+its end, and held by one or more requests; or named and idle, that is, cached for later requests. The rules
+are those of vLLM's prefix cache: full blocks only, of prompts and outputs; reference counts; idle blocks are
+evicted least recently used first, the end of a request before its front.
 """
 
 from collections import OrderedDict
@@ -28,7 +28,7 @@ from headgate.simulator.model.tiers import (
 
 
 class KvBlocks:
-    """The blocks of one engine. Blocks without a name are counted, named ones are known by their hash."""
+    """The blocks of one engine. Blocks without a name are only counted, named ones are known by hash."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class KvBlocks:
     ) -> None:
         self.total = total
         self.block_size = block_size
-        self._named = named  # whether blocks are ever found again
-        self._tells = tells  # whether events are kept for `take_events`
+        self._named = named  # whether blocks are cached for reuse
+        self._tells = tells  # whether events are recorded for `take_events`
         self._empty = total
         self.apart = 0
-        """Blocks that hold something else than keys and values."""
+        """Blocks in use for something other than keys and values."""
         self._references: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
         self._unnamed = 0
@@ -55,17 +55,17 @@ class KvBlocks:
         self.disk = LowerTier(disk_blocks)
         self.remote = remote
         self._computed: list[int] = []
-        """Blocks that were named since `put_computed`, kept where there is a store to put them in."""
+        """Blocks named since `put_computed`, recorded if there is a store to put them in."""
         self._events: list[KvEvent] = []
 
     @property
     def free(self) -> int:
-        """Blocks that whoever needs one gets: idle ones are free, their contents a bonus."""
+        """Blocks available for allocation, including idle ones."""
         return self._empty + len(self._idle)
 
     @property
     def empty(self) -> int:
-        """Free blocks in which nothing is lost if they are taken."""
+        """Free blocks whose allocation evicts nothing."""
         return self._empty
 
     @property
@@ -79,7 +79,7 @@ class KvBlocks:
 
     @property
     def named_references(self) -> int:
-        """How often named blocks are held: once for each holder of each."""
+        """Total references to named blocks."""
         return sum(self._references.values())
 
     def blocks_for(self, tokens: int) -> int:
@@ -88,7 +88,7 @@ class KvBlocks:
     def cached_blocks(self, hashes: Sequence[int], tokens: int) -> int:
         """How many blocks from the front of `tokens` tokens are cached.
 
-        The last token is always computed, since its logits are what the first output token comes from.
+        The last token is always computed, since its logits produce the first output token.
         """
         most = min(len(hashes), (tokens - 1) // self.block_size)
         references, idle = self._references, self._idle
@@ -98,12 +98,12 @@ class KvBlocks:
         return most
 
     def cached_tokens(self, request: SimulatedRequest) -> int:
-        """How many tokens of a prompt that started now would be found."""
+        """How many tokens of a prompt that started now would be cached."""
         hashes = self._hashes(request, request.prompt_tokens)
         return self.block_size * self.cached_blocks(hashes, request.prompt_tokens)
 
     def _hashes(self, request: SimulatedRequest, tokens: int) -> Sequence[int]:
-        """Of the full blocks of the first `tokens` tokens: the prompt, or what was generated too."""
+        """Hashes of the full blocks of the first `tokens` tokens, of the prompt and then of the output."""
         if not self._named:
             return ()
         of_prompt = request.prompt_tokens // self.block_size
@@ -114,7 +114,7 @@ class KvBlocks:
         return hashes
 
     def _nameable(self, request: SimulatedRequest) -> int:
-        """How many blocks of a request have hashes; an answer's are chained to all of the prompt's."""
+        """How many blocks of a request have hashes; those of the output require all of the prompt's."""
         if not self._named:
             return 0
         of_prompt = request.prompt_tokens // self.block_size
@@ -122,7 +122,9 @@ class KvBlocks:
         return known + len(request.answer_blocks) if known == of_prompt else known
 
     def start(self, request: SimulatedRequest, tokens: int) -> Holding | None:
-        """Blocks for the first `tokens` tokens of a request; None, and no change, if there are not enough."""
+        """Allocate blocks for the first `tokens` tokens of a request; None, unchanged, if too few are
+        free.
+        """
         hashes = self._hashes(request, tokens)
         blocks = self.blocks_for(tokens)
         if blocks - len(hashes) > self.free:
@@ -132,7 +134,7 @@ class KvBlocks:
         revived = sum(1 for block in hashes[:found] if block in idle)
         if blocks - found > self.free - revived:
             return None
-        # From where the accelerator has no more, the others may: as with the former, never the last token.
+        # The lower tiers may have the blocks after those; as above, never the last token.
         below = self._below(hashes[found : (tokens - 1) // self.block_size])
         for block in hashes[:found]:
             if block in references:
@@ -147,7 +149,7 @@ class KvBlocks:
         return holding
 
     def _below(self, hashes: Sequence[int]) -> Below:
-        """How many blocks from the front are in each of the tiers below: in the first that has it."""
+        """How many blocks from the front are in each lower tier, counted in the first tier that has it."""
         in_host = self.host.use(hashes)
         if not self.disk.blocks and self.remote is None:
             return Below(in_host)
@@ -164,7 +166,7 @@ class KvBlocks:
         return Below(in_host, on_disk, in_remote)
 
     def grow(self, holding: Holding, tokens: int) -> bool:
-        """Add blocks until `tokens` tokens fit; False, and no change, if there are not enough."""
+        """Add blocks until `tokens` tokens fit; False, without a change, if there are too few."""
         if tokens <= holding.room:
             return True
         missing = self.blocks_for(tokens) - holding.blocks
@@ -176,10 +178,11 @@ class KvBlocks:
         return True
 
     def name(self, holding: Holding, tokens: int) -> None:
-        """The first `tokens` tokens of a holding are computed: its full blocks can be found.
+        """The first `tokens` tokens of a holding are computed: name its full blocks, so that they can be
+        found.
 
-        Where a name is taken, because another request computed the same at the same time, both keep theirs. A
-        block has no name where that before it has lost its own: nobody would come so far.
+        If a name is taken, because another request computed the same block at the same time, both keep their
+        copies. A block is not named if the block before it has lost its name: lookups would never reach it.
         """
         if tokens < holding.names_at:
             return
@@ -204,7 +207,7 @@ class KvBlocks:
         return block in self._references or block in self._idle
 
     def release(self, holding: Holding) -> None:
-        """Give everything back. What has a name stays findable until its block is needed."""
+        """Release all blocks. Named ones stay cached until their memory is needed."""
         references, idle = self._references, self._idle
         for block in reversed(holding.named):
             left = references[block] - 1
@@ -218,7 +221,7 @@ class KvBlocks:
         self._empty += unnamed
 
     def set_apart(self, blocks: int) -> bool:
-        """Take blocks for something else than keys and values; False, and no change, if too few are free."""
+        """Take blocks for something other than keys and values; False, unchanged, if too few are free."""
         if blocks > self.free:
             return False
         self._take(blocks)
@@ -227,12 +230,12 @@ class KvBlocks:
         return True
 
     def give_back(self, blocks: int) -> None:
-        """End `set_apart` for so many blocks."""
+        """Undo `set_apart` for this many blocks."""
         self.apart -= blocks
         self._empty += blocks
 
     def clear(self) -> bool:
-        """Forget what is cached; False, and no change, while any named block is held."""
+        """Clear the cache; False, without a change, while any named block is held."""
         if self._references:
             return False
         self._empty += len(self._idle)
@@ -246,7 +249,7 @@ class KvBlocks:
         return True
 
     def put_computed(self) -> None:
-        """A step is over: the blocks that it computed are in the store from now on, for all engines."""
+        """A step is over: put the blocks it computed into the store, for all engines."""
         if self.remote is None or not self._computed:
             return
         self._tell_removed(self.remote.take_dropped(), REMOTE)
@@ -255,7 +258,7 @@ class KvBlocks:
         self._tell_moved(new, REMOTE)
 
     def take_events(self) -> tuple[KvEvent, ...]:
-        """What was stored and removed since the last call, in order."""
+        """Events of stored and removed blocks since the last call, in order."""
         if self.remote is not None:
             self._tell_removed(self.remote.take_dropped(), REMOTE)
         events = tuple(self._events)
@@ -263,7 +266,7 @@ class KvBlocks:
         return events
 
     def validate(self) -> None:
-        """Every block is empty, held without a name, held with a name, or idle; and nothing is both."""
+        """Every block is empty, held without a name, held with a name, or idle; none is two of these."""
         sums = {
             "empty": self._empty,
             "apart": self.apart,
@@ -283,7 +286,7 @@ class KvBlocks:
         assert all(count > 0 for count in self._references.values()), "a held block without a holder"
 
     def _take(self, blocks: int) -> None:
-        """Make blocks unnamed: empty ones first, then what was used least recently."""
+        """Allocate unnamed blocks: empty ones first, then the least recently used."""
         self._unnamed += blocks
         empty = min(blocks, self._empty)
         self._empty -= empty
@@ -297,14 +300,14 @@ class KvBlocks:
                 self._move_down(removed, self.disk, DISK)
 
     def _move_down(self, hashes: list[int], tier: LowerTier, medium: str) -> list[int]:
-        """Gives what the tier had to drop for them."""
+        """Move blocks to a lower tier; returns the blocks it evicted for them."""
         new, dropped = tier.store(hashes)
         self._tell_moved(new, medium)
         self._tell_removed(dropped, medium)
         return dropped
 
     def _tell_moved(self, hashes: list[int], medium: str) -> None:
-        """They are in a tier below, too."""
+        """Report blocks stored in a lower tier."""
         if hashes and self._tells:
             self._events.append(
                 BlockStored(hashes=tuple(hashes), parent=None, block_size=self.block_size, medium=medium)

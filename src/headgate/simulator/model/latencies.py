@@ -1,4 +1,4 @@
-"""Latencies as llm-d-inference-sim is told them, of a lone request and under load, in place of costs."""
+"""Latencies as in llm-d-inference-sim, for a lone request and under load, instead of step costs."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -9,17 +9,18 @@ from headgate.simulator.model.config import ConfigError, EngineConfig
 
 Calculator = Literal["", "constant", "per-token"]
 MAX_DEVIATION = 0.3
-"""Of what deviates, as a share of it."""
+"""Maximum standard deviation, as a fraction of the mean."""
 _SLACK = 1e-9
-"""For shares that are 0.3 but for the last bits."""
+"""Tolerance for rounding."""
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
-    """In seconds; None leaves the costs as they are. `apply` checks them against an engine."""
+    """In seconds; None keeps the costs. `apply` checks them against an engine."""
 
     latency_calculator: Calculator = ""
-    """Whether the first token takes a constant time or has an overhead and a time per token; the former if
-    this does not say and `time_to_first_token` does."""
+    """Whether the first token takes a constant time, or an overhead and a time per token; by default constant
+    if `time_to_first_token` is set.
+    """
     time_to_first_token: float | None = None
     time_to_first_token_std_dev: float | None = None
     prefill_overhead: float | None = None
@@ -29,17 +30,17 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
     """Between two tokens of a lone request."""
     inter_token_latency_std_dev: float | None = None
     time_factor_under_load: float | None = None
-    """How many times as long that is with as many requests as can run."""
+    """Factor on `inter_token_latency` with as many requests as can run."""
 
     @property
     def is_constant(self) -> bool:
-        """Whether the first token takes the same time whatever the prompt."""
+        """Whether the first token takes the same time for any prompt."""
         if self.latency_calculator:
             return self.latency_calculator == "constant"
         return bool(self.time_to_first_token or self.time_to_first_token_std_dev)
 
     def apply(self, config: EngineConfig) -> EngineConfig:
-        """The engine whose costs come to these latencies. Raises ConfigError with all that is wrong."""
+        """The engine with costs that produce these latencies. Raises ConfigError with all errors."""
         paced = self._with_pace(config)
         problems = [*self._out_of_range(), *self._too_short(paced)]
         if problems:
@@ -47,7 +48,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
         return self._with_start(paced)
 
     def _with_pace(self, config: EngineConfig) -> EngineConfig:
-        """The time between tokens."""
+        """Set the time between tokens."""
         if self.inter_token_latency is None and self.time_factor_under_load is None:
             return config
         costs = config.costs
@@ -64,7 +65,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(config, costs=paced, step_jitter=jitter)
 
     def _with_start(self, config: EngineConfig) -> EngineConfig:
-        """The time to the first token."""
+        """Set the time to the first token."""
         costs, start_s = config.costs, self._start_s
         deviation_s = self.time_to_first_token_std_dev if self.is_constant else self.prefill_time_std_dev
         if start_s is not None:

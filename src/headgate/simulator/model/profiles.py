@@ -1,15 +1,15 @@
-"""Named engines: constants that were published or follow from published ones.
+"""Named engines: constants that were published, or derived from published ones.
 
 `7b-a100` is the fit of the Gateway API Inference Extension's first simulator. The others start from latency
-profiles like those that llm-d's simulator comes with: an overhead O of each first token, a time per prompt
-token, the inter-token latency L when alone, a load factor F at a full batch. Prefill per token is as given;
-per sequence it is L x (F - 1) / 255 for a batch of 256, and the base is what remains of L; what remains of O
-is charged for each start. The term per KV token is bytes of KV per token over memory bandwidth; KV blocks are
-what 90 % of the memory leaves beside the weights, of 16 bits if nothing else is said. O and L of engines
-without a published profile lie in the middle of their published ranges.
+profiles like those that llm-d's simulator ships: an overhead O of each first token, a time per prompt token,
+the inter-token latency L of a lone request, and a load factor F at a full batch. Prefill per token is as
+given; per sequence it is L x (F - 1) / 255 for a batch of 256, and the base is the rest of L; the rest of O
+is charged for each start. The term per KV token is KV bytes per token over memory bandwidth; KV blocks are
+what 90 % of the memory leaves beside the weights, with 16-bit weights unless stated otherwise. O and L of
+engines without a published profile are the middle of their published ranges.
 
-Power is the board's limit as its data sheet has it, idle power about a tenth of that, and prices are round
-numbers for an hour on demand: estimates, to be replaced by one's own.
+Power is the board limit from its data sheet, idle power about a tenth of that, and prices are round numbers
+for an hour on demand: estimates, to be replaced by your own.
 """
 
 import msgspec

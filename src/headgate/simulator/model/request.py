@@ -1,4 +1,4 @@
-"""The values that go into the step model and come out of it."""
+"""Inputs and outputs of the step model."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ FinishReason = Literal["stop", "length", "abort"]
 
 
 class RefusedError(Exception):
-    """The engine does not take a request; the message is fit for the client."""
+    """The engine rejects a request; the message can be shown to the client."""
 
 
 class QueueFullError(RefusedError):
-    """As many requests run and wait as the engine may hold."""
+    """The engine already has as many requests as it may hold."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -26,7 +26,7 @@ class QueueFullError(RefusedError):
 
 
 class RequestTooLongError(RefusedError):
-    """Prompt and output together do not fit into the model's context."""
+    """Prompt and output together exceed the model's context."""
 
     def __init__(self, prompt_tokens: int, output_tokens: int, max_model_len: int) -> None:
         super().__init__(
@@ -44,21 +44,24 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     finish_reason: FinishReason = "length"
     blocks: Sequence[int] = ()
-    """Hashes of the prompt's blocks of the engine's block size, front first, each chained to those before it;
-    one of a last block that is not full is ignored. Empty shares nothing with anyone. The hashes of an
-    adapter's prompts must differ from those of the base model."""
+    """Hashes of the prompt's blocks at the engine's block size, front first, each chained to those before it;
+    a hash of a partial last block is ignored. Empty if nothing is shared. Hashes for an adapter must differ
+    from those of the base model.
+    """
     answer_blocks: Sequence[int] = ()
-    """Hashes of the blocks behind those: first the one that the prompt began and the answer fills, each
-    chained on. Read one by one as they fill. Ignored where `blocks` has not all of the prompt's."""
+    """Hashes of the following blocks, chained on: first the block that the prompt began and the output fills.
+    Read one by one as they fill. Ignored if `blocks` does not cover the prompt.
+    """
     adapter: str = ""
     """The adapter's name; empty for the base model."""
     priority: int = 0
-    """The smaller goes first, where the engine schedules by priority."""
+    """Smaller goes first, if the engine schedules by priority."""
     received_tokens: int = 0
-    """Of the prompt: keys and values that another engine computed and that are here already. The last token
-    is computed all the same. They are lost with a preemption."""
+    """Prompt tokens whose keys and values were computed by another engine and have arrived. The last token is
+    computed anyway. A preemption loses them.
+    """
     keeps_kv: bool = False
-    """Whether its blocks stay after its end, for another engine to fetch, until `Engine.release_kv`."""
+    """Whether its blocks stay after it ends, for another engine to fetch, until `Engine.release_kv`."""
 
     def __post_init__(self) -> None:
         if self.prompt_tokens < 1 or self.output_tokens < 1:
@@ -77,7 +80,7 @@ class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     preemptions: int
     cached_tokens: int = 0
-    """Of the prompt: found in the cache as the request first started."""
+    """Prompt tokens found in the cache when the request first started."""
     arrived_s: float
     started_s: float | None
     first_token_s: float | None
@@ -95,25 +98,25 @@ class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tpot_s(self) -> float | None:
-        """Mean time of each token after the first."""
+        """Mean time per token after the first."""
         if self.first_token_s is None or self.output_tokens < 2:
             return None
         return (self.finished_s - self.first_token_s) / (self.output_tokens - 1)
 
 
 class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the step under way works on, and when it ends; or several like steps together."""
+    """The work and the end of the current step, or of several equal steps together."""
 
     starts_s: float
     ends_s: float
     decode_sequences: int
     kv_tokens: int
-    """Context that is read in the first of the steps; each further one reads `decode_sequences` more."""
+    """Context read in the first of the steps; each further one reads `decode_sequences` more."""
     prefill_tokens: int
     """In each of the steps."""
     admitted: tuple[RequestId, ...]
     cached_tokens: tuple[int, ...]
-    """For each of `admitted`: how many of its tokens it found in the cache."""
+    """For each of `admitted`: how many of its tokens were cached."""
     preempted: tuple[RequestId, ...]
     steps: int = 1
 
@@ -123,19 +126,19 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Emission(NamedTuple):
-    """Tokens of one request. A tuple, because a full batch makes hundreds of them each step."""
+    """Tokens of one request. A tuple, because a full batch creates hundreds per step."""
 
     request_id: RequestId
     position: int
-    """0 for the first token of the answer; of several, that of the first."""
+    """0 for the first output token; for several tokens, the position of the first."""
     gap_s: float
-    """Since the request's token before, to the last of these; for the first token, since its arrival."""
+    """Time since the request's previous token, to the last of these; for the first, since its arrival."""
     tokens: int = 1
-    """More than one where several steps were taken in one go, or drafted tokens were accepted."""
+    """More than one if several steps were run at once, or drafted tokens were accepted."""
 
 
 class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened by the end of a step."""
+    """The result of a step."""
 
     plan: StepPlan
     emitted: tuple[Emission, ...]

@@ -1,4 +1,4 @@
-"""A request in an engine: running, waiting in its queue, and with tokens drafted ahead."""
+"""A request in an engine: running, in the waiting queue, and with drafted tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.simulator.model.request import (
 
 
 class Sequence:
-    """Mutable, and changed by its engine alone."""
+    """The mutable state of a request; only its engine changes it."""
 
     __slots__ = (
         "arrived_s",
@@ -49,21 +49,21 @@ class Sequence:
         self.emitted = 0
         self.computed = 0  # tokens whose keys and values are in the cache
         self.prefill_target = request.prompt_tokens
-        self.decoding = False  # whether all up to the target is computed, and it runs
+        self.decoding = False  # whether everything up to the target is computed, and it runs
         self.output_tokens = request.output_tokens
         self.cached_tokens = 0
         self.preemptions = 0
         self.holding: Holding | None = None
         self.ended = False
         self.rng: random.Random | None = None
-        """What is left to chance with this request, if anything is."""
+        """Random generator of this request, if it needs one."""
 
     @property
     def id(self) -> RequestId:
         return self.request.request_id
 
     def start(self, holding: Holding, now: float) -> None:
-        """It is in the batch; what is in the cache, or came from another engine, is computed already."""
+        """Join the batch; tokens in the cache or from another engine are already computed."""
         self.holding = holding
         self.computed = holding.cached_tokens
         if self.started_s is None:
@@ -73,24 +73,24 @@ class Sequence:
             self.computed = max(self.computed, received)
 
     def prefill(self, tokens: int) -> None:
-        """So many further tokens of what must be prefilled are computed."""
+        """Count `tokens` further tokens as prefilled."""
         self.computed += tokens
         self.decoding = self.computed >= self.prefill_target
 
     def grow(self, kv: KvBlocks, tokens: int) -> None:
-        """Take the blocks for so many tokens, which are there."""
+        """Allocate blocks for `tokens` tokens, which are available."""
         assert self.holding is not None
         has_room = kv.grow(self.holding, tokens)
         assert has_room, "more like steps were begun than there are blocks"
 
     def give_up_blocks(self) -> Holding:
-        """They are the caller's now."""
+        """Hand its blocks over to the caller."""
         holding, self.holding = self.holding, None
         assert holding is not None, f"{self.id} holds no blocks"
         return holding
 
     def lose_cache(self) -> None:
-        """Recompute: the tokens emitted so far become part of what must be prefilled again."""
+        """Recompute later: the tokens emitted so far become part of what must be prefilled again."""
         self.computed = 0
         self.decoding = False
         self.prefill_target = self.request.prompt_tokens + self.emitted
@@ -98,31 +98,31 @@ class Sequence:
 
     @property
     def found_tokens(self) -> int:
-        """Those that were found in the cache as it last started."""
+        """Tokens found in a cache when it last started."""
         return self.holding.cached_tokens if self.holding else 0
 
     @property
     def host_tokens(self) -> int:
-        """Those of them that came from the host's memory."""
+        """Those of them that came from host memory."""
         return self.holding.host_tokens if self.holding else 0
 
     @property
     def disk_tokens(self) -> int:
-        """Those of them that came from the disk."""
+        """Those of them that came from disk."""
         return self.holding.disk_tokens if self.holding else 0
 
     @property
     def remote_tokens(self) -> int:
-        """Those of them that came from the store that engines share."""
+        """Those of them that came from the shared store."""
         return self.holding.remote_tokens if self.holding else 0
 
     @property
     def room_left(self) -> int:
-        """Tokens for which it has blocks beyond those that are computed."""
+        """Tokens that fit in its blocks beyond the computed ones."""
         return self.holding.room - self.computed if self.holding else 0
 
     def emit(self, now: float, tokens: int = 1) -> Emission:
-        """The next tokens of the answer, of which the last comes `now`."""
+        """Emit the next output tokens, the last of them at `now`."""
         emission = Emission(self.request.request_id, self.emitted, now - self.last_token_s, tokens)
         if self.emitted == 0:
             self.first_token_s = now
@@ -146,16 +146,16 @@ class Sequence:
 
 
 Chunk = tuple[Sequence, int]
-"""A sequence, and how many of its tokens are prefilled in a step."""
+"""A sequence, and how many of its tokens a step prefills."""
 
 
 def by_priority(sequence: Sequence) -> tuple[int, int]:
-    """As vLLM sorts: the smaller number first, then who came first."""
+    """Sort key, as in vLLM: smaller numbers first, then in order of arrival."""
     return sequence.request.priority, sequence.order
 
 
 class WaitingQueue:
-    """Sequences that are not in the batch, in the order in which they are asked to start."""
+    """Sequences outside the batch, in the order in which they are considered to start."""
 
     def __init__(self, *, by_priority: bool) -> None:
         self._by_priority = by_priority
@@ -168,14 +168,14 @@ class WaitingQueue:
         return iter(self._sequences)
 
     def add(self, sequence: Sequence) -> None:
-        """One that came just now."""
+        """Add a new sequence."""
         if self._by_priority:
             insort(self._sequences, sequence, key=by_priority)
         else:
             self._sequences.append(sequence)
 
     def give_back(self, sequence: Sequence) -> None:
-        """One that was preempted: it goes first again, unless priorities say otherwise."""
+        """Return a preempted sequence: it goes first again, unless priorities say otherwise."""
         if self._by_priority:
             insort(self._sequences, sequence, key=by_priority)
         else:
@@ -185,35 +185,35 @@ class WaitingQueue:
         self._sequences.remove(sequence)
 
 
-# Speculative decoding: a step drafts tokens for each sequence and checks all of them at once.
+# Speculative decoding: a step drafts tokens for each sequence and verifies all of them at once.
 #
-# Each drafted token is accepted with the same chance, as long as those before it were (Leviathan et al.,
-# "Fast inference from transformers via speculative decoding", 2023); what was accepted comes out together
-# with the token that every step makes. Whose tokens are accepted follows from the request alone, so that it
-# does not depend on who else runs.
+# Each drafted token is accepted with the same probability if those before it were (Leviathan et al., "Fast
+# inference from transformers via speculative decoding", 2023); accepted tokens are emitted together with the
+# one that every step generates. Acceptance depends on the request alone, not on the other requests in the
+# batch.
 class Speculation:
-    """What was drafted and accepted so far. Without drafts it costs nothing."""
+    """Drafted and accepted tokens so far. Costs nothing without drafts."""
 
     def __init__(self, draft_tokens: int, acceptance: float) -> None:
         self.draft_tokens = draft_tokens
-        """For each sequence in each step; 0 drafts none."""
+        """Per sequence and step; 0 disables drafting."""
         self._acceptance = acceptance
         self.drafts = 0
         self.accepted = 0
         self.accepted_by_position = dict.fromkeys(range(draft_tokens), 0)
 
     def most_tokens(self, sequence: Sequence) -> int:
-        """How many tokens a step may give a sequence that decodes: it needs blocks for so many."""
+        """How many tokens a step may generate for a decoding sequence, for which it needs blocks."""
         return min(1 + self.draft_tokens, sequence.output_tokens - sequence.emitted)
 
     def tokens(self, sequence: Sequence) -> int:
-        """How many tokens the step that ends gives it."""
+        """How many tokens the step that ends generates for it."""
         if not self.draft_tokens:
             return 1
         self.drafts += 1
         rng = sequence.rng
         if rng is None:
-            rng = sequence.rng = random.Random(sequence.id)  # noqa: S311 - it must be the same again
+            rng = sequence.rng = random.Random(sequence.id)  # noqa: S311 - must be reproducible
         accepted = 0
         for position in range(self.most_tokens(sequence) - 1):
             if rng.random() >= self._acceptance:

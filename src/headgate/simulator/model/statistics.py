@@ -1,4 +1,4 @@
-"""What can be read off an engine at any time, and what it counts for that."""
+"""Statistics of an engine, readable at any time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from headgate.simulator.model.sequence import Sequence
 
 
 class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """A reading of the engine; the `_total` fields only grow."""
+    """A snapshot of the engine; the `_total` fields only grow."""
 
     running: int
     waiting: int
     kv_blocks: int
     kv_blocks_used: int
     kv_blocks_cached: int
-    """Blocks that can be found by a hash, whether a request holds them or not."""
+    """Blocks that can be found by a hash, held by a request or not."""
     adapters_running: frozenset[str]
     adapters_waiting: frozenset[str]
-    """Those that waiting requests ask for."""
+    """Adapters that waiting requests use."""
     adapters_loaded: tuple[str, ...]
     """In use or not, least recently used first."""
     max_adapters: int
@@ -30,18 +30,18 @@ class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
     steps_total: int
     busy_s_total: float
     prefill_tokens_total: int
-    """Includes tokens that were prefilled again after a preemption, and no cached ones."""
+    """Includes tokens prefilled again after a preemption; excludes cached ones."""
     output_tokens_total: int
     prefix_queries_total: int
-    """Prompt tokens of requests that started, each request once."""
+    """Prompt tokens of requests that started, each request counted once."""
     prefix_hits_total: int
-    """Those of them that were found in the accelerator's cache."""
+    """Those of them found in GPU memory."""
     host_hits_total: int
-    """Those of them that were found in the host's memory."""
+    """Those of them found in host memory."""
     disk_hits_total: int
-    """Those of them that were found on the disk."""
+    """Those of them found on disk."""
     remote_hits_total: int
-    """Those of them that were found in the store that engines share."""
+    """Those of them found in the shared store."""
     received_total: int
     """Those of the others that another engine had computed for this one."""
     drafts_total: int
@@ -53,12 +53,12 @@ class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kv_usage(self) -> float:
-        """Share of the blocks that requests hold; cached blocks of nobody do not count."""
+        """Share of blocks held by requests; idle cached blocks do not count."""
         return self.kv_blocks_used / self.kv_blocks
 
 
 class Totals(msgspec.Struct):
-    """What an engine counts from its start on, by the names of its statistics."""
+    """Counters of an engine since its start, named after its statistics."""
 
     submitted_total: int = 0
     finished_total: int = 0
@@ -75,7 +75,7 @@ class Totals(msgspec.Struct):
     received_total: int = 0
 
     def starts(self, sequence: Sequence) -> None:
-        """A request starts for the first time, with what the caches have of its prompt."""
+        """A request starts for the first time; count the cached part of its prompt."""
         below_tokens = sequence.host_tokens + sequence.disk_tokens + sequence.remote_tokens
         self.prefix_queries_total += sequence.request.prompt_tokens
         self.prefix_hits_total += sequence.cached_tokens - below_tokens
@@ -86,11 +86,11 @@ class Totals(msgspec.Struct):
 
 
 class BusyTime:
-    """How long steps were under way."""
+    """Total time during which steps ran."""
 
     def __init__(self) -> None:
         self._before_s = 0.0
-        self._since_s = 0.0  # since then, steps followed each other
+        self._since_s = 0.0  # steps have been consecutive since then
         self._until_s = 0.0
 
     @property

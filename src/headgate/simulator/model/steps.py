@@ -1,4 +1,4 @@
-"""The steps under way: one, or several like ones, with the end of each."""
+"""The current steps: one, or several equal ones, with the end of each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from headgate.simulator.model.sequence import Chunk
 from headgate.simulator.model.sequence import Sequence as Running
 
 _NOISE = (0.3, 1.7)
-"""Between which the time of a step lies, as a share of what it should be."""
+"""Bounds of a step's time, as a fraction of its nominal time."""
 
 
 class Steps:
-    """What is worked on, when each step ends, and what came of those that are over."""
+    """The work of the steps, when each ends, and the results of those that are over."""
 
     __slots__ = ("_ends", "chunks", "decoding", "done", "emitted", "plan")
 
@@ -34,16 +34,16 @@ class Steps:
         slowdown: float,
         number: int,
     ) -> None:
-        """`number` is that of the first of them among all of the engine."""
+        """`number` is the index of the first of them among all steps of the engine."""
         self.decoding = work.decoding
         self.chunks = work.chunks
         self.done = 0
-        """Steps that are over and accounted."""
+        """Steps that are over and accounted for."""
         self.emitted: list[Emission] = []
         prefill_tokens = sum(tokens for _, tokens in work.chunks)
         kv_tokens = sum(sequence.computed for sequence in work.decoding)
         first_s = config.costs.step_seconds(
-            # A drafted token is checked as if it were the next one of a sequence of its own.
+            # Verifying a drafted token costs as much as a sequence of its own.
             decode_sequences=len(work.decoding) * (1 + config.draft_tokens),
             kv_tokens=kv_tokens,
             prefill_tokens=prefill_tokens,
@@ -90,11 +90,11 @@ class Steps:
         return self.plan.steps > 1 and bool(self.chunks)
 
     def end_of(self, step: int) -> float:
-        """When a step ends, the first being 0; of step -1, when the first one begins."""
+        """When a step ends, counted from 0; for step -1, when the first one begins."""
         return self._ends[step] if step >= 0 else self.plan.starts_s
 
     def cut(self, now: float) -> int:
-        """Let the step that is under way at `now` be the last, and give its number."""
+        """Make the step that runs at `now` the last one, and return its index."""
         last = min(bisect_left(self._ends, now), len(self._ends) - 1)
         del self._ends[last + 1 :]
         self.plan = msgspec.structs.replace(self.plan, ends_s=self._ends[-1], steps=last + 1)
@@ -109,7 +109,7 @@ class Steps:
         slowdown: float,
         number: int,
     ) -> None:
-        """The further ends, each summed as a single step's would be: in this order, so to the same bits."""
+        """Append the further ends, each summed in the same order as for a single step, for equal bits."""
         growth = len(self.decoding)
         fixed_s = config.costs.fixed_seconds(decode_sequences=growth, prefill_tokens=prefill_tokens, starts=0)
         per_kv_token_s, jitter = config.costs.per_kv_token_s, config.step_jitter
@@ -123,26 +123,25 @@ class Steps:
 
 
 def _noise(jitter: float, number: int) -> float:
-    """By what a step takes longer or shorter: the same for the same number, whether steps are cut or not."""
+    """Random factor on a step's time; depends on the step's number alone, whether steps are cut or not."""
     if not jitter:
         return 1.0
     low, high = _NOISE
     return min(high, max(low, random.Random(number).gauss(1.0, jitter)))  # noqa: S311
 
 
-# What several like steps do to the cache, in the order in which single steps would do it.
+# Apply the cache effects of several equal steps, in the order in which single steps would cause them.
 #
-# Where a sequence that decodes names the blocks of its answer, that order matters: who names a block first
-# has the name, and a block that is cached for nobody may be taken before, or after, somebody finds its name
-# taken.
+# This order matters if a decoding sequence names blocks of its output: the first request to name a block gets
+# the name, and an idle cached block may be evicted before or after a request finds its name taken.
 _GROWS, _PREFILLS, _NAMES = range(3)
-"""In a step: blocks are taken, a chunk of a prompt is named as it begins, answers are as it ends."""
+"""Within a step: blocks are allocated, a prompt chunk is named when it begins, outputs when it ends."""
 
 
 def follow(kv: KvBlocks, decoding: Sequence[Running], chunks: Sequence[Chunk], steps: int) -> None:
-    """The last `steps` steps of these have been computed; the first of them had its blocks.
+    """Apply the last `steps` steps of these, which have been computed; the first of them had its blocks.
 
-    Chunks are those of each step, of sequences that have computed them.
+    `chunks` are those of each step, of sequences that have computed them.
     """
     due: list[tuple[int, int, int, Callable[[], object]]] = []
     for order, sequence in enumerate(decoding):
@@ -164,7 +163,7 @@ def follow(kv: KvBlocks, decoding: Sequence[Running], chunks: Sequence[Chunk], s
 
 
 def catch_up(kv: KvBlocks, decoding: Sequence[Running], chunks: Sequence[Chunk], steps: int) -> None:
-    """As `follow`, where no answer is named: the order makes no difference then."""
+    """Like `follow`, for steps that name no output blocks: the order makes no difference then."""
     for sequence in decoding:
         if sequence.room_left < 0:
             sequence.grow(kv, sequence.computed)

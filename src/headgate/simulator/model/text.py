@@ -1,7 +1,7 @@
-"""Text for tokens and tokens for text: the two places where the simulator pretends to know language.
+"""Convert text to tokens and back: the only two places where the simulator deals with language.
 
-A token is four bytes of UTF-8. Every generated word is that long with its leading blank, so an answer that
-comes back inside the next prompt has the very tokens that were generated, as with a real tokenizer.
+A token is four bytes of UTF-8. Every generated word has this length including its leading space, so an output
+that returns in the next prompt has the same tokens as when it was generated, as with a real tokenizer.
 """
 
 import random
@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 BYTES_PER_TOKEN = 4
-"""English averages about four characters a token in the usual byte-pair vocabularies."""
+"""English has about four characters per token in common byte-pair vocabularies."""
 LARGEST_TOKEN = 2**32 - 1
 
 Tokens: TypeAlias = "array[int]"
-"""Token ids, four bytes each."""
+"""Token IDs, four bytes each."""
 
-_PADDING = b"\xff"  # fills the last token of a text; occurs nowhere in UTF-8
+_PADDING = b"\xff"  # fills the last token of a text; never occurs in UTF-8
 _FIRST_WORD_LIST = "Gate Flow Lock Mill Dams Tide Pond Lake Weir Rain Eddy Ebbs Dike Reed Silt Well"
 _WORD_LIST = """
 the and was for his her out day man new now old see two way who boy did its let put say she too use air all
@@ -30,7 +30,7 @@ _WORDS = tuple(f" {word}" for word in _WORD_LIST.split())
 
 
 def tokenize(text: str) -> Tokens:
-    """The ids of a text; the empty text has none."""
+    """The token IDs of a text; the empty text has none."""
     data = text.encode("utf-8", "surrogatepass")
     tokens = array("I", data + _PADDING * (-len(data) % BYTES_PER_TOKEN))
     if sys.byteorder == "little":
@@ -39,7 +39,7 @@ def tokenize(text: str) -> Tokens:
 
 
 def detokenize(tokens: Iterable[int]) -> str:
-    """The text of some ids; bytes that no text has come out as replacement characters."""
+    """The text of token IDs; invalid bytes become replacement characters."""
     copy = array("I", tokens)
     if sys.byteorder == "little":
         copy.byteswap()
@@ -47,12 +47,12 @@ def detokenize(tokens: Iterable[int]) -> str:
 
 
 class Vocabulary:
-    """An endless, reproducible sequence of tokens: each a word with its leading blank, but for the first."""
+    """An endless, reproducible sequence of tokens: each a word with a leading space, except the first."""
 
     __slots__ = ("_first", "_rng")
 
     def __init__(self, *seed: object) -> None:
-        # Not for secrets: the same seed must give the same answer.
+        # Not for secrets: the same seed must produce the same output.
         self._rng = random.Random("/".join(map(str, seed)))  # noqa: S311
         self._first = True
 

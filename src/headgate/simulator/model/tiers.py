@@ -1,4 +1,4 @@
-"""Places for cached blocks beside the accelerator's memory, and the events that tell what they hold."""
+"""Cache tiers below GPU memory, and the events that report their contents."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import msgspec
 
 from headgate.simulator.model.request import RequestId
 
-# What a prefix cache tells about itself: blocks it stored and dropped, after vLLM's KV cache events.
+# Prefix cache events: stored and removed blocks, modeled on vLLM's KV cache events.
 GPU = "GPU"
-"""The medium of blocks in the accelerator's memory, by vLLM's name."""
+"""The medium of blocks in GPU memory, by vLLM's name."""
 CPU = "CPU"
-"""The medium of blocks in the host's memory."""
+"""The medium of blocks in host memory."""
 DISK = "DISK"
-"""The medium of blocks on a disk."""
+"""The medium of blocks on disk."""
 REMOTE = "REMOTE"
-"""The medium of blocks in a store that engines share. Each tells of those that it put there."""
+"""The medium of blocks in the shared store. Each engine reports the blocks that it stored."""
 
 
 class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
-    """Consecutive full blocks of a request can be found by their hashes from now on. Of the tiers below
-    only the hashes are told, in no order, as vLLM does."""
+    """Consecutive full blocks of a request can be found by their hashes from now on. For lower tiers, only
+    the hashes are reported, in no order, as in vLLM.
+    """
 
     hashes: tuple[int, ...]
     parent: int | None
-    """Hash of the block before the first of them; None at the front of a request."""
+    """Hash of the block before the first of them; None at the beginning of a request."""
     block_size: int
     request_id: RequestId | None = None
-    """Whose prompt and answer they are a part of: who has the text knows their token ids from it and from
-    `position`."""
+    """The request that the blocks belong to: its text and `position` give their token IDs."""
     position: int = 0
     """Index of the first of them among the blocks of that request."""
     adapter: str = ""
@@ -39,7 +39,7 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True):
-    """These hashes find nothing any more."""
+    """These hashes no longer find anything."""
 
     hashes: tuple[int, ...]
     medium: str = GPU
@@ -52,9 +52,9 @@ class AllBlocksCleared(msgspec.Struct, frozen=True, kw_only=True):
 KvEvent = BlockStored | BlockRemoved | AllBlocksCleared
 
 
-# Further places for cached blocks, larger and slower than the accelerator's: the host's memory, a disk.
+# Lower tiers: larger and slower than GPU memory, such as host memory and disk.
 class Below(NamedTuple):
-    """Of a prompt that begins: where the blocks are that come after those on the accelerator."""
+    """Where the blocks of a starting prompt are that follow those in GPU memory."""
 
     in_host: int = 0
     on_disk: int = 0
@@ -66,7 +66,7 @@ class Below(NamedTuple):
 
 
 class LowerTier:
-    """Takes what the tier above drops, and drops what was used least recently."""
+    """Stores blocks evicted from the tier above, and evicts the least recently used."""
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
@@ -76,7 +76,7 @@ class LowerTier:
         return len(self._held)
 
     def use(self, hashes: Sequence[int]) -> int:
-        """How many blocks are here from the front of `hashes`; they are used now."""
+        """How many blocks from the front of `hashes` are here; marks them as used."""
         held = self._held
         for found, block in enumerate(hashes):
             if block not in held:
@@ -85,19 +85,18 @@ class LowerTier:
         return len(hashes)
 
     def use_one(self, block: int) -> bool:
-        """Whether a block is here; it is used now."""
+        """Whether a block is here; marks it as used."""
         if block not in self._held:
             return False
         self._held.move_to_end(block)
         return True
 
     def count(self, hashes: Sequence[int]) -> int:
-        """How many blocks are here from the front of `hashes`."""
+        """How many blocks from the front of `hashes` are here."""
         return next((at for at, block in enumerate(hashes) if block not in self._held), len(hashes))
 
     def store(self, hashes: Iterable[int]) -> tuple[list[int], list[int]]:
-        """Blocks that come from the tier above; gives those that are new here, and those that had
-        to go."""
+        """Store blocks from the tier above; returns the new ones, and those evicted for them."""
         held = self._held
         new = []
         for block in hashes:
@@ -112,28 +111,28 @@ class LowerTier:
         self._held.clear()
 
 
-# A store of cached blocks that engines share, as LMCache's remote one: what one put there, others find.
+# A shared store of cached blocks, like LMCache's remote backend: engines find blocks that others stored.
 class RemoteStore:
-    """Blocks by their hash, over all engines that are connected; what was used least recently goes first.
+    """Blocks by hash, shared by all connected engines; the least recently used are evicted first.
 
-    All of these engines must have blocks of the same size, as equal hashes are taken for equal blocks.
+    All of these engines must have the same block size, because equal hashes mean equal blocks.
     """
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
         self._held: OrderedDict[int, RemoteTier] = OrderedDict()
-        """With who put each there, the least recently used first."""
+        """The engine that stored each block, least recently used first."""
 
     def __len__(self) -> int:
         return len(self._held)
 
     def connect(self, *, tells: bool) -> RemoteTier:
-        """One engine's way to it. `tells` keeps what is dropped of it for `RemoteTier.take_dropped`."""
+        """Connect one engine. `tells`: record its evicted blocks for `RemoteTier.take_dropped`."""
         return RemoteTier(self._held, self.blocks, tells=tells)
 
 
 class RemoteTier:
-    """What one engine sees of a store."""
+    """A store from the perspective of one engine."""
 
     def __init__(self, held: OrderedDict[int, RemoteTier], blocks: int, *, tells: bool) -> None:
         self._held = held
@@ -142,14 +141,14 @@ class RemoteTier:
         self._dropped: list[int] = []
 
     def use_one(self, block: int) -> bool:
-        """Whether a block is there, whoever put it; it is used now."""
+        """Whether a block is there, from any engine; marks it as used."""
         if block not in self._held:
             return False
         self._held.move_to_end(block)
         return True
 
     def put(self, hashes: Iterable[int]) -> list[int]:
-        """Blocks that were computed here, in their order; gives those that were not there."""
+        """Store computed blocks, in order; returns those that were not there."""
         held = self._held
         new = []
         for block in hashes:
@@ -165,10 +164,10 @@ class RemoteTier:
         return new
 
     def take_dropped(self) -> list[int]:
-        """Blocks that this engine put there and that had to go since the last call."""
+        """Blocks stored by this engine and evicted since the last call."""
         dropped, self._dropped = self._dropped, []
         return dropped
 
     def begin_anew(self) -> RemoteTier:
-        """For an engine that forgets what it put there: that is still found, and nothing is told of it."""
+        """For an engine that restarts and forgets its blocks: they stay, but are no longer reported."""
         return RemoteTier(self._held, self._blocks, tells=self._tells)

@@ -1,4 +1,4 @@
-"""Drives an engine through virtual time: an hour of traffic in the time that its decisions take."""
+"""Run an engine in virtual time: an hour of traffic takes only as long as its decisions."""
 
 import heapq
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from headgate.simulator.model.request import (
 )
 
 STEPS_AT_ONCE = 256
-"""Like steps that are taken in one go, at most: those behind the next event were reckoned in vain."""
+"""Maximum equal steps at once: those after the next event are computed in vain."""
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 class Cancellation(msgspec.Struct, frozen=True):
-    """The client of a request goes away."""
+    """The client of a request disconnects."""
 
     at_s: float
     request_id: RequestId
@@ -37,7 +37,7 @@ Event = Submission | Cancellation
 
 
 class VirtualRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a run: every submitted request is in `finished` or `refused`, in order of its end."""
+    """Results of a run: every submitted request is in `finished` or `refused`, in order of its end."""
 
     finished: tuple[FinishedRequest, ...]
     refused: tuple[RequestId, ...]
@@ -53,9 +53,9 @@ def run_virtual(
 ) -> VirtualRun:
     """Run until no event is left and the engine is idle.
 
-    `on_finish` may answer the end of a request with further events (a closed loop of clients, the next turn
-    of a session); their times must not lie before that end. Equal inputs give equal runs, bit by bit.
-    `on_step` sees every single step; without it like steps are taken in one go, which changes no time.
+    `on_finish` may return further events when a request ends (a closed loop of clients, the next turn of a
+    session); their times must not be before that end. Equal inputs produce identical runs, bit by bit.
+    `on_step` receives every single step; without it, equal steps run at once, which changes no time.
     """
     run = _Run(engine, on_finish)
     most = 1 if on_step is not None else STEPS_AT_ONCE
@@ -77,7 +77,7 @@ def run_virtual(
 
 
 class _Run:
-    """The clock, the events to come and the results so far of one run."""
+    """The clock, the future events and the results of one run."""
 
     def __init__(
         self, engine: Engine, on_finish: Callable[[FinishedRequest], Iterable[Event]] | None
@@ -86,7 +86,7 @@ class _Run:
         self.pending: list[tuple[float, int, Event]] = []
         self._engine = engine
         self._on_finish = on_finish
-        self._ties = count()  # events at one time happen in the order in which they were scheduled
+        self._ties = count()  # events at the same time happen in the order they were scheduled
         self._finished: list[FinishedRequest] = []
         self._refused: list[RequestId] = []
 
@@ -96,13 +96,13 @@ class _Run:
         heapq.heappush(self.pending, (event.at_s, next(self._ties), event))
 
     def advance_to(self, time_s: float) -> None:
-        """Let everything happen that is due by `time_s`."""
+        """Process everything due by `time_s`."""
         while self.pending and self.pending[0][0] <= time_s:
             self._next()
         self.now = time_s
 
     def advance_to_end_of_step(self) -> None:
-        """As `advance_to`; what happens may bring the end nearer."""
+        """Like `advance_to`, until the end of the step; events may bring that end nearer."""
         while self.pending and self.pending[0][0] <= self._step_ends_s():
             self._next()
         self.now = self._step_ends_s()
