@@ -122,9 +122,7 @@ class KvBlocks:
         return known + len(request.answer_blocks) if known == of_prompt else known
 
     def start(self, request: SimulatedRequest, tokens: int) -> Holding | None:
-        """Allocate blocks for the first `tokens` tokens of a request; None, unchanged, if too few are
-        free.
-        """
+        """Allocate blocks for the first `tokens` tokens of a request; None if too few are free."""
         hashes = self._hashes(request, tokens)
         blocks = self.blocks_for(tokens)
         if blocks - len(hashes) > self.free:

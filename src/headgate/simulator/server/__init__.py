@@ -1,7 +1,7 @@
 """The live shell around the step model: an OpenAI-compatible HTTP server with vLLM's metrics.
 
-It decides nothing about batches or times (the model does); it is given HTTP requests, turns them into token
-counts, and hands on tokens as they fall due. A client that goes away ends its request in the model at once.
+Batches and times are the model's decisions; the server turns HTTP requests into token counts, and sends
+tokens as they fall due. When a client disconnects, its request in the model ends immediately.
 """
 
 from headgate.simulator.server.adapters import Adapter, parse_module

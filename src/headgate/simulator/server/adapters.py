@@ -1,4 +1,4 @@
-"""The adapters that a server offers beside its base model, by vLLM's rules for loading and unloading."""
+"""The LoRA adapters that a server offers besides its base model, loaded and unloaded by vLLM's rules."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -20,7 +20,7 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_module(text: str) -> Adapter:
-    """`name=path`, or vLLM's JSON; ValueError says what is wrong."""
+    """Parse `name=path` or vLLM's JSON; raises ValueError."""
     if not text.startswith("{"):
         name, equals, path = text.partition("=")
         if not (name and equals and path):
@@ -33,7 +33,7 @@ def parse_module(text: str) -> Adapter:
 
 
 class Adapters:
-    """Adapters by name, in the order in which they came. Each has a number of its own, as in vLLM."""
+    """Adapters by name, in the order in which they were loaded. Each has a unique number, as in vLLM."""
 
     def __init__(self, modules: tuple[Adapter, ...], models: tuple[str, ...]) -> None:
         self._models = models

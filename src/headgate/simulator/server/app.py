@@ -1,4 +1,4 @@
-"""The ASGI application: the table of paths, and errors that become objects of their APIs."""
+"""The ASGI application: the routes, and errors in the format of their API."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Endpoint:
         except Exception:
             _log.exception("%s %s failed", exchange.method, scope["path"])
             if exchange.started:
-                raise  # too late for an answer: uvicorn cuts the connection
+                raise  # too late for an error response: uvicorn cuts the connection
             await exchange.answer(self._error_body(FAILED), status=FAILED.status)
 
     async def _refuse(self, exchange: Exchange, error: ApiError) -> None:
         try:
-            await exchange.require_up()  # an engine that crashed meanwhile says nothing
+            await exchange.require_up()  # an engine that crashed in the meantime sends nothing
             body = self._error_body(error)
             await exchange.answer(body, status=error.status, retry_after_s=error.retry_after_s)
         except ClientGoneError:
@@ -64,7 +64,7 @@ class Endpoint:
 
 
 async def _let_pass(exchange: Exchange) -> None:
-    """For paths that a crash of the engine does not concern."""
+    """For paths that work even if the engine has crashed."""
 
 
 async def no_such_path(exchange: Exchange) -> None:
@@ -72,7 +72,7 @@ async def no_such_path(exchange: Exchange) -> None:
 
 
 class EngineApp:
-    """Answers for an instance. A plain ASGI application."""
+    """The ASGI application of an instance."""
 
     def __init__(self, instance: Instance) -> None:
         openai = OpenAI(instance)
@@ -107,7 +107,7 @@ class EngineApp:
             ("POST", "/kv_transfer/blocks", side_channel.serve_blocks),
             ("POST", "/kv_transfer/rooms/{room:int}", side_channel.serve_room),
         ]
-        # Starlette's Router alone: the middleware of a whole application would wrap the send of every token.
+        # Only Starlette's Router: the middleware of a full application would wrap the send of every token.
         self._router = Router(
             routes=[
                 Route(
@@ -118,7 +118,7 @@ class EngineApp:
                 )
                 for method, path, handler in table
             ]
-            # What changes and tells failures works in all of them.
+            # Paths that change and report failures work in any state.
             + [
                 Route("/admin/config", Endpoint("", admin.config, instance.settings)),
                 Route("/admin/protocol", Endpoint("GET", admin.protocol, instance.settings)),
@@ -132,5 +132,5 @@ class EngineApp:
 
 
 def _errors_of(path: str) -> Callable[[ApiError], bytes]:
-    """Errors in the shape of the path's API."""
+    """The error format of the path's API."""
     return error_body if path.startswith("/v1/messages") else ApiError.body

@@ -1,4 +1,4 @@
-"""Names for the blocks of a request: equal tokens in the same context have equal names, and only those."""
+"""Hashes of a request's blocks: equal if and only if tokens and context are equal."""
 
 import random
 from collections.abc import Sequence
@@ -12,32 +12,32 @@ from headgate.simulator.server.script import Script
 
 
 def block_hashes(prompt: Tokens, block_size: int, *salt: str) -> list[int]:
-    """Hashes of the full blocks, each chained to those before it; 64 bits, as vLLM's events have them.
+    """Hashes of the full blocks, each chained to those before it; 64 bits, as in vLLM's events.
 
-    `salt` is what else decides what the cache holds: the adapter, the `cache_salt` of a request, and the
-    seed of a server's hashes.
+    `salt` is everything else that determines cache contents: the adapter, the `cache_salt` of a request, and
+    the server's hash seed.
     """
     return _chained(prompt, block_size, _of_salt(salt))
 
 
 class AnswerBlocks(Sequence[int]):
-    """Hashes of the blocks that an answer fills behind those of its prompt, as the prompt of a next turn will
-    have them.
+    """Hashes of the blocks that an output fills after its prompt, as the prompt of a next turn will have
+    them.
 
-    The words of an answer are found as they fall due, so those of a block are not looked up before its hash
-    is asked for.
+    The words of an output are generated as they fall due, so those of a block are not looked up before its
+    hash is needed.
     """
 
     def __init__(
         self, prompt: Tokens, prompt_hashes: Sequence[int], script: Script, block_size: int, *salt: str
     ) -> None:
         self._tokens = prompt[len(prompt_hashes) * block_size :]
-        """From where the prompt left a block partly full, as far as they were looked up."""
+        """Tokens from the prompt's partial last block on, as far as they were looked up."""
         self._words = script.words()
         self._block_size = block_size
         self._last = prompt_hashes[-1] if prompt_hashes else _of_salt(salt)
         self._hashes: list[int] = []
-        # The last token that is generated is never computed.
+        # The last generated token is never computed.
         words = min(script.words_in_all, script.tokens - 1)
         self._count = (len(self._tokens) + words) // block_size
 
@@ -58,7 +58,7 @@ class AnswerBlocks(Sequence[int]):
         return self._hashes[at]
 
     def tokens(self, at: int, blocks: int) -> Tokens:
-        """The ids in some of these blocks, whose hashes were asked for."""
+        """The token IDs in some of these blocks, whose hashes were already requested."""
         return self._tokens[at * self._block_size : (at + blocks) * self._block_size]
 
     def _hash_next(self) -> None:
@@ -70,7 +70,7 @@ class AnswerBlocks(Sequence[int]):
 
 
 def rng_of(prompt: Tokens, *seed: object) -> random.Random:
-    """Draws for a prompt: by its content, as what other prompts draw must not follow from it."""
+    """A random generator seeded by a prompt's content, so that prompts draw independently."""
     digest = xxhash.xxh3_64_hexdigest(prompt.tobytes())
     return random.Random("/".join(map(str, (digest, *seed))))  # noqa: S311
 

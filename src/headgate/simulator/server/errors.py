@@ -1,4 +1,4 @@
-"""Errors as clients see them, in the shape of OpenAI's API, and those of bodies that cannot be read."""
+"""Errors in OpenAI's format, including those for bodies that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ RETRY_AFTER_S = {429: 1.0}
 
 
 class ApiError(Exception):
-    """An answer other than 200; `param` names the field of the body at fault, `kind` is the type.
-    `retry_after_s` is for the header of that name: 0 leaves it out, None is what goes with the status."""
+    """A response other than 200; `param` names the invalid field of the body, `kind` is the error type.
+    `retry_after_s` sets that header: 0 omits it, None uses the default of the status.
+    """
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ T = TypeVar("T")
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """Raises `ApiError` that names the field."""
+    """Decode a body; raises `ApiError` that names the field."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""One HTTP exchange over raw ASGI: a bounded body in, headers that every answer carries out."""
+"""One HTTP exchange over raw ASGI: a bounded request body, and headers that every response carries."""
 
 import asyncio
 import math
@@ -20,7 +20,7 @@ JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 MAX_REQUEST_ID_LENGTH = 256
 _EXTRA_HEADERS = {
-    408: [(b"connection", b"close")],  # the rest of its body may never come
+    408: [(b"connection", b"close")],  # the rest of its body may never arrive
 }
 
 T = TypeVar("T")
@@ -30,11 +30,11 @@ Guard = Callable[["Exchange"], Awaitable[None]]
 
 
 class ClientGoneError(Exception):
-    """Nobody is there to be answered."""
+    """The client has disconnected."""
 
 
 class Exchange:
-    """A request and the means to answer it."""
+    """A request, and methods to respond to it."""
 
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, settings: ServerSettings, guard: Guard
@@ -46,7 +46,7 @@ class Exchange:
         self._settings = settings
         self.started = False
         self.mishap: Mishap | None = None
-        """What goes wrong with the answer."""
+        """What goes wrong with the response."""
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
         self.request_id = _printable(self._headers.get(b"x-request-id", b""))
 
@@ -55,7 +55,7 @@ class Exchange:
         return str(self._scope["method"])
 
     async def read_body(self) -> bytes:
-        """The whole body; refuses one that is too big, too slow, or cut off."""
+        """Read the whole body; rejects one that is too large, too slow, or incomplete."""
         limit = self._settings.max_body_bytes
         try:
             async with asyncio.timeout(self._settings.body_timeout_s):
@@ -73,15 +73,15 @@ class Exchange:
             raise ApiError(408, f"The body did not arrive in {self._settings.body_timeout_s:g} s") from error
 
     def header(self, name: bytes) -> str:
-        """A header of the request by its name in lower case; empty if there is none."""
+        """A request header by its lower-case name; empty if absent."""
         return self._headers.get(name, b"").decode("latin-1")
 
     def path_param(self, name: str) -> Any:
-        """A part of the path, as the route converts it."""
+        """A path parameter, as converted by the route."""
         return self._scope["path_params"][name]
 
     async def unless_gone(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`, or `ClientGoneError` as the client leaves. Only after the body was read."""
+        """The result of `work`; `ClientGoneError` if the client disconnects. Only after the body was read."""
         doing = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(self.disconnected())
         try:
@@ -95,18 +95,18 @@ class Exchange:
             await asyncio.gather(doing, gone, return_exceptions=True)
 
     async def disconnected(self) -> None:
-        """Return once the client is gone. Only after the body was read."""
+        """Return once the client disconnects. Only after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     async def require_up(self) -> None:
-        """`ClientGoneError` if the engine has crashed; the client's connection is cut then."""
+        """Raise `ClientGoneError`, and cut the connection, if the engine has crashed."""
         await self._guard(self)
 
     async def start(
         self, status: int, content_type: bytes, *, length: int | None = None, retry_after_s: float = 0
     ) -> None:
-        """Send the head; without a length the body follows in chunks."""
+        """Send the head; without a length, the body follows in chunks."""
         headers = [(b"content-type", content_type)]
         if length is not None:
             headers.append((b"content-length", b"%d" % length))
@@ -124,7 +124,7 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, body: bytes, *, more: bool = True) -> None:
-        """Send the next part of a streamed answer."""
+        """Send the next part of a streamed response."""
         if self.mishap is None:
             await self._send({"type": "http.response.body", "body": body, "more_body": more})
         else:
@@ -133,7 +133,7 @@ class Exchange:
     async def answer(
         self, body: bytes, *, status: int = 200, content_type: bytes = JSON, retry_after_s: float = 0
     ) -> None:
-        """Send a whole answer."""
+        """Send a complete response."""
         if self.mishap is None:
             await self.start(status, content_type, length=len(body), retry_after_s=retry_after_s)
             await self.send_body(body, more=False)
@@ -146,9 +146,9 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
     async def reset(self) -> NoReturn:
-        """Cut the connection as a process that died: the peer reads a reset, not an end.
+        """Cut the connection like a process that died: the peer sees a reset instead of an end.
 
-        ASGI has no word for that, so this reaches for the transport behind uvicorn's `send`.
+        ASGI does not support this, so it uses the transport behind uvicorn's `send`.
         """
         transport: asyncio.Transport = self._send.__self__.transport  # type: ignore[attr-defined]
         raw = transport.get_extra_info("socket")
@@ -163,6 +163,6 @@ class Exchange:
 
 
 def _printable(value: bytes) -> str:
-    """A request id fit to be sent back, or nothing."""
+    """The request ID if it is safe to send back, otherwise ""."""
     text = value[:MAX_REQUEST_ID_LENGTH].decode("latin-1")
     return text if text.isascii() and text.isprintable() else ""

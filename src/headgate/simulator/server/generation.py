@@ -1,4 +1,4 @@
-"""What any body that asks for text comes to, whichever API it was written for, and the tools it may call."""
+"""A generation request independent of its API, and the tools it may call."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     include_usage: bool = False
     logprobs: int | None = None
-    """How many alternatives of each token are told; None tells no log probabilities."""
+    """Number of alternatives reported per token; None for no log probabilities."""
     tools: tuple[tuple[str, Any], ...] = ()
     """Name and parameter schema of each tool that may be called."""
     tool_choice: ToolChoice = "auto"
     parallel_calls: bool = True
     schema: Any = None
-    """Of the answer, if that must be JSON."""
+    """JSON schema of the output, if it must be JSON."""
     priority: int = 0
-    """The smaller goes first, on an engine that schedules by priority."""
+    """Smaller goes first, on an engine that schedules by priority."""
     cache_salt: str = ""
-    """Requests of other salts share no cached blocks with this one."""
+    """Requests with different salts share no cached blocks."""
     kv_params: NixlParams | None = None
     bootstrap: Bootstrap | None = None
 
@@ -55,21 +55,21 @@ Tool = tuple[str, Any]
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A function by its name, with the JSON schema of its parameters where it is declared."""
+    """A function by name, with the JSON schema of its parameters if declared."""
 
     name: str
     parameters: Any = None
 
 
 class FunctionTool(msgspec.Struct, frozen=True):
-    """A tool as OpenAI's chats declare it."""
+    """A tool as OpenAI's chat completions declare it."""
 
     function: Function
     type: str = "function"
 
 
 class NamedChoice(msgspec.Struct, frozen=True):
-    """The tool that is to be called, as chats (`function`) or as Responses and Messages (`name`) say it."""
+    """The tool to call, in the format of chats (`function`), or of Responses and Messages (`name`)."""
 
     type: str = "function"
     function: Function | None = None

@@ -1,4 +1,4 @@
-"""The way of a request for text through the live engine, whichever API it came by."""
+"""Serve a generation request on the live engine, independent of its API."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from headgate.simulator.server.script import Script, write
 from headgate.simulator.server.settings import ServerSettings
 
 Shape = Callable[[Generation, Ticket, Sequence[Script], str], Answer]
-"""How an API writes its answers."""
+"""Creates the response writer of an API."""
 
 
 class Generator:
-    """Takes a request in, waits for its tokens, and writes them as they come."""
+    """Accepts a request, waits for its tokens, and writes them as they are generated."""
 
     def __init__(
         self,
@@ -45,22 +45,22 @@ class Generator:
         self._transfers = transfers
         self.ids = ids
         self.tuning: Callable[[], FailureSettings] = lambda: settings.failures
-        """What can change while the server runs, as it is now."""
+        """The current settings that can change at run time."""
         self._ready_at_s = time.monotonic() + settings.startup_s
 
     def require_ready(self) -> None:
-        """A 503 while the model is loading."""
+        """Raise a 503 while the model is loading."""
         left_s = self._ready_at_s - time.monotonic()
         if left_s > 0:
             raise ApiError(503, f"The model is still loading, for another {left_s:.1f} s")
 
     def require_model(self, name: str | None) -> None:
-        """A 404 for what is neither a served name nor an adapter; no name means the first."""
+        """Raise a 404 for a name that is neither a served model nor an adapter; None is the first model."""
         if name is not None and name not in self._settings.models and name not in self._adapters:
             raise ApiError(404, f"The model `{name}` does not exist.", param="model")
 
     async def answer(self, exchange: Exchange, generation: Generation, shape: Shape) -> None:
-        """The whole of it, from the request that was read to the last byte of its answer."""
+        """Serve a parsed request until the last byte of its response."""
         self._require_awake(generation)
         transfer = self._transfers.of(generation)
         try:
@@ -80,7 +80,7 @@ class Generator:
             transfer.close()
 
     async def _receive(self, transfer: Transfer, generation: Generation) -> tuple[int, ...]:
-        """Let the KV cache arrive that another engine computed: its tokens for each prompt."""
+        """Wait for the KV cache that another engine computed: its tokens for each prompt."""
         tokens = await transfer.arrive()
         if tokens:
             rng = rng_of(generation.prompts[0], self._settings.seed, "time of the transfer")
@@ -89,7 +89,7 @@ class Generator:
 
     @contextlib.asynccontextmanager
     async def _while_connected(self, exchange: Exchange, ticket: Ticket) -> AsyncIterator[None]:
-        """End the work as its client leaves, and as the block ends in any way."""
+        """End the work when its client disconnects, and when the block ends for any reason."""
         watch = asyncio.ensure_future(self._cancel_on_disconnect(exchange, ticket))
         try:
             yield
@@ -108,7 +108,7 @@ class Generator:
             raise ApiError(503, "The engine is asleep; POST /wake_up wakes it")
 
     def _rank(self, exchange: Exchange) -> int | None:
-        """The data-parallel rank that a request asks for by vLLM's header."""
+        """The data-parallel rank requested with vLLM's header."""
         given = exchange.header(b"x-data-parallel-rank")
         if not given:
             return None
@@ -119,7 +119,7 @@ class Generator:
         return int(given)
 
     def _scripts(self, generation: Generation) -> list[Script]:
-        """What each choice is going to say. At most 128 of them, by the bodies' limits."""
+        """The scripts of all choices. At most 128, by the limits on bodies."""
         most = self._settings.engine.max_model_len
         return [
             write(
@@ -159,7 +159,7 @@ class Generator:
         *,
         keeps_kv: bool,
     ) -> list[Ask]:
-        """What the engine is asked for: a sequence for each choice."""
+        """The sequences for the engine, one for each choice."""
         adapter = generation.model if generation.model in self._adapters else ""
         engine, salt = self._settings.engine, (adapter, generation.cache_salt, self._settings.hash_seed)
         asks = []
@@ -223,10 +223,10 @@ async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> Non
 
 
 class Ids:
-    """Made up by chance; or, with a seed, the same again for the same number of answers before."""
+    """Random response IDs, or, with a seed, a reproducible sequence."""
 
     def __init__(self, seed: int | None, port: int) -> None:
-        """Engines of one seed have other ids on other ports."""
+        """Engines with the same seed have different IDs on different ports."""
         self._seed = seed
         self._port = port
         self._numbers = count()

@@ -1,4 +1,4 @@
-"""What each path does, by API."""
+"""Request handlers, by API."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Anthropic:
 
 
 class TokenizeBody(msgspec.Struct, frozen=True):
-    """Either form: a prompt, or messages."""
+    """Either a prompt or messages."""
 
     model: str | None = None
     prompt: str | None = None
@@ -86,7 +86,7 @@ _detokenize = msgspec.json.Decoder(DetokenizeBody)
 
 
 class Tokens:
-    """Handlers for text to tokens and back."""
+    """Handlers that convert text to tokens and back."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -112,14 +112,14 @@ class Tokens:
 
 
 class Operations:
-    """Handlers of what asks for no text and changes nothing."""
+    """Handlers of read-only endpoints that generate no text."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._created = int(time.time())
 
     async def models(self, exchange: Exchange) -> None:
-        """The served names, then the adapters with the first of these as their parent."""
+        """The served names, then the adapters with the first name as their parent."""
         models = self._instance.settings.models
         cards = [self._card(name, models[0], None) for name in models]
         for adapter in self._instance.adapters:
@@ -179,7 +179,7 @@ _unload = msgspec.json.Decoder(UnloadBody)
 
 
 class Loading:
-    """Handlers for adapters."""
+    """Handlers that load and unload adapters."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -206,7 +206,7 @@ async def _say(exchange: Exchange, text: str) -> None:
 
 
 class Sleeping:
-    """Handlers for /sleep, /wake_up and /is_sleeping. Without sleep mode they answer, and change nothing."""
+    """Handlers for /sleep, /wake_up and /is_sleeping. Without sleep mode, they respond but change nothing."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -231,7 +231,7 @@ class Admin:
         self._instance = instance
 
     async def config(self, exchange: Exchange) -> None:
-        """GET reads the settings, POST changes those that it names."""
+        """GET reads the settings, POST changes the given ones."""
         match exchange.method:
             case "GET":
                 await self._read(exchange)
@@ -244,7 +244,7 @@ class Admin:
         await exchange.answer_json(self._instance.failures.settings)
 
     async def _change(self, exchange: Exchange) -> None:
-        """The fields that are given change together, or none does."""
+        """Change all given fields together, or none."""
         changes, failures = await exchange.read_body(), self._instance.failures
         try:
             settings = read_changes(changes, failures.settings)
@@ -254,5 +254,5 @@ class Admin:
         await exchange.answer_json(settings)
 
     async def protocol(self, exchange: Exchange) -> None:
-        """What was seen of prefill/decode pairs, and what of it was against the protocol."""
+        """What was observed of prefill/decode pairs, including deviations from the protocol."""
         await exchange.answer_json(self._instance.transfers.statistics())

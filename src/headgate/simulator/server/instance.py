@@ -1,4 +1,4 @@
-"""One simulated server: its parts, made and ended in the right order."""
+"""One simulated server: creates its parts, and ends them in the right order."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Instance:
-    """What the handlers of all APIs share. `running` steps its engines."""
+    """State shared by the handlers of all APIs. `running` steps its engines."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Instance:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Step the engines and answer replays while the block lasts. Raises OSError for addresses in use."""
+        """Step the engines and serve replays within this context. Raises OSError for addresses in use."""
         with contextlib.ExitStack() as closing:
             for publisher in self.publishers:
                 closing.callback(publisher.close)
@@ -71,12 +71,12 @@ class Instance:
                         task.cancel()
 
     async def admit(self, exchange: Exchange) -> None:
-        """What every request for work passes before it is read."""
+        """Check applied to every generation request before its body is read."""
         self.generator.require_ready()
         await self.failures.admit(exchange)
 
     def _crash(self) -> None:
-        """The process dies: whoever waits is cut, and all memory is lost."""
+        """The process dies: connections of waiting clients are cut, and all memory is lost."""
         self.ranks.restart()
         self.transfers.side_channel.cut()
         self.transfers.held.clear()
@@ -84,7 +84,7 @@ class Instance:
             publisher.restart()
 
     def cut(self) -> None:
-        """End what is in flight, and what waits for another engine."""
+        """End requests in flight, and those that wait for another engine."""
         self.ranks.cancel_all()
         self.transfers.side_channel.cut()
 
@@ -103,7 +103,7 @@ class Instance:
         return made
 
     def _found_tokens(self) -> dict[str, int]:
-        """Of prompts, where there are several tiers: in which, by the media of their events."""
+        """Cached prompt tokens by the medium of their tier, if there are several tiers."""
         config, now = self.settings.engine, self.ranks.statistics()
         below = (
             (CPU, config.host_kv_blocks, now.host_hits_total),
@@ -114,7 +114,7 @@ class Instance:
         return {GPU: now.prefix_hits_total, **found} if found else {}
 
     def _own_series(self) -> Iterator[Series]:
-        """What is counted for the whole server, which no engine has names for."""
+        """Counters of the whole server that no real engine has."""
         protocol = self.transfers.protocol
         for name, documentation, counts in (
             ("headgate_simulator_transfers", "Sides of prefill/decode pairs, and their ends.", protocol.seen),

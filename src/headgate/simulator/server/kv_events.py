@@ -1,8 +1,8 @@
-"""What the prefix cache holds, told to the world over ZMQ as vLLM tells it.
+"""Publish the events of the prefix cache over ZMQ, in vLLM's format.
 
-Given the events of the model, it fills in the token ids, packs them with msgpack in vLLM's array or map form,
-and publishes numbered batches; who missed some asks for them again. It is imported where it is needed,
-since ZMQ takes a while.
+Adds the token IDs to the model's events, encodes them with msgpack as vLLM's arrays or maps, and publishes
+numbered batches; subscribers can request batches that they missed. Imported only where needed, because
+importing ZMQ takes a while.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Encoder:
-    """Packs batches; `adapters` gives an adapter's number by its name."""
+    """Encodes batches; `adapters` maps an adapter's name to its number."""
 
     def __init__(self, form: EventForm, rank: int, adapters: Callable[[str], int | None]) -> None:
         self._form = form
@@ -33,7 +33,7 @@ class Encoder:
         self._adapters = adapters
 
     def event(self, event: KvEvent, tokens_of: Callable[[BlockStored], Tokens]) -> object:
-        """One event, ready to be packed."""
+        """One event, ready to encode."""
         fields = self._fields(event, tokens_of)
         return fields if self._form == "map" else list(fields.values())
 
@@ -64,11 +64,11 @@ END_OF_REPLAY = (2**64 - 1).to_bytes(8, "big")
 
 
 class Publisher:
-    """One data-parallel rank's events. `publish` never waits; `serve_replays` runs until cancelled.
+    """Publishes one data-parallel rank's events. `publish` never waits; `serve_replays` runs until cancelled.
 
-    A batch has three frames: topic, number (8 bytes, big-endian, from 0), msgpack. To a replay socket one
-    sends an empty frame and the number to begin with, and gets an empty frame, number and msgpack of each
-    batch that is still kept, then an empty frame, the number 2^64 - 1 and an empty frame.
+    A batch has three frames: topic, number (8 bytes, big-endian, from 0), msgpack. A replay request has an
+    empty frame and the first number; the replies have an empty frame, number and msgpack of each batch that
+    is still kept, and finally an empty frame, the number 2^64 - 1 and an empty frame.
     """
 
     def __init__(self, config: KvEventsConfig, encoder: Encoder, topic: str, rank: int) -> None:
@@ -86,7 +86,7 @@ class Publisher:
         self._replays: zmq.asyncio.Socket | None = None
 
     def bind(self) -> None:
-        """Take the addresses. Raises OSError that says which one."""
+        """Bind the addresses. Raises OSError that names the address."""
         self._open(self._out, self._config.endpoint, connects=self._config.connect)
         if self._config.replay_endpoint is not None:
             self._replays = self._context.socket(zmq.ROUTER)
@@ -110,7 +110,7 @@ class Publisher:
             self._flush = asyncio.get_running_loop().call_later(delay_s, self._send)
 
     async def serve_replays(self) -> None:
-        """Answer who asks for batches again, one after the other."""
+        """Serve replay requests, one after the other."""
         while self._replays is not None:
             frames = await self._replays.recv_multipart()
             if len(frames) != 3 or len(frames[2]) != 8:
@@ -118,7 +118,7 @@ class Publisher:
             await self._replay(frames[0], int.from_bytes(frames[2], "big"))
 
     def restart(self) -> None:
-        """Number from 0 again and keep nothing, as a new process would."""
+        """Restart numbering at 0 and discard everything, as a new process would."""
         self._number = 0
         self._kept.clear()
         self._pending.clear()
@@ -126,7 +126,7 @@ class Publisher:
     def close(self) -> None:
         if self._flush is not None:
             self._flush.cancel()
-        # Other than sockets that the context makes, these are not closed with it, and it would wait for them.
+        # Unlike sockets that the context creates, these are not closed with it, and it would wait for them.
         self._out.close(linger=0)
         if self._replays is not None:
             self._replays.close(linger=0)
@@ -168,11 +168,11 @@ class Publisher:
 
 
 def _of_rank(endpoint: str, rank: int) -> str:
-    """vLLM's rule: the port of rank i is i higher."""
+    """vLLM's rule: rank i uses the port plus i."""
     head, _, port = endpoint.rpartition(":")
     if not port.isdigit():
         return endpoint
-    # ZMQ takes a free port for *, which is what 0 means elsewhere.
+    # ZMQ takes a free port for *, which elsewhere is 0.
     return f"{head}:{int(port) + rank}" if int(port) else f"{head}:*"
 
 

@@ -1,4 +1,4 @@
-"""The fields by which a request says where its KV cache comes from or goes to, as the engines define them."""
+"""Request fields that say where a KV cache comes from or goes to, as the engines define them."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from msgspec import Meta
 from headgate.simulator.server.errors import ApiError
 
 DEFAULT_BOOTSTRAP_PORT = 8998
-"""SGLang's, where a request names none."""
+"""SGLang's default, if a request names none."""
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Room = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -16,12 +16,12 @@ BlockIds = Annotated[list[int | list[int]], Meta(max_length=1_000_000)]
 
 
 class NixlParams(msgspec.Struct, frozen=True):
-    """vLLM's `kv_transfer_params`, in a request as in the answer to a prefill."""
+    """vLLM's `kv_transfer_params`, in requests and in prefill responses."""
 
     do_remote_decode: bool = False
     """This is the prefill; another engine will decode."""
     do_remote_prefill: bool = False
-    """This is the decode; the engine that is named here has prefilled."""
+    """This is the decode; the engine named here has prefilled."""
     remote_engine_id: str | None = None
     remote_block_ids: BlockIds | None = None
     remote_request_id: str | None = None
@@ -30,23 +30,23 @@ class NixlParams(msgspec.Struct, frozen=True):
     tp_size: int | None = None
 
     def absent(self) -> list[str]:
-        """What a decode would need and does not have."""
+        """Fields that a decode needs and does not have."""
         needed = ("remote_engine_id", "remote_block_ids", "remote_host", "remote_port")
         return [name for name in needed if not getattr(self, name)]
 
     def given(self) -> list[str]:
-        """Which of the fields that a prefill answers with are set."""
+        """Fields of a prefill response that are set."""
         return [name for name in self.__struct_fields__ if name.startswith("remote_") and getattr(self, name)]
 
 
 class Bootstrap(msgspec.Struct, frozen=True):
-    """SGLang's bootstrap fields, spread over the sequences of a request."""
+    """SGLang's bootstrap fields, expanded to the sequences of a request."""
 
     hosts: tuple[str | None, ...]
     ports: tuple[int, ...]
     rooms: tuple[int, ...]
     misfits: tuple[str, ...]
-    """Fields whose list is not as long as the request has sequences."""
+    """Fields with a list that is not as long as the number of sequences."""
 
 
 Hosts = str | list[str | None]
@@ -57,7 +57,7 @@ Rooms = Room | list[Room]
 def spread(hosts: Hosts | None, ports: Ports | None, rooms: Rooms | None, sequences: int) -> Bootstrap | None:
     """One host, port and room for each sequence; None if the request has no room.
 
-    A single room becomes consecutive ones, as SGLang makes of it; a list that is too short is a 400.
+    A single room becomes consecutive ones, as in SGLang; a list that is too short is a 400.
     """
     if rooms is None:
         return None

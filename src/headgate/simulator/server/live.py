@@ -1,4 +1,4 @@
-"""The engine in real time: one loop that steps it, a ticket for each HTTP request that waits."""
+"""The engine in real time: one loop that steps it, and a ticket for each waiting HTTP request."""
 
 import asyncio
 import contextlib
@@ -28,11 +28,11 @@ from headgate.simulator.server.blocks import AnswerBlocks
 from headgate.simulator.server.metrics import Timings
 
 TokensOf = Callable[[BlockStored], Tokens]
-"""The token ids in the blocks of an event."""
+"""The token IDs in the blocks of an event."""
 TellKvEvents = Callable[[Sequence[KvEvent], TokensOf], None]
-"""Is given events of the cache, and a way to what is in their blocks."""
+"""Receives cache events, and a function for the tokens in their blocks."""
 MAX_LAG_S = 0.05
-"""How far the schedule of steps may trail the clock and catch up; more was a stall and is forgotten."""
+"""How far the schedule of steps may lag behind the clock and catch up; more is a stall and is skipped."""
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,13 +42,13 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     blocks: Sequence[int]
     """Hashes of the prompt's blocks."""
     answer_blocks: AnswerBlocks | None = None
-    """Those of the answer; None keeps none of them."""
+    """Hashes of the output's blocks; None keeps none of them."""
     adapter: str = ""
     priority: int = 0
     received_tokens: int = 0
-    """Of the prompt: those whose KV cache another engine has computed."""
+    """Prompt tokens whose KV cache another engine has computed."""
     keeps_kv: bool = False
-    """Whether its blocks stay for another engine, until `Ticket.release_kv`."""
+    """Whether its blocks are kept for another engine, until `Ticket.release_kv`."""
     output_tokens: int
     finish_reason: FinishReason
 
@@ -63,11 +63,11 @@ class Choice:
         self._ask = ask
         self.emitted = 0
         self.cached_tokens = 0
-        """Of the prompt, known once the sequence has ended."""
+        """Cached prompt tokens, known once the sequence has ended."""
         self.finish_reason: FinishReason | None = None
 
     def tokens_of(self, event: BlockStored) -> Tokens:
-        """The ids in the blocks of one of its events."""
+        """The token IDs in the blocks of one of its events."""
         first, last = event.position, event.position + len(event.hashes)
         of_prompt = len(self._ask.blocks)
         tokens = self._ask.prompt[first * event.block_size : min(last, of_prompt) * event.block_size]
@@ -78,10 +78,10 @@ class Choice:
 
 
 class Ticket:
-    """What an HTTP request holds while its sequences run.
+    """The state of an HTTP request while its sequences run.
 
-    Only counts are kept, as the text of a token follows from its position: a client that reads slowly costs
-    no memory here, and finds everything it missed when it comes back.
+    Only counts are kept, because the text of a token follows from its position: a client that reads slowly
+    costs no memory here, and still receives every token later.
     """
 
     def __init__(self, engine: "LiveEngine", choices: list[Choice], *, every_token: bool) -> None:
@@ -93,16 +93,16 @@ class Ticket:
         self._changed = asyncio.Event()
 
     async def changed(self) -> None:
-        """Wait for new tokens, or only for the end if the ticket was not taken for every token."""
+        """Wait for new tokens, or only for the end if the ticket was created without `every_token`."""
         await self._changed.wait()
         self._changed.clear()
 
     def cancel(self) -> None:
-        """End what still runs, now; `aborted` tells. Twice is harmless."""
+        """End what still runs, now; sets `aborted`. May be called twice."""
         self._engine.cancel(self)
 
     def release_kv(self) -> None:
-        """The blocks that were kept are needed no more."""
+        """Free the blocks that were kept."""
         self._engine.release_kv(self)
 
     def notify(self) -> None:
@@ -110,11 +110,11 @@ class Ticket:
 
 
 class LiveEngine:
-    """Owns the engine model and its clock; `run` is the only thing that steps it.
+    """Owns the engine model and its clock; only `run` steps it.
 
     The model's clock follows the schedule of steps, not the wake-ups of the event loop: a timer that fires a
-    millisecond late shortens the next sleep, and never shows in the times that the model measures. Nor does
-    a loop that hears late of work for an idle engine: the step begins when the work came.
+    millisecond late shortens the next sleep, and never shows in the model's times. The same holds if the loop
+    notices work for an idle engine late: the step begins when the work arrived.
     """
 
     def __init__(
@@ -138,10 +138,10 @@ class LiveEngine:
         self._hold_changed = asyncio.Event()
         self._slowdown = 1.0
         self._life: asyncio.Future[None] | None = None
-        """The stepping, from one start of the engine to its crash."""
+        """The stepping task, from the engine's start to its crash."""
 
     async def run(self) -> None:
-        """Step while there is work, sleep while there is none; until cancelled."""
+        """Step while there is work, sleep while there is none, until cancelled."""
         try:
             while True:
                 self._life = asyncio.ensure_future(self._live())
@@ -175,7 +175,7 @@ class LiveEngine:
             now = self._clock() if late else plan.ends_s
 
     def restart(self, timings: Timings) -> None:
-        """As a new process: nothing runs, nothing is cached, all counts are zero."""
+        """Restart as a new process: nothing runs, nothing is cached, all counters are zero."""
         self.cancel_all()
         if self._life is not None:
             self._life.cancel()
@@ -185,7 +185,7 @@ class LiveEngine:
         self.timings = timings
 
     def slow_down(self, factor: float) -> None:
-        """Steps that begin from now on take so many times as long."""
+        """Steps that begin from now on take `factor` times as long."""
         if factor != self._slowdown:
             self._slowdown = factor
             self._engine.slow_down(factor, self._now())
@@ -195,7 +195,7 @@ class LiveEngine:
         self._engine.change_costs(like, self._now())
 
     def hold(self, seconds: float) -> None:
-        """No step begins for so long from now; 0 lets them begin."""
+        """Begin no step for this long from now; 0 ends the hold."""
         self._held_until_s = self._clock() + seconds
         self._hold_changed.set()
 
@@ -224,7 +224,7 @@ class LiveEngine:
         return ticket
 
     def _wake(self, now: float) -> None:
-        """There may be a step to take."""
+        """Wake the loop: there may be a step to run."""
         self._work_came_s = now
         self._work.set()
 
@@ -244,7 +244,7 @@ class LiveEngine:
         return Choice(request, ask)
 
     def cancel(self, ticket: Ticket) -> None:
-        """End what still runs of a ticket, now; its holder sees finish reason `abort`. Twice is harmless."""
+        """End what still runs of a ticket, now, with finish reason `abort`. May be called twice."""
         for choice in ticket.choices:
             finished = self._engine.cancel(choice.request.request_id, self._now())
             if finished is not None:
@@ -254,20 +254,20 @@ class LiveEngine:
         now = self._now()
         for choice in ticket.choices:
             self._engine.release_kv(choice.request.request_id, now)
-        self._wake(now)  # who waits for blocks may start
+        self._wake(now)  # requests that wait for blocks may start
 
     def cancel_all(self) -> None:
         for ticket in {id(ticket): ticket for ticket, _ in self._waiting_for.values()}.values():
             self.cancel(ticket)
 
     def _tell_kv_events(self) -> None:
-        """Pass on what the cache stored and dropped; before those whose blocks it stored are gone."""
+        """Pass on the cache's events before the requests whose blocks they report are gone."""
         events = self._engine.take_kv_events()
         if events and self.tell is not None:
             self.tell(events, self._tokens_of)
 
     def clear_prefix_cache(self) -> bool:
-        """Forget what is cached; False while requests use it."""
+        """Clear the cache; False while requests use it."""
         cleared = self._engine.clear_prefix_cache()
         self._tell_kv_events()
         return cleared
@@ -281,7 +281,7 @@ class LiveEngine:
         return self._engine.statistics()
 
     def _now(self) -> float:
-        """The model's time: the clock's, but never past the end of the step under way."""
+        """The model's time: the clock's, but never past the end of the current step."""
         now = self._clock()
         return now if self._step_ends_s is None else min(now, self._step_ends_s)
 

@@ -1,4 +1,4 @@
-"""The data-parallel copies of an engine behind one server, as vLLM balances between them."""
+"""The data-parallel engines behind one server, balanced as in vLLM."""
 
 import functools
 import time
@@ -14,16 +14,16 @@ from headgate.simulator.server.metrics import Reading, Timings
 from headgate.simulator.server.settings import ServerSettings
 
 WAITING_WEIGHT = 4
-"""vLLM's: a waiting request counts as much as this many running ones."""
+"""As in vLLM: a waiting request counts as much as this many running ones."""
 
 
 class Ranks:
-    """One or more engines of the same settings, each with a queue and a cache of its own."""
+    """One or more engines with the same settings, each with its own queue and cache."""
 
     def __init__(
         self, settings: ServerSettings, transfers_seen: Mapping[str, int], store: RemoteStore | None = None
     ) -> None:
-        """`store` is what its engines share with others, if they have a remote tier; None is their own."""
+        """`store` is shared with other servers, if the engines have a remote tier; None creates one."""
         self._settings = settings
         self._transfers_seen = transfers_seen
         self._adapters: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
@@ -38,7 +38,7 @@ class Ranks:
         )
 
     def submit(self, asks: Sequence[Ask], *, every_token: bool, rank: int | None = None) -> Ticket:
-        """Start all sequences on one rank: the one that is named, or the one with the least to do."""
+        """Start all sequences on one rank: the given one, or the least loaded."""
         if rank is not None:
             engine = self.engines[rank - self._settings.data_parallel_rank]
         elif len(self.engines) == 1:
@@ -52,12 +52,12 @@ class Ranks:
             engine.cancel_all()
 
     def clear_prefix_cache(self) -> bool:
-        """Forget what is cached; False where requests use it."""
+        """Clear the cache; False if requests use it."""
         cleared = [engine.clear_prefix_cache() for engine in self.engines]
         return all(cleared)
 
     def restart(self) -> None:
-        """As new processes."""
+        """Restart all engines as new processes."""
         self.asleep = False
         for engine in self.engines:
             engine.restart(Timings(self._settings.engine.max_model_len))
@@ -67,7 +67,7 @@ class Ranks:
             engine.slow_down(factor)
 
     def tuned(self, latencies: LatencySettings) -> EngineConfig:
-        """Its engine with these latencies. Raises ConfigError."""
+        """The engine with these latencies. Raises ConfigError."""
         return latencies.latencies().apply(self._settings.engine)
 
     def change_costs(self, like: EngineConfig) -> None:
@@ -79,7 +79,7 @@ class Ranks:
             engine.hold(seconds)
 
     def sleep(self) -> None:
-        """Give the memory back: what runs is ended, what is cached forgotten."""
+        """Free the memory: running requests are ended, cached blocks are cleared."""
         self.asleep = True
         self.cancel_all()
         self.clear_prefix_cache()
@@ -90,7 +90,7 @@ class Ranks:
         return functools.reduce(_sum, others, first)
 
     def readings(self) -> Iterator[Reading]:
-        """All ranks as a scraper is to see them."""
+        """Readings of all ranks for a scrape."""
         first = self._settings.data_parallel_rank
         for rank, engine in enumerate(self.engines, first):
             now = engine.statistics()
@@ -109,13 +109,13 @@ class Ranks:
                 waiting_adapters=adapters[1],
                 adapters_changed_unix_s=self._adapters_changed[rank],
                 asleep=self.asleep,
-                # Pairs are matter of the server; its first rank counts them.
+                # Transfers are counted for the whole server; report them with the first rank.
                 transfers=self._transfers_seen if rank == first else {},
             )
 
 
 def _sum(one: EngineStatistics, other: EngineStatistics) -> EngineStatistics:
-    """Numbers and tuples are added, dicts by their keys, sets are joined."""
+    """Add numbers and tuples, add dicts by key, and join sets."""
     sums: dict[str, Any] = {}
     for name in one.__struct_fields__:
         left, right = getattr(one, name), getattr(other, name)

@@ -1,27 +1,27 @@
-"""Values that fit a JSON schema, made up from a seeded generator: for tool calls and structured answers."""
+"""Random values that conform to a JSON schema, for tool calls and structured output."""
 
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_ITEMS = 100
-"""Of an array, whatever its schema wants."""
+"""Maximum items of an array, whatever its schema requires."""
 DEEPEST = 12
-"""Levels beyond which only values without parts are made."""
+"""Nesting levels beyond which only scalar values are generated."""
 WORDS = ("gate", "flow", "lock", "mill", "tide", "pond", "lake", "weir", "rain", "eddy")
 
 
 INTEGERS = (0, 100)
-"""Between these, where the schema sets no bounds."""
+"""Range where the schema sets no bounds."""
 NUMBERS = (0.0, 100.0)
 ITEMS = (1, 5)
-"""Of an array."""
+"""Number of items of an array."""
 OPTIONAL_SHARE = 0.5
-"""How likely an object has a property that is not required."""
+"""Probability that an object has an optional property."""
 
 
 def value_of(schema: object, rng: random.Random, depth: int = 0) -> Any:
-    """A value for a schema; what the schema leaves open is a word. References are not followed."""
+    """A value for a schema; unspecified values are words. References are not followed."""
     if not isinstance(schema, Mapping):
         return rng.choice(WORDS)
     if "const" in schema:
@@ -83,7 +83,7 @@ def _count(value: object, default: int) -> int:
 
 
 def _bounds(schema: Mapping[str, Any], least: float, most: float) -> tuple[float, float]:
-    """Those of the schema; what it leaves open is as far away as usual."""
+    """The bounds of the schema; a missing one is as far away as in the default range."""
     low, high = schema.get("minimum"), schema.get("maximum")
     low = (
         low

@@ -1,4 +1,4 @@
-"""What an answer is going to say: decided as it is asked for, told token by token as these fall due."""
+"""The text of a response: decided when it is requested, generated token by token as they fall due."""
 
 import itertools
 import random
@@ -12,15 +12,15 @@ from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.schema import value_of
 
 AUTO_CALL_SHARE = 0.5
-"""How likely an answer calls a tool where it may choose to."""
+"""Probability that a response calls a tool if it may choose to."""
 FURTHER_CALL_SHARE = 0.45
-"""How likely one more tool is called, after each."""
+"""Probability of one more tool call, after each."""
 MAX_CALLS = 8
 CHARACTERS_PER_TOKEN = 4
 
 
 class Call(NamedTuple):
-    """A call of a tool."""
+    """A tool call."""
 
     id: str
     name: str
@@ -28,7 +28,7 @@ class Call(NamedTuple):
 
 
 class Script:
-    """The tokens of one choice, in order. A token that ends the answer by itself has no text."""
+    """The tokens of one choice, in order. A token that ends the response by itself has no text."""
 
     def __init__(
         self,
@@ -43,21 +43,20 @@ class Script:
     ) -> None:
         self._texts = texts
         self.words_in_all = words
-        """So many texts from the first on are one token each, as a tokenizer sees them."""
+        """How many leading texts are one token each, as a tokenizer sees them."""
         self.tokens = tokens
         self.reason = reason
         self.plain = plain
-        """Whether all texts can stand in JSON as they are."""
+        """Whether all texts are valid inside JSON strings without escaping."""
         self.calls = calls
-        """If there are any, the texts are their arguments, one call after the other, each after an empty
-        text for its name."""
+        """If not empty, the texts are their arguments, one call after the other, each after an empty text."""
         self.stop_reason = stop_reason
 
     def next(self) -> str:
         return next(self._texts, "")
 
     def words(self) -> Iterator[str]:
-        """All texts once more, for another reader than `next`; to be asked for before it begins."""
+        """All texts again, for a reader other than `next`; must be called before it starts."""
         self._texts, again = itertools.tee(self._texts)
         return again
 
@@ -67,9 +66,9 @@ class Script:
 
 
 def write(seed: int, own_tokens: int, generation: Generation, index: int, room: int) -> Script:
-    """The script of a choice, for which there is room in the context.
+    """The script of a choice; `room` is the space left in the context, in tokens.
 
-    `own_tokens` is the length of an answer that nothing else decides.
+    `own_tokens` is the length if nothing else determines it.
     """
     if generation.tools or generation.schema is not None:
         rng = random.Random(f"{seed}/{generation.seed}/{generation.prompt_sizes}/{index}")  # noqa: S311
@@ -87,7 +86,7 @@ def write(seed: int, own_tokens: int, generation: Generation, index: int, room: 
 
 
 def _length(own_tokens: int, generation: Generation, room: int) -> tuple[int, FinishReason]:
-    """As long as asked for, else its own length, within the context."""
+    """The requested length, otherwise the default one, within the context."""
     if generation.max_tokens is not None:
         return generation.max_tokens, "length"
     own = max(own_tokens, generation.min_tokens)
@@ -112,13 +111,13 @@ def _of_text(text: str, generation: Generation, room: int, reason: FinishReason 
 
 
 def _of_pieces(cut: list[str], tokens: int, reason: FinishReason, stop_reason: str | None = None) -> Script:
-    # Characters of several bytes each are more tokens than were generated for them.
+    # Multi-byte characters take more tokens than were generated for them.
     words = len(cut) if all(map(str.isascii, cut)) else 0
     return Script(iter(cut), tokens, reason, words=words, stop_reason=stop_reason)
 
 
 def _first_stop(text: str, generation: Generation) -> tuple[int, str] | None:
-    """Where the first stop string begins, after the tokens that there must be."""
+    """Where the first stop string begins, after the minimum tokens."""
     least = generation.min_tokens * CHARACTERS_PER_TOKEN
     limit = None if generation.max_tokens is None else generation.max_tokens * CHARACTERS_PER_TOKEN
     found = [(text.find(stop, least, limit), stop) for stop in generation.stop]
@@ -126,7 +125,7 @@ def _first_stop(text: str, generation: Generation) -> tuple[int, str] | None:
 
 
 def _calls(generation: Generation, rng: random.Random) -> list[Call]:
-    """The tools that are called, as the request wants, lets or forbids it."""
+    """The tool calls, as the request requires, allows or forbids them."""
     tools = generation.tools
     if not tools or (generation.tool_choice == "auto" and rng.random() >= AUTO_CALL_SHARE):
         return []

@@ -1,4 +1,4 @@
-"""Listening: a socket, uvicorn around the application, and a prompt end."""
+"""Serve the application: a listening socket, uvicorn, and a prompt shutdown."""
 
 import asyncio
 import contextlib
@@ -29,20 +29,20 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Served(NamedTuple):
-    """An engine to serve, and where."""
+    """An engine to serve, and its sockets."""
 
     settings: ServerSettings
     sock: socket.socket
     bootstrap: socket.socket | None = None
     """The second address of an SGLang prefill engine."""
     store: RemoteStore | None = None
-    """Where it finds cached blocks of others, if it has a remote tier; None is one of its own."""
+    """The store of cached blocks shared with other engines, if it has a remote tier; None creates one."""
 
 
 def run(served: Sequence[Served], on_listening: Callable[[], None]) -> None:
-    """Serve all of them until SIGTERM or SIGINT; a second signal cuts what is still in flight.
+    """Serve all engines until SIGTERM or SIGINT; a second signal cuts requests still in flight.
 
-    Raises OSError if an address is in use, or a file of no use.
+    Raises OSError if an address is in use, or a file is unusable.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_signalled(served, on_listening))
@@ -55,17 +55,17 @@ async def running(
     bootstrap: socket.socket | None = None,
     store: RemoteStore | None = None,
 ) -> AsyncIterator[Ranks]:
-    """A simulated engine that answers on `sock` while the block lasts; the end of the block drains it.
+    """Serve a simulated engine on `sock` within this context; leaving it drains the engine.
 
-    `bootstrap` is the second address at which SGLang's decode side finds its prefill side, `store` what
-    engines with a remote tier share. Raises OSError if an address for KV events is in use, or files of TLS
-    cannot be used.
+    `bootstrap` is the second address, where SGLang's decode side finds its prefill side; `store` is shared by
+    engines with a remote tier. Raises OSError if an address for KV events is in use, or TLS files cannot be
+    used.
     """
     host, port = sock.getsockname()[:2]
     sockets = [sock] if bootstrap is None else [sock, bootstrap]
     async with contextlib.AsyncExitStack() as parts:
         for each in sockets:
-            parts.callback(each.close)  # also if it never came to serving
+            parts.callback(each.close)  # also if it never started to serve
         certificate = _certificate(settings, host)
         instance = Instance(settings, host, port, store)
         await parts.enter_async_context(instance.running())
@@ -113,7 +113,7 @@ async def _until_signalled(served: Sequence[Served], on_listening: Callable[[], 
             await stop.wait()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, cut)
-    except BaseExceptionGroup as errors:  # not by `except*`: Python 3.11.2 wraps what is raised there
+    except BaseExceptionGroup as errors:  # not `except*`: Python 3.11.2 wraps exceptions raised there
         found, others = errors.split(OSError)
         if found is None or others is not None:
             raise
@@ -121,7 +121,7 @@ async def _until_signalled(served: Sequence[Served], on_listening: Callable[[], 
 
 
 def _first(error: BaseException) -> BaseException:
-    """What one of several servers met, without the group around it."""
+    """The first error of several servers, without the group around it."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
@@ -141,7 +141,7 @@ def _uvicorn_config(
         http="httptools",
         timeout_keep_alive=KEEP_ALIVE_S,
         proxy_headers=False,
-        # Streams are cut after `drain_s`; this is for a client that does not even read that.
+        # Streams are cut after `drain_s`; this is for clients that do not even read that.
         timeout_graceful_shutdown=settings.drain_s + 1,
     )
     if certificate is not None:

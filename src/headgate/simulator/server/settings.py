@@ -1,4 +1,4 @@
-"""What one simulated server is told when it starts."""
+"""Settings of one simulated server."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from headgate.simulator.server.adapters import Adapter
 from headgate.simulator.server.failures.settings import FailureSettings
 from headgate.simulator.server.metrics.page import generations
 
-# The settings of `--kv-events-config`, by vLLM's names.
+# Settings of `--kv-events-config`, under vLLM's names.
 EventForm = Literal["map", "array"]
 
 
 class KvEventsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where and how events are published. `from_json` reads it."""
+    """Where and how events are published. `from_json` parses it."""
 
     enable_kv_cache_events: bool = True
     publisher: Literal["zmq", "null"] = "zmq"
     endpoint: str = "tcp://*:5557"
-    """Where subscribers connect; the port of data-parallel rank i is i higher."""
+    """Address for subscribers; data-parallel rank i uses the port plus i."""
     connect: bool = False
     """Whether a subscriber listens there, and the engine connects to it."""
     replay_endpoint: str | None = None
-    """Where who missed batches asks for them; i higher too."""
+    """Address for replay requests; rank i uses the port plus i."""
     topic: str = "kv@{address}@{model}"
     """`{address}` is where the server listens, `{model}` its first name."""
     buffer_steps: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
-    """Batches that can be asked for again."""
+    """Batches kept for replay."""
     hwm: Annotated[int, Meta(ge=0)] = 100_000
-    """Batches that wait for a slow subscriber; it misses further ones."""
+    """Batches queued for a slow subscriber; it misses further ones."""
     max_queue_size: Annotated[int, Meta(ge=0)] = 100_000
-    """Taken, since vLLM has it; nothing is queued here."""
+    """Accepted for compatibility with vLLM; nothing is queued here."""
     form: EventForm = "map"
-    """Events as maps, as vLLM has them now, or as arrays, as it had before."""
+    """Events as maps, as in current vLLM, or as arrays, as in earlier versions."""
     batch_events: Annotated[int, Meta(ge=1, le=100_000)] = 1
-    """Events that a batch should have before it is sent; 1 sends one each step, as vLLM does."""
+    """Events to collect before a batch is sent; 1 sends one batch each step, as vLLM does."""
     batch_delay_s: Annotated[float, Meta(ge=0)] = 1.0
-    """How long events wait at most for a batch to fill."""
+    """Maximum time that events wait for a batch to fill."""
 
     def __post_init__(self) -> None:
         for name in ("endpoint", "replay_endpoint"):
@@ -55,7 +55,7 @@ class KvEventsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def read_kv_events(text: str) -> KvEventsConfig:
-    """Raises ValueError that names the field."""
+    """Parse the settings; raises ValueError that names the field."""
     try:
         return msgspec.json.decode(text, type=KvEventsConfig)
     except msgspec.ValidationError as error:
@@ -78,54 +78,54 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Served names; the first one labels the metrics."""
     seed: int = 0
     id_seed: int | None = None
-    """Ids of answers follow from it and from how many there were; None makes them up."""
+    """Seed of a reproducible sequence of response IDs; None makes them random."""
     max_tokens_default: int = 64
-    """How long an answer is whose request sets no limit; it then ends by itself (`stop`)."""
+    """Output tokens of a request that sets no limit; it then ends by itself (`stop`)."""
     startup_s: float = 0.0
-    """How long the server says that it is still loading."""
+    """How long the server reports that it is still loading."""
     drain_s: int = 2
-    """How long requests in flight may go on once the server was told to stop."""
+    """How long requests in flight may continue after the server was told to stop."""
     max_body_bytes: int = 4 * 1024 * 1024
     body_timeout_s: float = 30.0
     """How long a client may take to send a body."""
     pod_name: str | None = None
     pod_namespace: str | None = None
     sleep_mode: bool = False
-    """Whether POST /sleep has an effect."""
+    """Enable POST /sleep."""
     failures: FailureSettings = FailureSettings()
-    """What goes wrong."""
+    """Failure settings."""
     api: Api = "vllm"
-    """Whose metrics and prefill/decode form this is."""
+    """Engine whose metrics and prefill/decode protocol to simulate."""
     metrics_generation: str = "new"
-    """Names of metrics that an engine had before (`old`) or has now."""
+    """Metric names of earlier versions of the engine (`old`), or the current ones."""
     data_parallel_size: int = 1
-    """Copies of the engine behind this server."""
+    """Number of engines behind this server."""
     data_parallel_rank: int = 0
-    """Number of the first of them, where other servers have further ones."""
+    """Rank of the first of them, if other servers have further ones."""
     lora_modules: tuple[Adapter, ...] = ()
-    """Adapters that are loaded from the start."""
+    """Adapters loaded at startup."""
     kv_events: KvEventsConfig | None = None
-    """Where the events of the prefix cache are published."""
+    """Where prefix cache events are published."""
     role: Role = "both"
-    """Which side of prefill/decode pairs this engine is for."""
+    """Role of this engine in prefill/decode pairs."""
     check_protocol: bool = False
-    """Whether requests that deviate from the prefill/decode protocol are refused."""
+    """Whether to reject requests that deviate from the prefill/decode protocol."""
     side_channel_host: str | None = None
-    """Where other engines reach this one, if that is not the address that it listens on."""
+    """Address where other engines reach this one, if not the one it listens on."""
     kv_store: str | None = None
-    """A file that engines of one machine share, in which they find each other's prompts by content."""
+    """A file through which engines of one machine find each other's prompts by content."""
     kv_hold_s: float = 480.0
-    """How long a computed prompt waits to be read by another engine; vLLM's default."""
+    """How long a computed prompt is kept for another engine to read; vLLM's default."""
     bootstrap_timeout_s: float = 300.0
     """How long one side of a bootstrap room waits for the other; SGLang's default."""
     hash_seed: str = ""
-    """The hashes of blocks follow it."""
+    """Seed of the block hashes."""
     ssl_certfile: str | None = None
-    """A certificate in PEM, by which the server speaks TLS; read anew when it changes."""
+    """PEM certificate to serve TLS with; reloaded when it changes."""
     ssl_keyfile: str | None = None
     """Its key."""
     self_signed_certs: bool = False
-    """Whether the server speaks TLS by a certificate that it makes up."""
+    """Whether to serve TLS with a generated certificate."""
 
     @property
     def speaks_tls(self) -> bool:

@@ -1,4 +1,4 @@
-"""TLS: a given certificate, read anew whenever its files change, or one that is made up for this process."""
+"""TLS with a given certificate, reloaded when its files change, or with a generated one."""
 
 import asyncio
 import datetime
@@ -9,20 +9,20 @@ import tempfile
 from pathlib import Path
 
 EVERY_S = 1.0
-"""How often the files are looked at."""
+"""How often the files are checked."""
 
 log = logging.getLogger(__name__)
 
 
 class CertificateError(OSError):
-    """The files are no certificate with its key; the message says which, and why."""
+    """The files are not a certificate with its key; the message says which, and why."""
 
 
 class Certificate:
-    """The context that connections are accepted with."""
+    """The TLS context for accepted connections."""
 
     def __init__(self, certfile: str, keyfile: str, *, lasts: bool = True) -> None:
-        """Raises CertificateError. `lasts` says whether the files are there for longer than this call."""
+        """Raises CertificateError. `lasts`: whether the files continue to exist after this call."""
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._files = (certfile, keyfile)
@@ -31,7 +31,7 @@ class Certificate:
         self.reload()
 
     async def follow(self) -> None:
-        """Take over what is written to the files, until cancelled; what does not fit together is left."""
+        """Reload the files when they change, until cancelled; a mismatched pair is ignored."""
         while self._lasts:
             await asyncio.sleep(EVERY_S)
             seen = self._look()
@@ -43,16 +43,17 @@ class Certificate:
                     log.warning("the certificate stays as it was: %s", error)
 
     def reload(self) -> None:
-        """Connections that are accepted from now on have what the files say now."""
+        """Use the current files for connections accepted from now on."""
         try:
-            # A certificate whose key does not fit would stay there: what is tried first is not in use.
+            # Load into a throwaway context first: a certificate whose key does not match would stay in the
+            # real one.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
             self.context.load_cert_chain(*self._files)
         except (OSError, ssl.SSLError) as error:
             raise CertificateError(f"cannot use {' with '.join(self._files)}: {error}") from error
 
     def _look(self) -> list[tuple[int, int]]:
-        """What changes with the files."""
+        """What changes when the files change."""
         seen = []
         for file in self._files:
             try:
@@ -65,7 +66,7 @@ class Certificate:
 
 
 def self_signed(host: str) -> Certificate:
-    """A certificate for `host` and localhost that nobody trusts, with a key that is kept nowhere."""
+    """A certificate for `host` and localhost that nobody trusts, with a key that is not stored."""
     with tempfile.TemporaryDirectory() as directory:
         certfile, keyfile = Path(directory, "tls.crt"), Path(directory, "tls.key")
         cert, key = make(host)
@@ -76,7 +77,7 @@ def self_signed(host: str) -> Certificate:
 
 
 def make(host: str) -> tuple[bytes, bytes]:
-    """A new certificate, with its authority behind it, and its key, in PEM."""
+    """A new certificate with its issuing CA, and its key, in PEM."""
     from headgate.serving import certificates  # imports what most engines never need
 
     now = datetime.datetime.now(datetime.UTC)

@@ -1,8 +1,8 @@
-"""Traffic to replay: what was asked of real fleets, and when.
+"""Traffic to replay: the requests that real fleets received, and when.
 
-Is given the lines of a trace file, in one of the formats that traces are published in, and hands on timed
-requests in the order of their arrival, or every mistake of the file with its line. Traffic can also be made
-up (`headgate.simulator.workloads`). Pure: reading files is for the caller.
+Takes the lines of a trace file in one of the published formats; returns timed requests in order of arrival,
+or every error in the file with its line. Traffic can also be generated (`headgate.simulator.workloads`).
+Pure: the caller reads the files.
 """
 
 from headgate.simulator.traces.arrivals import Arrivals, arrange, grid_s, mean_rate

@@ -1,4 +1,4 @@
-"""When the requests of a trace arrive in a replay: which of them, how fast, and spread over its time grid."""
+"""Arrivals in a replay: which requests of a trace, how fast, and how they spread over its time grid."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ import msgspec
 from headgate.simulator.traces.timed import TimedRequest
 
 _ON_GRID = 0.9
-"""The share of pauses between times that must be whole multiples of a grid for it to be one."""
+"""Share of intervals that must be multiples of a step for it to count as a grid."""
 _COARSE_S = 0.5
-"""Below, a grid is only the clock's resolution."""
+"""Smaller steps are only clock resolution."""
 _CROWDED = 2.0
-"""Requests that a time of a grid has on average at least: otherwise they have times of their own."""
+"""Minimum mean number of requests at each time of a grid: with fewer, requests have their own times."""
 _TOLERANCE = 0.01
 
 
 class Arrivals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay makes of the times of a trace."""
+    """How a replay changes the times of a trace."""
 
     limit: int | None = None
-    """Only so many requests."""
+    """Number of requests, from the start."""
     duration_s: float | None = None
     """Only requests before this time of the trace."""
     jitter_s: float = 0.0
-    """Each request comes later by a uniform share of this, but for those that come after an answer."""
+    """Maximum random delay of each request, uniform; not for requests that follow a response."""
     rate_scale: float = 1.0
-    """2 lets them come twice as fast."""
+    """Factor on the arrival rate: 2 is twice as fast."""
     rate_per_s: float | None = None
-    """So fast on average; instead of `rate_scale`."""
+    """Average rate; replaces `rate_scale`."""
 
 
 def arrange(requests: Iterable[TimedRequest], arrivals: Arrivals, rng: random.Random) -> list[TimedRequest]:
-    """The requests of a replay in the order of their arrival, the times changed as `arrivals` says.
+    """The requests of a replay in order of arrival, with their times changed by `arrivals`.
 
-    Which requests there are, and in what order, does not depend on the rate.
+    The selection and the order of requests do not depend on the rate.
     """
     chosen = list(
         itertools.takewhile(
@@ -56,7 +56,7 @@ def arrange(requests: Iterable[TimedRequest], arrivals: Arrivals, rng: random.Ra
 
 
 def _spread(requests: Iterable[TimedRequest], jitter_s: float, rng: random.Random) -> list[TimedRequest]:
-    """Turns that follow an answer stay where the first of their conversation is."""
+    """Turns that follow a response move with the first turn of their conversation."""
     shifted = []
     late_s = 0.0
     for request in requests:
@@ -67,15 +67,15 @@ def _spread(requests: Iterable[TimedRequest], jitter_s: float, rng: random.Rando
 
 
 def mean_rate(requests: Sequence[TimedRequest]) -> float:
-    """Requests a second from the first to the last; 0 if all come at once."""
+    """Requests per second from the first to the last; 0 if all arrive at once."""
     span = requests[-1].at_s - requests[0].at_s if requests else 0.0
     return len(requests) / span if span else 0.0
 
 
 def grid_s(requests: Iterable[TimedRequest]) -> float:
-    """The grid in seconds to which the times of a trace were rounded; 0 if they have none.
+    """The grid in seconds that the times of a trace were rounded to; 0 if there is none.
 
-    Mooncake's conversations come in bursts of ten at every third second: as recorded, not as they were sent.
+    Mooncake's conversations arrive in bursts of ten every three seconds: as recorded, not as they were sent.
     """
     crowds = Counter(request.at_s for request in requests)
     times = sorted(crowds)

@@ -1,7 +1,7 @@
-"""How a rate rises and falls over a day or a week, to be laid over any traffic.
+"""Rate curves: how a rate changes over a day or a week, applied to any traffic.
 
-The format is that of rates which were derived from ServeGen's data: CSV with `start_s` and `requests_per_s`,
-a line for each interval, which lasts until the next one begins; the last as long as the one before it.
+The format is that of rates derived from ServeGen's data: CSV with `start_s` and `requests_per_s`, one line
+per interval, which lasts until the next one begins; the last is as long as the one before it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MAX_INTERVALS = 1_000_000
 
 
 class RateCurve(msgspec.Struct, frozen=True):
-    """A rate for each interval; `starts_s` has one time more, the end of the last."""
+    """A rate for each interval; `starts_s` has one more entry, the end of the last."""
 
     starts_s: tuple[float, ...]
     rates_per_s: tuple[float, ...]
 
 
 def read_curve(file: str, lines: Iterable[bytes]) -> RateCurve:
-    """Raises TraceError with the lines that are wrong. Lines come in bounded pieces, as for `requests`."""
+    """Parse a curve; raises TraceError with the invalid lines. Lines come in pieces, as for `requests`."""
     problems: list[Problem] = []
     starts: list[float] = []
     rates: list[float] = []
@@ -60,10 +60,10 @@ def read_curve(file: str, lines: Iterable[bytes]) -> RateCurve:
 
 
 def follow(requests: Sequence[TimedRequest], curve: RateCurve) -> list[TimedRequest]:
-    """The same requests in the same time, more and less of them at a time as the curve says.
+    """The same requests over the same duration, distributed as the curve says.
 
-    The whole curve is squeezed into the time from the first request to the last. What was irregular before is
-    so still: only the course of the rate is laid over it.
+    The whole curve is scaled to the time from the first request to the last. Irregularities remain: only the
+    course of the rate changes.
     """
     if not requests:
         return []
@@ -74,10 +74,10 @@ def follow(requests: Sequence[TimedRequest], curve: RateCurve) -> list[TimedRequ
     lasts_s = curve.starts_s[-1] - curve.starts_s[0]
 
     def moved(at_s: float) -> float:
-        """The time by which the curve has had as large a share of its requests as the trace had by `at_s`."""
+        """The time by which the curve has the same share of its requests as the trace had by `at_s`."""
         wanted = due[-1] * (at_s - first_s) / span_s if span_s else 0.0
         interval = min(bisect_right(due, wanted), len(widths)) - 1
-        while not curve.rates_per_s[interval]:  # at the very end, the curve may have gone out
+        while not curve.rates_per_s[interval]:  # at the very end, the curve may be at 0
             interval -= 1
         within_s = min((wanted - due[interval]) / curve.rates_per_s[interval], widths[interval])
         return first_s + (curve.starts_s[interval] + within_s - curve.starts_s[0]) / lasts_s * span_s

@@ -1,4 +1,4 @@
-"""The formats in which traces are published, and which one a file is in."""
+"""The published trace formats, and detection of a file's format."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import msgspec
 from headgate.simulator.traces.lines import LineError, LineReader, shown
 from headgate.simulator.traces.timed import TimedRequest
 
-# Mooncake's format: a JSON object on each line, with the hashes of the prompt's blocks.
+# Mooncake's format: one JSON object per line, with hashes of the prompt's blocks.
 #
 # As published with the paper (FAST '25), `FAST25-release/traces/` of kvcache-ai/Mooncake: `timestamp` in
 # milliseconds, `input_length` and `output_length` in tokens, `hash_ids` of blocks of 512 tokens, each hash
-# over its block and all before it. Other fields are passed over.
+# over its block and all before it. Other fields are ignored.
 BLOCK_TOKENS = 512
 MAX_TOKENS = 100_000_000
 _MAX_MS = 10 * 366 * 86_400_000
@@ -73,7 +73,7 @@ class Mooncake:
 
 
 def _explained(line: bytes, told: str) -> LineError:
-    """What is wrong with a line that is JSON, in the words of the format."""
+    """The error in a line that is valid JSON, in terms of the format."""
     if missing := _LACKS.search(told):
         return LineError("is missing", field=missing[1], fix=f"it is {_WANTED[missing[1]]}")
     path = _PATH.search(told)
@@ -86,16 +86,16 @@ def _explained(line: bytes, told: str) -> LineError:
 
 
 class _Rows:
-    """The rows of a CSV file, whose first line names the columns."""
+    """The rows of a CSV file whose first line names the columns."""
 
     def __init__(self, wanted: tuple[str, ...], fix: str) -> None:
         self._wanted = wanted
         self._fix = fix
-        """How a sentence goes on that begins with "the first line"."""
+        """The rest of an error message that begins with "the first line"."""
         self._columns: list[str] | None = None
 
     def read(self, line: bytes) -> dict[str, str] | None:
-        """None for the heading. Raises LineError."""
+        """The cells of a row by column; None for the heading. Raises LineError."""
         try:
             cells = next(csv.reader([line.decode("utf-8-sig")], strict=True))
         except (UnicodeDecodeError, csv.Error) as error:
@@ -119,16 +119,16 @@ class _Rows:
             )
 
 
-# Azure's format: CSV with the time and the sizes of each request, and nothing of what prompts share.
+# Azure's format: CSV with time and sizes of each request, without information on shared prefixes.
 #
 # As published for 2023 and 2024 in `data/` of Azure/AzurePublicDataset: `TIMESTAMP,ContextTokens,
-# GeneratedTokens`, where the time is a date and time of day with up to seven digits of a second.
+# GeneratedTokens`, where the time has a date and up to seven digits of a second.
 AZURE_HEADING = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _MAX_DIGITS = 12
 
 
 class Azure:
-    """Reads the lines of one file: the first request tells when the trace began."""
+    """Reads the lines of one file; the first request defines when the trace began."""
 
     def __init__(self) -> None:
         self._rows = _Rows(AZURE_HEADING, "is")
@@ -165,19 +165,18 @@ def _tokens(row: dict[str, str], field: str) -> int:
     raise LineError(f"{shown(row[field])} is not a whole number of tokens, at least 1", field=field)
 
 
-# BurstGPT's format: CSV with the time and the sizes of each request, and in later releases its
-# conversation.
+# BurstGPT's format: CSV with time and sizes of each request, and in later releases its conversation.
 #
-# As published with the paper (arXiv 2401.17644), `data/` of HPMLL/BurstGPT: `Timestamp,Model,Request
-# tokens, Response tokens,Total tokens,Log Type`, where the time is in seconds; `Session ID` may be among
-# them. Requests that failed have 0 response tokens, and are passed over.
+# As published with the paper (arXiv 2401.17644), `data/` of HPMLL/BurstGPT: `Timestamp,Model,Request tokens,
+# Response tokens,Total tokens,Log Type`, where the time is in seconds; `Session ID` is optional. Requests
+# that failed have 0 response tokens, and are skipped.
 BURSTGPT_HEADING = ("Timestamp", "Request tokens", "Response tokens")
 SESSION = "Session ID"
 _MAX_S = 10 * 366 * 86_400.0
 
 
 class BurstGpt:
-    """Reads the lines of one file: the first request tells when the trace began."""
+    """Reads the lines of one file; the first request defines when the trace began."""
 
     def __init__(self) -> None:
         self._rows = _Rows(BURSTGPT_HEADING, "has")
@@ -223,11 +222,11 @@ def _size(row: dict[str, str], field: str) -> int:
 
 
 class TraceFormat(msgspec.Struct, frozen=True, kw_only=True):
-    """A way in which traces are published."""
+    """A published trace format."""
 
     name: str
     reader: Callable[[], LineReader]
-    """Makes the reader of one file."""
+    """Creates the reader for one file."""
 
 
 FORMATS: dict[str, TraceFormat] = {
@@ -238,7 +237,7 @@ FORMATS: dict[str, TraceFormat] = {
 
 
 def detect(first_line: bytes) -> str | None:
-    """The name of the format whose file begins with this line; None if it is none of them."""
+    """The name of the format whose files begin with this line; None if unknown."""
     line = first_line.removeprefix(b"\xef\xbb\xbf").strip()
     if line.startswith(b"{"):
         return "mooncake"

@@ -1,4 +1,4 @@
-"""From the lines of a file to requests: what is wrong is found line by line, and told all at once."""
+"""Parse the lines of a file into requests; errors are collected line by line and reported together."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headgate.simulator.traces.timed import TimedRequest
 MAX_LINE_BYTES = 1 << 20
 """A prompt of a million tokens has 2,000 blocks of 512, which take some 20,000 bytes."""
 MAX_PROBLEMS = 10
-"""Told of one file; whoever has more has the wrong format."""
+"""Reported per file; a file with more is in the wrong format."""
 _LONGEST_SHOWN = 40
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong with one line."""
+    """An error in one line."""
 
     file: str
     line: int
@@ -32,7 +32,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class TraceError(ValueError):
-    """A trace cannot be read; the message has a line for each problem."""
+    """A trace cannot be parsed; the message has one line for each problem."""
 
     def __init__(self, problems: list[Problem], *, more: bool = False) -> None:
         self.problems = problems
@@ -41,7 +41,7 @@ class TraceError(ValueError):
 
 
 class LineError(ValueError):
-    """One line is not what the format says; where it `is_last`, nothing after it can be judged."""
+    """One line does not conform to the format; with `is_last`, later lines cannot be checked."""
 
     def __init__(self, message: str, *, field: str = "", fix: str = "", is_last: bool = False) -> None:
         super().__init__(message)
@@ -51,17 +51,17 @@ class LineError(ValueError):
 
 
 class LineReader(Protocol):
-    """Reads the lines of one file in a format; may remember those before, as a heading."""
+    """Reads the lines of one file in a format; may keep state, such as a heading."""
 
     def read(self, line: bytes) -> TimedRequest | None:
         """The request of a line, None if it has none; raises LineError."""
 
 
 def requests(file: str, lines: Iterable[bytes], reader: LineReader) -> Iterator[TimedRequest]:
-    """The requests of a file in the order of its lines, each not before the one above.
+    """The requests of a file in the order of its lines, each not before the previous one.
 
-    Nothing is handed on after the first mistake, but the rest is read for more of them. Raises TraceError.
-    A line longer than MAX_LINE_BYTES ends it: nobody needs to hand on more of it than one byte beyond.
+    After the first error no request is yielded, but the rest is checked for more errors. Raises TraceError. A
+    line longer than MAX_LINE_BYTES ends the file: callers need to pass at most one byte more of it.
     """
     problems: list[Problem] = []
     latest, found = 0.0, False
@@ -90,7 +90,7 @@ def requests(file: str, lines: Iterable[bytes], reader: LineReader) -> Iterator[
 
 
 def shown(value: object) -> str:
-    """A value as an error tells it: as JSON, and cut where it is long."""
+    """A value for an error message: as JSON, shortened if long."""
     try:
         text = msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, UnicodeEncodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Requests of a trace, without their words: their conversations, and how much of them caches can spare."""
+"""Requests of a trace, without their text: conversations, and how many tokens caches can save."""
 
 from __future__ import annotations
 
@@ -9,52 +9,55 @@ import msgspec
 
 
 class TimedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request that arrives `at_s` seconds after the trace begins, or after an answer."""
+    """One request, which arrives `at_s` seconds after the trace begins, or after a response."""
 
     at_s: float
     think_s: float | None = None
-    """So many seconds pass between the end of the request before it of the same session and its arrival,
-    whatever `at_s` says; None arrives at `at_s`."""
+    """Seconds between the end of the previous request of the session and this one's arrival, which override
+    `at_s`; None arrives at `at_s`.
+    """
     prompt_tokens: int
     output_tokens: int
     prefix: tuple[int, ...] = ()
-    """Chained hashes of the prompt's blocks, the first block first and the last one partly filled: two
-    prompts begin alike as far as their hashes are the same. Empty where the trace does not say."""
+    """Chained hashes of the prompt's blocks, front first, the last one possibly partial: prompts share a
+    prefix as far as their hashes are equal. Empty if unknown.
+    """
     block_tokens: int = 0
-    """Tokens in one block of `prefix`; 0 without one."""
+    """Tokens per block of `prefix`; 0 without one."""
     answer: tuple[int, ...] = ()
-    """Hashes of the blocks that the answer fills, as the prompt of a next turn has them: first of the one
-    that the prompt left partly full, chained on. Empty where the trace does not say."""
+    """Hashes of the blocks that the output fills, as the prompt of a next turn has them: first the prompt's
+    partial last block, chained on. Empty if unknown.
+    """
     adapter: str = ""
-    """The adapter that is asked for; empty for the base model."""
+    """The requested adapter; empty for the base model."""
     tenant: str = ""
-    """Who asks, where the trace says."""
+    """The sender, if the trace names it."""
     session: int = -1
-    """Requests of one conversation have the same; -1 where none is known."""
+    """Requests of one conversation share it; -1 if unknown."""
     priority: int = 0
     """Critical is 1, default 0, sheddable -1."""
     is_streamed: bool = True
-    """Whether tokens are sent as they come; otherwise the client, and the gateway, see the whole answer."""
+    """Whether tokens are streamed; otherwise client and gateway only see the complete response."""
     until_s: float = math.inf
-    """With `think_s`: a turn that would come later than this is not sent, nor are those behind it."""
+    """With `think_s`: a turn that would arrive later than this is not sent, nor are later turns."""
 
 
-# Conversations in a trace that does not name them: a request that goes on where an earlier one ended.
+# Detect conversations in a trace that does not name them: a request that continues an earlier one.
 class Sessions(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found."""
+    """The detected sessions."""
 
     requests: tuple[TimedRequest, ...]
-    """Those of the trace, each with its session."""
+    """The requests of the trace, each with its session."""
     sessions: int
     longest: int
-    """Turns of the longest."""
+    """Number of turns of the longest session."""
 
 
 def with_sessions(requests: Sequence[TimedRequest]) -> Sessions:
-    """Gives each request that has a prefix its session.
+    """Assign a session to each request that has a prefix.
 
-    A request goes on with an earlier one if it begins with all the full blocks of its prompt, the last of
-    which no request before that one had: prompts that share no more than a system prompt stay apart.
+    A request continues an earlier one if it begins with all full blocks of its prompt, the last of which no
+    request before that one had: prompts that share only a system prompt stay separate.
     """
     session_of_block: dict[int, int] = {}
     seen: set[int] = set()
@@ -77,21 +80,21 @@ def with_sessions(requests: Sequence[TimedRequest]) -> Sessions:
     return Sessions(requests=tuple(told), sessions=len(turns), longest=max(turns, default=0))
 
 
-# Conversations as a closed loop: who waits for an answer does not send the next turn before it is there.
+# Conversations as a closed loop: a client that waits for a response does not send its next turn before.
 TOKEN_S = 0.02
-"""How long an answer is taken to have lasted for each of its tokens where a trace tells arrivals alone."""
+"""Assumed output time per token, for traces that only have arrivals."""
 
 
 def in_turn(requests: Sequence[TimedRequest]) -> list[TimedRequest]:
-    """The same requests, each turn of a session after the answer to the one before and a pause.
+    """The same requests, each turn of a session after the previous response and a pause.
 
-    The pause is what a trace leaves between two turns once the answer of the first, at `TOKEN_S` a token, is
-    over. Sessions are in the order of their first turns, with their further turns right behind those. The
-    hashes of an answer are those that the next turn's prompt has there.
+    The pause is the time in the trace between two turns, less the output time of the first at `TOKEN_S` per
+    token. Sessions are ordered by their first turns, each directly followed by its further turns. The hashes
+    of an output are those at its place in the next turn's prompt.
     """
     turns: dict[int, list[TimedRequest]] = {}
     for number, request in enumerate(requests):
-        # Negative keys are requests of no session, each alone.
+        # Negative keys are requests without a session, each on its own.
         turns.setdefault(request.session if request.session >= 0 else ~number, []).append(request)
     return [turn for session in turns.values() for turn in _of_session(session)]
 
@@ -117,7 +120,7 @@ def _pause_s(before: TimedRequest, turn: TimedRequest) -> float:
 
 
 def _answer(turn: TimedRequest, following: TimedRequest | None) -> tuple[int, ...]:
-    """What the next prompt has where this one's answer was; nothing if it does not go on with it."""
+    """The next prompt's hashes at the place of this output; empty if it does not continue it."""
     size = turn.block_tokens
     if following is None or not size or following.block_tokens != size:
         return ()
@@ -127,9 +130,10 @@ def _answer(turn: TimedRequest, following: TimedRequest | None) -> tuple[int, ..
 
 
 def ideal_hit_rate(requests: Iterable[TimedRequest]) -> float | None:
-    """The share of prompt tokens that one cache without bounds would find: no fleet can do better.
+    """The share of prompt tokens that one unlimited cache would find, the maximum for any fleet.
 
-    None if no request tells its prefix. As in engines, full blocks are found, and the last token is computed.
+    None if no request has a prefix. As in engines, only full blocks are found, and the last token is
+    computed.
     """
     seen: set[int] = set()
     cached = tokens = 0

@@ -1,7 +1,7 @@
-"""Traffic that is made up: patterns that tell routers apart, with their sizes as parameters.
+"""Generated traffic: patterns that distinguish routers, with configurable sizes.
 
-Is given parameters and a source of chance, and hands on timed requests as a trace would: equal parameters and
-seeds give equal requests. Pure.
+Takes parameters and a random generator; returns timed requests like those of a trace: equal parameters and
+seeds produce equal requests. Pure.
 """
 
 from headgate.simulator.workloads.patterns import Burst, Chat, LongContext, Lora, NoisyNeighbour, SharedPrefix

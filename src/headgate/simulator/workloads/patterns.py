@@ -1,4 +1,4 @@
-"""The patterns, each made to tell routers apart by one thing."""
+"""The traffic patterns, each designed to distinguish routers in one respect."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headgate.simulator.traces import TOKEN_S, TimedRequest
 from headgate.simulator.workloads.workload import Blocks, Workload, fixed_tokens, says, tokens
 
 
-# Many questions about few texts: what a cache-aware router is for.
+# Many questions about few texts: the use case of cache-aware routers.
 #
 # The sizes are those of the published comparison of llm-d's optimized baseline: 150 system prompts of 6,000
-# tokens, questions of 1,200, answers of 1,000.
+# tokens, questions of 1,200, outputs of 1,000.
 class SharedPrefix(Workload, frozen=True, kw_only=True):
-    """Independent questions, each behind one of a number of long shared beginnings."""
+    """Independent questions, each behind one of several long shared prefixes."""
 
     prefixes: Annotated[int, says("Beginnings to choose from, all equally often.", ge=1, le=100_000)] = 150
     prefix_tokens: Annotated[int, fixed_tokens("a beginning")] = 6000
@@ -40,24 +40,24 @@ class SharedPrefix(Workload, frozen=True, kw_only=True):
         return told
 
 
-# People who talk with an assistant: each turn sends the whole conversation again.
+# Conversations with an assistant: each turn sends the whole conversation again.
 _WARM_UP = 3.0
-"""So many times as long as a conversation lasts passes before the first request that is told."""
+"""Warm-up before the first request that is returned, in durations of a conversation."""
 
 
 class _Turn(NamedTuple):
-    """A turn to come."""
+    """A future turn."""
 
     at_s: float
     session: int
     history: tuple[int, ...]
-    """Hashes of the full blocks of the turn before and its answer."""
+    """Hashes of the full blocks of the previous turn and its output."""
     context: int
-    """Tokens so far: prompt and answer of the turn before."""
+    """Tokens so far: prompt and output of the previous turn."""
 
 
 class Chat(Workload, frozen=True, kw_only=True):
-    """Conversations of several turns under one system prompt; `rate` counts turns."""
+    """Conversations of several turns with one system prompt; `rate` counts turns."""
 
     turns: Annotated[float, says("Turns of a conversation, on average.", ge=1, le=1000)] = 5.0
     think_s: Annotated[float, says("Seconds between an answer and the next turn, on average.", ge=0)] = 20.0
@@ -66,17 +66,17 @@ class Chat(Workload, frozen=True, kw_only=True):
     output_tokens: Annotated[int, tokens("an answer")] = 250
 
     def generate(self, rng: random.Random) -> list[TimedRequest]:
-        """The requests of a service that has been in use for a while: conversations are under way."""
+        """The requests of a service in steady state: conversations are already in progress."""
         blocks = Blocks(self.block_tokens)
         system = blocks.full(self.system_tokens)
         lasts_s = self.turns * (self.think_s + self.output_tokens * TOKEN_S)
-        # Conversations begin more rarely than turns come.
+        # Conversations begin less often than turns arrive.
         begins = (at_s * self.turns - _WARM_UP * lasts_s for at_s in self.arrivals(rng))
         to_come = [_Turn(next(begins), 0, system, self.system_tokens)]
         told: list[TimedRequest] = []
         while len(told) < self.requests:
             turn = heapq.heappop(to_come)
-            if turn.history is system:  # the first of its conversation: the next one is to begin
+            if turn.history is system:  # the first of its conversation: schedule the next conversation
                 heapq.heappush(to_come, _Turn(next(begins), turn.session + 1, system, self.system_tokens))
             request = self._request(turn, blocks, rng)
             if request.at_s >= 0:
@@ -110,9 +110,9 @@ class Chat(Workload, frozen=True, kw_only=True):
         )
 
 
-# Everybody at once: how evenly a router spreads what comes before anything is heard of the first of it.
+# Simultaneous requests: how evenly a router spreads them before it gets any feedback.
 class Burst(Workload, frozen=True, kw_only=True):
-    """Bursts of requests that share nothing; between bursts nothing comes."""
+    """Bursts of requests that share nothing; between bursts there are none."""
 
     burst: Annotated[int, says("Requests that arrive at the same moment.", ge=1, le=1_000_000)] = 800
     requests: Annotated[int, says("Requests in all.", ge=1, le=10_000_000)] = 800
@@ -120,7 +120,7 @@ class Burst(Workload, frozen=True, kw_only=True):
     output_tokens: Annotated[int, tokens("an answer")] = 1000
 
     def generate(self, rng: random.Random) -> list[TimedRequest]:
-        """Bursts follow each other so that `rate` is kept on average."""
+        """Bursts follow each other so that the average rate is `rate`."""
         return [
             TimedRequest(
                 at_s=(number // self.burst) * self.burst / self.rate,
@@ -131,15 +131,15 @@ class Burst(Workload, frozen=True, kw_only=True):
         ]
 
 
-# Many adapters, few of them popular: how a router keeps those that are loaded where they are.
+# Many adapters, few of them popular: whether a router keeps requests where their adapters are loaded.
 #
 # The shares are those of the adapter experiments of the Gateway API Inference Extension: 15 adapters, of
-# which a first third gets 60 % of the requests, a second 30 %, and the rest 10 %.
+# which the first third gets 60 % of requests, the second 30 %, and the rest 10 %.
 _SHARES = (0.6, 0.3, 0.1)
 
 
 class Lora(Workload, frozen=True, kw_only=True):
-    """Requests for adapters lora-0, lora-1, ..., each with a system prompt of its own."""
+    """Requests for adapters lora-0, lora-1, ..., each with its own system prompt."""
 
     adapters: Annotated[
         int, says("Adapters, in three classes: 60, 30 and 10 % of requests.", ge=3, le=10_000)
@@ -170,9 +170,9 @@ class Lora(Workload, frozen=True, kw_only=True):
         return told
 
 
-# Prompts as long as books among ordinary ones: a router that counts requests takes them for equal.
+# Very long prompts among ordinary ones: a router that counts requests treats them as equal.
 class LongContext(Workload, frozen=True, kw_only=True):
-    """Short questions, and among them questions about long documents, each asked about several times."""
+    """Short questions, and some questions about long documents, each document asked about several times."""
 
     rate: Annotated[float, says("Requests a second, at random times.", ge=0.001, le=1e6)] = 1.0
     long_share: Annotated[float, says("Share of requests that have a document.", ge=0, le=1)] = 0.2
@@ -201,9 +201,9 @@ class LongContext(Workload, frozen=True, kw_only=True):
         return told
 
 
-# One tenant floods the fleet for a while: what the others notice of it.
+# One tenant floods the fleet for a while: how much other tenants notice.
 class NoisyNeighbour(Workload, frozen=True, kw_only=True):
-    """Quiet tenants at an even rate; a noisy one that sends bursts of long prompts. They share nothing."""
+    """Quiet tenants at an even rate, and a noisy one that sends bursts of long prompts; no sharing."""
 
     quiet_tenants: Annotated[int, says("Tenants beside the noisy one.", ge=1, le=10_000)] = 4
     noise_share: Annotated[float, says("Share of requests that the noisy one sends.", ge=0, le=1)] = 0.5
@@ -225,7 +225,7 @@ class NoisyNeighbour(Workload, frozen=True, kw_only=True):
         return sorted(told, key=lambda request: request.at_s)
 
     def _in_burst(self, at_s: float) -> float:
-        """The time at which a request is sent by who sends all of a period in its first seconds."""
+        """Move a request of a period into the burst at its start."""
         periods, within_s = divmod(at_s, self.noise_every_s)
         lasts_s = min(self.noise_lasts_s, self.noise_every_s)
         return periods * self.noise_every_s + within_s * lasts_s / self.noise_every_s

@@ -1,4 +1,4 @@
-"""What all made-up traffic has: how much there is of it, and prompts made of blocks."""
+"""Shared by all generated traffic: its amount, and prompts made of blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def says(description: str, *, ge: float | None = None, le: float | None = None) 
 
 
 def tokens(of: str) -> msgspec.Meta:
-    """An average, around which lengths vary."""
+    """An average around which lengths vary."""
     return says(f"Tokens of {of}, on average.", ge=1, le=MAX_TOKENS)
 
 
@@ -41,17 +41,17 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     @abstractmethod
     def generate(self, rng: random.Random) -> list[TimedRequest]:
-        """The requests, in the order of their arrival."""
+        """The requests, in order of arrival."""
 
     def arrivals(self, rng: random.Random) -> Iterator[float]:
-        """Times of independent requests (a Poisson process), the first at 0; without end."""
+        """Endless times of independent requests (a Poisson process), the first at 0."""
         at_s = 0.0
         while True:
             yield at_s
             at_s += rng.expovariate(self.rate)
 
     def length(self, mean: float, rng: random.Random) -> int:
-        """A number of tokens around a mean: lognormal, at least 1."""
+        """A random number of tokens around a mean: lognormal, at least 1."""
         if not self.variation:
             return max(1, round(mean))
         variance = math.log1p(self.variation**2)
@@ -59,22 +59,22 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blocks:
-    """Hands out hashes of blocks: each prompt's own, after those that it shares."""
+    """Generates block hashes: each prompt's own, after those that it shares."""
 
     def __init__(self, block_tokens: int) -> None:
         self.block_tokens = block_tokens
         self._next = itertools.count()
 
     def full(self, of_tokens: int) -> tuple[int, ...]:
-        """New hashes of a text, for as many blocks as it fills."""
+        """New hashes for the full blocks of a text."""
         return tuple(itertools.islice(self._next, of_tokens // self.block_tokens))
 
     def behind(self, full: Sequence[int], tokens: int) -> tuple[int, ...]:
-        """New hashes of the blocks that a text of so many tokens fills behind those."""
+        """New hashes for the full blocks that a text of `tokens` tokens has after `full`."""
         return tuple(itertools.islice(self._next, tokens // self.block_tokens - len(full)))
 
     def prompt(self, shared: Sequence[int], prompt_tokens: int) -> tuple[int, ...]:
-        """The hashes of a prompt that begins with the shared blocks, and is its own from there on."""
+        """The hashes of a prompt that begins with the shared blocks, followed by its own."""
         needed = -(-prompt_tokens // self.block_tokens)
         kept = tuple(shared[: prompt_tokens // self.block_tokens])
         return kept + tuple(itertools.islice(self._next, needed - len(kept)))

@@ -1,4 +1,4 @@
-"""Response bodies and server-sent events, a file for each API's shape of them."""
+"""Response bodies and server-sent events, one file for each API."""
 
 from headgate.simulator.server.answers.answer import Answer
 

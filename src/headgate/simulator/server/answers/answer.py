@@ -1,4 +1,4 @@
-"""What all shapes of answers have in common."""
+"""Shared by the responses of all APIs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.simulator.server.script import Script
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Tokens of an answer. The prompt of several choices counts once."""
+    """Token counts of a response. The prompt of several choices counts once."""
 
     prompt: int
     cached: int
@@ -24,7 +24,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Answer(ABC):
-    """Writes one answer: whole by `whole`; or as events by `start`, `token` for each token, and `end`."""
+    """Writes one response: complete with `whole`, or as events with `start`, `token` per token and `end`."""
 
     def __init__(
         self, generation: Generation, ticket: Ticket, scripts: Sequence[Script], answer_id: str
@@ -36,7 +36,7 @@ class Answer(ABC):
 
     @abstractmethod
     def whole(self, kv_transfer_params: object = None) -> bytes:
-        """The body of an answer that is not streamed."""
+        """The body of a response that is not streamed."""
 
     def start(self) -> bytes:
         """Events before the first token."""
@@ -67,12 +67,12 @@ class Answer(ABC):
 
 
 def finish_reason(choice: Choice, script: Script) -> str | None:
-    """OpenAI's word for why an answer ended."""
+    """OpenAI's finish reason."""
     return "tool_calls" if choice.finish_reason == "stop" and script.calls else choice.finish_reason
 
 
 class CallReader:
-    """Follows the texts of a script that calls tools: which call a token belongs to."""
+    """Splits the tokens of a script into tool calls."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -80,7 +80,7 @@ class CallReader:
         self.index = -1
 
     def next(self) -> tuple[bool, str]:
-        """Whether a call begins with this token, and the part of its arguments."""
+        """Whether a call begins with this token, and the token's part of the arguments."""
         text = self._script.next()
         if not text and not self._left and self.index + 1 < len(self._script.calls):
             self.index += 1
@@ -91,7 +91,7 @@ class CallReader:
 
 
 def spoken_calls(script: Script, tokens: int) -> list[tuple[int, str]]:
-    """The calls that are told in so many tokens: the number of each, and its arguments so far."""
+    """The calls contained in the first `tokens` tokens: the index of each, and its arguments so far."""
     reader = CallReader(script)
     told: list[tuple[int, str]] = []
     for _ in range(tokens):
@@ -103,7 +103,7 @@ def spoken_calls(script: Script, tokens: int) -> list[tuple[int, str]]:
     return told
 
 
-# Made-up log probabilities in OpenAI's two shapes; the same text has the same ones.
+# Made-up log probabilities in OpenAI's two formats; equal texts have equal ones.
 MOST_LIKELY = -0.05
 STEP = -1.25
 
@@ -113,13 +113,13 @@ def _logprob(token: str) -> float:
 
 
 def _alternatives(token: str, number: int) -> list[tuple[str, float]]:
-    """The token, and less likely ones."""
+    """The token and less likely ones."""
     first = _logprob(token)
     return [(token if rank == 0 else f"{token}~{rank}", first + rank * STEP) for rank in range(number)]
 
 
 def of_chat(tokens: list[str], number: int) -> dict[str, list[dict[str, Any]]]:
-    """For /v1/chat/completions, and each entry of it for /v1/responses."""
+    """For /v1/chat/completions; each entry is also used for /v1/responses."""
     return {"content": [_chat_entry(token) | {"top_logprobs": _top(token, number)} for token in tokens]}
 
 

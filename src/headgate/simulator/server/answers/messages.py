@@ -1,4 +1,4 @@
-"""Anthropic's Messages, whole and as events."""
+"""Anthropic's Messages API: complete responses and events."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,13 +23,13 @@ _KINDS = {
 
 
 def error_body(error: ApiError) -> bytes:
-    """An error in Anthropic's shape."""
+    """An error in Anthropic's format."""
     kind = _KINDS.get(error.status, "api_error")
     return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": error.message}})
 
 
 class MessagesAnswer(Answer):
-    """/v1/messages: one choice, in blocks of text or of tool use."""
+    """/v1/messages: one choice, in blocks of text or tool use."""
 
     def __init__(
         self, generation: Generation, ticket: Ticket, scripts: Sequence[Script], answer_id: str
@@ -37,7 +37,7 @@ class MessagesAnswer(Answer):
         super().__init__(generation, ticket, scripts, answer_id)
         self._script = scripts[0]
         self._reader = CallReader(self._script) if self._script.calls else None
-        self._open = -1  # the block that is open
+        self._open = -1  # index of the open block
 
     @property
     def _choice(self) -> Choice:
@@ -134,7 +134,7 @@ def _event(kind: str, data: dict[str, Any]) -> bytes:
 
 
 def _whole_json(arguments: str) -> Any:
-    """Arguments that the limit cut are not JSON; then there are none."""
+    """Arguments cut by the token limit are not JSON; they become empty."""
     try:
         return msgspec.json.decode(arguments)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Chat completions and completions, in the shapes that vLLM gives them."""
+"""Chat completions and completions, in vLLM's format."""
 
 import time
 from abc import abstractmethod
@@ -24,7 +24,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class _Completion(Answer):
-    """Both kinds; they differ in names and in what a choice has."""
+    """Shared by both APIs; they differ in names and in the contents of a choice."""
 
     prefix: str
     whole_object: str
@@ -70,7 +70,7 @@ class _Completion(Answer):
         }
 
     def _event(self, index: int, payload: str, last: bool, logprobs: str = "null") -> bytes:
-        """An event of one choice. Its parts are JSON already, as this runs for every token."""
+        """An event of one choice. Its parts are already JSON, because this runs for every token."""
         end = "null"
         if last:
             script = self.scripts[index]
@@ -91,7 +91,7 @@ class _Completion(Answer):
 
     @abstractmethod
     def _content(self, script: Script, choice: Choice) -> dict[str, Any]:
-        """What the choice of a whole answer has for its text."""
+        """The text fields of a choice in a complete response."""
 
 
 class ChatAnswer(_Completion):
@@ -108,7 +108,7 @@ class ChatAnswer(_Completion):
         self._readers = [CallReader(script) if script.calls else None for script in scripts]
 
     def token(self, index: int, position: int) -> bytes:
-        """One event; the first of a choice is led by the event that names the role."""
+        """One event; before a choice's first token, an event with the role."""
         last = self.is_last(self.ticket.choices[index], position)
         payload, logprobs = self._delta(index)
         event = self._event(index, f'"delta":{payload}', last, logprobs)

@@ -1,4 +1,4 @@
-"""OpenAI's Responses, whole and as numbered events in their order."""
+"""OpenAI's Responses API: complete responses and numbered events."""
 
 import time
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from headgate.simulator.server.script import Script
 
 
 class ResponsesAnswer(Answer):
-    """/v1/responses: one output item, a message or a call of a function."""
+    """/v1/responses: one output item, a message or a function call."""
 
     def __init__(
         self, generation: Generation, ticket: Ticket, scripts: Sequence[Script], answer_id: str
@@ -81,7 +81,7 @@ class ResponsesAnswer(Answer):
         return self._event("failed", response=self._response("failed", []) | {"error": failure})
 
     def _logprobs(self, tokens: list[str]) -> list[Any]:
-        """Of each token, where the request wants them."""
+        """Log probabilities of the tokens, if the request asks for them."""
         number = self.generation.logprobs
         return [] if number is None else of_chat([text for text in tokens if text], number)["content"]
 

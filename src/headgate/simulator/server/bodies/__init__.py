@@ -1,6 +1,6 @@
-"""Request bodies: what is read from them, what is refused, and which tokens they are.
+"""Request bodies: parsing, validation, and tokenization.
 
-Fields that do not change the simulated answer (temperature, top_p, penalties, ...) are accepted and not read.
+Fields that do not change the simulated output (temperature, top_p, penalties, ...) are accepted and ignored.
 """
 
 from headgate.simulator.server.bodies.completions import read_chat, read_completion

@@ -1,4 +1,4 @@
-"""The bodies of OpenAI's chat completions and completions."""
+"""Bodies of OpenAI's chat completions and completions."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from headgate.simulator.server.generation import FunctionTool, Generation, Named
 from headgate.simulator.server.kv_fields import Hosts, NixlParams, Ports, Rooms, spread
 
 MAX_CHOICES = 128
-"""Sequences that one request may ask for, over all of its prompts."""
+"""Maximum sequences of one request, over all of its prompts."""
 
 Count = Annotated[int, Meta(ge=1)]
 Choices = Annotated[int, Meta(ge=1, le=MAX_CHOICES)]
@@ -38,7 +38,7 @@ class ResponseFormat(msgspec.Struct, frozen=True):
     json_schema: JsonSchema | None = None
 
     def schema(self) -> Any:
-        """What the answer must fit; None if it is just text."""
+        """The JSON schema of the output; None for plain text."""
         if self.type == "json_schema" and self.json_schema is not None:
             return self.json_schema.schema
         return {"type": "object"} if self.type == "json_object" else None
@@ -133,7 +133,7 @@ def _generation(body: _Common, prompts: tuple[Tokens, ...], max_completion_token
 
 
 def _check(body: _Common, prompts: int, choices: int, max_tokens: int | None) -> None:
-    """What only several fields together show to be wrong."""
+    """Reject invalid combinations of fields."""
     if body.stream_options is not None and not body.stream:
         raise wrong("stream_options", "can only be set when stream is true; set stream or leave it out")
     if max_tokens is not None and body.min_tokens > max_tokens:

@@ -1,4 +1,4 @@
-"""The body of Anthropic's Messages."""
+"""Bodies of Anthropic's Messages API."""
 
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from headgate.simulator.server.generation import Generation, NamedChoice, choose
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A part of a message. What a tool was called with and gave back counts as it stands in the body."""
+    """A part of a message. Tool inputs and results are tokenized as they appear in the body."""
 
     type: str
     text: str = ""
@@ -64,7 +64,7 @@ def read_messages(body: bytes) -> Generation:
 
 
 def read_counted(body: bytes) -> Generation:
-    """The prompt alone, of a body for /v1/messages/count_tokens."""
+    """Decode a body for /v1/messages/count_tokens; only the prompt is used."""
     asked = decode(_decoder, body)
     return Generation(model=asked.model, prompts=(_prompt(asked),))
 

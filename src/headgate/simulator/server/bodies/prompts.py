@@ -1,4 +1,4 @@
-"""Which tokens a prompt is: conversations, texts, ids, images."""
+"""Tokenize prompts: conversations, texts, token IDs, images."""
 
 from array import array
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Audio(msgspec.Struct, frozen=True):
 
 
 class ContentPart(msgspec.Struct, frozen=True):
-    """A part of a message: text, or what is not, in chats and in the Responses API."""
+    """A part of a message: text or other media, in chats and in the Responses API."""
 
     type: str
     text: str | None = None
@@ -34,7 +34,7 @@ class ContentPart(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A turn of a chat. Calls of tools are part of the prompt as they stand in the body."""
+    """A turn of a chat. Tool calls are tokenized as they appear in the body."""
 
     role: str
     content: str | list[ContentPart] | None = None
@@ -48,11 +48,11 @@ _SOURCES = {
     "input_audio": ("audio", "input_audio"),
     "video_url": ("video", "video_url"),
 }
-"""What a part is by its type, and the field by which it is known."""
+"""Modality of each part type, and the field with its content."""
 
 
 def chat_prompt(messages: Sequence[Message], tools: bytes = b"") -> Tokens:
-    """The tokens of a conversation: those of its messages, each of which begins a token of its own.
+    """The tokens of a conversation; each message starts a new token.
 
     Tools come first, as in most chat templates.
     """
@@ -86,7 +86,7 @@ def content_tokens(field: str, content: str | Sequence[ContentPart] | None) -> T
 
 
 def item(modality: str, name: str) -> Tokens:
-    """The tokens of what is known by its address or content; others have other tokens in caches."""
+    """Tokens derived from an address or content, so that caches tell different ones apart."""
     first = xxhash.xxh32_intdigest(name.encode("utf-8", "surrogatepass"))
     return array("I", [(first + position) & LARGEST_TOKEN for position in range(_SIZES[modality])])
 
@@ -103,7 +103,7 @@ def text_prompts(prompt: str | list[str | int | TokenIds]) -> tuple[Tokens, ...]
 
 
 def token_ids(field: str, ids: Sequence[object]) -> Tokens:
-    """Ids as a client gave them."""
+    """Validate the token IDs of a client."""
     try:
         return array("I", ids)  # type: ignore[arg-type]
     except OverflowError as error:

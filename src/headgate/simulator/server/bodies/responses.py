@@ -1,4 +1,4 @@
-"""The body of OpenAI's Responses."""
+"""Bodies of OpenAI's Responses API."""
 
 from typing import Annotated, Any
 
@@ -12,11 +12,11 @@ from headgate.simulator.server.generation import Generation, NamedChoice, choose
 from headgate.simulator.server.kv_fields import NixlParams
 
 LOGPROBS = "message.output_text.logprobs"
-"""What a request includes that wants log probabilities."""
+"""The `include` value that requests log probabilities."""
 
 
 class Item(msgspec.Struct, frozen=True):
-    """A part of the input: a message, a call of a tool, or what it gave back."""
+    """A part of the input: a message, a tool call, or its result."""
 
     type: str = "message"
     role: str = "user"

@@ -1,7 +1,6 @@
-"""What goes wrong with a live engine: by rate, by schedule, or as /admin/config says at this moment.
+"""Failures of a live engine: by rate, by schedule, or as set through /admin/config.
 
-Given the model's schedule of faults and settings that change while it runs, it decides for each request
-whether it is refused, delayed, or answered wrongly, and drives the engines through crashes, slowness and
-stalls.
-`failures` decides, `mishaps` are the wrong answers, `settings` what can be set.
+Takes the model's fault schedule and settings that change at run time; decides for each request whether it is
+rejected, delayed or gets a wrong response, and drives the engines through crashes, slowness and stalls.
+`failures` decides, `mishaps` produces the wrong responses, `settings` has the settings.
 """

@@ -1,4 +1,4 @@
-"""Decides what goes wrong, now: for a request, for a probe, for the metrics page, for the engines."""
+"""Decides what fails now: for requests, probes, the metrics page, and the engines."""
 
 import asyncio
 import random
@@ -17,11 +17,11 @@ from headgate.simulator.server.ranks import Ranks
 
 LOOK_AGAIN_S = 0.1
 JUST_AFTER_S = 1e-6
-"""Faults are asked about a moment after a change, when it is in force."""
+"""Faults are evaluated this long after a change, when it is in effect."""
 
 
 class Failures:
-    """The settings of now and the schedule of one engine."""
+    """The current settings, and the fault schedule, of one engine."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Failures:
         self._begin(settings)
 
     def configure(self, settings: FailureSettings) -> None:
-        """Replace all settings, or none: `ConfigError` if the schedule or a latency is wrong."""
+        """Replace all settings, or none: raises `ConfigError` if the schedule or a latency is invalid."""
         settings.check()
         tuned = self._ranks.tuned(settings)
         renewed = settings.faults != self.settings.faults
@@ -59,7 +59,7 @@ class Failures:
         self._changed.set()
 
     async def run(self) -> None:
-        """Drive the engines through the schedule; until cancelled."""
+        """Drive the engines through the schedule until cancelled."""
         while True:
             self._apply()
             self._changed.clear()
@@ -72,7 +72,7 @@ class Failures:
                 continue
 
     async def admit(self, exchange: Exchange) -> None:
-        """A request for work comes: it may be cut, late, refused, or marked to go wrong later."""
+        """Admit a request: it may be cut, delayed, rejected, or marked to fail later."""
         now = self._now()
         if forced := exchange.header(b"x-return-error"):
             raise _forced(forced)
@@ -89,24 +89,24 @@ class Failures:
                 exchange.mishap = Mishap(kind, self.settings)
 
     async def require_up(self, exchange: Exchange) -> None:
-        """Who asks an engine that has crashed is cut, and who asks one that is stopped waits."""
+        """Cut the connection if the engine has crashed; wait while it is stopped."""
         await self._until_it_goes_on()
         if self.is_down:
             await exchange.reset()
 
     def require_ready(self) -> None:
-        """A 503 for probes while the engine is to look as if it were not ready."""
+        """Raise a 503 for probes while the engine should appear not ready."""
         if not (self.settings.ready and self._faults.is_ready(self._now())):
             raise ApiError(503, "The engine is not ready; its failure settings say so")
 
     async def metrics_page(self, exchange: Exchange) -> bytes:
-        """The page of now, or of some time before, or none at all."""
+        """The current metrics page, an old one, or none."""
         if self.settings.metrics == "off" or not self._faults.has_metrics(self._now()):
             await exchange.reset()
         return self._stale_page or self._render()
 
     async def _until_it_goes_on(self) -> None:
-        """Waits for the end of a stop."""
+        """Wait for the end of a stop."""
         while (left_s := self._faults.stopped_until(self._now()) - self._now()) > 0:  # noqa: ASYNC110 - another schedule may end it
             await asyncio.sleep(min(left_s, LOOK_AGAIN_S))
 
@@ -126,7 +126,7 @@ class Failures:
         self._began_s = time.monotonic()
 
     def _apply(self) -> None:
-        """Bring the engines to what is the case now."""
+        """Apply the current faults to the engines."""
         now = self._now()
         self._ranks.slow_down(self.settings.slowdown * self._faults.slowdown(now))
         self._ranks.hold(self._faults.stalled_until(now) - now)
@@ -141,7 +141,7 @@ class Failures:
 
 
 def read_changes(body: bytes, settings: FailureSettings) -> FailureSettings:
-    """The settings with the fields of a JSON object changed; `msgspec.ValidationError` names a wrong one."""
+    """The settings changed by the fields of a JSON object; `msgspec.ValidationError` names an invalid one."""
     given = msgspec.json.decode(body, type=dict[str, object])
     changes = {name.replace("-", "_"): value for name, value in given.items()}
     return msgspec.convert(msgspec.to_builtins(settings) | changes, FailureSettings)

@@ -1,4 +1,4 @@
-"""Answers that go wrong on their way: each kind changes what is written, or when, or cuts the connection."""
+"""Responses that fail on their way: each kind changes the content or the timing, or cuts the connection."""
 
 import asyncio
 import re
@@ -7,23 +7,23 @@ from typing import NoReturn, Protocol
 from headgate.simulator.server.failures.settings import FailureSettings, MishapKind
 
 GOOD_WRITES = 2
-"""Writes of a stream that go well before one does not."""
+"""Successful writes of a stream before one fails."""
 TRICKLE_BYTES = 16
 _USAGE = re.compile(rb'"(prompt|completion|input|output|total)_tokens":\d+')
 
 
 class Wire(Protocol):
-    """Where an answer goes."""
+    """Where a response is written."""
 
     async def send_body(self, body: bytes, *, more: bool) -> None:
-        """Send this as it is."""
+        """Send this unchanged."""
 
     async def reset(self) -> NoReturn:
         """Cut the connection."""
 
 
 class Mishap:
-    """What goes wrong with one answer."""
+    """The failure of one response."""
 
     def __init__(self, kind: MishapKind, settings: FailureSettings) -> None:
         self.kind = kind
@@ -32,7 +32,7 @@ class Mishap:
         self._over = False
 
     def whole(self, body: bytes) -> bytes:
-        """The body of an answer that is not streamed, with a length that fits what comes of it."""
+        """The body of a response that is not streamed, with a matching length."""
         match self.kind:
             case "partial_stream":
                 return body[: len(body) // 2]
@@ -44,7 +44,7 @@ class Mishap:
                 return body
 
     async def write(self, wire: Wire, body: bytes, *, streamed: bool, more: bool) -> None:
-        """Write as this goes wrong. An answer that was cut swallows what comes after."""
+        """Write with this failure. Once a response is cut, later writes are dropped."""
         if self._over:
             return
         self._writes += 1

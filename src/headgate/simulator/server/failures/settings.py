@@ -1,4 +1,4 @@
-"""The settings that /admin/config reads and changes: latencies, and what goes wrong."""
+"""Settings that /admin/config reads and changes: latencies and failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Time = Annotated[str, Meta(max_length=40)] | Annotated[int, Meta(ge=0, le=10**15
 
 
 class LatencySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is not said is the profile's; without any of them, so is everything."""
+    """Unset values are the profile's."""
 
     latency_calculator: Calculator = ""
     time_to_first_token: Time | None = None
@@ -28,13 +28,13 @@ class LatencySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     inter_token_latency_std_dev: Time | None = None
     time_factor_under_load: float | None = None
     kv_cache_transfer_latency: Time | None = None
-    """Until a prompt has come from another engine, whatever its size."""
+    """Time to transfer a prompt from another engine, whatever its size."""
     kv_cache_transfer_latency_std_dev: Time | None = None
     kv_cache_transfer_time_per_token: Time | None = None
     kv_cache_transfer_time_std_dev: Time | None = None
 
     def latencies(self) -> Latencies:
-        """Those of the engine. Raises ConfigError that names a time that is none."""
+        """Latencies of the engine. Raises ConfigError that names an invalid time."""
         return Latencies(
             latency_calculator=self.latency_calculator,
             time_factor_under_load=self.time_factor_under_load,
@@ -42,7 +42,7 @@ class LatencySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         )
 
     def transfer_s(self, tokens: int) -> tuple[float, float]:
-        """How long prompts of so many tokens take from another engine, and its deviation."""
+        """Mean and standard deviation of the time to transfer `tokens` tokens from another engine."""
         is_constant = self.latency_calculator == "constant" or not (
             self.latency_calculator or self.kv_cache_transfer_latency is None
         )
@@ -53,7 +53,7 @@ class LatencySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return tokens * per_token_s, self._seconds("kv_cache_transfer_time_std_dev")
 
     def check(self) -> None:
-        """Raises ConfigError with a deviation that is too large, or a time that is none."""
+        """Raise ConfigError for a deviation that is too large, or an invalid time."""
         self.latencies()
         base_s = self._seconds("kv_cache_transfer_latency")
         if self._seconds("kv_cache_transfer_latency_std_dev") > MAX_DEVIATION * base_s + 1e-9:
@@ -76,14 +76,14 @@ _ENGINE_TIMES = tuple(
 
 
 def drawn(mean_s: float, deviation_s: float, rng: random.Random) -> float:
-    """A time that lies around another, 0.3 to 1.7 times as long."""
+    """A random time around a mean, 0.3 to 1.7 times as long."""
     if not deviation_s:
         return mean_s
     return min(1.7 * mean_s, max(0.3 * mean_s, rng.gauss(mean_s, deviation_s)))
 
 
 def seconds(name: str, time: str | int | None) -> float | None:
-    """Raises ConfigError that names the field."""
+    """Parse a time in seconds; raises ConfigError that names the field."""
     if time is None:
         return None
     if isinstance(time, int):
@@ -100,11 +100,11 @@ def seconds(name: str, time: str | int | None) -> float | None:
 Refusal = Literal[
     "rate_limit", "invalid_api_key", "context_length", "server_error", "invalid_request", "model_not_found"
 ]
-"""An error instead of an answer."""
+"""An error response."""
 MishapKind = Literal[
     "stall", "reset", "slow_loris", "partial_stream", "malformed_json", "wrong_usage", "latency"
 ]
-"""An answer that goes wrong on its way; `latency` only comes late."""
+"""A response that fails on its way; `latency` only delays it."""
 REFUSALS: dict[str, tuple[int, str]] = {
     "rate_limit": (429, "Rate limit reached"),
     "invalid_api_key": (401, "Incorrect API key provided"),
@@ -120,23 +120,23 @@ Seconds = Annotated[float, Meta(ge=0, le=3600)]
 
 
 class FailureSettings(LatencySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long things take and what goes wrong until it is changed; the schedule of faults comes on top."""
+    """Latencies and failures until changed; the fault schedule is added on top."""
 
     failure_injection_rate: Annotated[float, Meta(ge=0, le=100)] = 0.0
-    """Percent of requests that fail."""
+    """Percentage of requests that fail."""
     failure_types: tuple[Refusal | MishapKind, ...] = tuple(REFUSALS)  # type: ignore[arg-type]
-    """The ways in which they fail, each as likely as the others."""
+    """Failure types, all equally likely."""
     latency_s: Seconds = 1.0
-    """How late a request is that fails by `latency`."""
+    """Delay of a request that fails with `latency`."""
     stall_s: Seconds = 30.0
-    """How long an answer stands still that fails by `stall`."""
+    """Duration of the pause in a response that fails with `stall`."""
     trickle_s: Seconds = 0.1
-    """How long each 16 bytes take of an answer that fails by `slow_loris`."""
+    """Time for each 16 bytes of a response that fails with `slow_loris`."""
     slowdown: Annotated[float, Meta(gt=0, le=1000)] = 1.0
-    """By how much steps take longer."""
+    """Factor on the time of steps."""
     ready: bool = True
-    """Whether /health says so."""
+    """Whether /health reports ready."""
     metrics: Literal["on", "off", "stale"] = "on"
-    """Whether /metrics answers, and with figures of now or of when this was set."""
+    """Whether /metrics responds, with current values or with those from when this was set."""
     faults: Annotated[list[Any], Meta(max_length=1000)] = msgspec.field(default_factory=list)
-    """A schedule of faults, whose times count from when it is set."""
+    """A fault schedule; its times count from when it is set."""

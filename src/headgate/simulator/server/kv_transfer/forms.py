@@ -1,4 +1,4 @@
-"""The sides of a prefill/decode pair, in the forms of vLLM, SGLang and LMCache."""
+"""The sides of a prefill/decode pair, in the protocols of vLLM, SGLang and LMCache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headgate.simulator.server.kv_transfer.side_channel import ReadBlocks, SideC
 from headgate.simulator.server.kv_transfer.transfer import Computed, Deviation, Protocol, Transfer, digest_of
 
 
-# vLLM's form: the prefill's answer says where its blocks are, and the decode request brings that along.
+# vLLM's protocol: the prefill response says where its blocks are, and the decode request repeats that.
 class NixlPrefill(Transfer):
     """Computes a prompt and holds it for another engine."""
 
@@ -34,8 +34,8 @@ class NixlPrefill(Transfer):
     keeps_kv = True
 
     def computed(self, answer_id: str, release: Callable[[], None]) -> dict[str, Any] | None:
-        # As vLLM has it: only an answer that its limit ended has blocks to hand on, and a stream no place
-        # to say where they are.
+        # As in vLLM: only an output ended by its token limit has blocks to transfer, and a stream has no
+        # field to report them in.
         if self._generation.max_tokens is None or self._generation.stream:
             release()
             return None
@@ -55,7 +55,7 @@ class NixlPrefill(Transfer):
 
 
 class NixlDecode(Transfer):
-    """Reads what another engine computed. Whatever is not there is computed here, as vLLM does by default."""
+    """Reads what another engine computed. Missing blocks are computed here, the default in vLLM."""
 
     waits = True
 
@@ -97,9 +97,9 @@ class NixlDecode(Transfer):
         self._protocol.found([Deviation(check, field, f"{field}: {message}")])
 
 
-# SGLang's form: both sides get the same room at the same time, and meet at the prefill side's address.
+# SGLang's protocol: both sides get the same room simultaneously, and meet at the prefill side's address.
 class BootstrapPrefill(Transfer):
-    """Waits for the decode side in every room, then computes, then lets it go on."""
+    """Waits for the decode side in every room, then computes, then lets it continue."""
 
     waits = True
 
@@ -129,14 +129,14 @@ class BootstrapPrefill(Transfer):
         return None
 
     def close(self) -> None:
-        """A room that got no result tells the decode side so; the others are closed as that side leaves."""
+        """Tell the decode side about rooms without a result; the others are closed when that side leaves."""
         for number, room in zip(self._numbers, self._entered, strict=True):
             if not room.computed.done():
                 self._rooms.close(number, room)
 
 
 class BootstrapDecode(Transfer):
-    """Waits for the prefill side, and fails with it, as SGLang does: it does not compute prompts itself."""
+    """Waits for the prefill side, and fails with it, as in SGLang: it does not compute prompts itself."""
 
     waits = True
 
@@ -166,22 +166,22 @@ class BootstrapDecode(Transfer):
         return self._generation.prompt_sizes
 
 
-# LMCache's form: engines put what they computed into a store that they share, and find it there by content.
+# LMCache's protocol: engines put computed blocks into a shared store, and find them there by content.
 #
-# The store is a SQLite file, so that engines in several processes of one machine can share it. It keeps the
-# names of blocks, and stands for the memory that a real one has.
+# The store is a SQLite file, so that engines in several processes of one machine can share it. It keeps only
+# the names of blocks, in place of the memory of a real store.
 MAX_BLOCKS = 1_000_000
-"""Blocks that are kept; the oldest go first."""
+"""Blocks to keep; the oldest are evicted first."""
 WAIT_S = 1.0
-"""How long one engine waits for another that writes."""
+"""How long an engine waits for another one that is writing."""
 _AT_ONCE = 500
 
 
 class BlockStore:
-    """Names of blocks in a file. `close` it."""
+    """Names of blocks in a file. Must be closed."""
 
     def __init__(self, path: str) -> None:
-        """Opens or makes the file; OSError if that is not possible."""
+        """Open or create the file; raises OSError if that fails."""
         try:
             self._file = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
             self._file.execute("PRAGMA journal_mode=WAL")
@@ -191,15 +191,15 @@ class BlockStore:
             raise OSError(f"--kv-store: cannot use {path}: {error}") from error
 
     def put(self, hashes: Sequence[int]) -> None:
-        """Blocks that are there already become the newest."""
-        with contextlib.suppress(sqlite3.OperationalError):  # somebody else writes for long: not stored, then
+        """Existing blocks become the newest."""
+        with contextlib.suppress(sqlite3.OperationalError):  # locked for too long: do not store them
             self._file.executemany("REPLACE INTO blocks VALUES (?)", [(_signed(each),) for each in hashes])
             self._file.execute(
                 "DELETE FROM blocks WHERE rowid <= (SELECT max(rowid) FROM blocks) - ?", (MAX_BLOCKS,)
             )
 
     def found(self, hashes: Sequence[int]) -> int:
-        """How many blocks from the front are there."""
+        """How many blocks from the front are stored."""
         for first in range(0, len(hashes), _AT_ONCE):
             names = [_signed(each) for each in hashes[first : first + _AT_ONCE]]
             marks = ",".join("?" * len(names))
@@ -215,7 +215,7 @@ class BlockStore:
 
 
 class StoredPrefix(Transfer):
-    """A request that begins with what the store has, and leaves there what it computed."""
+    """A request that starts with the blocks in the store, and adds the ones it computes."""
 
     waits = True
 
@@ -243,5 +243,5 @@ class StoredPrefix(Transfer):
 
 
 def _signed(value: int) -> int:
-    """SQLite's integers have a sign."""
+    """SQLite integers are signed."""
     return value - 2**63

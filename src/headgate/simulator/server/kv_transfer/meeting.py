@@ -1,4 +1,4 @@
-"""What waits on an engine for the other side of a pair: blocks to be read, and rooms to meet in."""
+"""State of an engine that waits for the other side of a pair: blocks to be read, and rooms to meet in."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.kv_transfer.transfer import Computed
 
-# Blocks of prompts that were prefilled for another engine, held until it reads them or time is up.
+# Blocks of prompts prefilled for another engine, held until it reads them or they expire.
 MAX_HELD = 100_000
-"""Prompts held at once; the oldest is let go for one more."""
+"""Prompts held at the same time; beyond that, the oldest is released."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,22 +25,22 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     block_ids: tuple[int, ...]
     until_s: float
     release: Callable[[], None]
-    """Lets the engine have the blocks again."""
+    """Frees the blocks in the engine."""
 
 
 class HeldPrompts:
-    """Keyed by their first block, each of which is handed out once."""
+    """Held prompts by their first block; each block number is used only once."""
 
     def __init__(self, block_size: int, hold_s: float, clock: Callable[[], float]) -> None:
         self._block_size = block_size
         self._hold_s = hold_s
         self._clock = clock
         self._next_block = 0
-        self._held: dict[int, Held] = {}  # in the order in which they expire
+        self._held: dict[int, Held] = {}  # in order of expiry
         self.expired = 0
 
     def hold(self, request_id: str, digest: str, tokens: int, release: Callable[[], None]) -> Held:
-        """Keep a prompt until it is read, or for as long as prompts are held."""
+        """Keep a prompt until it is read or expires."""
         if len(self._held) >= MAX_HELD:
             self._let_go(next(iter(self._held)))
         number = -(-tokens // self._block_size)
@@ -59,7 +59,7 @@ class HeldPrompts:
         return held
 
     def read(self, request_id: str | None, block_ids: tuple[int, ...]) -> Held | None:
-        """Give a prompt away, and forget it; None if it is not (or no longer) held."""
+        """Hand a prompt over and forget it; None if it is not (or no longer) held."""
         self._expire()
         held = self._held.get(block_ids[0]) if block_ids else None
         if held is None or held.block_ids != block_ids or request_id not in (None, held.request_id):
@@ -69,7 +69,7 @@ class HeldPrompts:
         return held
 
     def clear(self) -> None:
-        """Forget all, for an engine that has lost its memory."""
+        """Forget everything, for an engine that has lost its memory."""
         self._held.clear()
 
     def __len__(self) -> int:
@@ -86,15 +86,15 @@ class HeldPrompts:
         self.expired += 1
 
 
-# Where the two sides of SGLang's form meet: a room for each sequence, on the engine that prefills it.
+# Where the two sides of SGLang's protocol meet: a room for each sequence, on the prefill engine.
 MAX_ROOMS = 20_000
-"""Rooms open at once; further ones are refused."""
+"""Rooms open at the same time; more are rejected."""
 REMEMBERED = 100_000
-"""Rooms that are known to have been used."""
+"""Used rooms that are remembered."""
 
 
 class Room:
-    """Who is there, and what came of it."""
+    """Which sides have arrived, and the result."""
 
     __slots__ = ("computed", "decode_came", "prefill_came")
 
@@ -102,11 +102,11 @@ class Room:
         self.decode_came = asyncio.Event()
         self.prefill_came = False
         self.computed: asyncio.Future[Computed | None] = asyncio.get_running_loop().create_future()
-        """None once it is clear that nothing will be computed."""
+        """None once it is certain that nothing will be computed."""
 
 
 class Rooms:
-    """Rooms by number. Whoever comes first opens one; it is closed when the decode side leaves."""
+    """Rooms by number. The first side to arrive opens one; it is closed when the decode side leaves."""
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -120,7 +120,7 @@ class Rooms:
         return number in self._used
 
     def enter_prefill(self, number: int) -> Room:
-        """The prefill side arrives. A prefill that is there already under this number has failed by that."""
+        """The prefill side arrives. An earlier prefill with this number fails."""
         room = self._rooms.get(number)
         if room is not None and room.prefill_came:
             self.close(number, room)
@@ -133,7 +133,7 @@ class Rooms:
         return room
 
     async def decode(self, number: int) -> Computed | None:
-        """The decode side arrives and waits; None if the prefill fails or does not come in time."""
+        """The decode side arrives and waits; None if the prefill fails or is late."""
         room = self._rooms.get(number) or self._open(number)
         room.decode_came.set()
         try:
@@ -149,7 +149,7 @@ class Rooms:
             del self._rooms[number]
         if not room.computed.done():
             room.computed.set_result(None)
-        room.decode_came.set()  # who waits for that side learns that it will not come
+        room.decode_came.set()  # lets the waiting prefill side learn that the decode side will not arrive
 
     def close_all(self) -> None:
         for number, room in list(self._rooms.items()):

@@ -1,4 +1,4 @@
-"""How simulated engines reach each other: two paths that each one answers, and the client that asks them."""
+"""Communication between simulated engines: two HTTP paths that each one serves, and their client."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class ReadBlocks(msgspec.Struct, frozen=True):
 
 
 class SideChannel:
-    """Answers other engines from what this one holds, and asks them."""
+    """Serves other engines from what this one holds, and sends requests to them."""
 
     def __init__(
         self, engine_id: str, held: HeldPrompts, rooms: Rooms, protocol: Protocol, *, by_tls: bool = False
     ) -> None:
-        """`by_tls` says how the others are asked, whose certificates are not verified."""
+        """`by_tls`: use TLS for other engines; their certificates are not verified."""
         self._engine_id = engine_id
         self._held = held
         self._rooms = rooms
@@ -43,7 +43,7 @@ class SideChannel:
         self._asking: set[asyncio.Future[httpx2.Response]] = set()
 
     async def serve_blocks(self, exchange: Exchange) -> None:
-        """POST /kv_transfer/blocks: 200 with what was computed, or 404."""
+        """POST /kv_transfer/blocks: 200 with the computed prompt, or 404."""
         try:
             wanted = msgspec.json.decode(await exchange.read_body(), type=ReadBlocks)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -56,7 +56,7 @@ class SideChannel:
         await exchange.answer(msgspec.json.encode(Computed(held.digest, held.tokens)))
 
     async def serve_room(self, exchange: Exchange) -> None:
-        """POST /kv_transfer/rooms/{room}: 200 once the prompt is computed, 404 if it is not going to be."""
+        """POST /kv_transfer/rooms/{room}: 200 once the prompt is computed, 404 if it will not be."""
         computed = await exchange.unless_gone(self._rooms.decode(exchange.path_param("room")))
         if computed is None:
             raise ApiError(404, "The prefill of this room failed, or did not come in time")
@@ -64,17 +64,17 @@ class SideChannel:
         await exchange.answer(msgspec.json.encode(computed))
 
     async def read_blocks(self, host: str, port: int, wanted: ReadBlocks) -> Computed | None:
-        """Ask an engine for blocks; None if it has none of that name or is not reached."""
+        """Request blocks from an engine; None if it does not have them or is unreachable."""
         url = f"{self._origin(host, port)}/kv_transfer/blocks"
         return await self._ask(url, msgspec.json.encode(wanted), READ_TIMEOUT_S)
 
     async def enter_room(self, host: str, port: int, room: int) -> Computed | None:
-        """Wait in a room of the engine that prefills."""
+        """Wait in a room of the prefill engine."""
         url = f"{self._origin(host, port)}/kv_transfer/rooms/{room}"
         return await self._ask(url, b"", self._rooms.timeout_s)
 
     def cut(self) -> None:
-        """Stop waiting for other engines, and let those go that wait here."""
+        """Stop waiting for other engines, and release those that wait here."""
         self._rooms.close_all()
         for asking in self._asking:
             asking.cancel()

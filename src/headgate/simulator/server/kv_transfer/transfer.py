@@ -1,4 +1,4 @@
-"""What a request takes part in, seen by the one who generates: three moments, in which most do nothing."""
+"""The part of a request in a KV transfer: three hooks, which do nothing for most requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.simulator.server.kv_fields import Bootstrap, NixlParams
 
 
 class Computed(msgspec.Struct, frozen=True):
-    """A prompt whose KV cache is ready on some engine."""
+    """A prompt whose KV cache is ready on an engine."""
 
     digest: str
     tokens: int
@@ -26,17 +26,17 @@ class Transfer:
     """A request whose KV cache stays where it is computed."""
 
     waits = False
-    """Whether there is something to wait for before the engine gets the request."""
+    """Whether it must wait before the engine gets the request."""
 
     keeps_kv = False
     """Whether the engine keeps its blocks for another one."""
 
     async def arrive(self) -> tuple[int, ...]:
-        """Before the engine gets the request: tokens of each prompt whose KV cache comes from elsewhere."""
+        """Before the engine gets the request: tokens of each prompt whose KV cache arrives from elsewhere."""
         return ()
 
     def computed(self, answer_id: str, release: Callable[[], None]) -> dict[str, Any] | None:
-        """The engine is done: what the answer has as `kv_transfer_params`. `release` frees kept blocks."""
+        """The engine is done: `kv_transfer_params` of the response. `release` frees kept blocks."""
         return None
 
     def close(self) -> None:
@@ -44,27 +44,27 @@ class Transfer:
 
 
 def digest_of(prompt: Tokens) -> str:
-    """Names the content of a prompt, so that the wrong cache is not taken for the right one."""
+    """A digest of a prompt's content, so that the wrong cache is not mistaken for the right one."""
     return xxhash.xxh3_64_hexdigest(prompt.tobytes())
 
 
-# What requests did against the protocol of their connector: counted always, refused on demand.
+# Deviations of requests from the protocol of their connector: always counted, rejected if enabled.
 KEPT = 100
-"""Deviations of which the text is kept."""
+"""Deviations whose messages are kept."""
 
 
 class Deviation(NamedTuple):
-    """One thing that a gateway should have done otherwise."""
+    """One thing that a gateway should have done differently."""
 
     check: str
-    """A short name to count by."""
+    """A short name for counting."""
     param: str | None
-    """The field at fault."""
+    """The invalid field."""
     message: str
 
 
 class Protocol:
-    """What was seen of prefill/decode traffic. `statistics` is what /admin/protocol shows."""
+    """Observed prefill/decode traffic. `statistics` is what /admin/protocol shows."""
 
     def __init__(self, *, strict: bool) -> None:
         self.strict = strict
@@ -76,7 +76,7 @@ class Protocol:
         self.seen[what] += 1
 
     def found(self, deviations: list[Deviation]) -> None:
-        """Count these; if the protocol is checked, a 400 that names all of them."""
+        """Count deviations; if the protocol is enforced, raise a 400 that names all of them."""
         for deviation in deviations:
             self.deviations[deviation.check] += 1
             self._last.append(deviation)
@@ -93,11 +93,11 @@ class Protocol:
         }
 
 
-# The rules of the prefill/decode protocols: what a request has goes in, what is wrong with it comes out.
+# The rules of the prefill/decode protocols, each from fields of a request to deviations.
 def prefill_shape(generation: Generation) -> list[Deviation]:
-    """A request that is only to prefill gives one token of one sequence, in one piece.
+    """A prefill-only request generates one token of one sequence, without streaming.
 
-    SGLang's form is free of this: its router sends both sides the same body, and its engine stops by itself.
+    Does not apply to SGLang: its router sends both sides the same body, and its engine stops by itself.
     """
     found = []
     if generation.stream:
@@ -112,7 +112,7 @@ def prefill_shape(generation: Generation) -> list[Deviation]:
 
 
 def prefill_params(params: NixlParams) -> list[Deviation]:
-    """A prefill does not name the remote side; the engine does so in its answer."""
+    """A prefill request does not name the remote side; the engine does so in its response."""
     found = []
     if params.do_remote_prefill:
         field = "kv_transfer_params.do_remote_prefill"
@@ -125,7 +125,7 @@ def prefill_params(params: NixlParams) -> list[Deviation]:
 
 
 def decode_params(params: NixlParams) -> list[Deviation]:
-    """A decode has all that the prefill answered with."""
+    """A decode request has all fields of the prefill response."""
     if absent := params.absent():
         field = f"kv_transfer_params.{absent[0]}"
         message = f"{field}: a decode request needs {', '.join(absent)} from the prefill's answer"
@@ -134,7 +134,7 @@ def decode_params(params: NixlParams) -> list[Deviation]:
 
 
 def role(own: str, side: str) -> list[Deviation]:
-    """An engine with a role gets requests of that side only."""
+    """An engine with a role only gets requests of that side."""
     if own in ("both", side):
         return []
     return [Deviation("wrong_role", None, f"this engine is for {own}, and this is the {side} request")]

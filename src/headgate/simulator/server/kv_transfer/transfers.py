@@ -1,4 +1,4 @@
-"""Which side of a prefill/decode pair a request is."""
+"""Determine the part of a request in a prefill/decode pair."""
 
 import time
 
@@ -22,7 +22,7 @@ PLAIN = Transfer()
 
 
 class Transfers:
-    """Everything that this engine knows of prefill/decode pairs."""
+    """All prefill/decode state of this engine."""
 
     def __init__(self, settings: ServerSettings, engine_id: str, address: tuple[str, int]) -> None:
         self._settings = settings
@@ -37,7 +37,7 @@ class Transfers:
         )
 
     def of(self, generation: Generation) -> Transfer:
-        """What this request takes part in. A deviation is counted, and a 400 if the protocol is checked."""
+        """The transfer of this request. Deviations are counted; a 400 if the protocol is enforced."""
         role, params = self._settings.role, generation.kv_params
         if role != "both" and (generation.bootstrap is not None or self._settings.api == "sglang"):
             return self._bootstrap(generation)

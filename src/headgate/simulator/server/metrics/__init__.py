@@ -1,6 +1,6 @@
-"""The metrics page, in the names of the engine that is simulated.
+"""The metrics page, with the metric names of the simulated engine.
 
-Given counts of what happened (`Timings`) and readings of each data-parallel rank, it writes Prometheus text.
+Writes Prometheus text from event counters (`Timings`) and readings of each data-parallel rank.
 """
 
 from headgate.simulator.server.metrics.page import CONTENT_TYPE, MetricsPage

@@ -1,4 +1,4 @@
-"""Writes a page from readings, by the names of an engine."""
+"""Write the metrics page from readings, with the metric names of an engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from headgate.simulator.server.metrics.series import Histogram, Reading, Series, counter, gauge, histogram
 
-# vLLM's names; `new` is 0.11 and later, `old` what was before.
+# vLLM's names; `new` is 0.11 and later, `old` is before that.
 OLD_NAMES = {
     "vllm:kv_cache_usage_perc": "vllm:gpu_cache_usage_perc",
     "vllm:prefix_cache_queries": "vllm:gpu_prefix_cache_queries",
@@ -29,12 +29,12 @@ NOT_OLD = {
 
 
 def vllm_labels(reading: Reading) -> dict[str, str]:
-    """Labels that every series has."""
+    """Labels of every series."""
     return {"engine": str(reading.rank), "model_name": reading.model_name}
 
 
 def old_series(reading: Reading) -> Iterator[Series]:
-    """The names before 0.11: `gpu_` ones, and the time of tokens under its first name."""
+    """Names before 0.11: with `gpu_`, and the first name of the token time."""
     for series in new_series(reading):
         if series.name not in NOT_OLD:
             yield series._replace(name=OLD_NAMES.get(series.name, series.name))
@@ -92,7 +92,7 @@ def _counters(reading: Reading) -> Iterator[Series]:
 
 
 def _speculation(reading: Reading) -> Iterator[Series]:
-    """As in vLLM, only where tokens are drafted."""
+    """As in vLLM, only if tokens are drafted."""
     now = reading.statistics
     yield counter("vllm:spec_decode_num_drafts", "Drafts.", now.drafts_total)
     yield counter("vllm:spec_decode_num_draft_tokens", "Drafted tokens.", now.draft_tokens_total)
@@ -117,7 +117,7 @@ def _histograms(reading: Reading) -> Iterator[Series]:
         ("request_prompt_tokens", "Prompt tokens.", timings.prompt_size),
         ("request_generation_tokens", "Output tokens.", timings.output_size),
         ("request_params_max_tokens", "Output tokens asked for.", timings.asked_size),
-        # Choices are sequences of their own here, so the longest of a request is the only one.
+        # Choices are separate sequences here, so the longest choice of a request is its only one.
         ("request_max_num_generation_tokens", "Output tokens of the longest choice.", timings.output_size),
         # llm-d-inference-sim's name for it.
         ("max_num_generation_tokens", "Output tokens of the longest choice.", timings.output_size),
@@ -210,7 +210,7 @@ _NAMINGS = {
 
 
 class MetricsPage(Collector):
-    """Renders /metrics, in a registry of its own. `extra` adds series that no engine has."""
+    """Renders /metrics with its own registry. `extra` adds series that no engine has."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class MetricsPage(Collector):
 
 
 def generations(engine: str) -> list[str]:
-    """The generations of names that an engine has."""
+    """The generations of metric names that an engine has."""
     return [generation for name, generation in _NAMINGS if name == engine]
 
 

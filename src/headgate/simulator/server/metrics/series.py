@@ -1,4 +1,4 @@
-"""What a page is made of: histograms, counts of what happened, and series from readings of them."""
+"""Building blocks of the metrics page: histograms, event counters, and series from readings."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ LATENCY_BUCKETS = (
 
 
 def token_count_buckets(largest: int) -> tuple[float, ...]:
-    """1, 2, 5, 10, 20, 50, ... up to the largest count that can occur."""
+    """1, 2, 5, 10, 20, 50, ... up to the largest possible count."""
     series = (step * 10.0**power for power in range(12) for step in (1, 2, 5))
     return tuple(bound for bound in series if bound <= largest)
 
 
 class Histogram:
-    """Bucket counts. prometheus_client's own takes a lock and microseconds for each token."""
+    """Bucket counts. prometheus_client's own histogram takes a lock and microseconds for each token."""
 
     __slots__ = ("_bounds", "_counts", "sum")
 
@@ -53,7 +53,7 @@ class Histogram:
         self.sum += value
 
     def buckets(self) -> list[tuple[str, int]]:
-        """Cumulative counts by upper bound, as Prometheus has them."""
+        """Cumulative counts by upper bound, in Prometheus format."""
         total = 0
         buckets = []
         for bound, here in zip((*map(repr, self._bounds), "+Inf"), self._counts, strict=True):
@@ -62,9 +62,9 @@ class Histogram:
         return buckets
 
 
-# Everything that is counted as it happens, in the model's times, without jitter of timers and sockets.
+# Counters of events, in the model's times, free of timer and socket jitter.
 class Timings:
-    """Counts and histograms of one data-parallel rank."""
+    """Counters and histograms of one data-parallel rank."""
 
     def __init__(self, max_model_len: int) -> None:
         tokens = token_count_buckets(max_model_len)
@@ -75,9 +75,9 @@ class Timings:
         self.ttft = Histogram(TTFT_BUCKETS)
         """Arrival to first token."""
         self.inter_token = Histogram(TOKEN_TIME_BUCKETS)
-        """Token to next token of a request; those of one step count once, as in vLLM."""
+        """Time between tokens of a request; tokens of one step count once, as in vLLM."""
         self.tpot = Histogram(TOKEN_TIME_BUCKETS)
-        """Mean time of a request's tokens after the first."""
+        """Mean time per token of a request after the first."""
         self.e2e = Histogram(LATENCY_BUCKETS)
         """Arrival to end."""
         self.queue = Histogram(LATENCY_BUCKETS)
@@ -118,7 +118,7 @@ class Timings:
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """One data-parallel rank at the moment of a scrape."""
+    """One data-parallel rank at the time of a scrape."""
 
     rank: int
     config: EngineConfig
@@ -132,11 +132,11 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """When these two lists last changed."""
     asleep: bool = False
     transfers: Mapping[str, int] = {}
-    """What was seen of prefill/decode pairs."""
+    """Counters of prefill/decode pairs."""
 
 
 class Series(NamedTuple):
-    """One value or histogram of one set of labels. Counters are named without `_total`."""
+    """One value or histogram with its labels. Counters are named without `_total`."""
 
     kind: Literal["gauge", "counter", "histogram"]
     name: str
