@@ -1,8 +1,8 @@
-"""The embedded API server: Kubernetes' API for one machine, on one SQLite file.
+"""The embedded API server: the Kubernetes API for one machine, stored in one SQLite file.
 
-Decides whether a write is taken, in Kubernetes' words, and in which order everybody sees it. It is given
-kinds as CustomResourceDefinitions and objects over HTTPS; it hands on lists, watches and tables, so that
-`kubectl`, the controllers and the gateway find here what they find in a cluster.
+Decides whether a write is accepted, with Kubernetes' error messages, and in which order clients see it. Kinds
+are defined by CustomResourceDefinitions, objects arrive over HTTPS; clients get lists, watches and tables, so
+that `kubectl`, the controllers and the gateway work as with a cluster.
 """
 
 from headgate.apiserver.parts import Config

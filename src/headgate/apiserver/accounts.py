@@ -1,4 +1,4 @@
-"""The ServiceAccount `default`, which each namespace has as long as it is there."""
+"""The ServiceAccount `default`, which every existing namespace has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MANAGER = "headgate"
 
 
 class Objects(Protocol):
-    """What accounts are created with."""
+    """The operations needed to create accounts."""
 
     @property
     def store(self) -> Store: ...
@@ -27,7 +27,7 @@ class Objects(Protocol):
 
 
 def give(objects: Objects, namespace: str) -> None:
-    """Creates the account of a namespace if it has none; not in one that is going, nor in a full server."""
+    """Create the account of a namespace if missing; not in a terminating namespace, nor on a full server."""
     space = objects.store.get(Key(builtin.NAMESPACE, "", namespace))
     if space is None or "deletionTimestamp" in space.decode()["metadata"]:
         return
@@ -41,6 +41,6 @@ def give(objects: Objects, namespace: str) -> None:
 
 
 def give_all(objects: Objects) -> None:
-    """The same for every namespace that was stored before there were accounts."""
+    """Create it in every namespace that was stored before there were accounts."""
     for name in [stored.key.name for stored in objects.store.select(builtin.NAMESPACE)]:
         give(objects, name)

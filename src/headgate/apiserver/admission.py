@@ -1,6 +1,6 @@
-"""What a write must satisfy before it is stored, and what it may not change.
+"""Checks on a write before it is stored, and fields that it may not change.
 
-Everything here works on plain objects and knows no store.
+Everything here works on plain objects and does not use the store.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _SYSTEM_FIELDS = (
 
 
 class SlowDefaultsError(Exception):
-    """The defaults that an object lacks are more than the server fills in while everybody else waits."""
+    """Filling in the defaults of an object would block other requests for too long."""
 
 
 def receive(target: Target, obj: Object) -> list[str]:
-    """Checks that the object is what the path says it is, and brings its metadata in order.
+    """Check that the object matches the request path, and normalize its metadata.
 
-    The answer are complaints about unknown fields of metadata.
+    Returns messages about unknown fields of metadata.
     """
     _check_kind(target.served, obj)
     complaints = _unknown_fields(metadata.normalize(obj))
@@ -57,7 +57,7 @@ def receive(target: Target, obj: Object) -> list[str]:
 
 
 def check_applied(served: Served, applied: Object) -> None:
-    """An apply says which version and kind its fields are of; other writes may leave that to the path."""
+    """An apply must name the version and kind of its fields; other writes may leave that to the path."""
     if (version := applied.get("apiVersion")) != served.api_version:
         raise errors.bad_request(
             "Incorrect version specified in apply patch. Specified patch version: "
@@ -68,7 +68,7 @@ def check_applied(served: Served, applied: Object) -> None:
 
 
 def prune(served: Served, obj: Object) -> list[str]:
-    """Takes fields that the schema does not have out of the object; the answer are complaints about them."""
+    """Remove fields that the schema does not have; returns messages about them."""
     body = _body(obj)
     unknown, _ = served.prepared.prune(body)
     if served.resource == builtin.DEFINITION:
@@ -88,10 +88,10 @@ def admit(
     judge: Judge,
     max_default_bytes: int,
 ) -> list[str]:
-    """Prunes, defaults and validates in place; returns warnings, or raises with all errors at once.
+    """Prune, default and validate in place; returns warnings, or raises with all errors at once.
 
-    `said` is what the request itself says: the object, or the part that a patch of it names. Raises
-    SlowDefaultsError for more than `max_default_bytes` of defaults, if an object may have that many.
+    `said` is what the request itself contains: the object, or the part that a patch names. Raises
+    SlowDefaultsError if the object may have more than `max_default_bytes` of defaults, and does.
     """
     served = target.served
     refused = [] if target.subresource else rules.errors_of_written(served.group, served.kind, said)
@@ -117,7 +117,7 @@ def admit(
     _set_body(new, body)
     rules.default(new)
     errors_of_schema = judge.validate(served, new, was)
-    # A list beyond its limit may have any length, and rules look at every item.
+    # A list above its limit may have any length, and rules look at every item.
     is_bounded = all(error.reason != "FieldValueTooMany" for error in errors_of_schema)
     told = _judge(target, new, was, others) if is_bounded else rules.Findings()
     refused += told.errors
@@ -127,14 +127,14 @@ def admit(
 
 
 def _judge(target: Target, new: Object, old: Object | None, others: rules.View) -> rules.Findings:
-    """What the rules say that no schema can express. A status, which controllers write, has no rules."""
+    """Check the rules that a schema cannot express. A status, written by controllers, has no rules."""
     if target.subresource == "status":
         return rules.Findings()
     return rules.check(new, old, others)
 
 
 def _as_read(served: Served, old: Object, max_default_bytes: int) -> Object:
-    """The stored object with today's defaults: what was stored before one came must not look changed."""
+    """The stored object with current defaults: a default added after it was stored is not a change."""
     read: Object = msgspec.json.decode(msgspec.json.encode(old))
     structural.default(served.schema, read, max_default_bytes)
     rules.default(read)
@@ -142,7 +142,7 @@ def _as_read(served: Served, old: Object, max_default_bytes: int) -> Object:
 
 
 def check_precondition(target: Target, old: Object, new: Object) -> None:
-    """Refuses an update of another object than the writer knew, or of a newer version of it."""
+    """Reject an update of a different object than the writer read, or of an outdated version."""
     meta, was = new["metadata"], old["metadata"]
     if (uid := meta.get("uid")) and uid != was["uid"]:
         raise target.conflict(_failed_precondition("UID", uid, was["uid"]))
@@ -155,7 +155,7 @@ def check_precondition(target: Target, old: Object, new: Object) -> None:
 
 
 def check_delete_preconditions(target: Target, obj: Object, options: DeleteOptions) -> None:
-    """Refuses to delete another object than the one that was meant."""
+    """Reject deletion of a different object than the one that was meant."""
     wanted, meta = options.preconditions, obj["metadata"]
     if wanted is None:
         return
@@ -168,7 +168,7 @@ def check_delete_preconditions(target: Target, obj: Object, options: DeleteOptio
 
 
 def status_only(old: Object, wanted: Object) -> Object:
-    """The old object with the wanted status; everything else that was sent is ignored."""
+    """The old object with the new status; everything else that was sent is ignored."""
     new = copy.deepcopy(old)
     new.pop("status", None)
     if "status" in wanted:
@@ -179,7 +179,7 @@ def status_only(old: Object, wanted: Object) -> Object:
 
 
 def keep_what_is_not_the_writers(target: Target, old: Object, new: Object) -> None:
-    """Sets in `new` what only the server, or only another subresource, may change."""
+    """Restore in `new` what only the server, or another subresource, may change."""
     served, meta, was = target.served, new["metadata"], old["metadata"]
     for name in _SYSTEM_FIELDS:
         meta.pop(name, None)
@@ -201,12 +201,12 @@ def keep_what_is_not_the_writers(target: Target, old: Object, new: Object) -> No
 
 
 def same(old: Object, new: Object) -> bool:
-    """Whether nothing changed but the times in managedFields."""
+    """Whether nothing changed except the times in managedFields."""
     return _essence(old) == _essence(new)
 
 
 def desired(served: Served, obj: Object) -> Object:
-    """The part of an object whose changes are counted by its generation."""
+    """The part of an object whose changes increase its generation."""
     ignored = {"metadata", "status"} if served.has_status else {"metadata"}
     return {name: value for name, value in obj.items() if name not in ignored}
 
@@ -228,12 +228,12 @@ def _check_kind(served: Served, obj: Object) -> None:
 
 
 def _body(obj: Object) -> Object:
-    """Everything but what all objects have, which no schema may prune."""
+    """Everything except the fields that all objects have, which no schema may prune."""
     return {name: value for name, value in obj.items() if name not in _ROOT}
 
 
 def _set_body(obj: Object, body: Object) -> None:
-    """What is no longer in the body goes (null counts as absent), what came into it comes."""
+    """Apply the body to the object: remove missing fields (null counts as missing), set the others."""
     for name in obj.keys() - body.keys() - _ROOT:
         del obj[name]
     obj |= body

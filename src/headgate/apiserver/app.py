@@ -1,4 +1,4 @@
-"""The ASGI application: who may ask, which room answers a path, and errors as Statuses."""
+"""The ASGI application: authentication, routing, and errors as Statuses."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from headgate.apiserver.users import Authenticator, User
 log = logging.getLogger(__name__)
 
 KUBERNETES_VERSION = "v1.33.0+headgate"
-"""The Kubernetes whose API we follow: kubectl warns about a server that is more than a minor version away."""
+"""The Kubernetes version that this server follows: kubectl warns if minor versions differ by more than 1."""
 OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
-"""What needs no token, from this machine; from elsewhere everything needs one."""
+"""Paths that need no token from this machine; from elsewhere, everything needs one."""
 MAX_PARAMETERS = 100
-"""Of a query; the API has a dozen."""
+"""Parameters of a query; the API has about a dozen."""
 _SHORT_QUERY = 512
-"""Bytes that are read before anybody's turn."""
+"""Bytes of a query that are parsed without waiting for a turn."""
 _STRANGERS = ""
-"""As what those without a token take turns, together; each of the open paths is another."""
+"""Requests without a token share turns under this name; each open path is separate."""
 _JSON = "application/json"
 
 
@@ -70,7 +70,7 @@ def application(parts: Parts, token: str) -> ASGIApp:
 
 
 class _Edge:
-    """What every request passes: who asks and whether he may, the way to the objects, errors as Statuses."""
+    """Authentication, authorization and error handling for every request."""
 
     def __init__(
         self, app: Starlette, views: _Views, authenticator: Authenticator, shared: Shared, stalled_s: float
@@ -99,14 +99,14 @@ class _Edge:
             else:
                 await self._known(scope, receive, send, path)
         except (sending.StalledError, errors.StatusError) as error:
-            # In the middle of an answer, which only the end of the connection can tell.
+            # In the middle of a response, only closing the connection can signal an error.
             self._shared.rejected["stalled" if isinstance(error, sending.StalledError) else "broken_off"] += 1
             if connection is None:
                 raise
             connection.abort()
 
     async def _has_turn(self, whose: str, connection: BoundedProtocol | None) -> bool:
-        """Waits for the turn of a request without a token; cuts it off if too many wait already."""
+        """Wait for the turn of a request without a token; cut it off if too many are waiting."""
         try:
             await Call(self._shared, whose).turn()
         except errors.StatusError:
@@ -117,11 +117,11 @@ class _Edge:
         return True
 
     async def _known(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
-        """Answers a user when it is his turn, and gives back what the request held."""
+        """Serve a user's request on its turn, and release what it held."""
         call = scope["call"] = Call(self._shared, scope["holder"], scope.get("connection"))
         try:
             is_long = len(scope["query_string"]) > _SHORT_QUERY
-            if scope["method"] == "GET" or is_long:  # others take their turn once their body is there
+            if scope["method"] == "GET" or is_long:  # others take their turn after their body has arrived
                 await call.turn()
             if refused := self._refusal(scope, path):
                 await refused(scope, receive, send)
@@ -145,7 +145,7 @@ class _Edge:
         await sending.whole(await compressed(response, scope), scope, receive, send)
 
     def _crowd(self, scope: Scope, connection: BoundedProtocol | None) -> Response | None:
-        """The answer to a user who has too many connections; else None, and this connection is his."""
+        """The rejection for a user with too many connections; else None, and the connection is theirs."""
         holder = scope.get("holder", "")
         if not holder or connection is None or connection.admit(holder):
             return None
@@ -158,7 +158,7 @@ class _Edge:
         return response
 
     def _stranger(self, scope: Scope) -> Response | None:
-        """The answer to somebody without a token; else None, and whose it is in the scope."""
+        """The rejection for a request without a valid token; else None, with the user in the scope."""
         try:
             user = self._authenticator.user(_header(scope, b"authorization"))
         except users.TokenError as error:
@@ -169,11 +169,11 @@ class _Edge:
             response.headers["WWW-Authenticate"] = "Bearer"
             return response
         scope["user"], scope["auth"] = user, self._authenticator
-        scope["holder"] = user.name  # who shares: the one with the token, whomever he speaks for
+        scope["holder"] = user.name  # fair sharing counts the token's user, even when impersonating
         return None
 
     def _refusal(self, scope: Scope, path: str) -> Response | None:
-        """The answer to a user who may not ask this; else None, and for whom he speaks in the scope."""
+        """The rejection for a user without permission; else None, with the impersonated user in the scope."""
         if scope["query_string"].count(b"&") >= MAX_PARAMETERS:
             return status_response(errors.bad_request(f"a query may have {MAX_PARAMETERS} parameters"))
         user: User = scope["user"]
@@ -182,7 +182,7 @@ class _Edge:
             if not authorization.allows(user, speaking):
                 return status_response(authorization.refusal(user, speaking))
             user = self._authenticator.named(other, Headers(scope=scope).getlist("impersonate-group"))
-        if user.role != "admin":  # who may do everything, and does most of it
+        if user.role != "admin":  # admins may do everything, and send most requests
             asked = authorization.attributes(scope["method"], path, Request(scope).query_params)
             if not authorization.allows(user, asked):
                 return status_response(authorization.refusal(user, asked))
@@ -191,7 +191,7 @@ class _Edge:
 
 
 def _counting(send: Send, counted: Counter[int]) -> Send:
-    """Counts the response by its status if that is one of an error."""
+    """Count error responses by status."""
 
     async def send_message(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
@@ -202,7 +202,7 @@ def _counting(send: Send, counted: Counter[int]) -> Send:
 
 
 def _held(response: Response, call: Call, *, is_read: bool) -> Response:
-    """The response, counted as its user's while it is sent; 429 for a read if too much of his is unread."""
+    """Count the response as its user's while it is sent; 429 for a read if too much of theirs is unread."""
     size = 0 if isinstance(response, StreamingResponse) else len(response.body)
     if size < CLAIM_BYTES:
         return response
@@ -211,11 +211,11 @@ def _held(response: Response, call: Call, *, is_read: bool) -> Response:
     except errors.StatusError as error:
         if is_read:
             return status_response(error)
-    return response  # of a write, which is done
+    return response  # the response to a write, which is already done
 
 
 def _header(scope: Scope, wanted: bytes) -> bytes:
-    """The value of a header, which ASGI names in small letters; empty if it is not there."""
+    """The value of a header, with a lower-case name as in ASGI; empty if absent."""
     for name, value in scope["headers"]:
         if name == wanted:
             return value  # type: ignore[no-any-return]
@@ -245,7 +245,7 @@ def _json(value: Any, media_type: str = _JSON) -> Response:
 
 
 class _Views:
-    """Answers to requests, in the order of the paths."""
+    """Request handlers, in the order of the paths."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -253,7 +253,7 @@ class _Views:
         self._documents = Documents(parts.registry)
 
     async def paths(self, request: Request) -> Response:
-        """What there is to ask for, as `kubectl get --raw /` shows it."""
+        """The available paths, as `kubectl get --raw /` shows them."""
         groups = [name for name in self._registry.groups() if name]
         apis = [path for group in groups for path in self._paths(group)]
         return _json(
@@ -299,7 +299,7 @@ class _Views:
         return await compressed(found, request.scope)
 
     async def settled(self, response: Response) -> Response:
-        """The response, once everything that it shows is on disk."""
+        """Return the response once everything that it shows is on disk."""
         try:
             await self._parts.store.settled()
         except sqlite3.OperationalError as error:
@@ -310,7 +310,7 @@ class _Views:
         return errors.status_of(error, takes_deletions=self._parts.store.takes_deletions)
 
     async def objects(self, request: Request, path: str) -> Response:
-        """Everything below /api/ and /apis/; whatever goes wrong becomes a Status here."""
+        """Handle everything below /api/ and /apis/; errors become Statuses here."""
         try:
             sending.check_yaml(request)
             match [part for part in path.split("/") if part]:

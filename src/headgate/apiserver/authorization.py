@@ -1,4 +1,4 @@
-"""Who may do what: the administrator everything, a reader get, list and watch everything but Secrets."""
+"""Authorization: admins may do everything, readers may get, list and watch everything except Secrets."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ OWN_REVIEWS = frozenset(
         ("authorization.k8s.io", "selfsubjectrulesreviews"),
     }
 )
-"""What everybody may ask about himself."""
+"""Reviews that every user may create about themselves."""
 
 _WRITE_ONLY = frozenset({"binding", "eviction", "finalize"})
-"""Subresources that nobody can read."""
+"""Subresources that cannot be read."""
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 @dataclass(frozen=True)
 class Attributes:
-    """What is asked for. `resource` is empty for paths that are no objects."""
+    """The attributes of a request. `resource` is empty for paths that are not objects."""
 
     verb: str
     path: str = ""
@@ -46,7 +46,7 @@ class Attributes:
 
 
 def attributes(method: str, path: str, query: Mapping[str, str]) -> Attributes:
-    """What a request asks for, from its path alone, whether or not there is such a thing."""
+    """The attributes of a request from its path alone, whether or not the object exists."""
     match [part for part in path.split("/") if part]:
         case ["api", _, first, *rest]:
             group = ""
@@ -72,7 +72,7 @@ def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
 
 
 def allows(user: User, asked: Attributes) -> bool:
-    """Whether this user may do this. `*` as verb or resource asks for all of them."""
+    """Whether the user may do this. `*` as verb or resource asks for all of them."""
     if user.role == "admin":
         return True
     if not asked.resource:
@@ -86,11 +86,11 @@ def allows(user: User, asked: Attributes) -> bool:
 
 
 IMPERSONATE = Attributes("impersonate", resource="users")
-"""Speaking for somebody else (`kubectl --as`), which administrators may."""
+"""Impersonation (`kubectl --as`), which admins may use."""
 
 
 def refusal(user: User, asked: Attributes) -> errors.StatusError:
-    """403 in Kubernetes' words."""
+    """A 403 with Kubernetes' message."""
     if not asked.resource:
         told = f'forbidden: User "{user.name}" cannot {asked.verb} path "{asked.path}"'
         return errors.StatusError(403, "Forbidden", told)
@@ -103,7 +103,7 @@ def refusal(user: User, asked: Attributes) -> errors.StatusError:
 
 
 def rules(user: User, registry: Registry) -> tuple[list[Object], list[Object]]:
-    """What this user may do, as rules for resources and for other paths."""
+    """The user's permissions, as rules for resources and for other paths."""
     if user.role == "admin":
         everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
         return [everything], [{"verbs": ["*"], "nonResourceURLs": ["*"]}]

@@ -1,4 +1,4 @@
-"""The little that Kubernetes has in code, and not in a schema, for its own kinds."""
+"""Behavior of built-in kinds that Kubernetes implements in code rather than in a schema."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ SERVICE_ACCOUNT = "serviceaccounts"
 DEFINITION = "customresourcedefinitions.apiextensions.k8s.io"
 
 NAMESPACE_FINALIZER = "kubernetes"
-"""In a Namespace's spec.finalizers: its content is not gone yet."""
+"""In a Namespace's spec.finalizers: its contents are not deleted yet."""
 DEFINITION_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-"""On a CustomResourceDefinition: objects of the kind are not gone yet."""
+"""On a CustomResourceDefinition: objects of the kind are not deleted yet."""
 
 FIRST_NAMESPACES = ("default", "kube-system")
 _DEFAULT_GRACE_S = 30
 
 
 def initialize(resource: str, obj: dict[str, Any]) -> None:
-    """Sets what a new object of a built-in kind starts with."""
+    """Set the initial fields of a new object of a built-in kind."""
     if resource == POD:
         obj["status"] = {"phase": "Pending"}
     elif resource == NAMESPACE:
         obj["status"] = {"phase": "Active"}
         _set_namespace_finalizers(obj, [NAMESPACE_FINALIZER])
-        if name := obj["metadata"].get("name"):  # else validation says that it is missing
+        if name := obj["metadata"].get("name"):  # otherwise validation reports that it is missing
             obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
     elif resource == DEFINITION:
         obj["metadata"].setdefault("finalizers", []).append(DEFINITION_FINALIZER)
@@ -41,23 +41,23 @@ def initialize(resource: str, obj: dict[str, Any]) -> None:
 
 
 def normalize(resource: str, obj: dict[str, Any]) -> None:
-    """Brings an object of a built-in kind into the form that it is stored in."""
+    """Convert an object of a built-in kind to the form in which it is stored."""
     texts = obj.get("stringData") if resource == SECRET else None
     data = obj.get("data") or {}
     if not isinstance(texts, dict) or not isinstance(data, dict):
         return
-    if all(isinstance(text, str) for text in texts.values()):  # else validation says what is wrong
+    if all(isinstance(text, str) for text in texts.values()):  # otherwise validation reports the error
         encoded = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
         obj["data"] = {**data, **encoded}
         del obj["stringData"]
 
 
 def keep(resource: str, old: dict[str, Any], new: dict[str, Any], subresource: str) -> None:
-    """Sets in `new` what an update of a built-in kind may not change."""
+    """Restore in `new` what an update of a built-in kind may not change."""
     if resource != NAMESPACE:
         return
     kept = (old.get("spec") or {}).get("finalizers") or []
-    if subresource == "finalize":  # which may change nothing else
+    if subresource == "finalize":  # finalize may change nothing else
         kept = _wanted_finalizers(new)
         new.clear()
         new |= copy.deepcopy(old)
@@ -74,7 +74,7 @@ def _wanted_finalizers(namespace: dict[str, Any]) -> list[str]:
 
 def _set_namespace_finalizers(namespace: dict[str, Any], finalizers: list[str]) -> None:
     spec = namespace.get("spec") or {}
-    if not isinstance(spec, dict):  # validation says so
+    if not isinstance(spec, dict):  # reported by validation
         return
     spec = {name: value for name, value in spec.items() if name != "finalizers"}
     if finalizers:
@@ -83,7 +83,7 @@ def _set_namespace_finalizers(namespace: dict[str, Any], finalizers: list[str]) 
 
 
 def established(definition: dict[str, Any], now: str, before: dict[str, Any]) -> dict[str, Any]:
-    """The status of a definition that is served; `before` is the one that it had."""
+    """The status of an established definition; `before` is its previous status."""
     stored = [v["name"] for v in definition["spec"]["versions"] if v.get("storage")]
     stored = list(dict.fromkeys([*before.get("storedVersions", []), *stored]))
     conditions = [
@@ -110,7 +110,7 @@ def established(definition: dict[str, Any], now: str, before: dict[str, Any]) ->
 
 
 def grace_period_s(resource: str, obj: dict[str, Any], asked_s: int | None) -> int:
-    """Seconds that an object may take to end. Only a Pod that a node runs gets any."""
+    """Seconds that an object has to terminate. Only a Pod that runs on a node gets any."""
     if resource != POD:
         return 0
     if not obj.get("spec", {}).get("nodeName"):

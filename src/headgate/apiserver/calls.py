@@ -1,4 +1,4 @@
-"""One request of one user: its turn, and what it may hold of what the users share."""
+"""One request of one user: its turn, and what it holds of the shared limits."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CLAIM_BYTES = 16 * 1024
 """Smaller responses are not counted: the number of connections bounds them."""
 _LEFT = "the client disconnected while its request waited for its turn"
 MAX_JUDGEMENTS = 64
-"""Writes that wait for the process that judges objects by the rules of users. Each holds its body decoded."""
+"""Writes waiting for the process that evaluates user-defined rules. Each holds its decoded body."""
 
 
 class Shared:
-    """Owner of what all users share of one server, and of the counts of what was refused."""
+    """The limits shared by all users of a server, and the counters of rejected requests."""
 
     def __init__(
         self,
@@ -35,27 +35,27 @@ class Shared:
     ) -> None:
         self.turns = Turns(waiting)
         self.connections = Shares(connections)
-        """Those on which a token was shown."""
+        """Connections of authenticated users."""
         self.watches = Shares(watches)
         self.bodies = Shares(body_bytes)
-        """Bodies of requests, until they are answered."""
+        """Request bodies, until their response is sent."""
         self.unread = Shares(unread_bytes)
-        """Lists, objects and events that clients have asked for and not taken yet."""
+        """Lists, objects and events that clients have requested but not read yet."""
         self.logs = Shares(log_streams)
         self.threads = Shares(1)
-        """Slow work in a thread: a second thread would compete with the event loop and not be faster."""
+        """Slow work in a thread: a second thread would compete with the event loop without being faster."""
         self.judge = Shares(1)
-        """The process that judges objects."""
+        """The process that validates objects."""
         self.judgements = Shares(MAX_JUDGEMENTS)
         self.helper = Shares(1)
         """The process that computes large writes."""
         self.rejected: Counter[str] = Counter()
-        """By reason: what users share, and connections that were ended."""
+        """Rejected requests by the shared limit, and closed connections, by reason."""
         self.errors: Counter[int] = Counter()
-        """Responses and ends of watches, by their status from 400 on."""
+        """Error responses and failed watches, by status (400 and up)."""
 
     def shares(self) -> dict[str, Shares]:
-        """What users share, by name."""
+        """The shared limits by name."""
         return {
             "connections": self.connections,
             "watches": self.watches,
@@ -66,20 +66,20 @@ class Shared:
         }
 
     def statistics(self) -> dict[str, dict[str, int]]:
-        """What is held and by how many it is waited for; what was refused, by reason."""
+        """Amounts held and waiting requests of each limit; rejections by reason."""
         held = {name: share.statistics() for name, share in self.shares().items()}
         return {**held, "turns": self.turns.statistics(), "rejected": dict(self.rejected)}
 
 
 class Connection(Protocol):
-    """The connection of a request, as far as its call has to know it."""
+    """The part of a request's connection that its call uses."""
 
     is_lost: bool
     on_lost: Callable[[], object] | None
 
 
 class Call:
-    """Owner of what a request holds; all of it goes back when the request is over."""
+    """Tracks what a request holds; everything is released when the request ends."""
 
     def __init__(self, shared: Shared, user: str, connection: Connection | None = None) -> None:
         self.user = user
@@ -92,7 +92,7 @@ class Call:
         self._shared = shared
 
     async def turn(self) -> None:
-        """Waits until this user's requests are next; 429 if too many of them wait."""
+        """Wait until this user's requests are next; 429 if too many are waiting."""
         try:
             await self._shared.turns.begin(self.user)
         except errors.StatusError:
@@ -100,35 +100,35 @@ class Call:
             raise
 
     async def next_turn(self) -> None:
-        """Lets others have their turn before the work goes on."""
+        """Let other requests run before continuing."""
         await self._shared.turns.resume(self.user)
 
     def hold_body(self, size: int) -> None:
-        """Counts what arrived of the body; 429 if this user has too much under way."""
+        """Count received bytes of the body; 429 if this user has too many in progress."""
         if not self._bodies.grow(size):
             raise self._refusal("bodies", "bodies of requests", self._shared.bodies)
 
     def hold_response(self, size: int) -> None:
-        """Counts a response that is to be sent; 429 if this user leaves too much unread."""
+        """Count a response to be sent; 429 if this user leaves too much unread."""
         if not self.unread.grow(size):
             raise self._refusal("unread", "responses that were not read", self._shared.unread)
 
     def watch(self) -> None:
-        """Takes a slot for a watch; 429 if this user has as many as he may."""
+        """Take a slot for a watch; 429 if this user has no more."""
         if not self._watches.grow(1):
             raise self._refusal("watches", "watches", self._shared.watches)
 
     def watch_ended(self, error: errors.StatusError) -> None:
-        """Counts a watch that ends with an error, as the response was 200."""
+        """Count a watch that ended with an error, because its response was 200."""
         self._shared.errors[error.code] += 1
 
     def log(self) -> None:
-        """Takes a slot for reading a log; 429 if this user has as many as he may."""
+        """Take a slot for reading a log; 429 if this user has no more."""
         if not self._logs.grow(1):
             raise self._refusal("logs", "logs", self._shared.logs)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Does slow work beside the event loop, one at a time, the users in turn."""
+        """Run slow work in a thread, one at a time, users taking turns."""
         await self._wait_for(self._shared.threads)
         try:
             return await asyncio.to_thread(work)
@@ -136,7 +136,7 @@ class Call:
             self._shared.threads.give_back(self.user)
 
     async def judged(self, answer: Callable[[], Awaitable[T]]) -> T:
-        """Awaits the process that judges objects, the users in turn; 429 if too many of this user wait."""
+        """Use the validating process, users taking turns; 429 if too many of this user's writes wait."""
         if not self._judgements.grow(1):
             raise self._refusal("judgements", "places of writes to be judged", self._shared.judgements)
         try:
@@ -149,7 +149,7 @@ class Call:
             self._judgements.leave(1)
 
     async def computed(self, compute: Callable[[], Awaitable[T]]) -> T:
-        """Awaits the process that computes large writes, the users in turn."""
+        """Use the process that computes large writes, users taking turns."""
         await self._wait_for(self._shared.helper)
         try:
             return await compute()
@@ -157,7 +157,7 @@ class Call:
             self._shared.helper.give_back(self.user)
 
     async def _wait_for(self, worker: Shares) -> None:
-        """Waits until the one worker is this user's; gives up when the client disconnects."""
+        """Wait until the single worker is free for this user; gives up when the client disconnects."""
         connection, task = self._connection, asyncio.current_task()
         if connection is None or task is None:
             await worker.wait(self.user, 1)

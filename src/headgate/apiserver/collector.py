@@ -1,6 +1,6 @@
-"""What goes because something else went: dependents of an owner, content of a namespace or a definition.
+"""Garbage collection: dependents of a deleted owner, contents of a deleted namespace or definition.
 
-Driven by the events of the store; each step is a plain delete through `Objects`.
+Driven by the events of the store; each step is an ordinary delete through `Objects`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 AT_ONCE = 20
-"""Objects of a namespace, or dependents of an owner, that are changed before others get their turn."""
+"""Objects of a namespace, or dependents of an owner, changed before other requests run."""
 BYTES_AT_ONCE = 256 * 1024
-"""Of such objects, if they are large."""
+"""The same limit in bytes, for large objects."""
 _IN_BACKGROUND = DeleteOptions(propagation_policy="Background")
 _IN_FOREGROUND = DeleteOptions(propagation_policy="Foreground")
 
@@ -53,15 +53,15 @@ def _head(stored: Stored) -> _Meta:
 
 
 class _Budget:
-    """How much is changed before others get their turn."""
+    """How much may be changed before other requests run."""
 
     def __init__(self) -> None:
         self._count = self._size = 0
         self.spent = False
-        """Whether there was something for which nothing was left."""
+        """Whether a change was refused because the budget was used up."""
 
     def spend(self, stored: Stored) -> bool:
-        """Takes what a change of this object costs; False if nothing is left."""
+        """Deduct the cost of changing this object; False if the budget is used up."""
         if self._count >= AT_ONCE or self._size >= BYTES_AT_ONCE:
             self.spent = True
             return False
@@ -71,14 +71,14 @@ class _Budget:
 
 
 class Collector:
-    """Owner of the ownership graph. `run()` works off what the events left to do."""
+    """Maintains the ownership graph. `run()` processes the work that events leave."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._uids: dict[str, Key] = {}
         self._dependents: dict[str, set[Key]] = {}
         self._due: dict[Key, None] = {}
-        """Objects to look at again, in order; an object is in it once, so it is bounded by the store."""
+        """Objects to check again, in order; each is in it once, so the store bounds its size."""
         self._work = asyncio.Event()
         for stored in objects.store.all():
             self._note(stored)
@@ -89,7 +89,7 @@ class Collector:
         return {"objects": len(self._uids), "due": len(self._due)}
 
     async def run(self) -> None:
-        """Collects until cancelled."""
+        """Collect until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await self._work.wait()
@@ -100,7 +100,7 @@ class Collector:
                 try:
                     self._look_at(key)
                 except Exception:
-                    # An object that cannot be collected must not stop the others, nor the server.
+                    # An object that cannot be collected must not block the others, nor stop the server.
                     log.exception("collecting %s", "/".join(key))
                     loop.call_later(RETRY_S, self._enqueue, key)
                 await asyncio.sleep(0)
@@ -125,7 +125,7 @@ class Collector:
         return head
 
     def _unlink(self, stored: Stored) -> _Meta:
-        """Takes an object from the owners that it had: it may have got others since."""
+        """Remove an object from its previous owners: it may have got other ones since."""
         head = _head(stored)
         for owner in head.owner_references:
             dependents = self._dependents.get(owner.uid, set())
@@ -150,7 +150,7 @@ class Collector:
         self._due[key] = None
         self._work.set()
 
-    # -- what is to be done about one object
+    # -- processing one object
 
     def _look_at(self, key: Key) -> None:
         if (stored := self._objects.store.get(key)) is None:
@@ -162,14 +162,14 @@ class Collector:
             self._delete(key, _IN_BACKGROUND)
 
     def _is_orphaned(self, stored: Stored, head: _Meta) -> bool:
-        """Whether all owners are gone. References to those that are, while others stay, are taken off."""
+        """Whether all owners are gone. If only some are, the references to them are removed."""
         alive = [owner.uid for owner in head.owner_references if self._is_alive(owner, stored.key)]
         if alive and len(alive) < len(head.owner_references):
             self._keep_owners(stored, set(alive))
         return not alive
 
     def _is_alive(self, owner: _Owner, dependent: Key) -> bool:
-        """Whether the owner is there, and where an owner may be: in no namespace, or in the dependent's."""
+        """Whether the owner exists where an owner may be: cluster-scoped, or in the dependent's namespace."""
         key = self._uids.get(owner.uid)
         return key is not None and key.namespace in ("", dependent.namespace)
 
@@ -188,7 +188,7 @@ class Collector:
         elif builtin.DEFINITION_FINALIZER in head.finalizers:
             self._empty(stored, self._objects.store.select(stored.key.name))
         if budget.spent:
-            self._enqueue(stored.key)  # others get their turn before the rest
+            self._enqueue(stored.key)  # other requests run before the rest
 
     def _present(self, owner: str) -> Iterator[Stored]:
         for key in tuple(self._dependents.get(owner, ())):
@@ -198,15 +198,15 @@ class Collector:
     def _orphan_dependents(self, owner: str, budget: _Budget) -> None:
         for dependent in self._present(owner):
             owners = {each.uid for each in _head(dependent).owner_references}
-            if owner in owners:  # else it was let go of, and the event of that has not come yet
+            if owner in owners:  # otherwise it is already released, and the event has not arrived yet
                 if not budget.spend(dependent):
                     return
                 self._keep_owners(dependent, owners - {owner})
 
     def _delete_dependents(self, owner: str, budget: _Budget) -> bool:
-        """Deletes them; whether one of them is still there and holds its owner up.
+        """Delete the dependents; returns whether one of them still exists and blocks the owner.
 
-        One that has another owner who stays is not deleted, but let go of.
+        A dependent with another owner that stays is released instead of deleted.
         """
         blocking = False
         for dependent in self._present(owner):
@@ -228,7 +228,7 @@ class Collector:
         return blocking
 
     def _stays(self, owner: _Owner, dependent: Key) -> bool:
-        """Whether an owner is there and is not itself waiting for its dependents to go."""
+        """Whether an owner exists and is not itself waiting for its dependents to be deleted."""
         if not self._is_alive(owner, dependent):
             return False
         stored = self._objects.store.get(self._uids[owner.uid])
@@ -239,11 +239,11 @@ class Collector:
             yield from self._objects.store.select(resource, namespace)
 
     def _empty(self, container: Stored, content: Generator[Stored]) -> None:
-        """Deletes some of what a namespace or a definition holds; lets it go when nothing is left."""
+        """Delete some contents of a namespace or definition; finish its deletion when none are left."""
         served = self._objects.registry.by_resource
         waits, due, budget = False, [], _Budget()
         for stored in content:
-            # One that is going already waits for its finalizers; of a kind that is not served, for nobody.
+            # A terminating object waits for its finalizers; an object of an unserved kind waits for nothing.
             if served(stored.key.resource) is None or _head(stored).deletion_timestamp is None:
                 if not budget.spend(stored):
                     break
@@ -254,7 +254,7 @@ class Collector:
         for key in due:
             self._delete(key, _IN_BACKGROUND)
         if budget.spent:
-            self._enqueue(container.key)  # others get their turn before the rest
+            self._enqueue(container.key)  # other requests run before the rest
             return
         if waits or any(self._objects.store.get(key) for key in due):
             return
@@ -268,7 +268,7 @@ class Collector:
     def _delete(self, key: Key, options: DeleteOptions) -> None:
         served = self._objects.registry.by_resource(key.resource)
         if served is None:
-            # Nobody can ask for it any more, so there is nobody whose finalizers could be waited for.
+            # No client can access it any more, so there is no point in waiting for its finalizers.
             self._objects.store.delete(key)
             return
         stored = self._objects.store.get(key)

@@ -1,12 +1,12 @@
-"""Group commit: writes that come together share one transaction and one flush to disk.
+"""Group commit: concurrent writes share one transaction and one flush to disk.
 
-All writes of one turn of the event loop are one transaction. Its commit puts it into SQLite's write-ahead
-log, and a thread of its own flushes that log to the disk, while the loop goes on and gathers the next one. So
-the slower the disk, the more writes share a flush, and nobody waits for the disk but those who wrote, or who
-read what was written. Without a running loop each write is committed and flushed before it returns.
+All writes in one iteration of the event loop form one transaction. Its commit appends to SQLite's write-ahead
+log, and a separate thread flushes that log to disk while the loop continues and collects the next
+transaction. So the slower the disk, the more writes share a flush, and only clients that wrote, or read what
+was written, wait for the disk. Without a running loop, each write is committed and flushed before it returns.
 
-A flush of the log after each commit is what SQLite's synchronous=FULL does, so a power cut costs nothing
-either; with synchronous=NORMAL SQLite itself does the flushes that its checkpoints need.
+Flushing the log after each commit is what SQLite's synchronous=FULL does, so a power failure loses nothing;
+with synchronous=NORMAL, SQLite itself performs the flushes that its checkpoints need.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _flush_file: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 @dataclass(eq=False)
 class Batch(Generic[E]):
-    """Writes that share a transaction and a flush, as the events that tell of them."""
+    """Writes that share a transaction and a flush, represented by their events."""
 
     events: list[E] = field(default_factory=list)
     statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
@@ -43,11 +43,11 @@ class Batch(Generic[E]):
 
 
 class GroupCommit(Generic[E]):
-    """Owner of the transactions of a connection that is in WAL mode and has no other users.
+    """Manages the transactions of a connection in WAL mode that has no other users.
 
-    `before` is called at the end of each transaction and may add to it. `deliver` gets the events of a batch
-    once they are on disk; `undo` those of one that was rolled back, whose error `failed` gets. A transaction
-    of deletions alone that fails is done a second time, within `reserve`, which gets the error.
+    `before` is called at the end of each transaction and may add to it. `deliver` receives the events of a
+    batch once they are on disk; `undo` those of a batch that was rolled back, whose error is passed to
+    `failed`. A failed transaction of deletions only is repeated within `reserve`, which receives the error.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class GroupCommit(Generic[E]):
     def execute(
         self, statement: str, values: tuple[Any, ...], event: E, *, for_deletion: bool = False
     ) -> None:
-        """Does the statement in the transaction that is being gathered.
+        """Run the statement in the current transaction.
 
-        Raises sqlite3.OperationalError; then nothing of that transaction is kept, and all of its writers hear
-        of it by `settled`.
+        Raises sqlite3.OperationalError; then the whole transaction is discarded, and all of its writers get
+        the error from `settled`.
         """
         self._check_whole()
         batch, later = self._gathering, True
@@ -96,9 +96,9 @@ class GroupCommit(Generic[E]):
             self.flush()
 
     async def settled(self) -> None:
-        """Waits until all that was written so far is on disk; raises sqlite3.OperationalError if it is not.
+        """Wait until everything written so far is on disk; raises sqlite3.OperationalError if that fails.
 
-        To be called without awaiting anything else after the write, or the read, that is to be answered.
+        Must be called without another await after the write, or read, that the response depends on.
         """
         self._check_whole()
         if (batch := self._gathering or self._flushing) is None:
@@ -114,15 +114,15 @@ class GroupCommit(Generic[E]):
 
     @property
     def broken(self) -> BaseException | None:
-        """The error after which nothing is written any more."""
+        """The error after which all writes are refused."""
         return self._broken
 
     def pending(self) -> list[E]:
-        """The events that were not delivered yet, in order."""
+        """Events that were not delivered yet, in order."""
         return [event for batch in (self._flushing, self._gathering) if batch for event in batch.events]
 
     def flush(self) -> None:
-        """Brings all that was written to disk and delivers it, before it returns."""
+        """Flush everything written to disk and deliver it, before returning."""
         earlier, batch = self._flushing, self._gathering
         if batch is not None:
             self._commit(batch)
@@ -138,7 +138,7 @@ class GroupCommit(Generic[E]):
                 self._end(done)
 
     def close(self) -> None:
-        """Flushes what is open, and lets go of the thread and the log; the connection is not closed."""
+        """Flush pending writes, and release the thread and the log; the connection stays open."""
         try:
             if self._broken is None:
                 self.flush()
@@ -163,14 +163,14 @@ class GroupCommit(Generic[E]):
         return batch, True
 
     def _commit_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Commits, and hands the flush to the thread; what is written meanwhile waits for its end."""
+        """Commit, and hand the flush to the thread; later writes wait until it is done."""
         if (batch := self._gathering) is None or self._flushing is not None:
             return
         try:
             self._commit(batch)
             descriptor = self._descriptor()
         except (sqlite3.Error, OSError):
-            return  # the writers were told
+            return  # the writers were notified
         self._flushing = batch
         flushed = loop.run_in_executor(self._flusher, _flush_file, descriptor)
         flushed.add_done_callback(lambda done: self._on_flushed(loop, batch, done.exception()))
@@ -197,7 +197,7 @@ class GroupCommit(Generic[E]):
         self._db.execute("COMMIT")
 
     def _attempt(self, batch: Batch[E], step: Callable[[], object]) -> None:
-        """Does a step of the transaction, or abandons all of it."""
+        """Run a step of the transaction, or abandon the whole transaction."""
         try:
             try:
                 step()
@@ -212,7 +212,7 @@ class GroupCommit(Generic[E]):
             raise
 
     def _begin_again(self, batch: Batch[E]) -> None:
-        """Does all of the transaction again that was done before the failure."""
+        """Repeat the statements of the transaction from before the failure."""
         self._roll_back()
         self._db.execute("BEGIN IMMEDIATE")
         for statement, values in batch.statements:
@@ -232,12 +232,12 @@ class GroupCommit(Generic[E]):
         self._failed(error)
 
     def _roll_back(self) -> None:
-        # SQLite itself may have undone the whole transaction, for instance when the disk is full.
+        # SQLite may have rolled back the transaction itself, for instance when the disk is full.
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
     def _break(self, error: BaseException, *committed: Batch[E] | None) -> None:
-        """After a failed flush nobody knows what is on disk: nothing goes on until a restart has looked."""
+        """After a failed flush, the disk's state is unknown: refuse everything until a restart checks it."""
         self._broken = error
         if self._gathering is not None:
             self._abandon(self._gathering, error)
@@ -250,7 +250,7 @@ class GroupCommit(Generic[E]):
             raise sqlite3.OperationalError(f"{self._broken}; restart the API server") from self._broken
 
     def _descriptor(self) -> int:
-        """The log's, which exists from the first commit until the database is closed."""
+        """The descriptor of the log, which exists from the first commit until the database is closed."""
         if self._log_descriptor is None:
             self._log_descriptor = os.open(self._log, os.O_RDONLY)
         return self._log_descriptor

@@ -1,12 +1,12 @@
-"""Connections: whose they are, their limits, and the Status that a rejected client gets.
+"""Connections: their users, their limits, and the Status that a rejected client gets.
 
-`serving` bounds how large a head may be and how long each step may take. Who opens a connection is unknown
-until its first request has shown a token. Connections that have not shown one are few, and the oldest of them
-makes room for a new one: a flood of connections that say nothing cannot keep anybody out. After that a
-connection counts as its user's, and users share them (`shares`). Connections are accepted here and not by the
-event loop, which neither counts nor ends TLS handshakes.
+`serving` bounds the size of the request head and the duration of each step. A connection's user is unknown
+until its first request has presented a token. Unauthenticated connections are limited to a small number, and
+the oldest is closed for a new one: a flood of silent connections cannot lock anyone out. After
+authentication, a connection counts as its user's, and users share the limit (`shares`). Connections are
+accepted here rather than by the event loop, which neither counts nor ends TLS handshakes.
 
-The size of a body is bounded where it is read (`handlers.bodies`).
+The size of bodies is bounded where they are read (`handlers.bodies`).
 """
 
 from __future__ import annotations
@@ -30,55 +30,55 @@ from headgate.apiserver.shares import Shares
 
 log = logging.getLogger(__name__)
 _QUIET = logging.getLogger(f"{__name__}.uvicorn")
-"""For what uvicorn says of requests: of nonsense that anybody can send, a log would only grow."""
+"""Logger for uvicorn's messages about malformed requests, with which anyone could fill a log."""
 _QUIET.setLevel(logging.ERROR)
 
 ACCEPT_AGAIN_S = 0.1
-"""How long nobody is accepted after an error of the system."""
+"""How long to pause accepting after an OS error."""
 HANDSHAKES_AT_ONCE = 4
-"""TLS handshakes that may run in one turn of the event loop."""
+"""TLS handshakes that may run in one iteration of the event loop."""
 HANDSHAKE_COUNTS_S = 0.01
-"""How long a handshake counts as one of them, if its peer is slow."""
+"""How long a handshake counts as one of them if its peer is slow."""
 MAX_LOG_STREAMS = 256
-"""Logs that are read from nodes, each of which takes another connection."""
+"""Logs being read from nodes, each of which uses another connection."""
 _OWN_FILES = 64
 _WRITE_BUFFER_BYTES = 64 * 1024
-"""What may wait in a connection's buffer before its sender has to wait."""
+"""Bytes that may wait in a connection's buffer before the sender has to wait."""
 
 
 @dataclass(frozen=True)
 class Limits(serving.Limits):
-    """Of connections, of which watches need many."""
+    """Limits of connections, of which watches need many."""
 
     connections: int = 3000
     head_bytes: int = 64 * 1024
     handshake_s: float = 10.0
-    """How long a TLS handshake may take."""
+    """Timeout of a TLS handshake."""
     request_s: float = 60.0
     stalled_s: float = 60.0
-    """How long a client may take for the next part of what is sent to it."""
+    """How long a client may take to read the next part of a response."""
 
     @property
     def strangers(self) -> int:
-        """Of the connections, those on which nobody has shown a token."""
+        """The number of connections for unauthenticated clients."""
         return max(1, self.connections // 4)
 
     @property
     def known(self) -> int:
-        """Of the connections, those that users share."""
+        """The number of connections that users share."""
         return max(1, self.connections - self.strangers)
 
     def affordable(self) -> Limits:
-        """These limits, with as many connections as the process may have files open besides its own."""
+        """These limits, with as many connections as the process may have open files, except its own."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return replace(self, connections=max(1, min(self.connections, soft - _OWN_FILES - MAX_LOG_STREAMS)))
 
 
 class Door:
-    """Owner of all connections: strangers in the order of their arrival, and users' shares of the others."""
+    """Tracks all connections: unauthenticated ones in order of arrival, and users' shares of the others."""
 
     def __init__(self, limits: Limits, known: Shares, rejected: Counter[str]) -> None:
-        """`known` is what users share of the connections that are no strangers'."""
+        """`known` is the limit that users share."""
         self.limits = limits
         self.rejected = rejected
         self._strangers: dict[Arrival, None] = {}
@@ -87,10 +87,10 @@ class Door:
     async def receive(
         self, listener: socket.socket, tls: ssl.SSLContext, make: Callable[[], BoundedProtocol]
     ) -> None:
-        """Accepts connections until cancelled, which ends the handshakes that are under way.
+        """Accept connections until cancelled, which also ends handshakes in progress.
 
-        There is no wait between accepting a connection and giving it to a task: one that a cancelled
-        `sock_accept` had accepted would belong to nobody.
+        Nothing is awaited between accepting a connection and handing it to a task: a connection accepted by a
+        cancelled `sock_accept` would have no owner.
         """
         begun: set[asyncio.Task[None]] = set()
         async with asyncio.TaskGroup() as handshakes:
@@ -101,7 +101,7 @@ class Door:
                 except BlockingIOError:
                     await _readable(listener)
                     continue
-                except OSError as error:  # no files are left, for one
+                except OSError as error:  # for example, no file descriptors are left
                     log.error("cannot accept a connection: %s", error)
                     await asyncio.sleep(ACCEPT_AGAIN_S)
                     continue
@@ -110,7 +110,7 @@ class Door:
                 await asyncio.sleep(0)
 
     async def _greet(self, peer: socket.socket, tls: ssl.SSLContext, protocol: BoundedProtocol) -> None:
-        """Does the handshake, after which the protocol reads requests."""
+        """Perform the handshake, after which the protocol reads requests."""
         protocol.take(self, Arrival(peer, protocol))
         self._enter(protocol.arrival)
         try:
@@ -120,7 +120,7 @@ class Door:
         except (
             OSError,
             asyncio.CancelledError,
-        ) as error:  # what TLS says is an OSError, and nobody's fault here
+        ) as error:  # TLS errors are OSErrors, and not errors of this server
             if protocol.arrival in self._strangers and not isinstance(error, asyncio.CancelledError):
                 self.rejected["handshake"] += 1
             self.leave(protocol.arrival)
@@ -137,7 +137,7 @@ class Door:
             oldest.dismiss()
 
     def admit(self, arrival: Arrival, user: str) -> bool:
-        """Makes a connection a user's, who has shown a token on it; False if he has too many."""
+        """Assign a connection to the user who authenticated on it; False if they have too many."""
         if arrival.user == user:
             return True
         if not self._known.take(user):
@@ -154,7 +154,7 @@ class Door:
             arrival.user = ""
 
     def count(self, reason: serving.Reason) -> None:
-        """Counts a connection that was ended for exceeding a limit."""
+        """Count a connection that was closed for exceeding a limit."""
         self.rejected[reason] += 1
 
     def statistics(self) -> dict[str, int]:
@@ -162,7 +162,7 @@ class Door:
 
 
 async def _readable(listener: socket.socket) -> None:
-    """Waits until there may be somebody to accept."""
+    """Wait until a connection may be ready to accept."""
     loop = asyncio.get_running_loop()
     event = asyncio.Event()
     loop.add_reader(listener, event.set)
@@ -173,10 +173,10 @@ async def _readable(listener: socket.socket) -> None:
 
 
 async def _few_of(handshakes: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
-    """Waits until another handshake may begin; returns those that still count.
+    """Wait until another handshake may begin; returns those that still count.
 
-    A handshake takes the event loop for some 2 ms, so a flood of them would keep every user waiting. A peer
-    that is slow to answer is not waited for: its steps do not fall into the same turn.
+    A handshake takes the event loop about 2 ms, so a flood of them would delay every user. A slow peer is not
+    waited for: its steps do not fall into the same iteration.
     """
     if len(handshakes) < HANDSHAKES_AT_ONCE:
         return handshakes
@@ -188,14 +188,14 @@ async def _few_of(handshakes: set[asyncio.Task[None]]) -> set[asyncio.Task[None]
 
 @dataclass(eq=False)
 class Arrival:
-    """A connection from its beginning, whose user is known once a token was shown on it."""
+    """A connection from its beginning; its user is known once it has authenticated."""
 
     peer: socket.socket
     protocol: BoundedProtocol
     user: str = ""
 
     def dismiss(self) -> None:
-        """Ends the connection of a stranger in favour of a newer one."""
+        """Close an unauthenticated connection in favor of a newer one."""
         if self.protocol.is_made:
             self.protocol.transport.abort()
         else:
@@ -204,7 +204,7 @@ class Arrival:
 
 
 class BoundedProtocol(serving.BoundedProtocol):
-    """Knows whose connection it is, and rejects with a Status, as Kubernetes does."""
+    """Knows the user of its connection, and rejects with a Status, as Kubernetes does."""
 
     door: Door
     arrival: Arrival
@@ -217,7 +217,7 @@ class BoundedProtocol(serving.BoundedProtocol):
         self.logger = _QUIET
 
     def take(self, door: Door, arrival: Arrival) -> None:
-        """Takes this connection, which is accepted and has no TLS yet."""
+        """Take over an accepted connection before TLS."""
         self.door, self.arrival = door, arrival
         self.limits = door.limits
         self.rejected = door.count
@@ -243,16 +243,16 @@ class BoundedProtocol(serving.BoundedProtocol):
         self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]
 
     def admit(self, user: str) -> bool:
-        """Whether this user, who has shown a token, may have this connection."""
+        """Whether this authenticated user may have this connection."""
         return self.door.admit(self.arrival, user)
 
     async def sent(self) -> None:
-        """Waits until the client has taken most of what was sent to it."""
+        """Wait until the client has read most of what was sent."""
         if self.flow.write_paused:
             await self.flow.drain()
 
     def abort(self) -> None:
-        """Ends the connection in the middle of an answer."""
+        """Close the connection in the middle of a response."""
         if self.cycle is not None:
             self.cycle.disconnected = True
         self.transport.abort()

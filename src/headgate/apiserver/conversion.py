@@ -1,7 +1,7 @@
-"""Between the version that an object is stored in and the one that a client asked for.
+"""Convert objects between their stored version and the requested one.
 
-Versions differ by name only (conversion strategy None), but for HorizontalPodAutoscaler: what its v1 cannot
-say of a v2 object travels in annotations, as in Kubernetes.
+Versions differ by name only (conversion strategy None), except for HorizontalPodAutoscaler: parts of a v2
+object that v1 cannot express are kept in annotations, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ HORIZONTAL = "horizontalpodautoscalers.autoscaling"
 METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 BEHAVIOR = "autoscaling.alpha.kubernetes.io/behavior"
 DEFAULT_UTILIZATION = 80
-"""Percent of the requested CPU, for an autoscaler that names no metric."""
+"""Percent of the requested CPU, for an autoscaler without metrics."""
 
 
 def to_served(obj: Object, served: Served) -> Object:
-    """A stored object in the version that was asked for; `obj` is changed."""
+    """Convert a stored object to the requested version; `obj` is modified."""
     if served.resource == HORIZONTAL and served.version == "v1":
         _down(obj)
     obj["apiVersion"] = served.api_version
@@ -30,7 +30,7 @@ def to_served(obj: Object, served: Served) -> Object:
 
 
 def to_stored(obj: Object, served: Served) -> Object:
-    """An object that came in this version, as it is stored; `obj` is changed."""
+    """Convert an object from the request's version to the stored one; `obj` is modified."""
     if served.resource == HORIZONTAL:
         if served.version == "v1":
             _up(obj)
@@ -46,7 +46,7 @@ def _cpu(percent: int) -> Object:
 
 
 def _percent(metric: Object) -> int | None:
-    """The target of a metric that v1 can say: the use of CPU in percent."""
+    """The target of a metric that v1 can express: CPU utilization in percent."""
     resource = metric.get("resource") or {}
     target = resource.get("target")
     if metric.get("type") != "Resource" or resource.get("name") != "cpu" or not isinstance(target, dict):
@@ -87,7 +87,7 @@ def _up(obj: Object) -> None:
 
 
 def _read(text: str | None) -> Any:
-    """What an annotation holds; nothing, if somebody wrote something else there."""
+    """The content of an annotation; None if it is not valid JSON."""
     try:
         return msgspec.json.decode(text) if text else None
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition must satisfy, beyond its own schema, before its kind is served."""
+"""Validation of a CustomResourceDefinition beyond its schema, before its kind is served."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.kubeschema.structural import FieldError
 Object = dict[str, Any]
 
 PROTECTED_DOMAINS = (".k8s.io", ".kubernetes.io")
-"""Groups under them need the approval of Kubernetes' community, which a definition names in an annotation."""
+"""Groups under these domains need approval from the Kubernetes community, named in an annotation."""
 APPROVAL = "api-approved.kubernetes.io"
 _NEEDS_APPROVAL = (
     f'protected groups must have approval annotation "{APPROVAL}", '
@@ -30,14 +30,14 @@ _SCALE_PATHS = (
     ("statusReplicasPath", (".status",), False),
     ("labelSelectorPath", (".spec", ".status"), True),
 )
-"""Fields of the scale subresource, where in the object they may lead, and whether they may be missing."""
+"""Fields of the scale subresource, where their paths may begin, and whether they are optional."""
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
 CheckSchema: TypeAlias = Callable[[structural.Schema, str], list[FieldError]]
-"""Takes a schema and the field where it lies; returns its faults."""
+"""Takes a schema and its field path; returns its errors."""
 
 
 def faults(
@@ -46,7 +46,7 @@ def faults(
     registry: Registry,
     check: CheckSchema = structural.check,
 ) -> list[FieldError]:
-    """Everything that is wrong with a definition whose shape is right already."""
+    """All errors in a definition that conforms to its schema."""
     builtins = {served.group for served in registry if not served.custom}
     found = [*_name_faults(definition, builtins), *_version_faults(definition["spec"]["versions"], check)]
     if old is not None:
@@ -128,7 +128,7 @@ def _deprecation_faults(version: Object, field: str) -> Iterator[FieldError]:
 
 
 def _selectable_faults(version: Object, field: str) -> Iterator[FieldError]:
-    """A selectable field is a plain path to a string, boolean or integer, and there may be eight."""
+    """A selectable field is a plain path to a string, boolean or integer; at most eight are allowed."""
     declared = version.get("selectableFields") or []
     if len(declared) > MAX_SELECTABLE:
         detail = f"must have at most {MAX_SELECTABLE} items"
@@ -175,10 +175,10 @@ def _change_faults(old: Object, new: Object) -> Iterator[FieldError]:
             yield _invalid(field, "field is immutable", after)
 
 
-# Unknown fields in the schemas of definitions, where a keyword that is misspelt checks nothing.
+# Unknown fields in the schemas of definitions, where a misspelled keyword has no effect.
 #
-# The schema of a CustomResourceDefinition cannot say what a schema may have, because schemas are in
-# schemas.
+# The schema of a CustomResourceDefinition cannot describe the fields of schemas, because schemas are
+# recursive.
 _SCHEMA = frozenset({"not", "items", "additionalItems", "additionalProperties"})
 _SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "items"})
 _BY_NAME = frozenset({"properties", "patternProperties", "definitions", "dependencies"})
@@ -200,7 +200,7 @@ _KNOWN = _SCHEMA | _SCHEMAS | _BY_NAME | _PLAIN | _PARTS.keys()
 
 
 def prune_schemas(definition: Object) -> list[str]:
-    """Removes what no schema has from the schemas of a definition, and gives the paths of what went."""
+    """Remove unknown fields from the schemas of a definition; returns the paths of the removed fields."""
     removed: list[str] = []
     spec = definition.get("spec")
     versions = spec.get("versions") if isinstance(spec, dict) else None
@@ -212,7 +212,7 @@ def prune_schemas(definition: Object) -> list[str]:
 
 
 def _prune(schema: Any, path: str, removed: list[str]) -> None:
-    """What is no object is not judged here."""
+    """Values that are not objects are not checked here."""
     if not isinstance(schema, dict):
         return
     _keep(schema, _KNOWN, path, removed)

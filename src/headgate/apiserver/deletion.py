@@ -1,4 +1,4 @@
-"""What a delete does to an object: it goes at once, or it is marked and waits for finalizers or its node."""
+"""Deletion of an object: remove it immediately, or mark it and wait for finalizers or its node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
-    """meta/v1 DeleteOptions, of which we know all that matters."""
+    """meta/v1 DeleteOptions, the fields with an effect."""
 
     grace_period_seconds: int | None = None
     propagation_policy: Literal["Orphan", "Background", "Foreground"] | None = None
@@ -30,7 +30,7 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def mark(resource: str, obj: dict[str, Any], options: DeleteOptions, now: datetime.datetime) -> bool:
-    """Marks an object for deletion in place. False: nothing holds it, it is to be removed at once."""
+    """Mark an object for deletion in place. False if nothing blocks it and it can be removed immediately."""
     grace_s = builtin.grace_period_s(resource, obj, options.grace_period_seconds)
     meta = obj["metadata"]
     finalizers = _finalizers(meta.get("finalizers", []), options)
@@ -44,7 +44,7 @@ def mark(resource: str, obj: dict[str, Any], options: DeleteOptions, now: dateti
     if "deletionTimestamp" not in meta and "generation" in meta:
         meta["generation"] += 1
     if "deletionTimestamp" not in meta or (left_s is not None and grace_s < left_s):
-        # A second delete may shorten the time that is left, never lengthen it.
+        # A second delete may shorten the remaining time, never extend it.
         meta["deletionTimestamp"] = timestamps.seconds(now.timestamp() + grace_s)
         meta["deletionGracePeriodSeconds"] = grace_s
     if resource == builtin.NAMESPACE:
@@ -53,7 +53,7 @@ def mark(resource: str, obj: dict[str, Any], options: DeleteOptions, now: dateti
 
 
 def holders(resource: str, obj: dict[str, Any]) -> list[str]:
-    """The finalizers that keep a marked object."""
+    """The finalizers that block the removal of a marked object."""
     held: list[str] = list(obj["metadata"].get("finalizers", []))
     if resource == builtin.NAMESPACE:
         held += obj.get("spec", {}).get("finalizers", [])

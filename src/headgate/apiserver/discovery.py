@@ -1,4 +1,4 @@
-"""What there is to ask for, from the registry: aggregated discovery (v2, v2beta1) and its legacy form."""
+"""API discovery from the registry: aggregated (v2, v2beta1) and legacy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = {
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
     "binding": {"group": "", "version": "v1", "kind": "Binding"},
 }
-"""What is sent to subresources that are not of the object's own kind."""
+"""The kinds that are sent to subresources, if not the object's own kind."""
 AGGREGATED = ("v2", "v2beta1")
 
 
@@ -69,7 +69,7 @@ def _aggregated_resource(served: Served) -> Object:
 
 
 def subresources_of(served: Served) -> list[tuple[str, list[str]]]:
-    """Names and verbs of what hangs below an object."""
+    """Names and verbs of the subresources of a kind."""
     special = {"log": ["get"], "finalize": ["update"], "binding": ["create"], "eviction": ["create"]}
     return [(name, special.get(name, SUBRESOURCE_VERBS)) for name in served.all_subresources]
 
@@ -87,7 +87,7 @@ def group_list(registry: Registry) -> Object:
 
 
 def group(registry: Registry, name: str) -> Object | None:
-    """An APIGroup, or None for a group that nobody has defined."""
+    """An APIGroup, or None for an undefined group."""
     if not name or (versions := registry.groups().get(name)) is None:
         return None
     named = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
@@ -101,7 +101,7 @@ def group(registry: Registry, name: str) -> Object | None:
 
 
 def resource_list(registry: Registry, group: str, version: str) -> Object | None:
-    """An APIResourceList, or None for a version that nobody has defined."""
+    """An APIResourceList, or None for an undefined version."""
     if not (found := _of(registry, group, version)):
         return None
     resources = []

@@ -1,4 +1,4 @@
-"""Every refusal of the API server as a Kubernetes Status; the one place that knows the words for them."""
+"""Errors of the API server as Kubernetes Statuses; their messages are defined here only."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headgate.kubeschema.structural import FieldError
 
 INSUFFICIENT_STORAGE = 507
 MAX_CAUSES = 100
-"""A hostile object may have a million errors; the first hundred are told."""
+"""A hostile object may have a million errors; only the first hundred are reported."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One of several reasons for a refusal."""
+    """One of several causes of an error."""
 
     reason: str
     message: str
@@ -32,7 +32,7 @@ class Cause:
 
 @dataclass
 class StatusError(Exception):
-    """A request that was refused. `code` is the HTTP status, `reason` the word that clients switch on."""
+    """A rejected request. `code` is the HTTP status, `reason` the machine-readable reason for clients."""
 
     code: int
     reason: str
@@ -43,7 +43,7 @@ class StatusError(Exception):
     causes: Sequence[Cause] = field(default_factory=tuple)
     retry_after_s: int = 0
     continue_: str = ""
-    """A token for the rest of a list that cannot go on as it began."""
+    """A token for the rest of a list that cannot continue consistently."""
 
     def __str__(self) -> str:
         return self.message
@@ -111,7 +111,7 @@ STALE = "the object has been modified; please apply your changes to the latest v
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """All field errors of an object at once, in the order that they were found."""
+    """All field errors of an object at once, in the order they were found."""
     told = list(dict.fromkeys(error.message() for error in errors))
     listed = told[0] if len(told) == 1 else f"[{', '.join(told[:MAX_CAUSES])}]"
     causes = tuple(Cause(error.reason, error.body(), error.field) for error in errors)
@@ -126,7 +126,7 @@ def forbidden(group: str, plural: str, name: str, why: str, causes: Sequence[Cau
 
 
 def apply_conflict(group: str, plural: str, name: str, conflicts: Sequence[tuple[str, str]]) -> StatusError:
-    """Server-side apply met fields of other managers; `conflicts` are (manager, field) pairs."""
+    """Server-side apply conflicts with other managers; `conflicts` are (manager, field) pairs."""
     by_manager: dict[str, list[str]] = {}
     for manager, path in conflicts:
         by_manager.setdefault(manager, []).append(path)
@@ -153,12 +153,12 @@ class StrictDecodingError(StatusError):
         super().__init__(400, "BadRequest", f"{what}: {self.why}")
 
     def of_patch(self, shown: str) -> StatusError:
-        """The same of an object that a patch has made; `shown` is the object or the patch."""
+        """The same for an object resulting from a patch; `shown` is the object or the patch."""
         return invalid("", "", "", [FieldError("FieldValueInvalid", "patch", self.why, shown)])
 
 
 def strict_decoding_of_apply(complaints: Iterable[str]) -> StatusError:
-    """Duplicate fields of an applied object, which Kubernetes reads as YAML."""
+    """Duplicate fields of an applied object, which Kubernetes parses as YAML."""
     lines = "\n  ".join(["error converting YAML to JSON: yaml: unmarshal errors:", *complaints])
     return bad_request(f"error strict decoding YAML: {lines}")
 
@@ -188,7 +188,7 @@ def not_acceptable(offered: Sequence[str]) -> StatusError:
 
 
 def too_large(limit_bytes: int, of: str = "") -> StatusError:
-    """`of` says what the limit is for, where it is not for every request."""
+    """`of` names what the limit applies to, if not to every request."""
     told = f"Request entity too large: limit is {limit_bytes} bytes{of}"
     return StatusError(413, "RequestEntityTooLarge", told)
 
@@ -207,7 +207,7 @@ def expired(message: str) -> StatusError:
 
 
 def too_large_revision(asked: int, current: int) -> StatusError:
-    """Somebody knows a resource version that this server has not reached."""
+    """A client names a resource version that this server has not reached."""
     told = f"Too large resource version: {asked}, current: {current}"
     cause = Cause("ResourceVersionTooLarge", "Too large resource version")
     return StatusError(504, "Timeout", told, causes=(cause,), retry_after_s=1)
@@ -222,7 +222,7 @@ def unavailable(message: str) -> StatusError:
 
 
 def insufficient_storage(why: str, *, takes_deletions: bool) -> StatusError:
-    """The disk is full, or cannot be written for another reason that the store tells."""
+    """The disk is full, or cannot be written for another reason given by the store."""
     deletions = "still work" if takes_deletions else "may fail too, because their reserve is used up"
     told = f"the API server cannot write ({why}): free space on its disk; deletions {deletions}"
     return StatusError(INSUFFICIENT_STORAGE, "InsufficientStorage", told)
@@ -234,11 +234,11 @@ def internal(error: BaseException) -> StatusError:
 
 DISK_FULL = "database or disk is full"
 _DISK_FAILURES = (DISK_FULL, "disk I/O error")
-"""SQLite's words for a write that the disk did not take."""
+"""SQLite's messages for a write that failed on disk."""
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a write failed because the disk did not take it."""
+    """Whether a write failed because the disk is full or failing."""
     if isinstance(error, StatusError):
         return error.code == INSUFFICIENT_STORAGE
     told = str(error) if isinstance(error, sqlite3.OperationalError) else ""
@@ -248,7 +248,7 @@ def is_full(error: BaseException) -> bool:
 def status_of(error: Exception, *, takes_deletions: bool = True) -> StatusError:
     """The Status for any exception that reaches the HTTP edge.
 
-    `takes_deletions` is whether a full disk has a reserve for them.
+    `takes_deletions` says whether deletions still have a reserve on a full disk.
     """
     match error:
         case StatusError():
@@ -266,7 +266,7 @@ def status_of(error: Exception, *, takes_deletions: bool = True) -> StatusError:
         case sqlite3.OperationalError() if is_full(error):
             return insufficient_storage(str(error), takes_deletions=takes_deletions)
         case sqlite3.OperationalError():
-            # A failing disk: nothing was acknowledged, and the client may try again.
+            # A failing disk: nothing was acknowledged, and the client may retry.
             return unavailable(f"the store cannot write: {error}")
         case _:
             return internal(error)

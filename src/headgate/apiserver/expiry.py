@@ -1,6 +1,6 @@
-"""Events go an hour after they last happened, as in Kubernetes, the oldest earlier when there are many.
+"""Events expire an hour after they last occurred, as in Kubernetes; the oldest earlier if there are many.
 
-They are news: kept for ever, they would fill the store until nobody can create anything any more.
+Kept forever, they would fill the store until nothing can be created any more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 EVENT_LIFE_S = 3600.0
 SWEEP_S = 60.0
 KEPT_TENTHS = 9
-"""Of the Events that there may be, how many tenths a sweep leaves."""
+"""Tenths of the maximum number of Events that a sweep leaves."""
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -40,18 +40,18 @@ _DECODER = msgspec.json.Decoder(_Event)
 
 
 async def run(objects: Objects) -> None:
-    """Sweeps once a minute until cancelled."""
+    """Sweep once a minute until cancelled."""
     while True:
         try:
             await sweep(objects, datetime.datetime.now(datetime.UTC))
             objects.store.tidy()
         except Exception:
-            log.exception("expiring events")  # a disk that is full now may not be in a minute
+            log.exception("expiring events")  # a disk that is full now may have space in a minute
         await asyncio.sleep(SWEEP_S)
 
 
 async def sweep(objects: Objects, now: datetime.datetime) -> None:
-    """Deletes the Events that are too old, one at a time, so that requests get their turn in between."""
+    """Delete expired Events one at a time, so that requests are served in between."""
     served = objects.registry.by_resource(builtin.EVENT)
     assert served, "Event must be among the built-in definitions"
     before = timestamps.seconds(now.timestamp() - EVENT_LIFE_S)
@@ -67,7 +67,7 @@ async def sweep(objects: Objects, now: datetime.datetime) -> None:
 
 
 async def _known(store: Store) -> list[tuple[str, Key, int]]:
-    """When each Event last happened, its key and its revision; read in parts, with others in between."""
+    """When each Event last occurred, its key and its revision; read in parts, with requests in between."""
     found: list[tuple[str, Key, int]] = []
     after, is_over = ("", ""), False
     while not is_over:
@@ -85,6 +85,6 @@ async def _known(store: Store) -> list[tuple[str, Key, int]]:
 
 
 def _last(stored: Stored) -> str:
-    """When the event last happened; RFC 3339 in UTC sorts as text."""
+    """When the event last occurred; RFC 3339 in UTC sorts as text."""
     event = _DECODER.decode(stored.body)
     return max(event.metadata.creation_timestamp, event.last_timestamp or "")

@@ -1,7 +1,7 @@
-"""Sets of fields, as server-side apply tracks them: which leaves an object has, and their fieldsV1 form.
+"""Sets of fields for server-side apply: the leaves of an object, and their fieldsV1 format.
 
 A path is a tuple of fieldsV1 elements: `f:name` for a field, `k:{"name":"a"}` for the item of a keyed list,
-`v:"x"` for the member of a list that is a set. Lists that are neither are one leaf. The schema says which.
+`v:"x"` for a member of a set list. Any other list is a single leaf. The schema decides which it is.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ Schema = dict[str, Any]
 
 MISSING = object()
 ITEM = object()
-"""Stands for the existence of a keyed item: two items with the same key always agree on that."""
+"""The existence of a keyed item: two items with the same key always agree on it."""
 
 
 class Listing(NamedTuple):
-    """How a list is merged: keyed by fields, as a set (no keys), or as one value."""
+    """How a list is merged: by keys, as a set (no keys), or as one value."""
 
     keys: tuple[str, ...] = ()
     is_set: bool = False
 
 
 def child(schema: Schema, name: str) -> Schema:
-    """The schema of a field; of an unknown one, the empty schema."""
+    """The schema of a field; the empty schema for an unknown one."""
     found = schema.get("properties", {}).get(name)
     if found is None:
         found = schema.get("additionalProperties")
@@ -45,7 +45,7 @@ def declared(schema: Schema) -> Listing:
 
 
 def listing(schema: Schema, items: list[Any]) -> Listing:
-    """How these items are merged; a list whose items lack their keys, or repeat them, is one value."""
+    """How these items are merged; a list with missing or duplicate keys is one value."""
     how = declared(schema)
     if how.is_set and (_is_atomic(schema.get("items")) or not _are_composed(items)):
         return how
@@ -69,12 +69,12 @@ def _are_composed(items: list[Any]) -> bool:
 
 
 def member_element(member: Any) -> str:
-    """The `v:` element of a member of a set; the order of fields makes no difference."""
+    """The `v:` element of a set member; the order of fields makes no difference."""
     return "v:" + msgspec.json.encode(member, order="deterministic").decode()
 
 
 def item_element(item: dict[str, Any], keys: tuple[str, ...], schema: Schema) -> str | None:
-    """The `k:` element of a keyed item, keys that are left out taken from their defaults."""
+    """The `k:` element of a keyed item; missing keys use their defaults."""
     found = {}
     for key in sorted(keys) if len(keys) > 1 else keys:
         value = item[key] if key in item else _default_of(key, schema)
@@ -92,7 +92,7 @@ def _default_of(key: str, schema: Schema) -> Any:
 
 
 def leaves(value: Any, schema: Schema, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every leaf of a value with its path; a keyed item is a leaf of its own, besides what is in it."""
+    """Every leaf of a value with its path; a keyed item is a leaf itself, besides its contents."""
     if isinstance(value, dict) and value and schema.get("x-kubernetes-map-type") != "atomic":
         for name, inner in value.items():
             yield from leaves(inner, child(schema, name), (*path, f"f:{name}"))
@@ -117,7 +117,7 @@ def _list_leaves(items: list[Any], schema: Schema, path: Path) -> Iterator[tuple
 
 
 def merge(live: Any, applied: Any, schema: Schema) -> Any:
-    """What is live with what is applied laid over it. Neither is changed."""
+    """Merge `applied` into `live`. Neither is modified."""
     if (
         isinstance(live, dict)
         and isinstance(applied, dict)
@@ -148,7 +148,7 @@ def _merge_lists(live: list[Any], applied: list[Any], schema: Schema) -> list[An
 
 
 def remove(value: Any, gone: set[Path], schema: Schema, path: Path = ()) -> Any:
-    """The value without the paths in `gone`; what became empty by that goes too (MISSING)."""
+    """The value without the paths in `gone`; anything that becomes empty is removed too (MISSING)."""
     is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
     if path in gone and (is_atomic or not (isinstance(value, dict) and value)):
         return MISSING
@@ -169,7 +169,7 @@ def _remove_items(items: list[Any], gone: set[Path], schema: Schema, path: Path)
             left = MISSING if (*path, member_element(item)) in gone else item
         elif how.keys:
             at = (*path, item_element(item, how.keys, schema) or "")
-            # The keys of an item that stays are not taken from it.
+            # Never remove the keys of an item that stays.
             keys = {(*at, f"f:{key}") for key in how.keys}
             left = MISSING if at in gone else remove(item, gone - keys, schema.get("items", {}), at)
         else:
@@ -180,7 +180,7 @@ def _remove_items(items: list[Any], gone: set[Path], schema: Schema, path: Path)
 
 
 def encode(paths: Iterable[Path]) -> dict[str, Any]:
-    """fieldsV1: a tree of elements, `.` for a path that is itself a member and has members below it."""
+    """fieldsV1: a tree of elements, `.` for a path that is a member itself and has members below it."""
     members = sorted(paths)
     tree: dict[str, Any] = {}
     nodes = []
@@ -196,7 +196,7 @@ def encode(paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def decode(tree: Any, path: Path = ()) -> Iterator[Path]:
-    """The paths of a fieldsV1 tree; what is no tree has none."""
+    """The paths of a fieldsV1 tree; anything that is not a tree has none."""
     if not isinstance(tree, dict):
         return
     if path and (not tree or "." in tree):

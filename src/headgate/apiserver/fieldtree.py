@@ -1,7 +1,7 @@
-"""fieldsV1 of a whole object at once, for who owns all of it: `fieldset.encode` of its `fieldset.leaves`.
+"""fieldsV1 of a whole object at once, for its single owner: `fieldset.encode` of its `fieldset.leaves`.
 
-A schema is compiled into one small function for each of its fields when that is first seen, so that a create,
-which claims everything that it brings, does not interpret the schema again for every field of every object.
+A schema is compiled into one small function for each field on first use, so that a create, which claims all
+fields of its object, does not interpret the schema again for every field.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["Tree", "compiled"]
 
 Fields: TypeAlias = "dict[str, Any]"
 Tree: TypeAlias = Callable[[Any], Fields]
-"""The fieldsV1 tree below a map or a list; empty for what is one value."""
+"""The fieldsV1 tree below a map or list; empty for a single value."""
 
 _COMPOSED: Final = frozenset({dict, list})
 
 
 def compiled(schema: Schema) -> Tree:
-    """The function that gives the tree of any value that this schema describes."""
+    """The function that returns the tree of any value of this schema."""
     fields = _Elements(schema)
     in_list = _in_list(schema)
     is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
@@ -43,9 +43,9 @@ def compiled(schema: Schema) -> Tree:
 
 
 class _Elements(dict[str, tuple[str, Tree]]):
-    """The `f:` elements of the fields of a map, each with the function for what is below it.
+    """The `f:` elements of a map's fields, each with the function for its contents.
 
-    Fields without a schema of their own are not kept: their names come from clients.
+    Fields without their own schema are not cached: clients choose their names.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -79,7 +79,7 @@ def _in_list(schema: Schema) -> Tree:
                 return {}
             below[element] = fields = inside(item)
             if fields:
-                fields["."] = {}  # the item itself, besides what is in it
+                fields["."] = {}  # the item itself, besides its contents
         return {element: below[element] for element in sorted(below)} if len(below) > 1 else below
 
     return tree

@@ -1,4 +1,4 @@
-"""The part of Kubernetes' JSONPath that printer columns use: fields, indexes, wildcards, equality filters."""
+"""The subset of Kubernetes' JSONPath for printer columns: fields, indexes, wildcards, equality filters."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 MAX_VALUES = 2000
-"""Values that the paths of one row of a Table may look at together."""
+"""Values that the paths of one row of a Table may visit together."""
 _LITERALS: dict[str, Any] = {"true": True, "false": False}
 
 
 class Budget:
-    """How many more values the paths of one row may look at."""
+    """How many more values the paths of one row may visit."""
 
     def __init__(self, values: int = MAX_VALUES) -> None:
         self._left = values
 
     def spend(self) -> bool:
-        """Counts one value; False if there were enough."""
+        """Count one value; False if the budget is used up."""
         self._left -= 1
         return self._left >= 0
 
@@ -101,7 +101,7 @@ class JSONPath:
         return cls(tuple(steps))
 
     def find(self, value: Any, budget: Budget) -> Iterator[Any]:
-        """The values there, in order, each looked up when it is asked for; ends early on a spent budget."""
+        """The matching values in order, evaluated lazily; ends early when the budget is used up."""
         open_steps = [iter((value,))]
         while open_steps:
             for found in open_steps[-1]:

@@ -1,13 +1,13 @@
-"""Judges objects by the schemas that users bring, in a process whose time and memory are limited.
+"""Validates objects by schemas from users, in a process with limited time and memory.
 
-A rule in CEL, or alternatives inside alternatives, can take any time and any memory, and neither can be
-stopped from inside a process. So what is not known to be cheap runs in a helper process with a limit on its
-CPU time and memory. When the helper dies of it, the write is refused, with the rule that was being asked.
+A CEL rule, or nested alternatives, can take unbounded time and memory, and neither can be stopped within a
+process. So anything not known to be cheap runs in a helper process with limits on CPU time and memory. If the
+helper exceeds them, the write is rejected, naming the rule that was being evaluated.
 
-The event loop never waits for the helper, because everybody's requests would wait with it. A write that needs
-a verdict ends with UnansweredError, before it has changed anything; `handlers.writing` gets the answers and
-does the write again from its beginning. An answer is valid for exactly the object, the object before and the
-schema that were asked about: if another write came in between, the question is a new one.
+The event loop never waits for the helper, because every request would wait with it. A write that needs an
+answer raises UnansweredError before it has changed anything; `handlers.writing` gets the answers and repeats
+the write from the beginning. An answer is valid only for the exact object, previous object and schema of its
+question: if another write intervened, the question is a new one.
 """
 
 from __future__ import annotations
@@ -45,19 +45,20 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 CPU_S: Final = 1.0
-"""Of CPU time, for one object, or for the schema of one version of a definition."""
+"""CPU time limit for one object, or for the schema of one version of a definition."""
 WALL_S: Final = 10.0
-"""On a machine that is so busy that the helper does not get its CPU time."""
+"""Wall time limit, for machines so busy that the helper does not get its CPU time."""
 START_S: Final = 60.0
 MEMORY_BYTES: Final = 1 << 30
-"""Of address space, the Python of the helper included."""
+"""Address space limit, including the helper's Python."""
 REST_FACTOR: Final = 9.0
-"""After a schema's judgement was cut off, objects of it are refused at once for so many times what it took:
-it takes a tenth of a core at most."""
+"""After a validation was aborted, objects with its schema are rejected for this many times its duration, so
+that it takes at most a tenth of a core.
+"""
 MAX_RESTING: Final = 1000
 NOTE_BYTES: Final = 4096
 SHOWN_CHARACTERS: Final = 200
-"""Of a rule."""
+"""Length of a rule in messages."""
 COMMAND: Final = (sys.executable, "-P", "-m", "headgate.judge_worker")
 
 _ENDING: Final = "the server is ending, and judges no more objects"
@@ -68,7 +69,7 @@ _ADVICE: Final = (
 
 
 _MADE_BY_THE_SERVER: Final = ("uid", "creationTimestamp", "generation", "resourceVersion", "managedFields")
-"""Metadata that may differ each time a write is done again. Kubernetes shows it to no schema and no rule."""
+"""Metadata that may differ each time a write is repeated. Kubernetes shows it to no schema or rule."""
 
 
 def _digest(schema: Schema) -> bytes:
@@ -77,25 +78,25 @@ def _digest(schema: Schema) -> bytes:
 
 @dataclass(frozen=True)
 class Question:
-    """What the helper is asked, as it was when it was asked."""
+    """A question for the helper, as of the time it was asked."""
 
     what: str
     field: str
     digest: bytes
-    """Of the schema."""
+    """Digest of the schema."""
     schema: Schema | None
-    """That of a kind, which the helper may know already; None if the task has it."""
+    """The schema of a kind, which the helper may already have; None if the task includes it."""
     task: bytes
     key: bytes
-    """Of questions with the same answer."""
+    """Equal for questions with the same answer."""
 
 
 Answers = Mapping[bytes, list[FieldError]]
-"""What was found, by the key of the question."""
+"""Errors found, by the key of the question."""
 
 
 class UnansweredError(Exception):
-    """A write needs these answers before it can be done."""
+    """A write needs the answers to these questions first."""
 
     def __init__(self, questions: list[Question]) -> None:
         super().__init__(f"{len(questions)} questions have no answer yet")
@@ -103,17 +104,17 @@ class UnansweredError(Exception):
 
 
 def _judged(obj: Object) -> Object:
-    """The part of an object that schemas may speak of."""
+    """The part of an object that schemas can validate."""
     meta = {name: value for name, value in obj["metadata"].items() if name not in _MADE_BY_THE_SERVER}
     return obj | {"metadata": meta}
 
 
 class _CutOffError(Exception):
-    """The helper did not answer: it took too long, or too much memory."""
+    """The helper did not answer: it exceeded its time or memory limit."""
 
 
 class Judge:
-    """Owner of the helper process, which is started when it is first needed and again after it died."""
+    """Manages the helper process, which is started on first use and again after it died."""
 
     def __init__(
         self,
@@ -124,9 +125,10 @@ class Judge:
         *,
         waits: bool = True,
     ) -> None:
-        """`trusted` are definitions that the server itself installs, whose schemas are known to be cheap.
+        """`trusted` are the server's own definitions, whose schemas are known to be cheap.
 
-        `waits` says whether to wait for the helper outside an event loop; else UnansweredError as well.
+        `waits`: whether to wait for the helper outside an event loop; otherwise UnansweredError is raised
+        there too.
         """
         versions = [version for definition in trusted for version in definition["spec"]["versions"]]
         self._trusted = frozenset(_digest(version["schema"]["openAPIV3Schema"]) for version in versions)
@@ -137,20 +139,20 @@ class Judge:
         self._helper: _Helper | None = None
         self._cheap: dict[int, tuple[Schema, bytes | None]] = {}
         self._resting: dict[bytes, float] = {}
-        """By schema, until when its objects are refused at once."""
+        """By schema digest: until when its objects are rejected."""
         self._judged = self._cut_off = 0
         self._answers: Answers = {}
         self._thread = ThreadPoolExecutor(1, "judge")
-        """The only one that uses the helper."""
+        """The only thread that uses the helper."""
         self._is_closed = False
 
     def may_ask(self, served: Served) -> bool:
-        """Whether the objects of a kind, or what they define, may need the helper."""
+        """Whether objects of this kind, or what they define, may need the helper."""
         return served.resource == DEFINITION or self.costly(served) is not None
 
     @contextlib.contextmanager
     def knowing(self, answers: Answers) -> Iterator[None]:
-        """What is validated and checked in the block, which does not await, finds these answers."""
+        """Provide these answers to `validate` and `check` within this context, which must not await."""
         self._answers = answers
         try:
             yield
@@ -158,15 +160,15 @@ class Judge:
             self._answers = {}
 
     async def answer(self, question: Question) -> list[FieldError]:
-        """Asks the helper, while the event loop goes on; 503 when the server ends."""
+        """Ask the helper without blocking the event loop; 503 when the server ends."""
         if self._is_closed:
             raise errors.unavailable(_ENDING)
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, question)
 
     def validate(self, served: Served, obj: Object, old: Object | None) -> list[FieldError]:
-        """Every error of a pruned and defaulted object; `old` is the object before an update.
+        """All errors of a pruned and defaulted object; `old` is the object before an update.
 
-        Raises UnansweredError in an event loop. Without one it waits for the helper, as does `check`.
+        Raises UnansweredError in an event loop. Without one, it waits for the helper, as does `check`.
         """
         digest = self.costly(served)
         if digest is None:
@@ -184,7 +186,7 @@ class Judge:
         )
 
     def check(self, schema: Schema, field: str) -> list[FieldError]:
-        """Every fault of a schema that a definition brings; `field` is where it lies."""
+        """All errors of a definition's schema; `field` is its path."""
         digest = _digest(schema)
         if digest in self._trusted:
             return structural.check(schema, field)
@@ -193,7 +195,7 @@ class Judge:
         return self._found(Question("checking this schema", field, digest, None, task, key))
 
     def costly(self, served: Served) -> bytes | None:
-        """The digest of the schema of a kind, if it is not known to be cheap."""
+        """The digest of a kind's schema, unless it is known to be cheap."""
         if not served.custom:
             return None
         known = self._cheap.get(id(served.schema))
@@ -219,7 +221,7 @@ class Judge:
         raise UnansweredError([question])
 
     def _refusal(self, question: Question) -> list[FieldError] | None:
-        """What is answered while a schema rests."""
+        """The error for a schema during its pause after an abort."""
         now = self._clock()
         if (until := self._resting.get(question.digest, 0.0)) <= now:
             return None
@@ -227,7 +229,7 @@ class Judge:
         return [FieldError("FieldValueForbidden", question.field, f"{told}; {_ADVICE}")]
 
     def _ask(self, question: Question) -> list[FieldError]:
-        """In the thread."""
+        """Runs in the thread."""
         if self._is_closed:
             raise errors.unavailable(_ENDING)
         if (refused := self._refusal(question)) is not None:
@@ -243,7 +245,7 @@ class Judge:
             self._helper = None
             if self._is_closed:
                 raise errors.unavailable(_ENDING) from None
-            with contextlib.suppress(OSError):  # the next one starts while nobody waits for it
+            with contextlib.suppress(OSError):  # start the next one while nobody waits for it
                 self._start()
             if len(self._resting) >= MAX_RESTING:
                 self._resting.clear()
@@ -256,12 +258,12 @@ class Judge:
 
     def _start(self) -> _Helper:
         self._helper = helper = _Helper(self._cpu_s, self._memory_bytes)
-        if self._is_closed:  # `close` may have looked too early to see it
+        if self._is_closed:  # `close` may have run too early to see it
             helper.stop()
         return helper
 
     def close(self) -> None:
-        """Ends the helper; a write that is being judged gets 503."""
+        """End the helper; a write being validated gets 503."""
         self._is_closed = True
         if (helper := self._helper) is not None:
             helper.stop()
@@ -281,7 +283,7 @@ class _Helper:
         self._cpu_s = cpu_s
         self._memory_bytes = memory_bytes
         self._knows = b""
-        """Digest of the schema that it was last given an object for."""
+        """Digest of the schema of the last object that it was given."""
         descriptor = os.memfd_create("headgate-judge")
         os.ftruncate(descriptor, NOTE_BYTES)
         self._note = mmap.mmap(descriptor, NOTE_BYTES)
@@ -294,11 +296,11 @@ class _Helper:
         self._is_ready = False
 
     def stop(self) -> None:
-        """Ends the process, for whoever waits for its answer in another thread."""
+        """Kill the process, while another thread waits for its answer."""
         self._process.kill()
 
     def ask(self, question: Question) -> list[FieldError]:
-        """Raises _CutOffError, after which the helper is of no use."""
+        """Ask a question. Raises _CutOffError, after which the helper is unusable."""
         self._wait_ready()
         deadline = time.monotonic() + WALL_S
         raw = question.task
@@ -336,14 +338,14 @@ class _Helper:
         return bytes(received)
 
     def note(self) -> str:
-        """What it noted last: the field and the rule that it was about to ask."""
+        """Its last note: the field and the rule that it was about to evaluate."""
         length = int.from_bytes(self._note[:2])
         return bytes(self._note[2 : 2 + length]).decode(errors="replace")
 
     def end(self) -> str:
-        """Makes sure that it is gone, and says why it did not answer."""
+        """Make sure that it has ended, and return why it did not answer."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.2)  # it may be about to die by itself, which tells why
+            self._process.wait(0.2)  # it may be about to end by itself, with a meaningful status
         self.kill()
         status = self._process.returncode
         if -status == signal.SIGKILL:

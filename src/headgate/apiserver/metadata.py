@@ -1,4 +1,4 @@
-"""What every object's metadata must look like, whatever its kind; in Kubernetes' words."""
+"""Validation of metadata for all kinds, with Kubernetes' error messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.apiserver import errors
 GENERATED_NAME_LENGTH = 63
 SUFFIX_LENGTH = 5
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels and no look-alikes, so that a suffix is never a word."""
+"""No vowels and no similar-looking characters, so that a suffix is never a word."""
 
 
 class _OwnerReference(msgspec.Struct, rename="camel"):
@@ -36,7 +36,7 @@ class _ManagedFields(msgspec.Struct, rename="camel"):
 
 
 class _ObjectMeta(msgspec.Struct, rename="camel"):
-    """Only for checking types: the fields that Kubernetes has, and no others."""
+    """Only for type checks: exactly the fields that Kubernetes has."""
 
     name: str | None = None
     generate_name: str | None = None
@@ -124,13 +124,13 @@ SCHEMA: dict[str, Any] = {
         },
     },
 }
-"""Of metadata: for kubectl explain, patches and field ownership alike."""
+"""Schema of metadata, used for kubectl explain, patches and field ownership."""
 
 FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(_ObjectMeta))
 
 
 def normalize(obj: dict[str, Any]) -> list[str]:
-    """Checks the types of metadata (else 400), drops nulls and unknown fields; returns the latter."""
+    """Check the types of metadata (else 400), remove nulls and unknown fields; returns the latter."""
     meta = obj.setdefault("metadata", {})
     if not isinstance(meta, dict):
         raise errors.bad_request("metadata: must be an object")
@@ -150,7 +150,7 @@ def normalize(obj: dict[str, Any]) -> list[str]:
 
 
 def new_uid() -> str:
-    """A UUID of version 4. It keeps no secret, so the system need not be asked for randomness."""
+    """A version 4 UUID. It protects no secret, so it does not need the system's randomness."""
     digits = f"{random.getrandbits(128) & _RANDOM_BITS | _VERSION_4:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -160,7 +160,7 @@ _VERSION_4 = 4 << 76 | 0b10 << 62
 
 
 def generate_name(prefix: str) -> str:
-    """A name nobody has yet, in all likelihood: the prefix and five characters."""
+    """A very likely unused name: the prefix and five characters."""
     number = uuid.uuid4().int
     suffix = ""
     for _ in range(SUFFIX_LENGTH):

@@ -1,8 +1,8 @@
-"""The verbs on one object: create, read, update, patch, apply, delete, and what Kubernetes does on the way.
+"""The verbs on one object: create, read, update, patch, apply, delete, with Kubernetes' side effects.
 
 Every method runs to its end without awaiting, so a read-modify-write needs no lock and no retry. A write that
-needs a verdict of the judge raises UnansweredError before it has changed anything: `handlers.writing` does it
-again when the verdict is there.
+needs an answer from the judge raises UnansweredError before it has changed anything; `handlers.writing`
+repeats it once the answer is known.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ Object = dict[str, Any]
 
 GENERATED_NAME_TRIES = 8
 EVENTS_PART = 10
-"""Events may be one in so many objects: news must not keep anything else out."""
+"""At most one object in this many may be an Event: Events must not keep out anything else."""
 MAX_OBJECT_BYTES = 1_500_000
-"""etcd's limit for one object, so that what works here works in a cluster."""
+"""etcd's limit for one object, so that objects which fit here fit in a cluster."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a write answers: the object, warnings for the person at the keyboard, whether it is new."""
+    """The result of a write: the object, warnings for the user, whether it was created."""
 
     obj: Object
     warnings: list[str] = field(default_factory=list)
     created: bool = False
     body: bytes | None = None
-    """The object as JSON, if it is stored as it is answered."""
+    """The object as JSON, if it is stored in the version of the response."""
 
 
 def _utc_now() -> datetime.datetime:
@@ -63,7 +63,7 @@ def _utc_now() -> datetime.datetime:
 
 
 class Objects:
-    """The verbs, over a store and a registry."""
+    """The verbs, on a store and a registry."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Objects:
         others: View | None = None,
         addresses: Addresses | None = None,
     ) -> None:
-        """`others` and `addresses` are given where the store does not have everything."""
+        """`others` and `addresses` are given if the store does not have everything."""
         self.store = store
         self.registry = registry
         self.store_view = StoreView(store, registry)
@@ -93,8 +93,9 @@ class Objects:
 
     @contextlib.contextmanager
     def adding_at_most(self, size: int) -> Iterator[None]:
-        """Writes in the block, which does not await, raise admission.SlowDefaultsError for more bytes of
-        defaults, and patch.SlowPatchError for more that a JSON patch copies."""
+        """Within this context, which must not await, writes raise admission.SlowDefaultsError above this many
+        bytes of defaults, and patch.SlowPatchError above this many bytes copied by a JSON patch.
+        """
         self._max_default_bytes = self._max_copied_bytes = size
         try:
             yield
@@ -115,9 +116,9 @@ class Objects:
     # -- writes
 
     def create(self, target: Target, obj: Object, options: WriteOptions, complaints: list[str]) -> Outcome:
-        """Creates an object. `target.name` is empty, or the name that a patch asked for.
+        """Create an object. `target.name` is empty, or the name in the path of a patch.
 
-        `complaints` are duplicate fields that the decoder saw.
+        `complaints` are messages about duplicate fields from the decoder.
         """
         served = target.served
         complaints = [*complaints, *admission.receive(target, obj)]
@@ -142,7 +143,7 @@ class Objects:
         if served.resource == builtin.DEFINITION:
             self._establish(target, obj, None)
         ownership.claim_all(served, obj, options.field_manager, now)
-        if served.resource == builtin.SERVICE:  # nobody owns the address but the server
+        if served.resource == builtin.SERVICE:  # the server owns the address
             self.addresses.assign(target, obj)
         return self._write(target, obj, options, Outcome(obj, warnings, created=True))
 
@@ -156,8 +157,9 @@ class Objects:
         applied_by: str | None = None,
         said: object = None,
     ) -> Outcome:
-        """Replaces an object, or its status. `applied_by` is the manager of a server-side apply; `said` is
-        what a patch itself names of the object, None where all of it was sent."""
+        """Replace an object or its status. `applied_by` is the manager of a server-side apply; `said` is the
+        part of the object that a patch names, None if the whole object was sent.
+        """
         served = target.served
         if target.subresource == "scale":
             return self._update_scale(target, obj, options)
@@ -185,7 +187,7 @@ class Objects:
     def patch(
         self, target: Target, kind: patch.Kind, body: Any, options: WriteOptions, complaints: list[str]
     ) -> Outcome:
-        """Changes an object by a JSON, merge or strategic merge patch. `complaints` are as for `create`."""
+        """Change an object by a JSON, merge or strategic merge patch. `complaints` are as for `create`."""
         current = self.scale(target) if target.subresource == "scale" else self.get(target)
         if kind == "strategic" and target.served.custom:
             raise errors.unsupported_media_type(patch.CUSTOM_MEDIA_TYPES)
@@ -199,7 +201,7 @@ class Objects:
             raise error.of_patch(shown) from error
 
     def apply(self, target: Target, applied: Object, options: WriteOptions, complaints: list[str]) -> Outcome:
-        """Server-side apply: creates the object, or merges what this manager wants into it."""
+        """Server-side apply: create the object, or merge this manager's fields into it."""
         served = target.served
         admission.check_applied(served, applied)
         if complaints and options.field_validation == "Strict":
@@ -229,12 +231,12 @@ class Objects:
         return self.update(target, merged.obj, options, complaints, applied_by=manager, said=applied)
 
     def delete(self, target: Target, options: DeleteOptions, *, dry_run: bool = False) -> tuple[Object, bool]:
-        """Deletes an object; the answer is its last state and whether it is gone already."""
+        """Delete an object; returns its last state and whether it is already gone."""
         obj = self.get(target)
         if target.served.resource == builtin.NAMESPACE and target.name in builtin.FIRST_NAMESPACES:
             raise target.forbidden("this namespace may not be deleted")
         admission.check_delete_preconditions(target, obj, options)
-        before = obj | {"metadata": dict(obj["metadata"])}  # a mark replaces fields of these two only
+        before = obj | {"metadata": dict(obj["metadata"])}  # marking only replaces fields of these two
         if deletion.mark(target.served.resource, obj, options, self._clock()):
             if dry_run or obj == before:
                 return obj, False
@@ -248,16 +250,16 @@ class Objects:
         return obj, True
 
     def settle(self, key: Key, obj: Object, max_bytes: int | None = None) -> Stored | None:
-        """Stores what the server itself changed about an object; removes it if it only waited for that."""
+        """Store a change by the server itself; removes the object if it only waited for that."""
         stored = None
         if deletion.is_over(key.resource, obj):
             self.store.delete(key, obj)
         else:
-            # The steps of a deletion are written on a full disk as well; max_bytes is of what others want.
+            # Deletion steps are also written on a full disk; max_bytes applies to changes by clients.
             for_deletion = max_bytes is None or "deletionTimestamp" in obj["metadata"]
             stored = self.store.put(key, obj, max_bytes, for_deletion=for_deletion)
         if key.resource == builtin.DEFINITION:
-            # The registry hears of it at once, so that the next definition is checked against this one.
+            # Update the registry immediately, so that the next definition is checked against this one.
             self.store.flush()
         return stored
 
@@ -300,7 +302,7 @@ class Objects:
         return admission.admit(target, new, old, complaints, how, self._others, said, self.judge, bound)
 
     def _named(self, target: Target, meta: dict[str, Any]) -> Target:
-        """The target with the name that the object asks for, which the metadata gets too."""
+        """The target with the requested name, which is also set in the metadata."""
         name = target.name or meta.get("name", "")
         if not name and (prefix := meta.get("generateName")):
             name = self._free_name(target, prefix)
@@ -313,7 +315,7 @@ class Objects:
         return Target(target.served, target.namespace, name, target.subresource)
 
     def _free_name(self, target: Target, prefix: str) -> str:
-        """A name that begins like this and that nobody has; 409 if none is found, as Kubernetes does."""
+        """An unused name with this prefix; 409 if none is found, as in Kubernetes."""
         for _ in range(GENERATED_NAME_TRIES):
             name = metadata.generate_name(prefix)
             if self.store.get(replace(target, name=name).key) is None:
@@ -321,7 +323,7 @@ class Objects:
         raise errors.already_exists(target.served.group, target.served.plural, name)
 
     def _check_place(self, target: Target) -> None:
-        """Whether there is room for another object, and a namespace to put it in."""
+        """Check the limits on objects, and that the namespace exists."""
         if len(self.store) >= self.max_objects:
             raise target.forbidden(f"exceeded the limit of {self.max_objects} objects in this API server")
         if target.served.resource == builtin.EVENT and self.store.count_of(builtin.EVENT) >= self.max_events:
@@ -338,7 +340,7 @@ class Objects:
             raise target.forbidden(why, errors.Cause("NamespaceTerminating", told, "metadata.namespace"))
 
     def _establish(self, target: Target, definition: Object, old: Object | None) -> None:
-        """Checks a definition, and sets the status that it has once its kind is served."""
+        """Check a definition, and set the status it has once its kind is served."""
         unanswered: list[Question] = []
 
         def check(schema: structural.Schema, field: str) -> list[structural.FieldError]:
@@ -360,7 +362,7 @@ class Objects:
         return timestamps.seconds(self._clock().timestamp())
 
     def _write(self, target: Target, obj: Object, options: WriteOptions, outcome: Outcome) -> Outcome:
-        """Stores the object; gives the outcome with what it is now."""
+        """Store the object; returns the outcome with the stored state."""
         served = target.served
         obj["apiVersion"], obj["kind"] = served.api_version, served.kind
         if options.dry_run:
@@ -381,5 +383,5 @@ class Objects:
 
 
 def in_version(obj: Object, served: Served) -> Object:
-    """A stored object in the version that was asked for."""
+    """A stored object in the requested version."""
     return conversion.to_served(obj, served)

@@ -1,7 +1,7 @@
 """OpenAPI v3, one document for each group version.
 
-It is what `kubectl explain` reads, and where kubectl looks whether the server validates fields (it does if
-the PATCH operation has a parameter `fieldValidation`).
+`kubectl explain` reads it, and kubectl uses it to detect whether the server validates fields (if the PATCH
+operation has a parameter `fieldValidation`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _KIND = "Kind is a string value representing the REST resource this object repre
 
 
 V2_DOCUMENT: Object = {"swagger": "2.0", "info": {"title": "Headgate", "version": "v1"}, "paths": {}}
-"""OpenAPI v2 without schemas: kubectl asks for it when it is given a `v1 List`, whose items it would check
-by it. It takes a kind that is not there for one that the server checks, which is what happens here."""
+"""OpenAPI v2 without schemas: kubectl requests it for a `v1 List`, to validate its items. It leaves kinds
+that are missing here to the server, which does validate them.
+"""
 V2_ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 V2_ANSWERED = V2_ASKED.replace("@", ".")
-"""No Content-Type may have an @, so Kubernetes answers with another name than it is asked by."""
+"""A Content-Type must not contain an @, so Kubernetes responds with another name than requested."""
 
 
 def v2_protobuf() -> bytes:
@@ -38,12 +39,12 @@ def v2_protobuf() -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A length-delimited field of a protobuf message, for numbers below 16 and fewer than 128 bytes."""
+    """A length-delimited protobuf field, for numbers below 16 and fewer than 128 bytes."""
     return bytes((number << 3 | 2, len(content))) + content
 
 
 def document(registry: Registry, group: str, version: str) -> Object | None:
-    """The document of a group version, or None if nobody has defined it."""
+    """The document of a group version, or None if it is undefined."""
     kinds = registry.kinds(group, version)
     if not kinds:
         return None
@@ -64,7 +65,7 @@ def document(registry: Registry, group: str, version: str) -> Object | None:
 
 
 def _schema_name(served: Served, kind: str) -> str:
-    """The group's domain backwards, then version and kind, as Kubernetes names schemas."""
+    """The group's domain reversed, then version and kind, as Kubernetes names schemas."""
     if not served.custom:
         group = served.group.partition(".")[0] or "core"
         return f"io.k8s.api.{group}.{served.version}.{kind}"
@@ -80,7 +81,7 @@ def _gvk(group: str, version: str, kind: str) -> Object:
 
 
 def _kind_schema(served: Served) -> Object:
-    # With how lists merge: kubectl makes its strategic merge patches by that.
+    # Including merge strategies, from which kubectl computes strategic merge patches.
     schema = served.schema if served.custom else served.merge_schema
     properties = dict(schema.get("properties", {}))
     properties["apiVersion"] = {"type": "string", "description": _API_VERSION}
@@ -244,7 +245,7 @@ def _operation(served: Served, action: str, parameters: Parameters = (), *, body
 
 
 def _of_scale(operation: Object) -> Object:
-    """An operation on an object as one on its Scale."""
+    """Convert an operation on an object to one on its Scale."""
     content = {"application/json": {"schema": _ref(_SCALE)}}
     responses = {
         code: response if code == "default" else {**response, "content": content}
@@ -258,11 +259,11 @@ def _of_scale(operation: Object) -> Object:
 
 
 def _responses(served: Served, action: str, schema: Object) -> Object:
-    """What an operation answers: one of these if it was done, a Status if it was not."""
+    """The responses of an operation: the success responses, and a Status for errors."""
     if action in ("list", "deletecollection"):
         schema = _ref(_schema_name(served, served.list_kind))
     elif action == "delete":
-        # The object if something still holds it, or if it is a Pod.
+        # The object if something still blocks its removal, or if it is a Pod.
         schema = {"anyOf": [_ref(_STATUS), schema]}
     done = {"application/json": {"schema": schema}}
     refused = {"application/json": {"schema": _ref(_STATUS)}}

@@ -1,4 +1,4 @@
-"""Who owns which field (metadata.managedFields), and server-side apply on top of it."""
+"""Field ownership (metadata.managedFields), and server-side apply based on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.kubeschema.structural import MAX_DEPTH
 Object = dict[str, Any]
 
 MAX_UPDATE_MANAGERS = 10
-"""Beyond that the oldest become one, so that a manager of a new name each time cannot fill the object."""
+"""Above this, the oldest entries are merged, so that changing manager names cannot fill the object."""
 ANCIENT = "ancient-changes"
 
 _SYSTEM_METADATA = frozenset(
@@ -39,7 +39,7 @@ _UNOWNED = frozenset(("f:metadata", name) for name in _SYSTEM_METADATA)
 
 
 class Owner(NamedTuple):
-    """The identity of one entry of managedFields."""
+    """The identity of an entry of managedFields."""
 
     manager: str
     operation: str
@@ -55,7 +55,7 @@ class Owner(NamedTuple):
 
 @dataclass
 class Claim:
-    """What one owner owns, and since when."""
+    """The fields of one owner, and the time of the last change."""
 
     fields: set[Path] = field(default_factory=set)
     time: str = ""
@@ -63,7 +63,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Applied:
-    """What an apply would make of the object; not to be stored if there are conflicts."""
+    """The object that an apply results in; must not be stored if there are conflicts."""
 
     obj: Object
     conflicts: list[tuple[str, str]]
@@ -71,7 +71,7 @@ class Applied:
 
 
 def claim_all(served: Served, new: Object, manager: str, now: str) -> None:
-    """Notes in a new object that this manager owns all of it: `record` of an object that was not there."""
+    """Record this manager as the owner of a whole new object, like `record` without an old object."""
     fields = served.claims(_ownable(served, new, ""))
     meta = {name: node for name, node in fields.pop("f:metadata", {}).items() if name not in _SYSTEM_METADATA}
     if meta:
@@ -83,7 +83,7 @@ def claim_all(served: Served, new: Object, manager: str, now: str) -> None:
 
 
 def record(served: Served, old: Object | None, new: Object, manager: str, subresource: str, now: str) -> None:
-    """Notes in `new` that this manager owns what differs from `old`, and that nobody else does any more."""
+    """Record this manager in `new` as the sole owner of the differences from `old`."""
     before = _owned(served, old, subresource) if old else {}
     after = _owned(served, new, subresource)
     changed = {path for path, value in after.items() if path not in before or before[path] != value}
@@ -103,7 +103,7 @@ def record(served: Served, old: Object | None, new: Object, manager: str, subres
 def apply(
     served: Served, live: Object, applied: Object, manager: str, subresource: str, now: str, *, force: bool
 ) -> Applied:
-    """Lays what a manager wants over what is live, and takes away what it does no longer want."""
+    """Merge a manager's fields into the live object, and remove the ones it no longer applies."""
     wanted = _without_nulls(applied)
     fields = _owned(served, wanted, subresource)
     if not subresource and served.has_status:
@@ -111,7 +111,7 @@ def apply(
     claims = _decode(live.get("metadata", {}).get("managedFields") or [])
     owner = Owner(manager, "Apply", served.api_version, subresource)
     merged = fieldset.merge(live, wanted, served.merge_schema)
-    # What counts is the merged object: an empty map that is laid over a full one changes nothing.
+    # Compare with the merged object: an empty map merged into a full one changes nothing.
     present, after = _owned(served, live, subresource), _owned(served, merged, subresource)
     changing = {
         path for path in fields if present.get(path, fieldset.MISSING) != after.get(path, fieldset.MISSING)
@@ -135,10 +135,10 @@ def apply(
 
 
 def _droppable(candidates: Iterable[Path], others: list[set[Path]]) -> set[Path]:
-    """The candidates that nobody else has.
+    """The candidates that no other manager owns.
 
-    A map is also had by who has something in it. The item of a list is not: it goes with all that is in it
-    when the last who applied it, and so has its keys, no longer does.
+    A map is also owned by managers of its contents. A list item is not: it is removed with all its contents
+    when the last manager that applied it, and thereby its keys, no longer does.
     """
     held = {
         path[:depth]
@@ -169,7 +169,7 @@ def _ownable(served: Served, obj: Object, subresource: str) -> Object:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A copy in which a field that is null is not there: who applies null wants nothing."""
+    """A copy without null fields: applying null means not applying the field."""
     if isinstance(value, dict):
         return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, list):
@@ -234,17 +234,17 @@ def _entry(owner: Owner, fields: dict[str, Any], time: str) -> dict[str, Any]:
     return entry
 
 
-# Which fields of an applied object its schema does not have: server-side apply takes no such object.
+# Undeclared fields: server-side apply rejects an object with fields that its schema does not have.
 #
-# Other writes drop these fields, or refuse them if validation is strict; who applies declares what he owns,
-# and nobody can own what cannot be stored.
+# Other writes drop such fields, or reject them if validation is strict; an apply declares which fields it
+# owns, and fields that cannot be stored cannot be owned.
 _KEEP = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
 _OF_RESOURCES = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def check_declared(target: Target, applied: dict[str, Any]) -> None:
-    """400 with every field that is not declared, by its path: `.spec.containers[name="a"].imgae`."""
+    """400 with the path of every undeclared field: `.spec.containers[name="a"].imgae`."""
     schema = target.served.merge_schema
     body = {name: value for name, value in applied.items() if name not in ("apiVersion", "kind")}
     found = [f"{path}: field not declared in schema" for path in _undeclared(body, schema, "", 0)]
@@ -274,7 +274,7 @@ def _undeclared(value: Any, schema: Schema, path: str, depth: int) -> Iterator[s
 
 
 def _undeclared_fields(value: dict[str, Any], schema: Schema, path: str, depth: int) -> Iterator[str]:
-    """A schema that names no fields leaves them to pruning."""
+    """A schema without named fields leaves them to pruning."""
     properties, additional = schema.get("properties", {}), schema.get("additionalProperties")
     names_them = bool(properties) and not additional and not schema.get(_KEEP)
     for name, inner in value.items():

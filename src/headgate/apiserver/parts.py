@@ -1,4 +1,4 @@
-"""The API server's parts put together, without sockets: what tests and the server itself stand on."""
+"""The API server's parts without sockets, used by the server and by tests."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Config:
-    """Where the server keeps its state and listens, and its limits."""
+    """State directory, address and limits of the server."""
 
     state: Path
     host: str = "127.0.0.1"
     port: int = 6443
     definitions: Sequence[dict[str, Any]] | None = None
-    """CustomResourceDefinitions to install at start; None means Headgate's own."""
+    """CustomResourceDefinitions to install at start; None for Headgate's own."""
     bookmark_s: float = 30
     max_objects: int = 100_000
     max_bytes: int = 2 << 30
-    """Of all objects together, as etcd has it."""
+    """Size of all objects together, the same limit as etcd's."""
     watch_events: int = 4096
     watch_bytes: int = 16 << 20
     watch_bytes_in_all: int = 64 << 20
     max_watchers: int = 2000
     max_waiting: int = 1000
-    """Requests that wait for their turn."""
+    """Requests waiting for their turn."""
     body_bytes: int = 256 << 20
-    """Bodies of all requests under way."""
+    """Bodies of all requests in progress."""
     unread_bytes: int = 128 << 20
-    """What clients have asked for and not taken yet."""
+    """Data that clients have requested but not read yet."""
     connections: Limits = field(default_factory=Limits)
 
 
 @functools.cache
 def _builtin_definitions() -> tuple[dict[str, Any], ...]:
-    """Made once in a process, which takes 45 ms: most of a start, and of each test."""
+    """Cached, because it takes 45 ms: most of a start, and of each test."""
     return tuple(api.builtin_definitions())
 
 
@@ -137,7 +137,7 @@ class Parts:
         }
 
     def _serve_definitions(self) -> None:
-        """Serves the kinds of stored definitions, and from now on of those that come and change."""
+        """Serve the kinds of stored definitions, and follow later changes."""
         for stored in self.store.select(builtin.DEFINITION):
             self.registry.register(stored.decode(), len(stored.body))
         self.store.listen(self._on_event)
@@ -155,7 +155,7 @@ class Parts:
                 self.registry.register(definition, len(event.new.body))
 
     def _install(self, definitions: Sequence[dict[str, Any]]) -> None:
-        """Creates what every cluster has, and brings definitions to the form that this release has."""
+        """Create the objects that every cluster has, and update definitions to this release."""
         for name in builtin.FIRST_NAMESPACES:
             if self.store.get(Key(builtin.NAMESPACE, "", name)) is None:
                 self._create("namespaces", {"metadata": {"name": name}})
@@ -167,7 +167,7 @@ class Parts:
             )
 
     def _unless_full(self, name: str, write: Callable[[], None]) -> None:
-        """A server with objects starts on a full disk, too, so that they can be read and deleted."""
+        """A server with objects also starts on a full disk, so that they can be read and deleted."""
         try:
             write()
             self.store.flush()

@@ -1,7 +1,7 @@
-"""The patches that say what to change: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge patch.
+"""Patches: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge patch.
 
-Each takes the current object and may change it in place; the result is what counts. Server-side apply, the
-fourth, says what somebody wants and is in `ownership`.
+Each takes the current object and may modify it in place; use the result. Server-side apply, the fourth kind,
+declares a desired state and is in `ownership`.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ CUSTOM_MEDIA_TYPES = ("application/json-patch+json", "application/merge-patch+js
 MAX_OPERATIONS = 10_000
 """Kubernetes' limit for one JSON patch."""
 MAX_COPIED_BYTES = 3 * 1024 * 1024
-"""Kubernetes' limit for all that one JSON patch copies: sixty copies that double would fill any memory."""
+"""Kubernetes' limit for everything one JSON patch copies: sixty doubling copies would fill any memory."""
 
 Schema = dict[str, Any]
 
 
 class SlowPatchError(Exception):
-    """A JSON patch copies more than the server does while everybody else waits."""
+    """A JSON patch copies too much to run while other requests wait."""
 
 
 def apply(
     kind: Kind, current: Any, body: Any, schema: Schema, max_copied_bytes: int = MAX_COPIED_BYTES
 ) -> dict[str, Any]:
-    """The patched object; 400 for a patch that is none, 422 for one that does not fit the object.
+    """The patched object; 400 for an invalid patch, 422 for one that does not apply to the object.
 
     Raises SlowPatchError for a JSON patch that copies more than `max_copied_bytes`, if it may copy that much.
     """
@@ -59,12 +59,12 @@ def apply(
 
 
 def shown(kind: Kind, body: Any, changed: dict[str, Any]) -> str:
-    """What Kubernetes shows of a patch whose result it cannot decode: the result, or the strategic patch."""
+    """What Kubernetes prints of a patch whose result it cannot decode: the result, or the strategic patch."""
     return _as_go(body) if kind == "strategic" else msgspec.json.encode(changed).decode()
 
 
 def _as_go(value: Any) -> str:
-    """Go's %v of what JSON can say: map[a:1 b:[x y]]."""
+    """Go's %v of a JSON value: map[a:1 b:[x y]]."""
     match value:
         case dict():
             return f"map[{' '.join(f'{name}:{_as_go(value[name])}' for name in sorted(value))}]"
@@ -95,7 +95,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Any, operations: Any, max_copied_bytes: int = MAX_COPIED_BYTES) -> Any:
-    """RFC 6902. Any operation that fails refuses the whole patch. Raises SlowPatchError as `apply` does."""
+    """RFC 6902. If any operation fails, the whole patch is rejected. Raises SlowPatchError like `apply`."""
     if not isinstance(operations, list):
         raise errors.bad_request("a JSON patch must be a list of operations")
     if len(operations) > MAX_OPERATIONS:
@@ -154,7 +154,7 @@ def _known(op: Any) -> Callable[[Any, dict[str, Any]], Any]:
 def _pointer(text: Any) -> list[str]:
     if not isinstance(text, str) or (text and not text.startswith("/")):
         raise ValueError("a JSON pointer begins with /")
-    # The document hangs under the empty name, so that its replacement is no special case.
+    # The document is stored under the empty name, so that replacing it is not a special case.
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")]
 
 
@@ -246,7 +246,7 @@ _DIRECTIVE = "$patch"
 
 
 def strategic_merge_patch(target: Any, patch: dict[str, Any], schema: Schema) -> Any:
-    """Kubernetes' own patch: lists merge by key where the schema has `x-kubernetes-patch-merge-key`."""
+    """Kubernetes' own patch: lists merge by key if the schema has `x-kubernetes-patch-merge-key`."""
     if not isinstance(target, dict):
         target = {}
     directive = patch.get(_DIRECTIVE)
@@ -296,7 +296,7 @@ def _merge_list(current: Any, patch: list[Any], order: Any, schema: Schema, name
 
 
 def _merge_items(items: list[Any], patch: list[Any], key: str, schema: Schema, name: str) -> list[Any]:
-    """Of several items of one key the first changes; all of them are deleted."""
+    """If several items have the same key, only the first changes; deletion removes all of them."""
     places: dict[bytes, list[int]] = {}
     for place, item in enumerate(items):
         places.setdefault(_identity(item.get(key)), []).append(place)
@@ -319,7 +319,7 @@ def _merge_items(items: list[Any], patch: list[Any], key: str, schema: Schema, n
 
 
 def _in_order(items: list[Any], order: Any, key: Callable[[Any], Any]) -> list[Any]:
-    """The items that the order names come in that order; the others keep their places."""
+    """Order the items as given; items that are not mentioned keep their places."""
     if not isinstance(order, list):
         return items
     ranks = {_identity(wanted): rank for rank, wanted in reversed(list(enumerate(order)))}
@@ -338,7 +338,7 @@ def _delete_values(target: dict[str, Any], patch: dict[str, Any]) -> None:
 
 
 def _identity(value: Any) -> bytes:
-    """What can be looked up: a list of a body's size is not searched for each of its items."""
+    """A hashable key, so that a long list is not searched for each of its items."""
     return msgspec.json.encode(value, order="deterministic")
 
 

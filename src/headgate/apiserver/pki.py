@@ -1,4 +1,4 @@
-"""The laptop's own certificate authority, server certificate and token: made once, reused later."""
+"""The server's own certificate authority, server certificate and token: created once, then reused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOSTS = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class Identity:
-    """Files of the server's identity, all of mode 0600 in one directory."""
+    """Files of the server's identity, all with mode 0600 in one directory."""
 
     ca: Path
     cert: Path
@@ -37,7 +37,7 @@ class Identity:
 
 
 def ensure(directory: Path, host: str, now: datetime.datetime) -> Identity:
-    """The identity in `directory`, made anew where it is missing, expires soon, or does not cover `host`."""
+    """The identity in `directory`, recreated if it is missing, expires soon, or does not cover `host`."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     identity = Identity(
         directory / "ca.crt", directory / "server.crt", directory / "server.key", _token(directory / "token")
@@ -48,7 +48,7 @@ def ensure(directory: Path, host: str, now: datetime.datetime) -> Identity:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Writes a file of mode 0600 so that a reader sees the old one or the whole new one."""
+    """Write a file with mode 0600 atomically: readers see either the old or the complete new file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -62,7 +62,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def kubeconfig(identity: Identity, url: str) -> bytes:
-    """A kubeconfig for the only user, CA and token inside."""
+    """A kubeconfig for the administrator, including CA and token."""
     name = "headgate"
     config = {
         "apiVersion": "v1",
@@ -84,7 +84,7 @@ def kubeconfig(identity: Identity, url: str) -> bytes:
 
 
 def write_kubeconfig_for(own: Path, path: Path, name: str, token: str) -> None:
-    """Writes a kubeconfig for somebody else: address and CA of the server's own one, with this token."""
+    """Write a kubeconfig for another user: address and CA of the server's own one, with this token."""
     config = yaml.safe_load(own.read_bytes())
     cluster = config["clusters"][0]["name"]
     config["users"] = [{"name": name, "user": {"token": token}}]

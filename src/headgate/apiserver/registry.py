@@ -1,6 +1,6 @@
-"""From definitions to served resources: which kinds there are, under which names and versions.
+"""The registry of served kinds: their names and versions, from definitions.
 
-A kind is registered by an object in the shape of a CustomResourceDefinition, the built-in ones too.
+Every kind, including built-in ones, is registered by an object in the form of a CustomResourceDefinition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Schema = dict[str, Any]
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-"""The same in the order in which Kubernetes tells them of custom kinds."""
+"""The same verbs, in the order in which Kubernetes lists them for custom kinds."""
 _COUNTED = frozenset(
     {"pods", "deployments.apps", "replicasets.apps", "statefulsets.apps"}
     | {"endpointslices.discovery.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"}
@@ -45,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Scale:
-    """Where the scale subresource finds its numbers, as paths of field names."""
+    """Field paths of the scale subresource."""
 
     spec_replicas: tuple[str, ...]
     status_replicas: tuple[str, ...]
@@ -54,7 +54,7 @@ class Scale:
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """One version of one kind, as the server offers it."""
+    """One served version of a kind."""
 
     group: str
     version: str
@@ -66,24 +66,24 @@ class Served:
     categories: tuple[str, ...]
     namespaced: bool
     custom: bool
-    """Defined by a stored object, so that strategic merge patch is not offered."""
+    """Defined by a stored object, so that strategic merge patch is not supported."""
     schema: Schema
     has_status: bool
     scale: Scale | None
     columns: tuple[Column, ...]
     storage_api_version: str
     selectable_fields: tuple[tuple[str, ...], ...] = ()
-    """Paths of fields that selectors may name, besides those that all kinds have."""
+    """Paths of fields that field selectors may use, besides those of all kinds."""
     deprecation: str = ""
-    """What every request for this version is warned of."""
+    """Warning for every request of this version."""
     verbs: tuple[str, ...] = VERBS
-    """What may be done; a kind that is a question can only be created."""
+    """Supported verbs; reviews can only be created."""
     definition_bytes: int = 0
-    """Size of the stored definition: what a schema costs goes by it."""
+    """Size of the stored definition, which indicates the cost of its schema."""
 
     @cached_property
     def merge_schema(self) -> Schema:
-        """The schema as patches and field ownership see it: with the metadata that the server defines."""
+        """The schema for patches and field ownership: with the server's schema of metadata."""
         schema = self.schema
         if kubernetes.knows(self.api_version, self.kind) and not self.custom:
             schema = kubernetes.completed(self.api_version, self.kind, schema, for_merging=True)
@@ -91,12 +91,12 @@ class Served:
 
     @cached_property
     def claims(self) -> fieldtree.Tree:
-        """Gives the fieldsV1 of all that an object has."""
+        """Returns the fieldsV1 of a complete object."""
         return fieldtree.compiled(self.merge_schema)
 
     @cached_property
     def prepared(self) -> structural.Prepared:
-        """The schema, ready to judge objects."""
+        """The schema, prepared for validation."""
         return structural.Prepared(self.schema)
 
     @property
@@ -114,7 +114,7 @@ class Served:
 
     @property
     def all_subresources(self) -> tuple[str, ...]:
-        """Those and what has a handler of its own."""
+        """Including subresources with their own handler."""
         own = (
             {"pods": ("binding", "eviction", "log"), "namespaces": ("finalize",)}.get(self.resource, ())
             if not self.custom
@@ -124,19 +124,19 @@ class Served:
 
     @property
     def counts_generations(self) -> bool:
-        """Whether objects have a metadata.generation: of Kubernetes' own kinds, few have."""
+        """Whether objects have a metadata.generation; few of Kubernetes' own kinds do."""
         return self.custom or self.resource in _COUNTED
 
 
 class Registry:
-    """Owner of the served resources."""
+    """The served resources."""
 
     def __init__(self, builtins: Iterable[dict[str, Any]], reviews: Iterable[dict[str, Any]] = ()) -> None:
         self._served: dict[tuple[str, str, str], Served] = {}
         self._groups: dict[str, list[str]] | None = None
         self._kinds: dict[tuple[str, str], list[Served]] | None = None
         self.generation = 0
-        """Changes with what is served."""
+        """Changes whenever the served kinds change."""
         for definition in builtins:
             self._serve(served_versions(definition, custom=False))
         for definition in reviews:
@@ -155,8 +155,8 @@ class Registry:
         return next(iter(stored or candidates), None)
 
     def groups(self) -> Mapping[str, list[str]]:
-        """Versions by group, the preferred version first."""
-        if self._groups is None:  # one look through thousands of kinds for each of their groups takes seconds
+        """Versions by group, preferred version first."""
+        if self._groups is None:  # searching thousands of kinds for each of their groups takes seconds
             found: dict[str, set[str]] = {}
             for served in self:
                 found.setdefault(served.group, set()).add(served.version)
@@ -164,7 +164,7 @@ class Registry:
         return self._groups
 
     def kinds(self, group: str, version: str) -> Sequence[Served]:
-        """What is served in a version of a group."""
+        """The kinds in a group version."""
         if self._kinds is None:
             self._kinds = {}
             for served in self:
@@ -183,7 +183,7 @@ class Registry:
         return None
 
     def register(self, definition: dict[str, Any], size: int = 0) -> None:
-        """Serves a stored definition of this size in bytes, in place of what it said before."""
+        """Serve a stored definition of `size` bytes, replacing its previous state."""
         self.forget(definition)
         versions = served_versions(definition, custom=True)
         self._serve(replace(served, definition_bytes=size) for served in versions)
@@ -193,7 +193,7 @@ class Registry:
         self._set({k: s for k, s in self._served.items() if s.resource != resource or not s.custom})
 
     def _serve(self, versions: Iterable[Served]) -> None:
-        # A new dict each time: a request that iterates over the old one is not disturbed.
+        # Always a new dict: requests may still iterate over the old one.
         self._set(self._served | {(s.group, s.version, s.plural): s for s in versions})
 
     def _set(self, served: dict[tuple[str, str, str], Served]) -> None:
@@ -269,7 +269,7 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 def _version_order(version: str) -> tuple[int, int, int, str]:
-    """Kubernetes' preference: stable before beta before alpha, newer before older, others last by name."""
+    """Kubernetes' version priority: stable, beta, alpha; newer before older; others last, by name."""
     if not (match := _VERSION.fullmatch(version)):
         return (3, 0, 0, version)
     major, stage, minor = match.groups()

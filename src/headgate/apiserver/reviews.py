@@ -1,6 +1,6 @@
-"""Kinds that are questions: posted, answered in their status, and never stored.
+"""Review kinds: posted, answered in their status, and never stored.
 
-`kubectl auth whoami` and `kubectl auth can-i` ask them.
+Used by `kubectl auth whoami` and `kubectl auth can-i`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TEXTS = {"type": "array", "items": {"type": "string"}}
 
 
 def _definition(group: str, kind: str, description: str, spec: Schema | None) -> Object:
-    """In the shape of a CustomResourceDefinition, as every kind is registered."""
+    """In the form of a CustomResourceDefinition, like every registered kind."""
     properties = {"status": _ANYTHING} | ({"spec": spec} if spec else {})
     schema = {"type": "object", "description": description, "properties": properties}
     if spec:
@@ -86,7 +86,7 @@ DEFINITIONS = (
 
 
 class Asked(NamedTuple):
-    """A question, and what is needed to answer it."""
+    """A review, and what is needed to answer it."""
 
     target: Target
     spec: Object
@@ -98,7 +98,7 @@ class Asked(NamedTuple):
 def answer(
     target: Target, obj: Object, user: User, registry: Registry, authenticator: Authenticator
 ) -> Object:
-    """The review with its status; 422 with every error of a question that cannot be understood."""
+    """The review with its status; 422 with all errors of an invalid one."""
     served = target.served
     body = {name: value for name, value in obj.items() if name in ("spec", "status")}
     structural.prune(served.schema, body)

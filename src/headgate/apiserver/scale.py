@@ -1,4 +1,4 @@
-"""The scale subresource: one shape (autoscaling/v1 Scale) over kinds that differ in where it is."""
+"""The scale subresource: one format (autoscaling/v1 Scale) for kinds that store replicas differently."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def of(obj: Object, paths: Scale) -> Object:
 
 
 def apply(obj: Object, paths: Scale, wanted: Object) -> Object:
-    """A copy of the object with the replicas that a Scale asks for."""
+    """A copy of the object with the replicas requested by a Scale."""
     spec = wanted.get("spec")
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else 0
     if not isinstance(replicas, int) or isinstance(replicas, bool) or not 0 <= replicas < 2**31:
@@ -72,7 +72,7 @@ def _at(obj: Any, path: tuple[str, ...]) -> Any:
 
 
 def _selector_text(selector: Any) -> str:
-    """A selector as text; built-in kinds keep it as an object, custom kinds as text already."""
+    """A selector as text; built-in kinds store it as an object, custom kinds as text."""
     if not isinstance(selector, dict):
         return selector if isinstance(selector, str) else ""
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]

@@ -16,12 +16,12 @@ from headgate.apiserver.storage import Key, Stored
 
 MAX_LENGTH = 16_384
 MAX_REQUIREMENTS = 100
-"""Each is looked at for each object of a list, and for each event of a watch."""
+"""Each is evaluated for each object of a list, and for each event of a watch."""
 
 REQUIREMENT_BYTES = 64
-"""What a requirement of labels costs, in bytes of objects that could be read instead."""
+"""Cost of a label requirement, in bytes of objects that could be read instead."""
 FIELD_BYTES = 512
-"""What a requirement of a field costs, besides reading the object once more."""
+"""Cost of a field requirement, besides parsing the object again."""
 
 _KEY = r"(?:[A-Za-z0-9.-]{1,253}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
@@ -35,7 +35,7 @@ _REQUIREMENT = re.compile(
     re.VERBOSE,
 )
 _FIELD = re.compile(r"\s*+(?P<path>[^=!,\s]++)\s*+(?P<op>==|=|!=)\s*+(?P<value>(?:\\.|[^,\\])*+)(?:,|$)")
-# What repeats is possessive, so that no text takes more than one pass.
+# Repetitions are possessive, so that no text takes more than one pass.
 
 Labels = dict[str, str]
 
@@ -50,11 +50,11 @@ class _Labelled(msgspec.Struct):
 
 _DECODE_LABELS = msgspec.json.Decoder(_Labelled)
 _SHARED_BYTES = 16 * 1024
-"""What selectors read of a larger object is read once for all who watch it."""
+"""The parsed parts of larger objects are shared by all of their watchers."""
 
 
 class _Content:
-    """What selectors ask of the JSON of one object; each part is decoded when it is asked for first."""
+    """The parts of one object's JSON that selectors use, each parsed on first use."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -65,7 +65,7 @@ class _Content:
         return _DECODE_LABELS.decode(self._body).metadata.labels
 
     def text(self, field: Selectable) -> str:
-        """The value of a field as a selector writes it."""
+        """The value of a field, as selectors write it."""
         if field not in self._texts:
             self._texts[field] = _text(_value(self._body, field.path), field)
         return self._texts[field]
@@ -90,7 +90,7 @@ def _decoder(path: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
 def _value(body: bytes, path: tuple[str, ...]) -> Any:
     try:
         found = _decoder(path).decode(body)
-    except msgspec.ValidationError:  # the path leads through something that has no fields
+    except msgspec.ValidationError:  # the path leads through a value without fields
         return None
     for _ in path:
         found = found.value if found is not None else None
@@ -99,7 +99,7 @@ def _value(body: bytes, path: tuple[str, ...]) -> Any:
 
 @dataclass(frozen=True)
 class Selector:
-    """What a list or watch was narrowed to. An empty selector matches everything at no cost."""
+    """The selector of a list or watch. An empty one matches everything at no cost."""
 
     labels: tuple[Callable[[Labels], bool], ...] = ()
     fields: tuple[tuple[Selectable, bool, str], ...] = ()
@@ -110,14 +110,14 @@ class Selector:
 
     @property
     def name(self) -> str | None:
-        """The one name that can match, if the selector says so; lets a list be a lookup."""
+        """The only name that can match, if the selector requires one; turns a list into a lookup."""
         for field, equal, value in self.fields:
             if field.path == ("metadata", "name") and equal:
                 return value
         return None
 
     def cost(self, size: int) -> int:
-        """What it costs at most to look at an object of this size, in bytes that could be read instead."""
+        """The maximum cost of matching an object of this size, in bytes that could be read instead."""
         return REQUIREMENT_BYTES * len(self.labels) + (size + FIELD_BYTES) * len(self.fields)
 
     def matches(self, stored: Stored | None) -> bool:
@@ -132,7 +132,7 @@ class Selector:
 
 
 def parse(labels: str | None, fields: str | None, selectable: Fields) -> Selector:
-    """The selector of a request; 400 with Kubernetes' words for one that it would not take."""
+    """The selector of a request; 400 with Kubernetes' message for an invalid one."""
     if len(labels or "") > MAX_LENGTH or len(fields or "") > MAX_LENGTH:
         raise errors.bad_request(f"a selector may have {MAX_LENGTH} characters")
     return Selector(_label_requirements(labels or ""), _field_requirements(fields or "", selectable))
@@ -203,7 +203,7 @@ def _field_requirements(text: str, selectable: Fields) -> tuple[tuple[Selectable
 
 
 def _field(key: Key, content: _Content, field: Selectable) -> str:
-    """The value of a field as a selector writes it; the name and the namespace are in the key already."""
+    """The value of a field, as selectors write it; name and namespace come from the key."""
     match field.path:
         case ("metadata", "name"):
             return key.name
@@ -218,16 +218,16 @@ def _text(value: Any, field: Selectable) -> str:
     return field.absent if value is None else str(value)
 
 
-# Which fields a field selector may name: those of metadata, Kubernetes' own, and those of a definition.
+# Fields that a field selector may use: those of metadata, Kubernetes' own, and those of a definition.
 class Selectable(NamedTuple):
-    """Where the value of a field is, and what it counts as where it is not set."""
+    """The path of a field, and its value if it is not set."""
 
     path: tuple[str, ...]
     absent: str = ""
 
 
 class Fields(NamedTuple):
-    """The fields of a kind by their labels, and the words for a label that is none of them."""
+    """The selectable fields of a kind by label, and the error for other labels."""
 
     by_label: Mapping[str, Selectable]
     unknown: str

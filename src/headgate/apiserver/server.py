@@ -1,4 +1,4 @@
-"""The API server's life: from files and sockets to ready, and to an orderly end."""
+"""The life cycle of the API server: from files and sockets to ready, and to an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _USE = serving.Use("the Kubernetes API", "--host", "--port")
 
 @contextlib.asynccontextmanager
 async def running(config: Config) -> AsyncIterator[Running]:
-    """Runs the server for as long as the block lasts; on leaving, watches end and requests are finished."""
+    """Run the server within this context; on exit, watches end and requests are completed."""
     parts = Parts(config)
     listener: socket.socket | None = None
     try:
@@ -78,7 +78,7 @@ async def running(config: Config) -> AsyncIterator[Running]:
                 parts.hub.close()
                 for task in background:
                     task.cancel()
-                # Awaited here, so that requests are finished also when a cancellation ends the block.
+                # Awaited here, so that requests are also completed if a cancellation ends the block.
                 await asyncio.wait(background)
                 listener.close()
                 server.stop()
@@ -97,14 +97,14 @@ async def serve(
     stop: asyncio.Event | None = None,
     on_ready: Callable[[Running], None] = lambda _: None,
 ) -> None:
-    """Runs the server until `stop` is set, or until cancelled."""
+    """Run the server until `stop` is set, or until cancelled."""
     async with running(config) as server:
         on_ready(server)
         await (stop or asyncio.Event()).wait()
 
 
 def _write(kubeconfig: Path, content: bytes, parts: Parts) -> None:
-    """On a disk without any space the server goes on with the old kubeconfig, if there is one."""
+    """On a completely full disk, the server continues with the old kubeconfig, if there is one."""
     try:
         parts.store.write_file(lambda: pki.write_private(kubeconfig, content))
     except OSError as error:

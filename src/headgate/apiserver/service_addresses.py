@@ -1,6 +1,6 @@
-"""Addresses of Services: each gets one of a range, keeps it, and shares it with no other.
+"""Addresses of Services: each gets a unique one from a range, and keeps it.
 
-Nothing answers at them, because nothing on one machine forwards what is sent to a Service. They are there for
+Nothing responds at these addresses, because nothing on one machine forwards to a Service. They exist for
 clients that expect a Service to have one, and so that manifests behave as in a cluster.
 """
 
@@ -20,10 +20,10 @@ from headgate.kubeschema.structural import FieldError
 Object = dict[str, Any]
 
 RANGE = ipaddress.IPv4Network("10.96.0.0/12")
-"""What kubeadm gives a cluster."""
+"""kubeadm's default for a cluster."""
 HEADLESS = "None"
 _FIRST = 256
-"""The lowest addresses are left to whoever asks for a certain one, as in Kubernetes."""
+"""The lowest addresses are reserved for explicit requests, as in Kubernetes."""
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -38,18 +38,19 @@ _DECODER = msgspec.json.Decoder(_Service)
 
 
 ASKED = ("type", "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
-"""The fields of a Service that its address goes by."""
+"""The fields of a Service that determine its address."""
 
 
 class Addresses(Protocol):
-    """Gives Services their addresses."""
+    """Assigns addresses to Services."""
 
     def assign(self, target: Target, service: Object) -> None: ...
 
 
 class ServiceAddresses:
-    """Owner of who has which address. The store is right about that: a holder whose Service has no longer the
-    address, or was never stored, holds nothing."""
+    """Tracks which Service has which address. The store is authoritative: a holder whose Service no longer
+    has the address, or was never stored, holds nothing.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -57,7 +58,7 @@ class ServiceAddresses:
         self._next = _FIRST
 
     def assign(self, target: Target, service: Object) -> None:
-        """Gives a valid Service what it lacks, in place; 422 for an address that it cannot have."""
+        """Set the missing addresses of a valid Service in place; 422 for an address that it cannot have."""
         spec = service["spec"]
         if spec.get("type") == "ExternalName":
             return
@@ -82,7 +83,7 @@ class ServiceAddresses:
             self._known()[address] = target.key
 
     def _free(self, key: Key) -> str:
-        """An address that nobody has; there are more of them than there may be objects."""
+        """An unused address; there are more addresses than objects allowed."""
         while True:
             address = str(RANGE[self._next])
             self._next = self._next + 1 if self._next < RANGE.num_addresses - 2 else _FIRST
@@ -104,7 +105,7 @@ class ServiceAddresses:
 
 
 def keep(old: Object, new: Object) -> None:
-    """An update that does not name the address keeps it; a Service that becomes a mere name loses it."""
+    """An update without an address keeps it; a Service that becomes an ExternalName loses it."""
     was, spec = old.get("spec"), new.get("spec")
     if not isinstance(was, dict) or not isinstance(spec, dict):
         return

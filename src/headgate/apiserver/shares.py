@@ -1,9 +1,9 @@
-"""How users share what is limited, so that no user can take all of it.
+"""Fair sharing of limited resources, so that no user can take all of them.
 
-A user may hold as much as is still free. One user alone can therefore hold half, two a third each, and there
-is always something left for the next one: the "dynamic threshold" of Choudhury and Hahne (1998), which needs
-no list of users and no share to configure. A quarter is kept apart for the administrator, whose token the
-gateway, the controllers and the node use.
+A user may hold as much as is still free. So one user alone can hold half, two a third each, and there is
+always something left for the next one: the "dynamic threshold" of Choudhury and Hahne (1998), which needs no
+list of users and no configured shares. A quarter is reserved for the administrator, whose token the gateway,
+the controllers and the node use.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections import OrderedDict, deque
 from headgate.apiserver.users import ADMIN
 
 RESERVED = 4
-"""One in so many is reserved for the administrator."""
+"""One part in this many is reserved for the administrator."""
 
 
 class Shares:
-    """Owner of one limited amount: slots, connections or bytes."""
+    """One limited resource: slots, connections or bytes."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -28,14 +28,14 @@ class Shares:
         self._waiting: OrderedDict[str, deque[tuple[int, asyncio.Future[None]]]] = OrderedDict()
 
     def take(self, user: str, amount: int = 1) -> bool:
-        """Takes an amount for a user, unless that is more than he may have."""
+        """Take an amount for a user, unless it exceeds their share."""
         if not self._fits(user, amount):
             return False
         self._add(user, amount)
         return True
 
     async def wait(self, user: str, amount: int) -> None:
-        """Takes an amount as soon as the user may have it; the users who wait take turns."""
+        """Take an amount as soon as the user's share allows; waiting users take turns."""
         if user not in self._waiting and self.take(user, amount):
             return
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -61,11 +61,11 @@ class Shares:
         return {"total": self.total, "held": self._sum, "waiting": sum(map(len, self._waiting.values()))}
 
     def by_user(self) -> dict[str, int]:
-        """What each user holds."""
+        """The amount that each user holds."""
         return dict(self._held)
 
     def validate(self) -> None:
-        """Checks that the sums are right; for tests."""
+        """Check that the sums are correct; for tests."""
         assert sum(self._held.values()) == self._sum <= self.total
         assert all(amount > 0 for amount in self._held.values())
 
@@ -74,7 +74,7 @@ class Shares:
             return False
         if user == ADMIN:
             return True
-        # What the administrator holds beyond his reserve is missing from the others' part.
+        # What the administrator holds beyond the reserve reduces the others' part.
         own = self._held.get(ADMIN, 0)
         free = self._pool - (self._sum - own) - max(0, own - (self.total - self._pool))
         return self.held(user) + amount <= free
@@ -87,14 +87,14 @@ class Shares:
             self._held.pop(user, None)
 
     def _forget(self, user: str, waiting: tuple[int, asyncio.Future[None]]) -> None:
-        """Removes a request that waits no longer."""
+        """Remove a request that no longer waits."""
         if (queue := self._waiting.get(user)) and waiting in queue:
             queue.remove(waiting)
             if not queue:
                 del self._waiting[user]
 
     def _serve(self) -> None:
-        """Gives those who wait what they may have now, one of each user at a time."""
+        """Serve waiting requests as far as shares allow, one of each user at a time."""
         served = True
         while served:
             served = False
@@ -111,7 +111,7 @@ class Shares:
 
 
 class Room:
-    """What one request may hold of an amount of bytes; everything goes back when it is closed."""
+    """The bytes that one request holds of a limit; everything is released when it is closed."""
 
     def __init__(self, shares: Shares, user: str) -> None:
         self._shares = shares
@@ -120,14 +120,14 @@ class Room:
         self._closed = False
 
     async def enter(self, size: int) -> int:
-        """Waits until there is room for a part of this size; gives what is to be left with again."""
+        """Wait for this many bytes; returns the amount to pass to `leave`."""
         size = min(size, self._shares.total // RESERVED)  # a single part always fits
         await self._shares.wait(self._user, size)
         self._held += size
         return size
 
     def grow(self, size: int) -> bool:
-        """Takes room at once; False if there is none."""
+        """Take bytes immediately; False if the share does not allow it."""
         if not self._shares.take(self._user, size):
             return False
         self._held += size

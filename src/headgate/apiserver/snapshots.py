@@ -1,7 +1,7 @@
-"""A kind as it was at a past resource version: what is stored now, with the later events taken back.
+"""The state of a kind at a past resource version: the current state with later events undone.
 
-So the pages of a list are all of one moment without anything being kept for them. It reaches back as far
-as the event log does. A long list is read in parts in the same way, with writes in between.
+So all pages of a list show the same revision without keeping anything for them. It reaches back as far as the
+event log. Long lists are read in parts in the same way, with writes in between.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from headgate.apiserver.storage import Event, Key, Store, Stored
 from headgate.apiserver.watch import Hub
 
 Position = tuple[str, str]
-"""Namespace and name; a page begins behind one."""
+"""Namespace and name; a page begins after one."""
 
 
 class Snapshot:
-    """The objects of a kind, of one namespace or of all, as they were before these events."""
+    """The objects of a kind, in one namespace or all, as they were before these events."""
 
     def __init__(self, store: Store, resource: str, namespace: str, later: list[Event]) -> None:
         self._store = store
@@ -26,20 +26,20 @@ class Snapshot:
         self._namespace = namespace
         self._before: dict[Position, Stored | None] = {}
         self._after: dict[Position, bool] = {}
-        """Whether there is something now where there were changes."""
+        """Whether a changed object exists now."""
         for event in later:
             key = event.new.key
             if not namespace or key.namespace == namespace:
-                # The first event after the moment says what there was, the last one what there is.
+                # The first event after the revision has the state at it, the last one the current state.
                 self._before.setdefault((key.namespace, key.name), event.old)
                 self._after[key.namespace, key.name] = event.type != "DELETED"
 
     def select(self, selector: Selector, after: Position) -> Generator[Stored]:
-        """Those that a selector matches, ordered, behind a position."""
+        """Matching objects in order, after a position."""
         return (stored for stored in self._ordered(after) if not selector or selector.matches(stored))
 
     def count(self, after: Position) -> int:
-        """How many there were behind a position."""
+        """How many objects there were after a position."""
         count = self._store.count(self._resource, self._namespace, after)
         for position, was in self._before.items():
             if position > after:
@@ -63,14 +63,15 @@ class Snapshot:
 
 
 PART_BYTES = 256 * 1024
-"""What is read of a list at a time. Objects that a selector leaves out count as well, and each of its
-requirements: they cost time."""
+"""Bytes of a list read at a time. Objects that a selector excludes count as well, and so does each of its
+requirements: they take time.
+"""
 _ROW_BYTES = 64
-"""What a row costs besides its body."""
+"""Cost of a row besides its body."""
 
 
 class Scan:
-    """Reads what a selector matches at one moment, part by part; others may write between two parts."""
+    """Reads the matching objects at one revision, part by part; writes may happen between two parts."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Scan:
         after: Position = ("", ""),
         limit: int | None = None,
     ) -> None:
-        """`namespace` is empty for all; `limit` counts the objects that match."""
+        """`namespace` is empty for all; `limit` counts matching objects."""
         self._store = store
         self._hub = hub
         self._served = served
@@ -92,19 +93,19 @@ class Scan:
         self._namespace = namespace
         self._selector = selector
         self.position = after
-        """That of the last object that was looked at, whether or not it matches."""
+        """Position of the last object examined, whether or not it matches."""
         self._left = limit
         self.revision = revision
         self.last = after
-        """The position of the last object that was read."""
+        """Position of the last object read."""
         self.done = False
         self.more = False
-        """Whether there is another object that matches behind the limit."""
+        """Whether another object after the limit matches."""
 
     def part(self) -> list[Stored]:
-        """The next objects, perhaps none; `done` says whether they were the last.
+        """The next objects, possibly none; `done` says whether they were the last.
 
-        410 if the log has moved on.
+        Raises 410 if the event log has moved past the revision.
         """
         found: list[Stored] = []
         size = 0
@@ -127,7 +128,7 @@ class Scan:
         return found
 
     def remaining(self) -> int:
-        """How many objects, whatever the selector, there are behind the last one."""
+        """How many objects there are after the last one, ignoring the selector."""
         if self.revision == self._store.revision:
             return self._store.count(self._resource, self._namespace, self.last)
         return self._snapshot().count(self.last)

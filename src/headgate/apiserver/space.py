@@ -1,11 +1,11 @@
-"""Space on the disk: a reserve that lets objects be deleted when there is none left.
+"""Disk space: a reserve that allows objects to be deleted when the disk is full.
 
-A delete makes the database smaller in the end, but writes to its log before that, which a full disk refuses.
-So a file of a few megabytes holds space. When a write fails, only deletions are taken from then on, and one
-that fails is done again in the space of that file, which is removed for it. What is left is taken back at
-once, so that nobody else fills it. Nor is the log made shorter meanwhile: SQLite writes over it from its
-beginning. The store tries again once a second, when somebody asks: if the reserve is whole and there is space
-besides, writes are taken again.
+A delete eventually shrinks the database, but first writes to its log, which fails on a full disk. So a file
+of a few megabytes reserves space. When a write fails, only deletions are accepted from then on; one that
+fails is repeated in the space of that file, which is removed for it. The rest is reserved again immediately,
+before other processes use it. The log is not truncated meanwhile: SQLite overwrites it from its beginning.
+When requests arrive, the store checks at most once a second: if the reserve is complete and there is
+additional space, all writes are accepted again.
 """
 
 from __future__ import annotations
@@ -30,28 +30,27 @@ T = TypeVar("T")
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 RESERVE_BYTES = 8 << 20
-"""Twice the log at which SQLite moves it into the database."""
+"""Twice the log size at which SQLite moves it into the database."""
 ROOM_BYTES = 4 << 20
-"""Space besides the reserve without which nothing but deletions is taken: the largest object, in the log and
-in the file."""
+"""Space besides the reserve required for other writes: the largest object, in the log and in the file."""
 _RESERVE_STEPS = 8
-"""A reserve for which there is not enough space is made smaller by this part of it at a time."""
+"""If space is short, the reserve is reduced by this fraction at a time."""
 TRY_AGAIN_S = 1.0
 _LOG_BYTES = 4 * RESERVE_BYTES
-"""What is kept of a log that one large transaction has made longer."""
+"""Size to which a log grown by a large transaction is truncated."""
 _MAX_CONVERTED_BYTES = 64 << 20
 _PAGES_AT_ONCE = 2048
-"""Free pages given back to the disk at a time: as much as the reserve."""
+"""Free pages returned to the disk at a time: as much as the reserve."""
 _INCREMENTAL = 2
 
 
 def open_log(db: sqlite3.Connection, path: Path) -> None:
-    """Turns to WAL mode with a log that stays short; lets a database give free pages back to the disk.
+    """Enable WAL mode with a short log, and let the database return free pages to the disk.
 
-    A file of an earlier release is converted, if that is quick; else it only reuses its free pages itself.
+    A file of an earlier release is converted if that is fast; otherwise, it only reuses its own free pages.
     """
-    if not _gives_back(db):  # which is asked first, because a full disk does not take the setting again
-        db.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")  # of a new file
+    if not _gives_back(db):  # checked first, because a full disk does not accept the setting again
+        db.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")  # for a new file
     db.execute("PRAGMA journal_mode=WAL")
     db.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
     if not _gives_back(db) and path.stat().st_size <= _MAX_CONVERTED_BYTES:
@@ -65,7 +64,7 @@ def _gives_back(db: sqlite3.Connection) -> bool:
 
 
 class Space:
-    """Owner of the reserve; knows whether writes succeed."""
+    """Manages the reserve, and knows whether writes succeed."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class Space:
         idle: Callable[[], bool],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`idle` says that no transaction is under way."""
+        """`idle` returns whether no transaction is in progress."""
         self._db = db
         self._reserve = path.with_name(f"{path.name}-reserve")
         self._folder = path.parent
@@ -92,7 +91,7 @@ class Space:
         return self._size() > 0
 
     def check(self) -> None:
-        """507 while only deletions are taken."""
+        """507 while only deletions are accepted."""
         if self.failure is not None:
             self.recover()
         if self.failure is not None:
@@ -100,13 +99,13 @@ class Space:
             raise errors.insufficient_storage(why, takes_deletions=self.takes_deletions)
 
     def spare(self) -> None:
-        """Before a step of a deletion: on a full disk the log begins anew as often as it can."""
+        """Before a step of a deletion on a full disk: restart the log from its beginning if possible."""
         if self.failure is not None and self._idle():
             with contextlib.suppress(sqlite3.Error):
                 self._move_log()
 
     def fail(self, why: str) -> None:
-        """A write has failed: from now on only deletions are taken."""
+        """A write has failed: from now on, only deletions are accepted."""
         if self.failure is None:
             log.error(
                 "cannot write to %s: %s; only deletions are taken until there is space", self._folder, why
@@ -116,7 +115,7 @@ class Space:
 
     @contextlib.contextmanager
     def given_up(self, why: str) -> Generator[None]:
-        """Something that must be written, for which there was no space, has that of the reserve."""
+        """Free the reserve within this context, for a necessary write that lacked space."""
         self.fail(why)
         with contextlib.suppress(OSError):
             self._reserve.unlink()
@@ -124,7 +123,7 @@ class Space:
         self.refill()
 
     def write_file(self, write: Callable[[], T]) -> T:
-        """Writes a small file that the server needs, on a full disk in space of the reserve."""
+        """Write a small file that the server needs, on a full disk in the space of the reserve."""
         try:
             return write()
         except OSError as error:
@@ -134,14 +133,14 @@ class Space:
                 return write()
 
     def refill(self) -> None:
-        """Makes the reserve as large as there is space for it."""
+        """Make the reserve as large as the available space allows."""
         for steps in range(_RESERVE_STEPS, 0, -1):
             size = RESERVE_BYTES * steps // _RESERVE_STEPS
             if size <= self._size() or self._allocate(size):
                 return
 
     def recover(self) -> None:
-        """Looks whether writes succeed again, at most once a second."""
+        """Check whether writes succeed again, at most once a second."""
         if self.failure is None or self._now() < self._try_at or not self._idle():
             return
         self._try_at = self._now() + TRY_AGAIN_S
@@ -159,20 +158,21 @@ class Space:
         self.failure = None
 
     def give_back(self, pages: int = _PAGES_AT_ONCE) -> None:
-        """Gives some of the free pages of the database back to the disk."""
+        """Return some free pages of the database to the disk."""
         if self._idle():
-            # A script, since `execute` would do the first step of this statement only, which has no rows.
+            # A script, because `execute` would only run the first step of this statement, which returns no
+            # rows.
             self._db.executescript(f"PRAGMA incremental_vacuum({pages})")
 
     def free_bytes(self) -> int:
-        """What the database has kept of deleted objects."""
+        """Space of deleted objects that the database has kept."""
         pages, size = (
             self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_size")
         )
         return int(pages * size)
 
     def _shrink(self) -> None:
-        """As `give_back`, in steps for which there is space in the log, or else in the reserve."""
+        """Like `give_back`, in steps that fit in the log, or else in the reserve."""
         self.spare()
         for _ in range(_RESERVE_STEPS):
             if not self.free_bytes():
@@ -185,11 +185,11 @@ class Space:
             self._move_log()
 
     def _move_log(self) -> None:
-        """Moves the log into the database. Its file stays as long as it is."""
+        """Move the log into the database. Its file keeps its size."""
         self._db.execute("PRAGMA wal_checkpoint").fetchall()
 
     def _has_room(self) -> bool:
-        """Makes the reserve whole, if there is space for it and for other writes besides."""
+        """Complete the reserve, if there is space for it and for other writes."""
         size = self._size()
         free = shutil.disk_usage(self._folder).free
         return free + size >= RESERVE_BYTES + ROOM_BYTES and self._allocate(RESERVE_BYTES, ROOM_BYTES)
@@ -201,7 +201,7 @@ class Space:
             return 0
 
     def _allocate(self, size: int, besides: int = 0) -> bool:
-        """Whether the reserve has this size now, and there was space for so much more."""
+        """Make the reserve this large; returns whether that worked with `besides` bytes of space to spare."""
         had = min(self._size(), RESERVE_BYTES)
         try:
             with self._reserve.open("ab") as file:

@@ -1,7 +1,7 @@
-"""Objects on disk: one table and one resource version, which rises with every write and is never used twice.
+"""Objects on disk: one table and one resource version, which increases with every write and is never reused.
 
-SQLite runs inline on the event loop, which makes every read-modify-write atomic without locks, and costs less
-than the hop to another thread and back. What brings writes to disk, many at a time, is `commits`.
+SQLite runs on the event loop, which makes every read-modify-write atomic without locks, and is cheaper than
+switching to another thread and back. `commits` flushes writes to disk, many at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INSERT OR IGNORE INTO revision VALUES (1, 1);
 
 
 class Key(NamedTuple):
-    """Where an object is. `resource` is "plural.group" (or "plural"), so all versions share it."""
+    """The key of an object. `resource` is "plural.group" (or "plural"), so all versions share it."""
 
     resource: str
     namespace: str
@@ -42,7 +42,7 @@ class Key(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """An object as it lies in the store: JSON in its storage version, resourceVersion included."""
+    """An object as stored: JSON in its storage version, including resourceVersion."""
 
     key: Key
     revision: int
@@ -53,7 +53,7 @@ class Stored(NamedTuple):
         return obj
 
     def again(self) -> Draft | dict[str, Any]:
-        """The object for another resource version, decoded only if it is not plain to see where that goes."""
+        """The object for another resource version, decoded only if the version's position is ambiguous."""
         version = b'"resourceVersion":"%d"' % self.revision
         return Draft(self.body, version) if self.body.count(version) == 1 else self.decode()
 
@@ -61,7 +61,7 @@ class Stored(NamedTuple):
 class Draft(NamedTuple):
     """An object as JSON before its resource version is known.
 
-    A text that is nowhere else in the body stands for the field of the resource version with its value.
+    A placeholder that occurs nowhere else in the body stands for the resource version field and its value.
     """
 
     body: bytes
@@ -72,13 +72,13 @@ class Draft(NamedTuple):
 
     @classmethod
     def of(cls, body: bytes, version: str) -> Draft:
-        """An object whose metadata.resourceVersion is a text that is nowhere else in it."""
+        """An object whose metadata.resourceVersion is a text that occurs nowhere else in it."""
         return cls(body, b'"resourceVersion":"%s"' % version.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One committed write. `old` is what was there before (absent for ADDED)."""
+    """One committed write. `old` is the previous state (absent for ADDED)."""
 
     type: EventType
     new: Stored
@@ -95,13 +95,13 @@ class Event:
 
     @property
     def growth(self) -> int:
-        """By how many bytes the store has grown."""
+        """Bytes by which it grew the store."""
         now = len(self.new.body) if self.type != "DELETED" else 0
         return now - (len(self.old.body) if self.old else 0)
 
 
 class StateError(RuntimeError):
-    """The file of the objects cannot be opened, or is no database."""
+    """The object database cannot be opened, or is not a database."""
 
 
 class NoSpaceError(StateError):
@@ -116,9 +116,9 @@ class StateInUseError(StateError):
 
 
 def _where(resource: str, namespace: str, after: tuple[str, str]) -> tuple[str, list[str]]:
-    """The condition for objects of a kind, of one namespace or of all, behind a position.
+    """The condition for objects of a kind, in one namespace or all, after a position.
 
-    Each is one that SQLite answers by a search in the primary key, however many objects are before.
+    SQLite evaluates each by a search in the primary key, however many objects come before.
     """
     if not namespace:
         if not any(after):
@@ -132,23 +132,23 @@ def _where(resource: str, namespace: str, after: tuple[str, str]) -> tuple[str, 
 
 _ADDS = {"ADDED": 1, "MODIFIED": 0, "DELETED": -1}
 _KEPT_FREE_BYTES = 4 << 20
-"""Free pages that the file keeps for the next objects."""
+"""Free pages that the file keeps for future objects."""
 _CACHED_OBJECTS = 256
 _CACHED_BYTES = 16 * 1024
-"""Larger objects are not kept in memory, so that what is kept stays below 4 MB."""
+"""Larger objects are not cached, so that the cache stays below 4 MB."""
 
 
 class Store:
-    """Owner of the SQLite file. Listeners hear of each write once it is on disk, in order."""
+    """The SQLite file. Listeners are called for each write once it is on disk, in order."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Secrets are in it, and its side files get its mode.
+        # It contains Secrets, and its side files inherit its mode.
         path.touch(mode=0o600)
         self._db = sqlite3.connect(path, isolation_level=None)
         self._listeners: list[Callable[[Event], None]] = []
         try:
-            # Exclusive locking keeps a second server out, and needs no shared-memory file.
+            # Exclusive locking keeps a second server out, and avoids a shared-memory file.
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
             self._db.execute("PRAGMA busy_timeout=200")
             space.open_log(self._db, path)
@@ -190,7 +190,7 @@ class Store:
 
     @property
     def told(self) -> int:
-        """The resource version up to which everything is on disk and listeners have heard of it."""
+        """The resource version up to which everything is on disk and listeners were called."""
         return self._told
 
     def __len__(self) -> int:
@@ -206,7 +206,7 @@ class Store:
         return self._bytes
 
     def listen(self, listener: Callable[[Event], None]) -> None:
-        """Calls the listener with each write that is on disk. It must be quick and must not raise."""
+        """Call the listener for each write that is on disk. It must be fast and must not raise."""
         self._listeners.append(listener)
 
     def get(self, key: Key) -> Stored | None:
@@ -222,7 +222,7 @@ class Store:
     def select(
         self, resource: str, namespace: str = "", after: tuple[str, str] = ("", "")
     ) -> Generator[Stored]:
-        """Objects of a kind ordered by namespace and name, of one namespace or of all, behind a position.
+        """Objects of a kind by namespace and name, in one namespace or all, after a position.
 
         Exhaust or close the iterator before the next write.
         """
@@ -235,7 +235,7 @@ class Store:
             yield Stored(Key(resource, within, name), revision, body)
 
     def count(self, resource: str, namespace: str = "", after: tuple[str, str] = ("", "")) -> int:
-        """How many objects `select` would give."""
+        """How many objects `select` would return."""
         where, values = _where(resource, namespace, after)
         row = self._db.execute(f"SELECT count(*) FROM objects WHERE {where}", values).fetchone()  # noqa: S608
         return int(row[0])
@@ -257,7 +257,7 @@ class Store:
         *,
         for_deletion: bool = False,
     ) -> Stored:
-        """Writes an object under the next resource version, which is set in its metadata.
+        """Write an object with the next resource version, which is set in its metadata.
 
         413 if its JSON has more than `max_bytes`; 507 on a full disk, unless it is a step of a deletion.
         """
@@ -278,7 +278,7 @@ class Store:
         return new
 
     def delete(self, key: Key, last: dict[str, Any] | Draft | None = None) -> Stored:
-        """Removes an object; gives its last state (`last`, if given) at the revision of the deletion."""
+        """Remove an object; returns its last state (`last`, if given) at the revision of the deletion."""
         old = self.get(key)
         if old is None:
             raise KeyError(key)
@@ -289,23 +289,23 @@ class Store:
         return new
 
     async def settled(self) -> None:
-        """Waits until all that was written so far is on disk; raises sqlite3.OperationalError if it is not.
+        """Wait until everything written so far is on disk; raises sqlite3.OperationalError if that fails.
 
-        To be called without awaiting anything else after the write, or the read, that is to be answered: so
-        nobody ever sees what a crash could take back.
+        Must be called without another await after the write, or read, that the response depends on: so
+        clients never see anything that a crash could undo.
         """
         await self._commits.settled()
 
     def pending(self) -> list[Event]:
-        """The writes that listeners have not heard of yet, because they are not on disk."""
+        """Writes that listeners were not called for yet, because they are not on disk."""
         return self._commits.pending()
 
     def flush(self) -> None:
-        """Brings all that was written to disk, and tells the listeners, before it returns."""
+        """Flush everything written to disk, and call the listeners, before returning."""
         self._commits.flush()
 
     def write_failure(self) -> str | None:
-        """Why nothing can be written now; looks again whether it can, at most once a second."""
+        """Why nothing can be written now; checks again at most once a second."""
         if self._commits.broken is not None:
             return str(self._commits.broken)
         self._space.recover()
@@ -313,15 +313,15 @@ class Store:
 
     @property
     def takes_deletions(self) -> bool:
-        """Whether there is a reserve that a full disk gives to deletions."""
+        """Whether there is a reserve for deletions on a full disk."""
         return self._space.takes_deletions
 
     def write_file(self, write: Callable[[], T]) -> T:
-        """Writes a small file that the server needs, on a full disk in space of the reserve for deletions."""
+        """Write a small file that the server needs, on a full disk in the reserve for deletions."""
         return self._space.write_file(write)
 
     def tidy(self) -> None:
-        """Gives space that deleted objects have left back to the disk, a part at a time."""
+        """Return space of deleted objects to the disk, a part at a time."""
         if self._space.failure is None and self._space.free_bytes() > _KEPT_FREE_BYTES:
             self._space.give_back()
 
@@ -330,7 +330,7 @@ class Store:
             self._commits.close()
         finally:
             self._db.close()
-            self._refill()  # with what was the log's
+            self._refill()  # with the space of the log
 
     def statistics(self) -> dict[str, int]:
         sizes = {"objects": len(self), "revision": self._revision, "bytes": self.bytes}
@@ -341,7 +341,7 @@ class Store:
             self._space.fail(str(error))
 
     def _refill(self) -> None:
-        if len(self):  # else there is nothing to delete
+        if len(self):  # otherwise there is nothing to delete
             self._space.refill()
 
     def _remember(self, stored: Stored | None, key: Key) -> None:
@@ -375,7 +375,7 @@ class Store:
         self._db.execute("UPDATE revision SET value=?", (self._revision,))
 
     def _undo(self, events: list[Event]) -> None:
-        """What was written is not kept: the next writes get these resource versions."""
+        """The writes were rolled back: the next writes get these resource versions."""
         self._recent.clear()
         for event in events:
             self._counts[event.new.key.resource] -= _ADDS[event.type]

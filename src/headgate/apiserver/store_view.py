@@ -1,4 +1,4 @@
-"""What an object that is being written may refer to: the view of the store that admission asks."""
+"""The view of the store that admission uses to check references."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INDEXED_GROUPS = frozenset(group for group, _ in admission.INDEXED)
 
 
 class StoreView:
-    """An `admission.View` of the store. It is asked on writes only; each answer is a lookup."""
+    """An `admission.View` of the store. Used on writes only; each query is a lookup."""
 
     def __init__(self, store: Store, registry: Registry) -> None:
         self._store = store
@@ -21,10 +21,10 @@ class StoreView:
         self._index = admission.Index()
 
     among = ""
-    """The store has everything there is."""
+    """The store has all objects."""
 
     def follow(self) -> None:
-        """Files what is stored, and from now on every change."""
+        """Index the stored objects, and all later changes."""
         for group, kind in sorted(admission.INDEXED):
             if (served := self._served(group, kind)) is not None:
                 for stored in self._store.select(served.resource):
@@ -36,7 +36,7 @@ class StoreView:
         return None if stored is None else stored.decode()
 
     def stored(self, group: str, kind: str, key: ObjectKey) -> Stored | None:
-        """An object as it is stored."""
+        """An object as stored."""
         served = self._served(group, kind)
         if served is None:
             return None

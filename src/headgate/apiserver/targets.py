@@ -1,4 +1,4 @@
-"""What a request is about and how it wants to write: values that travel from the HTTP edge to the verbs."""
+"""The target and the write options of a request: values passed from the HTTP edge to the verbs."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ class WriteOptions:
     field_validation: FieldValidation = "Warn"
     force: bool = False
     through: str = ""
-    """The subresource that a write of the object itself came through (`scale`), for who owns its fields."""
+    """The subresource through which the object itself is written (`scale`), for field ownership."""

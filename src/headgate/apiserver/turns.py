@@ -1,8 +1,8 @@
-"""Whose request is worked on next: users take turns, so that one user's flood does not delay the others.
+"""Fair queuing of requests: users take turns, so that a flood from one user does not delay the others.
 
-The work of a request runs on the event loop without a break. Each pass of the loop begins a few requests, one
-of each user in turn; the others wait in bounded queues. So a user with a single request waits for a few
-others, not for everything that somebody else has sent: the fair queuing of Kubernetes' API Priority and
+The work of a request runs on the event loop without interruption. Each iteration of the loop starts a few
+requests, one of each user in turn; the others wait in bounded queues. So a user with a single request waits
+for a few others, not for everything another user has sent: the fair queuing of Kubernetes' API Priority and
 Fairness, with the event loop as its seats.
 """
 
@@ -17,13 +17,13 @@ from headgate.apiserver import errors
 from headgate.apiserver.shares import Shares
 
 AT_ONCE = 4
-"""Requests that begin in one pass of the loop: writes of one pass share a transaction."""
+"""Requests started in one iteration of the loop: their writes share a transaction."""
 SHORT_PASS_S = 0.01
-"""Of CPU time. After a longer pass only one request begins in the next, so that passes do not add up."""
+"""CPU time. After a longer iteration, the next one starts only one request, so that delays do not add up."""
 
 
 class Turns:
-    """Owner of the queues of requests, one for each user who has some waiting."""
+    """Queues of waiting requests, one for each user that has any."""
 
     def __init__(self, max_waiting: int, clock: Callable[[], float] = time.thread_time) -> None:
         self._clock = clock
@@ -35,9 +35,9 @@ class Turns:
         self._begun = 0
 
     async def begin(self, user: str) -> None:
-        """Waits for the turn of a request; what follows, up to the next await, is worked on in it.
+        """Wait for the turn of a request, which lasts until the caller's next await.
 
-        429 if too many requests wait already.
+        429 if too many requests are waiting.
         """
         self._tick_later()
         if self._begun < self._at_once and not self._waiting:
@@ -54,7 +54,7 @@ class Turns:
             self._shares.give_back(user)
 
     async def resume(self, user: str) -> None:
-        """Waits for the next turn of a request that has begun: others come in between."""
+        """Wait for the next turn of a request that has begun: other requests run in between."""
         self._tick_later()
         await self._wait(user)
 
@@ -82,7 +82,7 @@ class Turns:
         return {user: len(queue) for user, queue in self._waiting.items()}
 
     def _tick(self) -> None:
-        """A new pass of the loop: the next few requests, one of each user."""
+        """A new iteration of the loop: start the next few requests, one of each user."""
         now_s = self._clock()
         self._at_once = AT_ONCE if now_s - self._pass_began_s < SHORT_PASS_S else 1
         self._begun, self._pass_began_s = 0, now_s

@@ -1,7 +1,7 @@
-"""Who is asking: bearer tokens, the administrator's and those that were given names.
+"""Authentication by bearer tokens: the administrator's, and named tokens.
 
-Of a named token only the SHA-256 is kept, in a file of mode 0600 that the command line writes and the server
-reads anew when it changes. A token has 256 random bits, so a plain hash suffices.
+Of a named token only the SHA-256 is stored, in a file with mode 0600 that the command line writes and the
+server reloads when it changes. A token has 256 random bits, so a plain hash suffices.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _GROUPS = {
 
 
 class TokenError(ValueError):
-    """A token cannot be made or revoked; the text says why and what to do."""
+    """A token cannot be created or revoked; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class User:
-    """Somebody who showed a token that is in force, or whom such a one speaks for: he may have no role."""
+    """The user of a valid token, or an impersonated one, who may have no role."""
 
     name: str
     role: Role | None
@@ -53,7 +53,7 @@ class User:
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What is kept of a named token."""
+    """The stored data of a named token."""
 
     name: str
     role: Role
@@ -77,7 +77,7 @@ class Tokens:
             raise TokenError(f"{self._path} cannot be read: {error}; mend it, or remove it") from error
 
     def create(self, name: str, role: Role, now: datetime.datetime) -> str:
-        """A new token, which nobody can be told again."""
+        """Create a token; it cannot be shown again."""
         present = self.list()
         if not _NAME.fullmatch(name) or name == ADMIN:
             raise TokenError(f"{name!r} cannot be a token's name: use small letters, digits, '-' and '.'")
@@ -111,11 +111,11 @@ class Tokens:
 
 
 LOOK_AGAIN_S = 0.1
-"""So long a token that was right is taken to be right still, without a look at the file."""
+"""How long a valid token is accepted without checking the file again."""
 
 
 class Authenticator:
-    """Tells the user of a request from its Authorization header; `now` is a clock in seconds."""
+    """Finds the user of a request by its Authorization header; `now` is a clock in seconds."""
 
     def __init__(
         self, admin_token: str, tokens: Tokens | None = None, now: Callable[[], float] = time.monotonic
@@ -127,7 +127,7 @@ class Authenticator:
         self._version: tuple[int, ...] | None = None
         self._users: dict[str, User] = {}
         self._known: dict[bytes, User] = {}
-        """By Authorization headers that were right: at most as many as there are tokens."""
+        """By valid Authorization header: at most as many as there are tokens."""
 
     def user(self, authorization: bytes) -> User | None:
         """The user of `Bearer TOKEN`; None for anything else."""
@@ -141,12 +141,12 @@ class Authenticator:
         return user
 
     def bearer(self, token: str) -> User | None:
-        # Looked up by hash: how long that takes tells nothing about the tokens.
+        # Looked up by hash: the time this takes reveals nothing about the tokens.
         self._refresh()
         return self._users.get(digest(token))
 
     def named(self, name: str, groups: Sequence[str]) -> User:
-        """Somebody by name, with the role that he has by a token or by a group."""
+        """A user by name, with the role from their token or a group."""
         self._refresh()
         known = next((user.role for user in self._users.values() if user.name == name), None)
         return User(name, "admin" if MASTERS in groups else known, tuple(groups))

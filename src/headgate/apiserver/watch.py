@@ -1,9 +1,9 @@
 """Fan-out of committed writes to watchers.
 
-There is no buffer for each watcher. Each kind has one bounded log of its last events, and a watcher is only a
-position in it: it reads on when its client takes bytes. A watcher so slow that the log has moved past it gets
-410 Expired, as does one that asks for a resource version older than the log. So memory is bounded by the
-logs, whatever the number and speed of watchers, and by the room for what was sent and not read.
+There is no buffer per watcher. Each kind has one bounded log of its last events, and a watcher is only a
+position in it, which advances as its client reads. A watcher so slow that the log has moved past it gets 410
+Expired, as does one that asks for a resource version older than the log. So memory is bounded by the logs,
+whatever the number and speed of watchers, and by the limit on unread responses.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headgate.apiserver.storage import Event, Store
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Nothing happened up to this revision that the watcher has not seen."""
+    """The watcher has seen everything up to this revision."""
 
     revision: int
 
 
 class _Waiter:
-    """One watcher that waits for an event or a time; cheaper than a timeout around an asyncio.Event."""
+    """One watcher waiting for an event or a time; cheaper than a timeout around an asyncio.Event."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -37,7 +37,7 @@ class _Waiter:
             self._woken.set_result(None)
 
     async def wait(self, until: float) -> None:
-        """Until it is woken, or until the loop's time is `until`."""
+        """Wait until woken, or until the loop's time is `until`."""
         self._woken = self._loop.create_future()
         timer = self._loop.call_at(until, self.wake)
         try:
@@ -52,7 +52,7 @@ class EventLog:
     def __init__(self, since: int, max_events: int, max_bytes: int) -> None:
         self._events: list[Event] = []
         self.bytes = 0
-        """Held in memory by its events."""
+        """Bytes that its events hold in memory."""
         self._max_events = max_events
         self._max_bytes = max_bytes
         self.compacted = since
@@ -72,11 +72,12 @@ class EventLog:
             waiter.wake()
 
     def size_after(self, revision: int, limit: int, max_bytes: int) -> int:
-        """The bytes of what `after` would give; 0 if there is nothing."""
+        """The bytes of what `after` would return; 0 if there is nothing."""
         return sum(event.size for event in self.after(revision, limit, max_bytes))
 
     def after(self, revision: int, limit: int, max_bytes: int = 1 << 62) -> list[Event]:
-        """Up to `limit` events behind a revision, about `max_bytes` large, but at least one if there is one.
+        """Up to `limit` events after a revision, about `max_bytes` in total, but at least one if there is
+        any.
 
         410 if some of them are gone.
         """
@@ -92,7 +93,7 @@ class EventLog:
         return batch
 
     def compact(self) -> None:
-        # A quarter at once, so that the cost of moving the rest is paid rarely.
+        # Drop a quarter at once, to amortize the cost of moving the rest.
         drop = max(1, len(self._events) // 4)
         self.compacted = self._events[drop - 1].revision
         self.bytes -= sum(event.size for event in self._events[:drop])
@@ -100,11 +101,11 @@ class EventLog:
 
 
 class Hub:
-    """Owner of the event logs; `close()` ends every watch."""
+    """The event logs; `close()` ends every watch."""
 
     BATCH = 64
     BATCH_BYTES = 256 * 1024
-    """What one watcher takes at a time: as much as a slow one keeps in memory when the log has moved on."""
+    """What a watcher takes at a time: as much as a slow one keeps in memory when the log has moved on."""
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class Hub:
         store.listen(self._append)
 
     def check(self, resource: str, since: int) -> None:
-        """Refuses a watch that cannot start: an expired or future resource version."""
+        """Reject a watch that cannot start: an expired or future resource version."""
         if self.closed:
             raise errors.unavailable("the API server is shutting down")
         if since > self._store.told:
@@ -133,16 +134,17 @@ class Hub:
         self._log(resource).after(since, 0)
 
     def after(self, resource: str, revision: int) -> list[Event]:
-        """Every event of a kind behind a revision; 410 if some of them are gone."""
+        """Every event of a kind after a revision; 410 if some of them are gone."""
         return self._log(resource).after(revision, self._limits[0] + 1)
 
     async def follow(
         self, resource: str, since: int, *, until: float, bookmark_s: float | None, room: Room | None = None
     ) -> AsyncGenerator[list[Event] | Bookmark, None]:
-        """Batches of events behind `since` until the loop time `until`, bookmarks between and at the end.
+        """Batches of events after `since` until the loop time `until`, with bookmarks in between and at the
+        end.
 
-        A batch takes its bytes of `room` until the reader asks for the next one. A reader who waits for room
-        holds nothing. Raises 410 when the reader has fallen behind the log.
+        A batch takes its bytes from `room` until the reader asks for the next one. A reader waiting for
+        `room` holds nothing. Raises 410 when the reader has fallen behind the log.
         """
         log = self._log(resource)
         loop = asyncio.get_running_loop()
@@ -152,7 +154,8 @@ class Hub:
         try:
             next_bookmark = loop.time() + bookmark_s if bookmark_s else until
             while not self.closed and loop.time() < until:
-                # Read the position before the events: all events up to it are in the batch or were before.
+                # Read the position before the events: all events up to it are in this batch or an earlier
+                # one.
                 position = self._store.told
                 if size := log.size_after(since, self.BATCH, self.BATCH_BYTES):
                     taken = await room.enter(size) if room else 0

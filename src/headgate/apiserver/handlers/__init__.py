@@ -1,1 +1,1 @@
-"""HTTP: decides how a request is read and an answer is written, and nothing about objects."""
+"""HTTP: parses requests and writes responses; makes no decisions about objects."""

@@ -1,4 +1,4 @@
-"""Reading request bodies: bounded, JSON or YAML, with duplicate fields told."""
+"""Read request bodies: bounded, JSON or YAML, with duplicate fields reported."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from headgate.apiserver.calls import Call
 
 __all__ = ["MAX_DEPTH", "check_bounds"]
 
-# How many values one object may have, and how deep: what judging it costs goes by their number, and what
-# can be decoded at all must not depend on the stack of an interpreter.
+# Limits on the number of values in one object, and on their nesting: validation cost grows with the number,
+# and what can be decoded must not depend on the interpreter's stack.
 #
-# The largest objects that are met are CustomResourceDefinitions of a megabyte, with some thirty thousand.
+# The largest objects in practice are CustomResourceDefinitions of a megabyte, with some thirty thousand
+# values.
 MAX_VALUES: Final = 100_000
-"""Fields of maps and items of lists, at any depth; managedFields, which name each field again, included."""
+"""Fields of maps and items of lists at any depth, including managedFields, which repeat every field name."""
 MAX_DEPTH: Final = 500
-"""Maps and lists in each other. Decoders on Python 3.11 read some 1,000, later ones many more."""
+"""Nested maps and lists. Decoders on Python 3.11 support some 1,000, later ones many more."""
 
 
 def check_bounds(value: Any) -> None:
-    """413 if a value has too many values in it, 400 if they are nested too deeply."""
+    """413 if a value contains too many values, 400 if they are nested too deeply."""
     count = depth = 0
     level = [value] if isinstance(value, dict | list) else []
     while level:
@@ -46,30 +47,30 @@ def check_bounds(value: Any) -> None:
 
 
 def check_body_bounds(body: bytes, value: Any) -> None:
-    """`check` for what a body was decoded to. Short ones keep both limits."""
-    if len(body) > MAX_DEPTH:  # a level takes a byte at least
+    """`check_bounds` for a decoded body. Short bodies satisfy both limits."""
+    if len(body) > MAX_DEPTH:  # a level takes at least a byte
         check_bounds(value)
 
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Kubernetes' limit for a request."""
 MAX_QUESTION_BYTES = 64 * 1024
-"""Limit for bodies that are questions or options: reviews, evictions, bindings, options of a delete."""
+"""Limit for reviews, evictions, bindings and delete options."""
 MAX_YAML_BYTES = 256 * 1024
-"""YAML is read twenty times more slowly than JSON."""
+"""YAML takes twenty times as long to parse as JSON."""
 _QUICKLY_READ_BYTES = 2 * 1024
-"""Of YAML: on the event loop, while everybody else waits."""
+"""YAML up to this size is parsed on the event loop, which blocks other requests."""
 MAX_PATH = 1000
-"""Characters of a path in a complaint."""
+"""Maximum length of a path in a message."""
 JSON, YAML = "application/json", "application/yaml"
 
 
 class SlowYAMLError(Exception):
-    """A body is YAML, and too long to be decoded on the event loop."""
+    """The body is YAML that is too long to be parsed on the event loop."""
 
 
 async def read(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The whole body, once it is this user's turn; 413, or 429 while he has too much under way."""
+    """Read the whole body, then wait for this user's turn; 413, or 429 if they have too much in progress."""
     call: Call = request.scope["call"]
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limit_bytes:
@@ -92,7 +93,7 @@ async def read(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> bytes:
 
 
 async def read_question(request: Request) -> dict[str, Any]:
-    """The small object that asks for something, or says how something is to be done; empty without a body."""
+    """The small object with the request's options or question; empty without a body."""
     body, content_type = await read(request, MAX_QUESTION_BYTES), media_type(request)
     if not body:
         return {}
@@ -110,10 +111,10 @@ def media_type(request: Request) -> str:
 
 
 def decode_json(body: bytes) -> tuple[Any, list[str]]:
-    """Any JSON value, and the complaints about its duplicate fields."""
+    """Any JSON value, and messages about duplicate fields."""
     value = msgspec.json.decode(body)
     check_body_bounds(body, value)
-    if _texts(body) != _texts(msgspec.json.encode(value)):  # of a field that is repeated only one is left
+    if _texts(body) != _texts(msgspec.json.encode(value)):  # decoding drops repeated fields
         found = _duplicates(json.loads(body, object_pairs_hook=_Pairs), "")
         return value, list(itertools.islice(found, errors.MAX_CAUSES))
     return value, []
@@ -122,9 +123,9 @@ def decode_json(body: bytes) -> tuple[Any, list[str]]:
 def decode_object(
     body: bytes, content_type: str, *, quickly: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """An object and the complaints about its duplicate fields. JSON is YAML, so it is tried first.
+    """An object, and messages about duplicate fields. JSON is YAML, so it is tried first.
 
-    Raises SlowYAMLError for YAML that takes long, if it is to be done quickly.
+    With `quickly`, raises SlowYAMLError for YAML that takes long.
     """
     if content_type == protobuf.MEDIA_TYPE:
         obj = _decode_protobuf(body)
@@ -148,7 +149,7 @@ def decode_object(
 
 
 def _decode_protobuf(body: bytes) -> dict[str, Any]:
-    """What clients in Go send of Kubernetes' own kinds; they do not try JSON after a 415."""
+    """Go clients send Kubernetes' own kinds as protobuf; they do not retry with JSON after a 415."""
     try:
         return protobuf.decode(body)
     except protobuf.UnknownKindError as error:
@@ -158,15 +159,15 @@ def _decode_protobuf(body: bytes) -> dict[str, Any]:
 
 
 def _texts(body: bytes) -> int:
-    """How often a text, which may be the name of a field, begins or ends in JSON."""
+    """How many quotes, which begin or end strings and field names, are in the JSON."""
     if b"\\" not in body:
         return body.count(b'"')
-    plain = body.replace(rb"\\", b"")  # so that each backslash that is left escapes what follows it
+    plain = body.replace(rb"\\", b"")  # so that each remaining backslash escapes what follows it
     return plain.count(b'"') - plain.count(rb"\"")
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The fields of a JSON object as they came."""
+    """The fields of a JSON object, in order."""
 
 
 def _duplicates(value: Any, path: str) -> Iterator[str]:
@@ -185,7 +186,7 @@ def _duplicates(value: Any, path: str) -> Iterator[str]:
 
 
 def _joined(path: str, name: str) -> str:
-    """The path of a field; of one that is too long to be read, the beginning."""
+    """The path of a field, truncated if it is too long to read."""
     return f"{path}.{name}"[:MAX_PATH] if path else name[:MAX_PATH]
 
 
@@ -196,7 +197,7 @@ else:
 
 
 class _Loader(_SafeLoader):
-    """YAML as far as JSON goes: no timestamps."""
+    """YAML limited to JSON's types: no timestamps."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
@@ -218,7 +219,7 @@ class _Loader(_SafeLoader):
 
 
 def _check_yaml(body: bytes) -> None:
-    """Refuses aliases, which make gigabytes out of a line, and nesting that no stack has room for."""
+    """Reject aliases, which can expand to gigabytes, and nesting too deep for the stack."""
     depth = 0
     for event in yaml.parse(body, _Loader):
         if isinstance(event, yaml.AliasEvent):
@@ -232,7 +233,7 @@ def _check_yaml(body: bytes) -> None:
 
 
 def _decode_yaml(body: bytes) -> tuple[Any, list[str]]:
-    """The value of a YAML document, and complaints about keys that are there twice; the last one counts."""
+    """The value of a YAML document, and messages about duplicate keys; the last one counts."""
     if len(body) > MAX_YAML_BYTES:
         raise errors.too_large(MAX_YAML_BYTES, " of YAML: send JSON")
     try:
@@ -242,7 +243,7 @@ def _decode_yaml(body: bytes) -> tuple[Any, list[str]]:
             loaded = loader.get_single_data()
         finally:
             loader.dispose()
-        # Whatever YAML has and JSON has not (sets, binary, NaN keys) is refused here.
+        # Anything in YAML that JSON does not have (sets, binary, NaN keys) is rejected here.
         return msgspec.json.decode(msgspec.json.encode(loaded)), loader.duplicates
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise errors.bad_request(f"error decoding YAML: {error}") from error

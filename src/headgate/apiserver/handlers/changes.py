@@ -1,4 +1,4 @@
-"""A write as it was requested: what is done with a body, in the server or in its helper process."""
+"""A requested write: how its body is processed, in the server or in its helper process."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def decode(change: Change, *, quickly: bool = False) -> tuple[Any, list[str]]:
-    """The value of the body, and complaints about its duplicate fields.
+    """The value of the body, and messages about duplicate fields.
 
-    Raises bodies.SlowYAMLError for YAML that takes long, if it is to be done quickly.
+    With `quickly`, raises bodies.SlowYAMLError for YAML that takes long.
     """
     if change.verb not in patch.KINDS:
         return bodies.decode_object(change.body, change.media, quickly=quickly)
@@ -41,7 +41,7 @@ def decode(change: Change, *, quickly: bool = False) -> tuple[Any, list[str]]:
 
 
 def write(objects: Objects, target: Target, change: Change, value: Any, complaints: list[str]) -> Outcome:
-    """Does the whole write, with a value that it may change, or raises UnansweredError and stores nothing."""
+    """Perform the write with a value that it may modify, or raise UnansweredError and store nothing."""
     options = change.options
     match change.verb:
         case "create":
@@ -56,10 +56,10 @@ def write(objects: Objects, target: Target, change: Change, value: Any, complain
             return objects.patch(target, kind, value, options, complaints)
 
 
-# What is done to a Pod beside its verbs: evictions and bindings; and what is not done, with the way round.
+# Special operations on Pods: evictions and bindings, and unsupported ones with an alternative.
 #
-# exec, attach, port-forward and proxy end in a container runtime, which is not here: the containers of a
-# Headgate node are processes of this machine, at addresses of this machine.
+# exec, attach, port-forward and proxy need a container runtime, which does not exist here: the containers of
+# a Headgate node are processes of this machine, at addresses of this machine.
 Object = dict[str, Any]
 
 NOT_HERE = frozenset({"attach", "exec", "portforward", "proxy"})
@@ -72,7 +72,7 @@ _INSTEAD = {
 
 
 def refusal(objects: Objects, target: Target) -> errors.StatusError:
-    """405 that says what to do instead; 404 for a Pod that is not there."""
+    """A 405 that names the alternative; 404 for a Pod that does not exist."""
     pod = objects.get(replace(target, subresource=""))
     address = (pod.get("status") or {}).get("podIP") or "the Pod's address (status.podIP)"
     instead = _INSTEAD[target.subresource].format(name=target.name, address=address)
@@ -84,7 +84,7 @@ def refusal(objects: Objects, target: Target) -> errors.StatusError:
 
 
 def evict(objects: Objects, target: Target, eviction: Object, options: WriteOptions) -> Object:
-    """Deletes the Pod in good order, as policy/v1 Eviction asks. There are no disruption budgets to keep."""
+    """Delete the Pod gracefully, as policy/v1 Eviction asks. There are no disruption budgets."""
     _check(eviction, target, ("policy/v1", "Eviction"))
     how = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions)
     pod = replace(target, subresource="")
@@ -93,7 +93,7 @@ def evict(objects: Objects, target: Target, eviction: Object, options: WriteOpti
 
 
 def bind(objects: Objects, target: Target, binding: Object, options: WriteOptions) -> Outcome:
-    """Assigns the Pod to a node, as a scheduler asks by a Binding; 409 if it has one."""
+    """Assign the Pod to a node, as a scheduler's Binding asks; 409 if it already has one."""
     _check(binding, target, ("v1", "Binding"))
     to = binding.get("target")
     to = to if isinstance(to, dict) else {}
@@ -114,7 +114,7 @@ def bind(objects: Objects, target: Target, binding: Object, options: WriteOption
 
 
 def _check(asked: Object, target: Target, what: tuple[str, str]) -> None:
-    """400 unless the question is of this version and kind, and about this Pod; gives it metadata."""
+    """400 unless the body has this version and kind and is about this Pod; adds metadata to it."""
     said = (asked.get("apiVersion") or what[0], asked.get("kind") or what[1])
     if said != what:
         raise errors.bad_request(f"a {what[0]} {what[1]} is needed here, not a {said[0]} {said[1]}")
@@ -127,5 +127,5 @@ def _check(asked: Object, target: Target, what: tuple[str, str]) -> None:
 
 
 def done() -> Object:
-    """What an eviction or a binding answers."""
+    """The response to an eviction or a binding."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

@@ -1,4 +1,4 @@
-"""OpenAPI v3 over HTTP: documents made once for each state of the registry, and known by their hash."""
+"""OpenAPI v3 over HTTP: documents are generated once per registry state, and identified by their hash."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from headgate.apiserver.registry import Registry
 _FOREVER = "public, immutable, max-age=31536000"
 _JSON = "application/json"
 TURN_S = 0.005
-"""For so long documents are made before others have their turn."""
+"""How long documents are generated before other requests run."""
 IN_THREAD_BYTES = 1 << 20
-"""Longer ones are hashed in a thread, which takes them a millisecond and lets go of the interpreter."""
+"""Longer documents are hashed in a thread, which releases the interpreter lock; that takes a millisecond."""
 
 
 class Documents:
-    """Owner of the encoded documents."""
+    """Caches the encoded documents."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -32,9 +32,9 @@ class Documents:
         self._documents: dict[str, tuple[bytes, str]] = {}
 
     async def index(self, request: Request) -> Response:
-        """Where the documents are; the hash in a URL changes with the document.
+        """The URLs of the documents; the hash in a URL changes with the document.
 
-        There may be thousands that have to be made: others have their turns in between.
+        Thousands may have to be generated: other requests run in between.
         """
         call: Call = request.scope["call"]
         found: dict[str, str] = {}
@@ -53,7 +53,7 @@ class Documents:
         return _cached(request, body, hashlib.sha256(body).hexdigest()[:32].upper())
 
     async def one(self, request: Request, path: str) -> Response | None:
-        """A document. The URL with an old hash leads to the new one, and one with its own may be kept."""
+        """One document. A URL with an old hash redirects to the new one; the current one is cacheable."""
         call: Call = request.scope["call"]
         self._refresh()
         match path.split("/"):
@@ -93,7 +93,7 @@ class Documents:
 
 
 async def _encoded(document: dict[str, Any], call: Call) -> bytes:
-    """A document may have 11 MB, which take 50 ms: others have their turns between its schemas."""
+    """A document may have 11 MB, which take 50 ms: other requests run between its schemas."""
     schemas: dict[str, Any] = document.pop("components")["schemas"]
     began = time.perf_counter()
     parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The forms in which objects are answered: whole, their metadata alone, or as rows of a Table."""
+"""Response formats of objects: complete, metadata only, or rows of a Table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Form:
-    """What the client takes first of what there is, and the version of meta.k8s.io that it is in."""
+    """The first format of the client's Accept header that is supported, and its meta.k8s.io version."""
 
     name: negotiation.FormName
     api_version: str
@@ -35,7 +35,7 @@ class Form:
         return cls(name, f"meta.k8s.io/{version}", query.include(request))
 
     def one(self, served: Served, obj: Object, *, meta: Object, with_columns: bool = True) -> Object:
-        """An object; `meta` is the metadata of the Table around it."""
+        """One object; `meta` is the metadata of the Table around it."""
         if self.name == "PartialObjectMetadata":
             return self.partial(obj)
         if self.name == "Table":
@@ -60,7 +60,7 @@ class Form:
         return made
 
     def list_head(self, served: Served) -> bytes:
-        """The JSON of a list without its end, its metadata and its items."""
+        """The JSON of a list up to its metadata and items."""
         if self.name == "Table":
             head = self.table(served, [], {})
             del head["metadata"], head["rows"]
@@ -75,9 +75,9 @@ class Form:
         return b"rows" if self.name == "Table" else b"items"
 
     def items(self, served: Served, page: Iterable[Stored]) -> bytes:
-        """Items of a list, with commas between them.
+        """Items of a list, separated by commas.
 
-        Whole objects are the stored bytes as they are, if they are stored in this version.
+        Complete objects are the stored bytes, if they are stored in this version.
         """
         if self.name == "Table":
             objects = (in_version(stored.decode(), served) for stored in page)
@@ -96,18 +96,18 @@ def json(value: Any, code: int = 200) -> Response:
     return Response(msgspec.json.encode(value), code, media_type="application/json")
 
 
-# What a write looks like in a form that is not the stored one, made once for all who watch in that form.
+# Encoded events for formats other than the stored one, shared by all watchers with that format.
 MAX_ENCODINGS = 64
-"""Encodings that are kept: watchers of one form read the same few events at about the same time."""
+"""Encodings to keep: watchers with the same format read the same few events at about the same time."""
 MAX_BYTES = 8 << 20
-"""Of the encodings and of the objects that they are of. The newest one is kept, however large it is."""
+"""Size of the encodings and of their objects. The newest one is always kept."""
 
 
 class _Encoded(NamedTuple):
     of: bytes
-    """The stored bytes: objects of one revision may differ by what a watcher is to see of them."""
+    """The stored bytes: objects of one revision may differ in what a watcher may see."""
     at_s: int
-    """The second in which it was made: rows of Tables have ages."""
+    """The second in which it was encoded: rows of Tables contain ages."""
     text: bytes
 
     @property
@@ -119,7 +119,7 @@ _Key = tuple[Served, Form, bool, int]
 
 
 class Encodings:
-    """Owner of the last encodings."""
+    """Caches the last encodings."""
 
     def __init__(self) -> None:
         self._kept: dict[_Key, _Encoded] = {}
@@ -129,7 +129,7 @@ class Encodings:
     def get(
         self, served: Served, form: Form, stored: Stored, make: Callable[[], bytes], *, with_columns: bool
     ) -> bytes:
-        """The encoding of an object, made if nobody has made it within this second."""
+        """The encoding of an object, created if there is none from this second."""
         key, now_s = (served, form, with_columns, stored.revision), int(time.monotonic())
         found = self._kept.get(key)
         if found is not None and found.of is stored.body and found.at_s == now_s:

@@ -1,4 +1,4 @@
-"""/livez, /readyz and /healthz: one word for machines, and a line for each check for people."""
+"""/livez, /readyz and /healthz: one word for machines, or one line for each check for people."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headgate.apiserver.storage import Key, Store
 from headgate.apiserver.watch import Hub
 
 Check = Callable[[], str | None]
-"""Why it fails; None if it does not."""
+"""The reason for a failure; None if the check passes."""
 
 _WITHHELD = "reason withheld"
 
 
 class Health:
-    """The checks of a server. Each endpoint has those that concern it."""
+    """The checks of a server. Each endpoint has those relevant to it."""
 
     def __init__(self, store: Store, hub: Hub) -> None:
         def readable() -> str | None:
@@ -43,7 +43,7 @@ class Health:
         }
 
     async def all(self, request: Request) -> Response:
-        """`?verbose` lists the checks, `?exclude=NAME` leaves one out."""
+        """`?verbose` lists the checks, `?exclude=NAME` skips one."""
         endpoint = request.url.path.strip("/")
         excluded = request.query_params.getlist("exclude")
         failures = {n: check() for n, check in self._checks[endpoint].items() if n not in excluded}
@@ -55,7 +55,7 @@ class Health:
         return PlainTextResponse("\n".join(lines) + "\n", 200 if healthy else 500)
 
     async def one(self, request: Request) -> Response:
-        """One check alone, such as /readyz/ping."""
+        """A single check, such as /readyz/ping."""
         endpoint = request.url.path.split("/")[1]
         check = self._checks[endpoint].get(request.path_params["check"])
         if check is None:
@@ -63,11 +63,11 @@ class Health:
         return PlainTextResponse(f"failed: {why}\n", 500) if (why := check()) else PlainTextResponse("ok")
 
 
-# /metrics: what the server holds and what it has refused, in Prometheus' text format.
+# /metrics: shared limits, rejections and store size, in Prometheus text format.
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Samples = Mapping[tuple[str, ...], int]
-"""Values by the values of the labels."""
+"""Values by label values."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Family:
         yield f"# HELP {self.name} {self.help}"
         yield f"# TYPE {self.name} {self.kind}"
         for key, value in sorted(samples.items()):
-            # Names of users have letters, digits, '-' and '.', so nothing needs to be escaped.
+            # User names only have letters, digits, '-' and '.', so escaping is not needed.
             pairs = ",".join(f'{label}="{part}"' for label, part in zip(self.labels, key, strict=True))
             yield f"{self.name}{{{pairs}}} {value}"
 
@@ -115,7 +115,7 @@ FAMILIES = (HELD, LIMIT, WAITING, REJECTED, ERRORS, STORE)
 
 @dataclass(frozen=True)
 class Metrics:
-    """The page, made when somebody asks for it."""
+    """The metrics page, generated on request."""
 
     store: Store
     shared: Shared

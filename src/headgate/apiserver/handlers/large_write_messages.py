@@ -1,4 +1,4 @@
-"""What the API server and the helper process for large writes say to each other."""
+"""Messages between the API server and the helper process for large writes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from headgate.apiserver.handlers.changes import Change
 from headgate.apiserver.storage import Key
 from headgate.helper_process import PackedError
 
-# -- what the server sends
+# -- sent by the server
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What does not change from write to write."""
+    """Settings that are the same for all writes."""
 
     trusted: bytes
     """JSON of the definitions whose schemas are known to be cheap."""
@@ -37,12 +37,12 @@ class Task(msgspec.Struct, frozen=True):
     name: str
     subresource: str
     definition: bytes | None
-    """Of the kind, if the helper has not got it yet."""
+    """The definition of the kind, if the helper does not have it yet."""
     placeholder: str
     made_name: str
-    """The name that was made of generateName when this write was computed before."""
+    """The name generated from generateName when this write was computed before."""
     answers: dict[bytes, list[PackedError]]
-    """Of the judge."""
+    """Answers of the judge."""
     objects: int
     object_bytes: int
     events: int
@@ -69,7 +69,7 @@ class FoundConflict(msgspec.Struct, frozen=True, tag=True):
     why: str | None
 
 
-# -- what the helper sends
+# -- sent by the helper
 
 
 class GetObject(msgspec.Struct, frozen=True, tag=True):
@@ -79,7 +79,7 @@ class GetObject(msgspec.Struct, frozen=True, tag=True):
 
 
 class GetNeighbour(msgspec.Struct, frozen=True, tag=True):
-    """An object that admission looks at; the write may be stored if it changes meanwhile."""
+    """An object that admission reads; the write may be stored even if it changes in the meantime."""
 
     group: str
     kind: str
@@ -98,7 +98,7 @@ class GetEntries(msgspec.Struct, frozen=True, tag=True):
 
 
 class GetAddress(msgspec.Struct, frozen=True, tag=True):
-    """The address of a Service of this name, with the fields that it goes by."""
+    """The address of the Service with this name, with the fields that determine it."""
 
     name: str
     spec: dict[str, Any]
@@ -135,7 +135,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A question for the judge, without the schema if it is that of the kind."""
+    """A question for the judge, without the schema if it is the kind's."""
 
     what: str
     field: str
@@ -146,14 +146,14 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Unanswered(msgspec.Struct, frozen=True, tag=True):
-    """The write needs answers of the judge first."""
+    """The write needs answers from the judge first."""
 
     questions: list[Asked]
     made_name: str
 
 
 class Written(msgspec.Struct, frozen=True):
-    """One object that is to be stored, or to be deleted with this as its last state."""
+    """One object to store, or to delete with this as its last state."""
 
     key: Key
     body: bytes
@@ -162,11 +162,11 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True, tag=True):
-    """What is to be stored, and what the write answers."""
+    """The objects to store, and the response to the write."""
 
     writes: list[Written]
     shown: bytes | None
-    """None if it is the first object that is written, as it is stored."""
+    """None if it is the first written object, as stored."""
     warnings: list[str]
     created: bool
 

@@ -1,8 +1,8 @@
 """The helper process of `large_writes`: `python -m headgate.apiserver.handlers.large_write_worker SOCKET`.
 
-It does writes by the same code as the server, but with a store that asks the server for each object, and that
-keeps what is written instead of storing it. It ends with the server, and dies of SIGPROF when one write takes
-more CPU time than it may.
+Computes writes with the same code as the server, but with a store that requests each object from the server,
+and that keeps written objects instead of storing them. Ends when the server does, and dies of SIGPROF when
+one write exceeds its CPU time.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Object = dict[str, Any]
 T = TypeVar("T", bound=msgspec.Struct)
 
 _UNKNOWN_REVISION = 0
-"""Of what is not stored yet."""
+"""For objects that are not stored yet."""
 _SETUP = msgspec.msgpack.Decoder(messages.Setup)
 _TASK = msgspec.msgpack.Decoder(messages.Task)
 _FOUND = msgspec.msgpack.Decoder(messages.Found)
 
 
 class Server:
-    """The other end of the socket. What is asked twice for one write is sent once."""
+    """The server's end of the socket. Answers are cached for the duration of one write."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -49,7 +49,7 @@ class Server:
         self._known: dict[messages.Ask, Any] = {}
 
     def receive(self) -> bytes:
-        """The next message; empty when the server has gone."""
+        """The next message; empty when the server has ended."""
         length = self._incoming.read(helper_process.LENGTH_BYTES)
         return self._incoming.read(int.from_bytes(length)) if length else b""
 
@@ -58,7 +58,7 @@ class Server:
         self._sock.sendall(len(raw).to_bytes(helper_process.LENGTH_BYTES) + raw)
 
     def ask(self, question: messages.Ask, type_: type[T]) -> T:
-        """Raises the StatusError with which the server answers."""
+        """Send a question; raises the StatusError that the server answers with."""
         self.send(question)
         found = _FOUND.decode(self.receive())
         if isinstance(found, messages.Refused):
@@ -67,7 +67,7 @@ class Server:
         return found
 
     def look(self, question: messages.GetObject | messages.GetNeighbour) -> messages.FoundObject:
-        """Like `ask`, and remembers the answer until `forget`."""
+        """Like `ask`, with a cache until `forget`."""
         if (found := self._known.get(question)) is None:
             found = self._known[question] = self.ask(question, messages.FoundObject)
         return cast(messages.FoundObject, found)
@@ -77,7 +77,7 @@ class Server:
 
 
 class RemoteStore:
-    """What `Objects` needs of a Store for a write."""
+    """The part of a Store that `Objects` needs for a write."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -166,7 +166,7 @@ class RemoteAddresses:
 
 
 class Kinds(Registry):
-    """The kinds that writes were about. Only the server knows which names are taken."""
+    """The kinds of earlier writes. Only the server knows which names are taken."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(api.builtin_definitions())
@@ -179,7 +179,7 @@ class Kinds(Registry):
 
 
 class Worker:
-    """Does one write after the other."""
+    """Computes one write after the other."""
 
     def __init__(self, server: Server, setup: messages.Setup) -> None:
         self._server = server
@@ -187,7 +187,7 @@ class Worker:
         self._kinds = Kinds(server)
         self._judge = Judge(msgspec.json.decode(setup.trusted), waits=False)
         self._objects = Objects(
-            cast(Store, self._store),  # as much of it as a write needs
+            cast(Store, self._store),  # the part of it that a write needs
             self._kinds,
             max_objects=setup.max_objects,
             max_bytes=setup.max_bytes,
@@ -196,7 +196,7 @@ class Worker:
             addresses=RemoteAddresses(server),
         )
         self._decoded: tuple[Change, bytes, list[str]] | None = None
-        """The last body as JSON: a write may come twice, and YAML takes seconds."""
+        """The last body as JSON: a write may be repeated, and YAML takes seconds."""
 
     def do(self, task: messages.Task) -> messages.Made | messages.Unanswered | messages.Refused:
         self._store.begin(task)
@@ -249,7 +249,7 @@ def _asked(question: Question) -> messages.Asked:
 
 
 def main() -> None:
-    """Does writes until the server is gone."""
+    """Compute writes until the server has ended."""
     sock = socket.socket(fileno=int(sys.argv[1]))
     server = Server(sock)
     setup = _SETUP.decode(server.receive())
@@ -257,7 +257,7 @@ def main() -> None:
     worker = Worker(server, setup)
     gc.collect()
     gc.freeze()
-    gc.disable()  # for the length of one write, after which little is left
+    gc.disable()  # during one write, after which little is left
     while raw := server.receive():
         signal.setitimer(signal.ITIMER_PROF, setup.cpu_s)
         result = worker.do(_TASK.decode(raw))
@@ -272,5 +272,5 @@ if __name__ == "__main__":
         main()
     except MemoryError:
         os._exit(helper_process.OUT_OF_MEMORY)
-    except (BrokenPipeError, ConnectionResetError):  # the server has gone
+    except (BrokenPipeError, ConnectionResetError):  # the server has ended
         os._exit(0)

@@ -1,12 +1,12 @@
-"""Writes of large objects, in a helper process, so that the event loop goes on meanwhile.
+"""Large writes, computed in a helper process so that the event loop is not blocked.
 
-What a write costs goes by the size of its body and of the object that it changes: decoding, merging,
-pruning, judging and noting who owns which field take a second of CPU time for an object at the limit. So such
-a write is computed in another process (`large_write_worker`), by the same code. The process has no store: it
-asks for what it wants to read, and hands back what is to be written as bytes, which the event loop copies.
+The cost of a write grows with its body and with the object that it changes: decoding, merging, pruning,
+validation and field ownership take a second of CPU time for an object at the size limit. So another process
+(`large_write_worker`) computes such a write with the same code. It has no store: it requests what it reads,
+and returns the objects to write as bytes, which the event loop copies.
 
-A write is stored only if everything that it read is still as it was; else it is computed again. The process
-computes one write at a time, with a limit on CPU time and memory, and ends after a while without work.
+A write is stored only if everything it read is unchanged; otherwise it is computed again. The process
+computes one write at a time, with limits on CPU time and memory, and ends when it has been idle for a while.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from headgate.apiserver.targets import Target
 __all__ = ["CPU_S", "Computed", "LargeWrites"]
 
 CPU_S: Final = 20.0
-"""Of CPU time, for one write."""
+"""CPU time limit of one write."""
 WALL_S: Final = 60.0
-"""On a machine that is so busy that the helper does not get its CPU time."""
+"""Wall time limit, for machines so busy that the helper does not get its CPU time."""
 START_S: Final = 60.0
 MEMORY_BYTES: Final = 1 << 30
-"""Of address space, the Python of the helper included."""
+"""Address space limit, including the helper's Python."""
 END_S: Final = 5.0
-"""From the end of its socket to that of the helper."""
+"""From the closing of its socket to the end of the helper."""
 IDLE_S: Final = 60.0
-"""After which the helper ends, and gives its memory back."""
+"""The helper ends after this long without work, to free its memory."""
 _PIECE_BYTES: Final = 1 << 20
 COMMAND: Final = (sys.executable, "-P", "-m", "headgate.apiserver.handlers.large_write_worker")
 _DECODER: Final = msgspec.msgpack.Decoder(messages.Sent)
@@ -59,22 +59,22 @@ _ENDING: Final = "the server is ending, and takes no more writes"
 
 @dataclass(frozen=True)
 class Computed:
-    """What a write comes to, and what it has read."""
+    """A computed write, and what it read."""
 
     made: messages.Made
     placeholder: str
     seen: Mapping[Key, int | None]
-    """The revisions of what it depends on; None for what was not there."""
+    """The revisions of the objects that it depends on; None for objects that did not exist."""
     generation: int | None
-    """Of the registry, if it depends on that."""
+    """Generation of the registry, if it depends on that."""
 
 
 class _Broken(Exception):  # noqa: N818 - says what the helper is, not what went wrong
-    """The helper has ended, or does not answer."""
+    """The helper has ended or does not respond."""
 
 
 class LargeWrites:
-    """Owner of the helper process, which is started when it is first needed and again after it ended."""
+    """Manages the helper process, which is started on first use and again after it ended."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class LargeWrites:
         memory_bytes: int = MEMORY_BYTES,
         rejected: Counter[str] | None = None,
     ) -> None:
-        """`trusted` are definitions whose schemas are known to be cheap; `rejected` counts writes cut off."""
+        """`trusted` are definitions whose schemas are known to be cheap; `rejected` counts aborted writes."""
         self._rejected = Counter() if rejected is None else rejected
         self._objects = objects
         self._trusted = trusted
@@ -98,9 +98,9 @@ class LargeWrites:
     async def compute(
         self, target: Target, change: Change, answers: Answers, made_name: str
     ) -> Computed | messages.Unanswered:
-        """Computes a write, of which nothing is stored yet. One at a time: whoever calls sees to that.
+        """Compute a write without storing anything. Callers must call it one at a time.
 
-        Raises the StatusError of a write that is refused; 413 for one that takes too much time or memory.
+        Raises the StatusError of a rejected write; 413 for one that takes too much time or memory.
         """
         if self._is_closed:
             raise errors.unavailable(_ENDING)
@@ -125,9 +125,9 @@ class LargeWrites:
         return result
 
     def store(self, computed: Computed) -> bytes | None:
-        """Stores a computed write and gives what it answers; None if something that it read has changed.
+        """Store a computed write and return its response; None if something that it read has changed.
 
-        Does not await, so that nothing can come between the look and the write.
+        Does not await, so that nothing can change between the check and the write.
         """
         store, registry = self._objects.store, self._objects.registry
         if computed.generation not in (None, registry.generation):
@@ -146,14 +146,14 @@ class LargeWrites:
                 stored = store.put(write.key, draft, MAX_OBJECT_BYTES, for_deletion=write.for_deletion)
             first = first or stored
         if any(write.key.resource == builtin.DEFINITION for write in made.writes):
-            store.flush()  # as Objects.settle does
+            store.flush()  # as in Objects.settle
         if made.shown is None:
             assert first, "a write that shows what is stored stores something"
             return first.body
         return made.shown if first is None else Draft.of(made.shown, placeholder).stamped(first.revision)
 
     def close(self) -> None:
-        """Ends the helper; a write that is being computed gets 503."""
+        """End the helper; a write being computed gets 503."""
         self._is_closed = True
         if self._idle is not None:
             self._idle.cancel()
@@ -190,7 +190,7 @@ class LargeWrites:
     async def _converse(
         self, helper: _Helper, target: Target, change: Change, answers: Answers, made_name: str
     ) -> Computed | messages.Unanswered | messages.Refused:
-        """Sends the task, and answers what the helper asks until it has done it."""
+        """Send the task, and answer the helper's questions until it is done."""
         definition = self._definition(target)
         task = self._task(helper, target, change, definition, answers, made_name)
         await helper.send(task)
@@ -210,7 +210,7 @@ class LargeWrites:
             await helper.send(found)
 
     def _definition(self, target: Target) -> Stored | None:
-        """That of the kind; None for Kubernetes' own kinds."""
+        """The definition of the kind; None for Kubernetes' own kinds."""
         if not target.served.custom:
             return None
         found = self._objects.store.get(Key(builtin.DEFINITION, "", target.served.resource))
@@ -281,13 +281,13 @@ class _Helper:
         self._setup: messages.Setup | None = setup
         self._cpu_s, self._memory_bytes = setup.cpu_s, setup.memory_bytes
         self._knows: dict[Key, int] = {}
-        """Definitions that it has, and their revisions."""
+        """Revisions of the definitions that the helper has."""
         self._process, self._sock = helper_process.start(COMMAND)
         self._sock.setblocking(False)
         self.end = weakref.finalize(self, _end, self._process, self._sock)
 
     def news_of(self, definition: Stored) -> bytes | None:
-        """A definition that it has not got yet."""
+        """A definition, if the helper does not have it yet."""
         if self._knows.get(definition.key) == definition.revision:
             return None
         self._knows[definition.key] = definition.revision
@@ -324,7 +324,7 @@ class _Helper:
         return received
 
     async def why(self) -> str:
-        """Says why it has ended, which it is about to do."""
+        """Wait for the process to end, and return the reason."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self._process.wait, END_S)
         self.end()

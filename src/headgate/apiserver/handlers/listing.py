@@ -1,4 +1,4 @@
-"""Lists: pages of one moment, and what is said to a client whose moment is too far back."""
+"""Lists: consistent pages of one revision, and errors for revisions that are too old."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headgate.apiserver.watch import Hub
 MAX_PAGE = 100_000
 _START: Position = ("", "")
 _NOW = 0
-"""The revision of a token for the rest of a list as it is when it is asked for."""
+"""In a continue token: list the rest at the current revision."""
 
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new "
@@ -56,7 +56,7 @@ def answer(
     form: Form,
     call: Call,
 ) -> Response:
-    """The page that was asked for. A long one is read and sent in parts, so that its size costs no memory."""
+    """The requested page. A long one is read and sent in parts, so that it takes little memory."""
     served, store = target.served, objects.store
     revision, after = _moment(objects, hub, served.resource, options)
     limit = min(options.limit, MAX_PAGE) if options.limit else MAX_PAGE
@@ -71,7 +71,7 @@ def answer(
 
 
 class _Page:
-    """A list as JSON. Its metadata comes first, or last if it is known only then."""
+    """A list as JSON. Its metadata comes first, or last if it is only known then."""
 
     def __init__(self, scan: Scan, served: Served, form: Form, *, counts: bool) -> None:
         self._scan = scan
@@ -82,7 +82,7 @@ class _Page:
         self.between = b',"%s":[' % form.items_name
 
     async def parts(self, first: bytes, call: Call) -> AsyncIterator[bytes]:
-        """The whole list. Raises 410 when the log has moved past its moment, after which it cannot go on."""
+        """The whole list. Raises 410 if the event log has moved past its revision, and it cannot continue."""
         yield self.head + self.between + first
         separator = b"," if first else b""
         del first
@@ -105,7 +105,7 @@ class _Page:
 
 
 def _moment(objects: Objects, hub: Hub, resource: str, options: ListOptions) -> tuple[int, Position]:
-    """The revision that the list is of, and the position that it begins behind."""
+    """The revision of the list, and the position after which it begins."""
     now = objects.store.revision
     if options.continue_:
         token = _decode(options.continue_)

@@ -1,4 +1,4 @@
-"""pods/log: the server has no logs, the node has; what it answers is streamed through as it comes."""
+"""pods/log: logs are kept by the node; its response is streamed through."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _container(target: Target, pod: dict[str, Any], wanted: str | None) -> str:
 
 
 def _endpoint(objects: Objects, target: Target, pod: dict[str, Any]) -> tuple[str, int, str]:
-    """Host, port and base path that the Pod's Node publishes."""
+    """Host, port and base path published by the Pod's Node."""
     node_name = (pod.get("spec") or {}).get("nodeName")
     if not node_name:
         raise errors.bad_request(f"pod {target.name} does not have a host assigned")
@@ -100,7 +100,7 @@ async def _refusal(upstream: _Upstream) -> errors.StatusError:
 
 
 class _Upstream:
-    """One GET to a node; the callbacks of llhttp's parser are its public methods."""
+    """One GET to a node; its public methods are the callbacks of llhttp's parser."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -122,7 +122,7 @@ class _Upstream:
         self._done = True
 
     async def start(self, host: str, port: int, url: str) -> None:
-        """Sends the request and reads up to the end of the head."""
+        """Send the request and read until the end of the head."""
         authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._writer.write(f"GET {url} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n\r\n".encode())
         read = 0
@@ -135,7 +135,7 @@ class _Upstream:
             raise errors.unavailable("the node closed the connection before it answered")
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The body as it comes; ends when the node ends it or goes away."""
+        """The body as it arrives; ends when the node ends it or disconnects."""
         try:
             while True:
                 chunks, self._chunks = self._chunks, []

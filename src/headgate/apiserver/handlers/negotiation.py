@@ -1,4 +1,4 @@
-"""Which form of an answer a client asks for in its Accept header, of which each client has a few."""
+"""Content negotiation from the Accept header; results are cached, because each client sends only a few."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def accepted(header: str) -> list[Accepted]:
 
 
 MAX_ACCEPT = 4096
-"""Characters of an Accept header that count; each of those below is remembered."""
+"""Characters of an Accept header that are used; results for such headers are cached."""
 
 
 def accept(headers: Mapping[str, str]) -> str:
-    """What the client says that it takes."""
+    """The Accept header of the client."""
     return headers.get("accept", "")[:MAX_ACCEPT]
 
 
@@ -54,7 +54,7 @@ _YAML = "application/yaml"
 
 @functools.lru_cache(maxsize=256)
 def check_taken(header: str) -> None:
-    """406 unless JSON or YAML is among the forms that the client takes."""
+    """406 unless the client accepts JSON or YAML."""
     wanted = {entry.media for entry in accepted(header)}
     if wanted and not wanted & {*_JSON, _YAML}:
         raise errors.not_acceptable(("application/json", _YAML))
@@ -62,14 +62,14 @@ def check_taken(header: str) -> None:
 
 @functools.lru_cache(maxsize=256)
 def wants_yaml(header: str) -> bool:
-    """Whether YAML comes before JSON in what the client takes."""
+    """Whether the client prefers YAML to JSON."""
     media = (entry.media for entry in accepted(header))
     return next((each == _YAML for each in media if each in (*_JSON, _YAML)), False)
 
 
 @functools.lru_cache(maxsize=256)
 def form(header: str) -> tuple[FormName, str]:
-    """The form that objects are wanted in, the first that we have, and the version of meta.k8s.io."""
+    """The first supported format for objects, and its meta.k8s.io version."""
     for entry in accepted(header):
         if entry.media not in (*_JSON, _YAML):
             continue
@@ -83,7 +83,7 @@ def form(header: str) -> tuple[FormName, str]:
 
 @functools.lru_cache(maxsize=256)
 def aggregated_version(header: str) -> str | None:
-    """The version of aggregated discovery to answer with; None for the legacy form."""
+    """The version of aggregated discovery to respond with; None for legacy discovery."""
     for entry in accepted(header):
         if entry.media != "application/json":
             continue

@@ -1,4 +1,4 @@
-"""The query of a request: each parameter is checked before it is used, in Kubernetes' words."""
+"""Query parameters: each is validated before use, with Kubernetes' error messages."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _VALIDATIONS = ("Ignore", "Warn", "Strict")
 
 @dataclass(frozen=True)
 class ListOptions:
-    """How a list or a watch is wanted."""
+    """Options of a list or watch."""
 
     limit: int
     continue_: str
     revision: int | None
-    """The resourceVersion, if one is given."""
+    """The resourceVersion, if given."""
     exact: bool
-    """The state at this revision and no other; else one that is not older."""
+    """Exactly the state at this revision; otherwise, any that is not older."""
     initial_events: bool | None
-    """Whether a watch begins with what there is; None if nothing is said."""
+    """Whether a watch begins with the existing objects; None if not specified."""
     bookmarks: bool
     timeout_s: int
 
 
 def flag(request: Request, name: str) -> bool:
-    """Whether a parameter is on. As in Kubernetes, it is on without a value, and with any but false and 0."""
+    """Whether a parameter is on. As in Kubernetes, any value except false and 0 means on, including none."""
     return _is_on(request.query_params.get(name))
 
 
@@ -58,7 +58,7 @@ def integer(request: Request, name: str) -> int:
 
 
 def revision(request: Request) -> int | None:
-    """The resourceVersion that a read names."""
+    """The resourceVersion of a read."""
     text = request.query_params.get("resourceVersion")
     if not text:
         return None
@@ -68,7 +68,7 @@ def revision(request: Request) -> int | None:
 
 
 def list_options(request: Request, *, watch: bool) -> ListOptions:
-    """The options of a list or watch; 422 with all that do not go together."""
+    """The options of a list or watch; 422 with all invalid combinations."""
     query = request.query_params
     initial = flag(request, "sendInitialEvents") if query.get("sendInitialEvents") else None
     version, match, token = (
@@ -95,7 +95,7 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
 def _match_errors(
     version: int | None, match: str, token: str, initial: bool | None, *, watch: bool
 ) -> list[FieldError]:
-    """What apimachinery's validation of ListOptions says about resourceVersionMatch and sendInitialEvents."""
+    """The errors of apimachinery's ListOptions validation for resourceVersionMatch and sendInitialEvents."""
     name = "resourceVersionMatch"
     found = []
     if initial is not None and not watch:
@@ -127,7 +127,7 @@ def selector(request: Request, served: Served) -> Selector:
 
 
 def include(request: Request) -> tables.IncludeObject:
-    """What a row of a Table carries besides its cells."""
+    """What a row of a Table contains besides its cells."""
     if not request.scope["query_string"]:
         return "Metadata"
     value = request.query_params.get("includeObject") or "Metadata"
@@ -138,9 +138,9 @@ def include(request: Request) -> tables.IncludeObject:
 
 
 def write_options(request: Request, kind: str, *, apply: bool | None = None) -> WriteOptions:
-    """The options of a write, `kind` being CreateOptions, UpdateOptions or PatchOptions; 422 with all errors.
+    """The options of a write; `kind` is CreateOptions, UpdateOptions or PatchOptions; 422 with all errors.
 
-    `apply` is said of patches only: whether it is a server-side apply.
+    `apply` is given for patches only: whether it is a server-side apply.
     """
     asked, agent = request.scope["query_string"], request.headers.get("user-agent", "unknown")
     make = _write_options if len(asked) + len(agent) > _SHORT else _known_write_options
@@ -172,11 +172,11 @@ def _write_options(asked: bytes, agent: str, kind: str, apply: bool | None) -> W
 
 _SHORT = 512
 _known_write_options = functools.lru_cache(maxsize=256)(_write_options)
-"""A client asks for the same with every write."""
+"""Cached, because a client sends the same options with every write."""
 
 
 async def delete_options(request: Request) -> DeleteOptions:
-    """From the body, and from the query, which goes before it; 422 with all errors."""
+    """From the body and the query, which takes precedence; 422 with all errors."""
     sent: dict[str, Any] = await bodies.read_question(request)
     query = request.query_params
     if "gracePeriodSeconds" in query:

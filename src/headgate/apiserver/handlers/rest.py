@@ -1,4 +1,4 @@
-"""Requests for objects: from a path, a method and a query to a verb, and back to JSON."""
+"""Requests for objects: from path, method and query to a verb, and back to JSON."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Object = dict[str, Any]
 T = TypeVar("T")
 
 AT_ONCE = 10
-"""Objects of a collection that are deleted before others get their turn; fewer if they are large."""
+"""Objects of a collection that are deleted before other requests run; fewer if they are large."""
 MAX_DELETED_BYTES = 16 << 20
-"""Of deleted objects that the answer shows; of more it tells only that they are deleted."""
+"""Deleted objects that a response includes; above that, it only reports success."""
 _OF_PODS = frozenset({"log", "binding", "eviction", *changes.NOT_HERE})
 
 
 @dataclass(frozen=True)
 class Rest:
-    """The handlers and what they need."""
+    """The request handlers and their dependencies."""
 
     objects: Objects
     hub: Hub
@@ -45,7 +45,7 @@ class Rest:
     encodings: Encodings = field(default_factory=Encodings)
 
     async def handle(self, request: Request, group: str, version: str, parts: list[str]) -> Response:
-        """Answers any request below /api/v1/ or /apis/GROUP/VERSION/."""
+        """Handle any request below /api/v1/ or /apis/GROUP/VERSION/."""
         target = self._target(group, version, parts)
         response = await self._do(request, target)
         if target.served.deprecation:
@@ -95,11 +95,11 @@ class Rest:
 
     def _target(self, group: str, version: str, parts: list[str]) -> Target:
         namespace = ""
-        # /namespaces/NAME is a Namespace, /namespaces/NAME/PLURAL is what is in it.
+        # /namespaces/NAME is a Namespace, /namespaces/NAME/PLURAL lists objects in it.
         if len(parts) >= 3 and parts[0] == builtin.NAMESPACE and parts[2] not in ("status", "finalize"):
             namespace, parts = parts[1], parts[2:]
         served = self.objects.registry.find(group, version, parts[0]) if parts else None
-        if parts[3:] and parts[2] == "proxy":  # whose path goes on
+        if parts[3:] and parts[2] == "proxy":  # the proxy subresource has further path segments
             parts = parts[:3]
         if served is None or len(parts) > 3 or (namespace and not served.namespaced):
             raise errors.no_such_path()
@@ -226,7 +226,7 @@ class Rest:
     def _delete_behind(
         self, target: Target, selector: Selector, after: Position, limit: int, options: DeleteOptions
     ) -> tuple[Scan, list[tuple[Object, int]]]:
-        """Deletes the next objects of a collection; gives them and how long they were."""
+        """Delete the next objects of a collection; returns them with their sizes."""
         scan = self._behind(target, selector, after, limit)
         deleted = []
         for stored in scan.part():
@@ -236,9 +236,9 @@ class Rest:
         return scan, deleted
 
     async def _stored(self, delete: Callable[[], T]) -> T:
-        """Deletes, and waits until that is on disk.
+        """Delete, and wait until that is on disk.
 
-        A deletion is done once more if it shared its transaction with a write for which there was no space.
+        A deletion is repeated once if it shared its transaction with a write that failed for lack of space.
         """
         try:
             deleted = delete()
@@ -249,7 +249,7 @@ class Rest:
         return deleted
 
     def _behind(self, target: Target, selector: Selector, after: Position, limit: int) -> Scan:
-        """The next objects of a collection as they are now."""
+        """The next objects of a collection at the current revision."""
         store, served = self.objects.store, target.served
         return Scan(
             store,
@@ -284,7 +284,7 @@ def _call(request: Request) -> Call:
 
 
 def _warn(response: Response, warning: str) -> None:
-    """Adds a line that kubectl prints to whoever asked."""
+    """Add a warning header, which kubectl prints."""
     text = warning.replace("\\", "\\\\").replace('"', '\\"').encode("ascii", "backslashreplace").decode()
     response.headers.append("Warning", f'299 - "{text[:400]}"')
 

@@ -1,4 +1,4 @@
-"""Sending responses: in parts, so that others are served in between, compressed, or in YAML."""
+"""Send responses: in parts, so that other requests run in between, compressed, or as YAML."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ PART_BYTES = 64 * 1024
 
 
 class StalledError(Exception):
-    """The client does not take what is sent to it."""
+    """The client does not read what is sent."""
 
 
 async def whole(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Sends a response. What it is read from ends with it, and not only when memory is tidied up."""
+    """Send a response, and close its iterator immediately rather than at garbage collection."""
     try:
         await response(scope, receive, send)
     finally:
@@ -37,7 +37,7 @@ async def whole(response: Response, scope: Scope, receive: Receive, send: Send) 
 
 
 def in_time(send: Send, connection: BoundedProtocol | None, stalled_s: float) -> Send:
-    """Sends parts of a bounded size, each when the client has taken most of the one before.
+    """Send parts of a bounded size, each after the client has read most of the previous one.
 
     Raises StalledError if the client takes longer than `stalled_s` for one part. Tests have no `connection`.
     """
@@ -65,16 +65,16 @@ def in_time(send: Send, connection: BoundedProtocol | None, stalled_s: float) ->
     return send_message
 
 
-# Large answers are compressed for who takes it, as in Kubernetes; small ones are not worth the time.
+# Large responses are compressed for clients that accept it, as in Kubernetes; small ones are not worth it.
 THRESHOLD_BYTES = 128 * 1024
 _LEVEL = 1
-"""Fast: the network is the laptop's own more often than not."""
+"""Fast: the network is usually local."""
 _GZIP = 16 + zlib.MAX_WBITS
-"""The number by which zlib writes gzip's head and end."""
+"""Makes zlib write gzip's header and trailer."""
 
 
 async def compressed(response: Response, scope: Scope) -> Response:
-    """The response, gzipped if its body is large and the client takes it; not watches and logs."""
+    """Compress the response if it is large and the client accepts gzip; not watches and logs."""
     if isinstance(response, LongList):
         response.headers["Vary"] = "Accept-Encoding"
         if _takes_gzip(Headers(scope=scope).get("accept-encoding", "")):
@@ -86,7 +86,7 @@ async def compressed(response: Response, scope: Scope) -> Response:
     response.headers["Vary"] = "Accept-Encoding"
     if not _takes_gzip(Headers(scope=scope).get("accept-encoding", "")):
         return response
-    # In a thread: zlib lets go of the interpreter, and megabytes take a while.
+    # In a thread: zlib releases the interpreter lock, and megabytes take a while.
     body = await asyncio.to_thread(gzip.compress, bytes(response.body), _LEVEL)
     response.body = body
     response.headers["Content-Encoding"] = "gzip"
@@ -110,13 +110,13 @@ def _takes_gzip(header: str) -> bool:
     return False
 
 
-# Answers in YAML, for who asks for `application/yaml`: what would have been answered in JSON, rewritten.
+# YAML responses for clients that ask for `application/yaml`: the JSON response, rewritten.
 MAX_BYTES = 256 * 1024
-"""JSON text beyond this stays as it is: it is YAML too, and laying it out in lines takes seconds."""
+"""Larger JSON is sent as it is: it is valid YAML, and reformatting it takes seconds."""
 
 
 def check_yaml(request: Request) -> None:
-    """406 for who takes neither JSON nor YAML, or wants a watch in YAML, which has no frames for events."""
+    """406 for clients that accept neither JSON nor YAML, or want a watch in YAML, which has no framing."""
     accept = negotiation.accept(request.headers)
     negotiation.check_taken(accept)
     if negotiation.wants_yaml(accept) and query.flag(request, "watch"):
@@ -124,7 +124,7 @@ def check_yaml(request: Request) -> None:
 
 
 async def in_yaml(response: Response, accept: str, call: Call) -> Response:
-    """The response in YAML, if that is wanted and if it is JSON."""
+    """The response as YAML, if requested and if it is JSON."""
     if not negotiation.wants_yaml(accept) or response.headers.get("content-type") != bodies.JSON:
         return response
     if not isinstance(response, StreamingResponse) and len(response.body) <= MAX_BYTES:

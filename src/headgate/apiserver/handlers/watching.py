@@ -1,4 +1,4 @@
-"""Watches over HTTP: one JSON event a line, for as long as the client stays."""
+"""Watches over HTTP: one JSON event per line, until the client disconnects."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ from headgate.apiserver.storage import Event, Stored
 from headgate.apiserver.watch import Bookmark, Hub
 
 MIN_TIMEOUT_S = 1800
-"""A watch that names no timeout lasts between this and twice as long, so that not all end together."""
+"""A watch without a timeout lasts between this and twice as long, so that not all end together."""
 MAX_TIMEOUT_S = 86_400
 _MAX_BATCH_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
 class WatchSpec:
-    """What a client wants to watch."""
+    """The parameters of a watch."""
 
     served: Served
     namespace: str
     selector: Selector
     since: int
     initial: bool
-    """Begin with an ADDED for every object that there is."""
+    """Begin with an ADDED event for every existing object."""
     initial_end: bool
-    """Tell by a bookmark when these are over (WatchList)."""
+    """Send a bookmark after these (WatchList)."""
     bookmark_s: float | None
     timeout_s: int
     form: Form
 
 
 def stream(objects: Objects, hub: Hub, encodings: Encodings, spec: WatchSpec, call: Call) -> Response:
-    """The response; refusals that are known at once are HTTP errors, later ones are events of type ERROR."""
+    """The response; immediate rejections are HTTP errors, later ones are events of type ERROR."""
     try:
         hub.check(spec.served.resource, objects.store.told if spec.initial else spec.since)
     except errors.StatusError as error:
         if error.code != 410:
             raise
-        # Clients expect an expired watch to begin well and then to say so.
+        # Clients expect an expired watch to succeed and then to report the error.
         call.watch_ended(error)
         return Response(_line("ERROR", msgspec.json.encode(error.to_dict())), media_type="application/json")
     call.watch()
@@ -94,7 +94,7 @@ async def _lines(
 async def _present(
     objects: Objects, hub: Hub, encoder: _Encoder, spec: WatchSpec, revision: int, call: Call
 ) -> AsyncIterator[bytes]:
-    """An ADDED for every object that there was at a revision; 410 if the log moves past it meanwhile."""
+    """An ADDED event for every object at a revision; 410 if the log moves past it in the meantime."""
     scan = Scan(objects.store, hub, spec.served, spec.namespace, spec.selector, revision=revision)
     while not scan.done:
         taken = await call.unread.enter(PART_BYTES)
@@ -107,7 +107,7 @@ async def _present(
 
 
 def _bounded(lines: Iterable[bytes]) -> Iterable[bytes]:
-    """Lines joined to chunks of a bounded size."""
+    """Join lines to chunks of a bounded size."""
     chunk = bytearray()
     for line in lines:
         chunk += line
@@ -119,7 +119,7 @@ def _bounded(lines: Iterable[bytes]) -> Iterable[bytes]:
 
 
 def _seen(spec: WatchSpec, event: Event, encoder: _Encoder) -> bytes:
-    """The event as this watcher sees it: what begins or ceases to match is ADDED or DELETED to it."""
+    """The event for this watcher: objects that begin or cease to match become ADDED or DELETED."""
     if spec.namespace and event.new.key.namespace != spec.namespace:
         return b""
     if not spec.selector:
@@ -137,7 +137,7 @@ def _seen(spec: WatchSpec, event: Event, encoder: _Encoder) -> bytes:
     return encoder.event("DELETED", _last_known(event.old, event.revision))
 
 
-@lru_cache(maxsize=4)  # shared by all whose selection it left
+@lru_cache(maxsize=4)  # shared by all watchers whose selection it left
 def _last_known(old: Stored, revision: int) -> Stored:
     known = old.decode()
     known["metadata"]["resourceVersion"] = str(revision)
@@ -145,7 +145,7 @@ def _last_known(old: Stored, revision: int) -> Stored:
 
 
 class _Encoder:
-    """Events as lines, in the form and the version that was asked for."""
+    """Encodes events as lines, in the requested format and version."""
 
     def __init__(self, spec: WatchSpec, encodings: Encodings) -> None:
         self._encodings = encodings
@@ -158,7 +158,7 @@ class _Encoder:
     def event(self, type_: str, stored: Stored) -> bytes:
         if self._as_stored:
             return _line(type_, stored.body)
-        # The first event has the columns of a Table; those after it leave them out.
+        # Only the first event has the columns of a Table.
         with_columns, self._first = self._first and self._form.name == "Table", False
         make = partial(self._encoded, stored, with_columns=with_columns)
         return _line(

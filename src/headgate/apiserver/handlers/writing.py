@@ -1,9 +1,10 @@
-"""Writes of objects: small ones at once, large ones in a helper process, both judged where that is needed.
+"""Writes of objects: small ones inline, large ones in a helper process, both validated by the judge if
+needed.
 
-A write reads the present object, makes the new one, and has it judged, all in one go. If the judge has no
-answer yet, nothing was changed: the answer is awaited, and the write is done again from its beginning. It
-succeeds when it asks nothing that was not answered, so that what is stored is what was judged, whoever has
-written meanwhile. A write that names a resource version finds that it is out of date, and gets 409 as ever.
+A write reads the current object, creates the new one and has it validated, all in one go. If the judge has no
+answer yet, nothing was changed: the answer is awaited, and the write is repeated from the beginning. It
+succeeds when all its questions are answered, so that what is stored was validated, whatever was written in
+the meantime. A write that names a resource version may find it outdated, and gets 409 as usual.
 """
 
 from __future__ import annotations
@@ -28,23 +29,24 @@ from headgate.apiserver.targets import Target
 from headgate.kubeschema.structural import FieldError
 
 ATTEMPTS = 5
-"""As often as Kubernetes tries a patch of an object that others write, too."""
+"""As often as Kubernetes retries a patch of an object that is also being written by others."""
 CROWDED = (
     f"the object was changed {ATTEMPTS} times by others while it was judged by the rules of its definition; "
     "please try again"
 )
 LARGE_BYTES: Final = 16 * 1024
-"""Of a body, or of the object that it changes: beyond this the helper process computes the write."""
+"""Size of a body, or of the object that it changes, above which the helper process computes the write."""
 LARGE_DEFINITION_BYTES: Final = 64 * 1024
-"""Of the definition of a kind: its schema is compiled when the first object comes."""
+"""Size of a kind's definition: its schema is compiled when the first object arrives."""
 LARGE_ADDED_BYTES: Final = 32 * 1024
-"""Of the defaults that a write adds to an object, as `[{}, {}]` can become a hundred times as long, and of
-what a JSON patch copies, as twenty copies can become megabytes."""
+"""Size of the defaults that a write adds to an object (`[{}, {}]` can grow a hundredfold), and of what a JSON
+patch copies (twenty copies can add megabytes).
+"""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a write answers: the object as JSON, warnings for whoever wrote, whether it is new."""
+    """The response to a write: the object as JSON, warnings for the client, whether it was created."""
 
     body: bytes
     warnings: Sequence[str]
@@ -58,13 +60,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Writer:
-    """Does the writes of clients."""
+    """Performs the writes of clients."""
 
     objects: Objects
     large: LargeWrites
 
     async def write(self, call: Call, target: Target, change: Change) -> Answer:
-        """What the write answers, once it is computed and all is answered that it asks of the judge."""
+        """The response to the write, once it is computed and the judge has answered all its questions."""
         target = _as_served_now(self.objects.registry, target)
         if self._is_large(target, change):
             return await self._write_large(call, target, change)
@@ -96,7 +98,7 @@ class Writer:
             except UnansweredError as error:
                 questions = error.questions
             if not target.name and (name := own["metadata"].get("name")):
-                # It may be made of generateName, and is a part of what is judged.
+                # It may be derived from generateName, and is part of what is validated.
                 body["metadata"] = (body.get("metadata") or {}) | {"name": name}
             del own
             await self._ask(call, questions, answers)
@@ -104,7 +106,7 @@ class Writer:
         raise target.conflict(CROWDED)
 
     async def _write_large(self, call: Call, target: Target, change: Change) -> Answer:
-        """Computes and judges it in other processes until what was computed can be stored."""
+        """Compute and validate it in other processes until the result can be stored."""
         answers: dict[bytes, list[FieldError]] = {}
         name = ""
         for _ in range(ATTEMPTS):
@@ -141,14 +143,14 @@ class Writer:
 
 
 def _copied(value: Any) -> Any:
-    """A deep copy of what JSON can say, in a fifth of the time of copy.deepcopy."""
+    """A deep copy of JSON values, in a fifth of the time of copy.deepcopy."""
     if isinstance(value, dict):
         return {name: _copied(inner) for name, inner in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def _as_served_now(registry: Registry, target: Target) -> Target:
-    """The target by today's definition of its kind, which may have changed since the request began."""
+    """The target with the current definition of its kind, which may have changed since the request began."""
     was = target.served
     served = registry.find(was.group, was.version, was.plural)
     if served is None or (target.subresource and target.subresource not in served.all_subresources):

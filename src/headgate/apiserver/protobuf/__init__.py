@@ -1,7 +1,7 @@
-"""Kubernetes' protobuf form of request bodies: decides which object the bytes of a client in Go mean.
+"""Kubernetes' protobuf encoding of request bodies, which Go clients use.
 
-It is given a body of `application/vnd.kubernetes.protobuf`, hands on the object as its JSON would be, and
-refuses what it does not know rather than losing it. Answers are never protobuf.
+Decodes a body of `application/vnd.kubernetes.protobuf` to the object that its JSON would give, and rejects
+anything unknown rather than losing it. Responses are never protobuf.
 """
 
 from headgate.apiserver.protobuf.decoding import MEDIA_TYPE, ProtobufError, UnknownKindError, decode

@@ -1,8 +1,8 @@
 """From bytes to an object: the envelope, then messages by their tables, bounded in depth and fields.
 
-Go writes every field that is not a pointer, zero or not; JSON leaves most of these out. So zero counts as
-"not set" unless the table marks the field as a pointer. An empty message stays, because that is how
-`emptyDir: {}` looks.
+Go writes every field that is not a pointer, zero or not; JSON omits most of these. So zero counts as "not
+set" unless the table marks the field as a pointer. An empty message is kept, because that is how `emptyDir:
+{}` is encoded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from headgate.apiserver.protobuf.tables import KINDS, MESSAGES, Field
 
-# The wire format: fields one after the other, each a number, a wire type and a value.
+# The wire format: a sequence of fields, each a number, a wire type and a value.
 VARINT: Final = 0
 FIXED64: Final = 1
 BYTES: Final = 2
@@ -30,11 +30,11 @@ Value = int | memoryview
 
 
 class WireError(ValueError):
-    """The bytes are no protobuf message."""
+    """The bytes are not a protobuf message."""
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int, Value]]:
-    """Number, wire type and value of each field: an unsigned integer, or the bytes of it."""
+    """Number, wire type and value of each field: an unsigned integer, or its bytes."""
     position, end = 0, len(data)
     while position < end:
         tag, position = _varint(data, position)
@@ -58,7 +58,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, int, Value]]:
 
 
 def signed(value: int) -> int:
-    """An int32 or int64 from its varint: both are written as 64 bits in two's complement."""
+    """An int32 or int64 from its varint: both are encoded as 64 bits in two's complement."""
     return int(struct.unpack("<q", struct.pack("<Q", value))[0])
 
 
@@ -79,7 +79,7 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 
 MAX_FIELDS: Final = 200_000
-"""Of one body, at all depths: two bytes make an empty message, so the size alone bounds too little."""
+"""Per body, at all depths: an empty message takes two bytes, so the size alone is not enough of a limit."""
 MAX_DEPTH: Final = 40
 
 _MAGIC = b"k8s\x00"
@@ -89,7 +89,7 @@ Object = dict[str, Any]
 
 
 class ProtobufError(ValueError):
-    """The body cannot be read; the text says which message and field."""
+    """The body cannot be decoded; the message names the protobuf message and field."""
 
 
 class UnknownKindError(ProtobufError):
@@ -114,13 +114,13 @@ def decode(body: bytes) -> Object:
 
 
 class _Reader:
-    """Reads one body; counts what it reads."""
+    """Decodes one body, and counts its fields."""
 
     def __init__(self) -> None:
         self._left = MAX_FIELDS
 
     def message(self, name: str, data: memoryview, depth: int) -> Object:
-        """A message by the table of this name."""
+        """Decode a message by the table of this name."""
         if depth > MAX_DEPTH:
             raise ProtobufError(f"messages are nested deeper than {MAX_DEPTH} levels")
         known = MESSAGES[name]
@@ -147,10 +147,10 @@ class _Reader:
         elif read is not None and (read or field.pointer or isinstance(read, dict)):
             obj[field.name] = read
         else:
-            obj.pop(field.name, None)  # the last value of a field counts, also when it is zero
+            obj.pop(field.name, None)  # the last value of a field counts, even if it is zero
 
     def _entry(self, field: Field, where: str, wire_type: int, value: Value, depth: int) -> tuple[str, Any]:
-        """Key and value of a map's entry, which is a message with these two as fields 1 and 2."""
+        """Key and value of a map entry, a message with these two as fields 1 and 2."""
         key, item = "", "" if field.type in ("string", "bytes") else None
         for number, inner_type, inner in fields(_bytes(where, wire_type, value)):
             self._left -= 1
@@ -208,7 +208,7 @@ def _text(where: str, wire_type: int, value: Value) -> str:
 
 
 def _json(where: str, raw: Object) -> Any:
-    """The JSON that a field carries as bytes, such as fieldsV1."""
+    """The JSON that a field contains as bytes, such as fieldsV1."""
     try:
         return msgspec.json.decode(base64.b64decode(raw.get("raw", "")) or b"null")
     except msgspec.DecodeError as error:
@@ -216,7 +216,7 @@ def _json(where: str, raw: Object) -> Any:
 
 
 def _time(where: str, time: Object, precision: str) -> str | None:
-    """RFC 3339 in UTC, as Kubernetes writes it. Go's zero time has no seconds at all, and means "not set"."""
+    """RFC 3339 in UTC, as Kubernetes writes it. Go's zero time has no seconds, and means "not set"."""
     seconds = time.get("seconds", 0)
     if not seconds:
         return None

@@ -1,9 +1,9 @@
 """Field numbers of Kubernetes' messages, for the kinds that its own clients send as protobuf.
 
-The numbers are those of the `generated.proto` files of k8s.io/api and k8s.io/apimachinery; they never
-change. A line is a message: each field has its number, its name and, unless it is a string, its type.
-`[]` makes a list of it and `{}` a map from strings; `&Type` is a message whose fields JSON has in place; `?`
-marks a pointer, whose zero is a value. What is not listed is refused, never dropped.
+The numbers are those of the `generated.proto` files of k8s.io/api and k8s.io/apimachinery; they never change.
+Each line is a message: each field has its number, its name and, unless it is a string, its type. `[]` marks a
+list and `{}` a map from strings; `&Type` is a message whose fields JSON has inline; `?` marks a pointer,
+whose zero is a value. Unlisted fields are rejected, never dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Form = Literal["one", "list", "map", "inline"]
 
 
 class Field(NamedTuple):
-    """One field of a message, as JSON has it."""
+    """One field of a message, as in JSON."""
 
     name: str
     type: str

@@ -1,7 +1,7 @@
-"""What `kubectl get` prints: lists and events as meta/v1 Tables.
+"""The output of `kubectl get`: lists and events as meta/v1 Tables.
 
-Given objects of a kind, it hands on their rows: from the printer columns of the kind's definition, or, where
-Kubernetes prints of its own kinds what no JSONPath can say, from a function for the row.
+Converts objects of a kind to rows: by the printer columns of its definition or, for Kubernetes' own kinds
+with output that JSONPath cannot express, by a function.
 """
 
 from headgate.apiserver.tables.making import IncludeObject, scale_table, table

@@ -1,4 +1,4 @@
-"""Kubernetes' own kinds: the headings of their Tables, and their rows."""
+"""Kubernetes' own kinds: the columns and rows of their Tables."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _endpoints(obj: Object, now: datetime.datetime) -> list[Any]:
 
 
 def _some(names: list[str]) -> str:
-    """Up to three, and how many more there are."""
+    """Up to three names, and how many more there are."""
     shown = ",".join(names[:3])
     return f"{shown} + {len(names) - 3} more..." if len(names) > 3 else shown or NONE
 
@@ -156,7 +156,7 @@ def _autoscaler(obj: Object, now: datetime.datetime) -> list[Any]:
 
 
 def _metric(metric: Object) -> str:
-    """A metric with its target; what it is now, nobody has measured here."""
+    """A metric with its target; the current value is not measured here."""
     own = mapping(metric.get(str(metric.get("type", "")).lower()))
     target = mapping(own.get("target"))
     if percent := target.get("averageUtilization"):
@@ -167,7 +167,7 @@ def _metric(metric: Object) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """Headings with priorities, and the cells under them."""
+    """Columns with priorities, and the function for the cells."""
 
     columns: tuple[tuple[str, int], ...]
     cells: Callable[[Object, datetime.datetime], list[Any]]
@@ -230,7 +230,7 @@ def _service_account(obj: Object, now: datetime.datetime) -> list[Any]:
 
 
 def _columns(text: str) -> tuple[tuple[str, int], ...]:
-    """Headings as text: comma-separated, those behind the bar only in wide output."""
+    """Parse columns: comma-separated; those after the bar are only in wide output."""
     narrow, _, wide = text.partition("|")
     return tuple((n, p) for p, names in enumerate((narrow, wide)) for n in names.split(",") if n)
 

@@ -1,4 +1,4 @@
-"""Tables: columns and rows, from the printer columns of a definition or the rows of a built-in kind."""
+"""Create Tables: columns and rows, from printer columns or from the rows of a built-in kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IncludeObject = Literal["None", "Metadata", "Object"]
 MAX_ROW_TEXT = 16_384
 """Characters that the printer columns of one row may show together."""
 _TIMESTAMP = 64
-"""Characters of a date that are read."""
+"""Characters of a date that are parsed."""
 _NAME = {
     "name": "Name",
     "type": "string",
@@ -38,7 +38,7 @@ def table(
     now: datetime.datetime,
     with_columns: bool = True,
 ) -> Object:
-    """A Table of objects; `metadata` is that of the list. Events after the first leave the columns out."""
+    """A Table of objects; `metadata` is the list's. Events after the first omit the columns."""
     builtin = kinds.ROWS.get(served.resource) if not served.custom else None
     rows = []
     for obj in objects:
@@ -117,7 +117,7 @@ def _cells(columns: tuple[Column, ...], obj: Object, now: datetime.datetime) -> 
 
 
 def _cell(column: Column, value: Any, now: datetime.datetime, room: int) -> Any:
-    """The value, as text cut to `room` characters; None, which kubectl leaves blank, if of another type."""
+    """The value, as text cut to `room` characters; None, shown blank by kubectl, if of another type."""
     if value is None:
         return None
     match column.type:

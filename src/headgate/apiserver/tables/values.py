@@ -1,4 +1,4 @@
-"""Values of objects that several rows look up, and how long ago something was, as kubectl prints it."""
+"""Values shared by several rows, and ages as kubectl prints them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def condition(status: Object, type_: str) -> str:
 
 
 def mapping(value: Any) -> Object:
-    """What no schema says the shape of, if it has the right one."""
+    """A value that no schema checks, or {} if it is not an object."""
     return value if isinstance(value, dict) else {}
 
 
@@ -31,7 +31,7 @@ UNKNOWN = "<unknown>"
 
 
 def since(timestamp: Any, now: datetime.datetime) -> str:
-    """How long ago an RFC 3339 time was, as kubectl prints an age."""
+    """The age of an RFC 3339 time, as kubectl prints it."""
     try:
         return human_duration(int(now.timestamp() - timestamps.parse(str(timestamp))))
     except ValueError:
