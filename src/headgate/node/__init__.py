@@ -1,7 +1,8 @@
-"""Running workloads on one machine: Pods as local processes, and Deployments and ReplicaSets over them.
+"""Run workloads on one machine: Pods as local processes, and the Deployments and ReplicaSets that manage
+them.
 
-Decides which Pods exist, where they run and when they are started again. It is given objects through the
-Kubernetes API, and nothing else; it hands on Pod statuses with addresses and readiness, Events, and logs.
+Decides which Pods exist, where they run and when they are restarted. All input comes from the Kubernetes API;
+output is Pod statuses with addresses and readiness, Events, and logs.
 """
 
 from headgate.node.registration import NodeConfig

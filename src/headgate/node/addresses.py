@@ -1,8 +1,8 @@
-"""Which address a Pod gets on one machine: a loopback address of its own, or a port of the shared one.
+"""Pod addresses on one machine: a separate loopback address, or a port of the shared one.
 
-Pods of one pool all listen on the pool's one port, so each needs an address to itself. Linux answers on all
-of 127.0.0.0/8 without any setup. A system that doesn't (macOS) gives every Pod 127.0.0.1 and a port of its
-own, which the Pod carries in the annotation `headgate.dev/port`.
+All Pods of a pool listen on the pool's port, so each needs its own address. Linux supports all of 127.0.0.0/8
+without setup. On systems that do not (macOS), every Pod gets 127.0.0.1 and its own port, stored in the
+annotation `headgate.dev/port`.
 """
 
 import contextlib
@@ -33,10 +33,10 @@ class AddressStatistics:
 
 
 class AddressPool:
-    """Gives out the addresses of a network, each to one holder (a Pod's uid) at a time.
+    """Allocates the addresses of a network, each to one holder (a Pod's uid) at a time.
 
-    It walks through the network and begins again only at its end, so that a released address rests for as
-    long as possible: a late packet or a cached connection of the last holder must not reach the next one.
+    Addresses are allocated in sequence through the whole network, so that a released one stays unused for as
+    long as possible: a late packet or a cached connection of the previous holder must not reach the next one.
     """
 
     def __init__(self, network: ipaddress.IPv4Network = NETWORK, first_block: int = 0) -> None:
@@ -48,7 +48,7 @@ class AddressPool:
         self._allocated = 0
 
     def allocate(self, holder: str, is_free: IsFree = lambda _: True) -> str:
-        """The holder's address, a new one if it has none yet. Raises AddressesExhaustedError."""
+        """The holder's address, allocated if it has none. Raises AddressesExhaustedError."""
         known = self._by_holder.get(holder)
         if known is not None:
             return known
@@ -61,13 +61,13 @@ class AddressPool:
         raise AddressesExhaustedError(f"no address of {self._network} is free for another Pod")
 
     def reserve(self, holder: str, address: str) -> bool:
-        """Take an address that a Pod had before; False if it isn't ours to give or is held by another."""
+        """Take an address that a Pod had before; False if it is outside the network or held by another."""
         if not self._gives(address) or address in self._held:
             return self._by_holder.get(holder) == address
         if holder in self._by_holder:
             return False
         self._hold(holder, address)
-        # What was given before a restart counts as used: go on behind it.
+        # Addresses given before a restart count as used: continue after them.
         offset = int(ipaddress.IPv4Address(address)) - self._base
         if offset // _BLOCK == self._next // _BLOCK:
             self._next = max(self._next, (offset + 1) % self._network.num_addresses)
@@ -82,7 +82,7 @@ class AddressPool:
         return AddressStatistics(len(self._held), self._network.num_addresses, self._allocated)
 
     def _advance(self) -> str | None:
-        """The next address, or None for one that looks like a network's or broadcast address."""
+        """The next address, or None for one that looks like a network or broadcast address."""
         offset = self._next
         self._next = (self._next + 1) % self._network.num_addresses
         if offset % _BLOCK in (0, _BLOCK - 1):
@@ -102,11 +102,11 @@ class AddressPool:
 
 @contextlib.contextmanager
 def claimed_block(state_directory: str) -> Iterator[int]:
-    """A 256-address block in which no other node of this machine begins, for as long as the context lasts.
+    """A 256-address block in which no other node of this machine begins, for the duration of the context.
 
-    Two nodes that gave the same address to Pods that are starting would each find it free, and one Pod
-    could never listen. The claim is a socket on the block's last address, which no Pod gets. A state
-    directory has the same block each time, unless that one is claimed.
+    Two nodes that give the same address to starting Pods would each find it free, and one Pod could never
+    listen. The claim is a socket on the block's last address, which no Pod gets. A state directory gets the
+    same block each time, unless that one is claimed.
     """
     blocks = NETWORK.num_addresses // _BLOCK
     preferred = zlib.crc32(state_directory.encode()) % blocks
@@ -133,7 +133,7 @@ def loopback_range_works() -> bool:
 
 
 def ports_are_free(address: str, ports: Sequence[int]) -> bool:
-    """Whether nobody listens on these ports of an address. Ports that we may not bind are left out."""
+    """Whether these ports of an address are unused. Ports that this process may not bind are skipped."""
     for port in ports:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -146,7 +146,7 @@ def ports_are_free(address: str, ports: Sequence[int]) -> bool:
 
 
 def unused_port() -> int:
-    """A port of the shared address that nobody listens on right now."""
+    """A port of the shared address that is currently unused."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((SHARED_ADDRESS, 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What a node does with Pods: takes those that have no node yet, and keeps a worker for each of its own."""
+"""The node agent: assigns Pods without a node to itself, and runs a worker for each of its own."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ _RETRY_S = 5.0
 
 
 class Agent:
-    """Follows Pods and owns their workers. `run` works until cancelled; `drain` first ends the processes."""
+    """Follows Pods and owns their workers. `run` works until cancelled; `drain` ends the processes first."""
 
     def __init__(
         self, tools: Tools, pods: cluster.Informer[api.Pod], pool: addresses.AddressPool | None
@@ -33,7 +33,7 @@ class Agent:
         self._draining = False
 
     async def run(self) -> None:
-        """Needs the informer to run; returns when it was drained and cancelled."""
+        """Requires a running informer; returns when drained and cancelled."""
         await self._pods.wait_synced()
         self._keep_addresses()
         self._forget_old_logs()
@@ -46,7 +46,7 @@ class Agent:
                 end()
 
     async def drain(self, timeout_s: float) -> None:
-        """Stop all Pods' processes side by side, each with its own grace, none longer than `timeout_s`."""
+        """Stop the processes of all Pods concurrently, each with its grace period, at most `timeout_s`."""
         self._draining = True
         for worker in self._workers.values():
             grace_s = min(worker.pod.spec.termination_grace_period_seconds, timeout_s)
@@ -88,7 +88,7 @@ class Agent:
         return None
 
     async def _bind(self, pod: api.Pod) -> None:
-        """On one machine scheduling is no choice."""
+        """Assign the Pod to this node; with a single machine, there is no choice."""
         name = self._tools.identity.name
         patch = {"metadata": {"uid": pod.metadata.uid}, "spec": {"nodeName": name}}
         await self._tools.client.patch(api.Pod, pod.metadata.name, pod.metadata.namespace, patch)
@@ -96,7 +96,7 @@ class Agent:
         self._tools.events.record(pod, cluster.EventType.NORMAL, "Scheduled", message)
 
     async def _remove(self, pod: api.Pod) -> None:
-        """A Pod that is to go and has nothing running here."""
+        """Delete a terminating Pod that has no process here."""
         with contextlib.suppress(cluster.NotFound, cluster.Conflict):
             await self._tools.client.delete(
                 api.Pod, pod.metadata.name, pod.metadata.namespace, grace_s=0, uid=pod.metadata.uid
@@ -115,7 +115,7 @@ class Agent:
         return None
 
     async def _work(self, worker: PodWorker) -> None:
-        """A worker that fails must not take the node's other Pods with it: its Pod is tried again."""
+        """Run a worker; if it fails, only its own Pod is affected, and retried."""
         pod = worker.pod
         again_s = 0.0
         try:
@@ -146,7 +146,7 @@ class Agent:
         return Placement(self._pool.allocate(uid, lambda address: addresses.ports_are_free(address, ports)))
 
     async def _own_port(self, pod: api.Pod) -> int:
-        """The Pod's port on the shared address, written on the Pod before anything listens there."""
+        """The Pod's port on the shared address, stored in the Pod before anything listens there."""
         known = pod.metadata.annotations.get(marks.PORT, "")
         if known.isdigit():
             return int(known)
@@ -156,14 +156,14 @@ class Agent:
         return port
 
     def _keep_addresses(self) -> None:
-        """Pods that were here before keep their addresses; nobody else may get them first."""
+        """Reserve the addresses of existing Pods before others are allocated."""
         for pod in self._pods.items():
             mine = pod.spec.node_name == self._tools.identity.name
             if mine and pod.status.pod_ip and self._pool is not None:
                 self._pool.reserve(pod.metadata.uid, pod.status.pod_ip)
 
     async def _refuse(self, pod: api.Pod, why: str) -> None:
-        """The Pod can't be placed: its status says so."""
+        """Report in the status that the Pod cannot be placed."""
         now = timestamps.seconds(time.time())
         condition = api.Condition(
             type="Ready", status="False", reason="NotPlaced", message=why, last_transition_time=now
@@ -182,7 +182,7 @@ class Agent:
         self._tools.logs.forget(self._tools.logs.pod(metadata.namespace, metadata.name, metadata.uid))
 
     def _forget_old_logs(self) -> None:
-        """Logs of Pods that went while the node was away."""
+        """Remove the logs of Pods that were deleted while the node was away."""
         kept = {_log_directory(self._tools, pod) for pod in self._pods.items()}
         for directory in self._tools.logs.pods():
             if directory not in kept:

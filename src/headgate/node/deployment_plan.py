@@ -1,8 +1,8 @@
-"""How many replicas each ReplicaSet of a Deployment should have next. Pure: counts in, counts out.
+"""The next number of replicas of each ReplicaSet of a Deployment. Pure: counts in, counts out.
 
-The rules are Kubernetes': during a rolling update there are never more than replicas + maxSurge Pods
-wanted, and nothing that is available is taken away while fewer than replicas - maxUnavailable would remain.
-Each call makes one step; the next one follows when the Pods have answered to it.
+The rules are Kubernetes': during a rolling update, at most replicas + maxSurge Pods are requested, and
+available Pods are removed only while at least replicas - maxUnavailable remain. Each call makes one step; the
+next one follows when the Pods have reacted.
 """
 
 import math
@@ -21,19 +21,19 @@ class SetView:
     """Its spec.replicas."""
     available: int
     pods: int
-    """Pods that exist, those being terminated included."""
+    """Existing Pods, including terminating ones."""
     sized_for: int | None = None
-    """The Deployment's replicas when the set was last sized; None if nobody noted it."""
+    """The Deployment's replicas when the set was last sized; None if not recorded."""
 
     @property
     def surviving(self) -> int:
-        """Available Pods once the set has its desired size: Pods that are not available go first."""
+        """Available Pods once the set has its desired size: unavailable Pods are removed first."""
         return min(self.available, self.desired)
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What the Deployment asks for, percentages resolved."""
+    """The Deployment's parameters, with percentages resolved."""
 
     replicas: int
     max_surge: int
@@ -48,7 +48,7 @@ class Wish:
 
     @property
     def ceiling(self) -> int:
-        """Pods that may be wanted in all."""
+        """Maximum number of Pods."""
         return self.replicas + self.max_surge if self.replicas else 0
 
 
@@ -75,7 +75,7 @@ def wish(spec: apps.DeploymentSpec) -> Wish:
 def plan(wanted: Wish, new: SetView | None, old: Sequence[SetView]) -> Sizes:
     """The next size of each set; `new` has the Deployment's template, `old` is sorted oldest first.
 
-    Without `new` (a paused Deployment whose template has no set yet) only sizes are adapted.
+    Without `new` (a paused Deployment whose template has no set yet), only sizes are adjusted.
     """
     sets = [*old, *([new] if new else [])]
     sizes = {each.name: each.desired for each in sets}
@@ -105,7 +105,7 @@ def _was_scaled(wanted: Wish, sets: Sequence[SetView]) -> bool:
 
 
 def _scale(wanted: Wish, new: SetView | None, old: Sequence[SetView], sizes: Sizes) -> Sizes:
-    """Adapt to a new number of replicas without going on with the rollout."""
+    """Adjust to a new number of replicas without continuing the rollout."""
     sets = [*old, *([new] if new else [])]
     active = [each for each in sets if each.desired > 0]
     if len(active) <= 1:
@@ -118,7 +118,7 @@ def _scale(wanted: Wish, new: SetView | None, old: Sequence[SetView], sizes: Siz
 
 
 def _shrink(new: SetView | None, old: Sequence[SetView], sizes: Sizes, surplus: int) -> Sizes:
-    """Take what is not available first, and old before new."""
+    """Remove unavailable Pods first, and old ones before new ones."""
     ordered = [*old, *([new] if new else [])]
     for each in ordered:
         cut = min(surplus, sizes[each.name] - each.surviving)
@@ -130,7 +130,7 @@ def _shrink(new: SetView | None, old: Sequence[SetView], sizes: Sizes, surplus: 
 
 
 def _grow(active: Sequence[SetView], sizes: Sizes, room: int) -> Sizes:
-    """Share the room by size (largest remainder), so that a rollout that hangs doesn't get all of it."""
+    """Distribute `room` by size (largest remainder), so that a stuck rollout does not get all of it."""
     total = sum(sizes[each.name] for each in active)
     shares = {each.name: sizes[each.name] * room / total for each in active}
     given = {name: math.floor(share) for name, share in shares.items()}
@@ -141,7 +141,7 @@ def _grow(active: Sequence[SetView], sizes: Sizes, room: int) -> Sizes:
 
 
 def _recreate(wanted: Wish, new: SetView, old: Sequence[SetView], sizes: Sizes) -> Sizes:
-    """Old Pods must be gone entirely, terminating ones too, before the first new one starts."""
+    """Old Pods must be gone entirely, including terminating ones, before the first new one starts."""
     if any(each.desired or each.pods for each in old):
         return sizes | {each.name: 0 for each in old}
     return sizes | {new.name: wanted.replicas}
@@ -151,7 +151,7 @@ def _roll(wanted: Wish, new: SetView, old: Sequence[SetView], sizes: Sizes) -> S
     total = sum(sizes.values())
     room = max(0, wanted.ceiling - total)
     new_size = min(wanted.replicas, new.desired + room)
-    # Room for Pods that never became available, as far as the new ones don't need it yet.
+    # Scale down old Pods that never became available, as far as the new ones leave room.
     new_missing = max(0, new.desired - new.available)
     idle = max(0, total - wanted.floor - new_missing)
     spare = min(new.available, new_size) + sum(each.surviving for each in old) - wanted.floor

@@ -1,6 +1,6 @@
-"""What a Deployment's status says about its rollout, in the terms that `kubectl rollout` reads. Pure.
+"""A Deployment's rollout status, as `kubectl rollout` reads it. Pure.
 
-`wall_s` is Unix time, because the deadline of a rollout is counted from a time that the status itself holds.
+`wall_s` is Unix time, because the deadline of a rollout counts from a time in the status itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _PAUSED = ("DeploymentPaused", "Deployment is paused")
 
 @dataclass(frozen=True)
 class Rollout:
-    """What is observed of a Deployment's sets."""
+    """The observed state of a Deployment's sets."""
 
     wish: Wish
     total: Counts
@@ -31,9 +31,9 @@ class Rollout:
     """Pods of the newest template."""
     new_set: str | None
     begun: str | None = None
-    """The reason, if the rollout to `new_set` began with this very step."""
+    """The reason, if the rollout to `new_set` began with this step."""
     failure: str | None = None
-    """Why Pods or sets could not be made."""
+    """Why Pods or sets could not be created."""
 
     @property
     def complete(self) -> bool:
@@ -42,7 +42,7 @@ class Rollout:
 
 
 def status(deployment: Deployment, seen: Rollout, wall_s: float) -> dict[str, Any]:
-    """The whole status, zeros included, as a merge patch needs it."""
+    """The complete status, including zeros, as a merge patch needs it."""
     total = seen.total
     conditions = [_available(seen), _progressing(deployment, seen, wall_s)]
     if seen.failure is not None:
@@ -60,7 +60,7 @@ def status(deployment: Deployment, seen: Rollout, wall_s: float) -> dict[str, An
 
 
 def deadline_in_s(deployment: Deployment, wall_s: float) -> float | None:
-    """Seconds until a rollout that doesn't progress has failed; None if none is under way."""
+    """Seconds until a rollout without progress has failed; None if there is no rollout."""
     known = _known(deployment, "Progressing")
     if known is None or known.status != "True" or known.reason == AVAILABLE or not known.last_update_time:
         return None
@@ -85,7 +85,7 @@ def _progressing(deployment: Deployment, seen: Rollout, wall_s: float) -> api.De
     if seen.begun is not None:
         return _said("Progressing", "True", seen.begun, _BEGUN[seen.begun].format(seen.new_set))
     if known is not None and known.reason == AVAILABLE and seen.updated == seen.total.replicas:
-        # A rollout that was done stays done when the Deployment is scaled or a Pod fails.
+        # A completed rollout stays complete when the Deployment is scaled or a Pod fails.
         return known
     if seen.complete:
         message = f'ReplicaSet "{seen.new_set}" has successfully progressed.'
@@ -100,7 +100,7 @@ def _progressing(deployment: Deployment, seen: Rollout, wall_s: float) -> api.De
 
 
 def _progressed(deployment: Deployment, seen: Rollout) -> bool:
-    """Whether more is new, less is old, or more is ready than the last status says."""
+    """Whether more Pods are new, fewer are old, or more are ready than in the last status."""
     old = deployment.status
     return (
         seen.updated > old.updated_replicas
@@ -121,7 +121,7 @@ def _said(kind: str, holds: Any, reason: str, message: str) -> api.DeploymentCon
 def _dated(
     conditions: Sequence[api.DeploymentCondition], old: Mapping[str, api.DeploymentCondition], now: str
 ) -> list[dict[str, Any]]:
-    """With times: of the last change of status, and of the last time that it was said."""
+    """Add the times: of the last change of status, and of the last update."""
     return [_with_times(each, old.get(each.type), now) for each in conditions]
 
 
@@ -129,7 +129,7 @@ def _with_times(
     said: api.DeploymentCondition, old: api.DeploymentCondition | None, now: str
 ) -> dict[str, Any]:
     same_status = old is not None and old.status == said.status
-    # Progress counts each time it is said; anything else keeps its time while the words are the same.
+    # A progress condition is updated each time; any other keeps its time while it is unchanged.
     same = same_status and old is not None and old.reason == said.reason and said.reason != _UPDATED
     updated = said.last_update_time or (old.last_update_time if same and old else now)
     return {

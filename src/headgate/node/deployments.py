@@ -1,4 +1,4 @@
-"""Brings each Deployment to its template and size: one ReplicaSet for each template, sized step by step."""
+"""Reconciles Deployments: one ReplicaSet for each template, sized step by step."""
 
 import logging
 import time
@@ -16,7 +16,7 @@ from headgate.node.workloads import DESIRED, Deployment, ReplicaSet
 log = logging.getLogger(__name__)
 
 _RETRY_S = 5.0
-"""After a ReplicaSet could not be made; the status says why, and nothing may change until it can be."""
+"""Retry delay after a ReplicaSet could not be created; the status has the reason."""
 
 _NOT_COPIED = (
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -130,7 +130,7 @@ class DeploymentController:
     # ReplicaSets
 
     async def _create_set(self, deployment: Deployment, members: Sequence[_Member]) -> _Member:
-        """The set of the Deployment's template, empty at first; its size is the plan's affair."""
+        """Create the set of the Deployment's template, empty at first; the plan sets its size."""
         template = deployment.spec.template
         label = workloads.content_hash(template)
         revision = 1 + max((_revision(member) for member in members), default=0)
@@ -163,7 +163,7 @@ class DeploymentController:
         return _member(deployment, created, [])
 
     async def _take_revision(self, deployment: Deployment, new: _Member, members: Sequence[_Member]) -> bool:
-        """The set in use has the highest revision: True if a rollback made an old set the newest again."""
+        """Give the current set the highest revision; True if a rollback made an old set the newest again."""
         highest = max(_revision(member) for member in members)
         revision = _revision(new)
         behind = revision < highest or (revision == highest and members[-1] is not new)
@@ -215,7 +215,7 @@ class DeploymentController:
     async def _clean_up(
         self, deployment: Deployment, new: _Member | None, members: Sequence[_Member]
     ) -> None:
-        """Forget the oldest revisions beyond the limit."""
+        """Delete the oldest revisions above the limit."""
         idle = [
             member.replica_set.metadata
             for member in members
@@ -267,7 +267,7 @@ def _member(deployment: Deployment, replica_set: ReplicaSet, pods: Sequence[api.
 
 
 def _newest(deployment: Deployment, members: Sequence[_Member]) -> _Member | None:
-    """The set that has the Deployment's template, whatever it is called."""
+    """The set with the Deployment's template, whatever its name."""
     wanted = workloads.content_hash(deployment.spec.template)
     same = (each for each in members if workloads.content_hash(each.replica_set.spec.template) == wanted)
     return next(same, None)
@@ -279,6 +279,6 @@ def _revision(member: _Member) -> int:
 
 
 def _annotations(deployment: Deployment, revision: int) -> dict[str, str]:
-    """What `kubectl rollout history` shows of a revision, and its number."""
+    """Annotations of a revision, shown by `kubectl rollout history`, and its number."""
     kept = {key: value for key, value in deployment.metadata.annotations.items() if key not in _NOT_COPIED}
     return {**kept, marks.REVISION: str(revision)}

@@ -1,4 +1,4 @@
-"""What a container's process gets to see, as Kubernetes would write it: environment and command line."""
+"""The environment and command line of a container's process, as Kubernetes would set them."""
 
 import re
 from collections.abc import Mapping
@@ -11,29 +11,29 @@ _LABEL_PATH = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
 class ContainerConfigError(Exception):
-    """A container cannot be started as it is written; the message names the field and the fix."""
+    """A container cannot be started as specified; the message names the field and the fix."""
 
 
 class NoCommandError(Exception):
-    """A container relies on its image to say what to run, and images are not pulled."""
+    """A container relies on its image for the command, but images are not pulled."""
 
 
 @dataclass(frozen=True)
 class PodIdentity:
-    """What fields of the Pod and node can be referred to by `fieldRef`."""
+    """Fields of the Pod and node that `fieldRef` can refer to."""
 
     pod: api.Pod
     node_name: str
     pod_ip: str
     host_ip: str
     port: int | None = None
-    """The port to listen on where Pods share an address."""
+    """The port to listen on, if Pods share an address."""
 
 
 def environment(
     container: api.Container, identity: PodIdentity, inherited: Mapping[str, str]
 ) -> dict[str, str]:
-    """The node's own environment, POD_*, then the container's `env`; a later one wins.
+    """The node's own environment, POD_*, then the container's `env`; later ones win.
 
     Raises ContainerConfigError.
     """
@@ -47,7 +47,7 @@ def environment(
 
 
 def command_line(container: api.Container, variables: Mapping[str, str]) -> list[str]:
-    """`command` and `args` with their $(NAME) references resolved. Raises NoCommandError."""
+    """`command` and `args` with $(NAME) references resolved. Raises NoCommandError."""
     if not container.command:
         image = f" (image {container.image!r} is not pulled)" if container.image else ""
         raise NoCommandError(
@@ -58,7 +58,7 @@ def command_line(container: api.Container, variables: Mapping[str, str]) -> list
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace $(NAME) by the variable's value; $$ is a literal $, an unknown name stays as it is."""
+    """Replace $(NAME) with the variable's value; $$ is a literal $, unknown names stay as they are."""
 
     def resolved(match: re.Match[str]) -> str:
         if match[1] == "$":
@@ -74,7 +74,7 @@ def _always_there(container: api.Container, identity: PodIdentity) -> dict[str, 
         "POD_NAME": metadata.name,
         "POD_NAMESPACE": metadata.namespace,
         "POD_IP": identity.pod_ip,
-        # Logs are read from a pipe: without this Python programs would hold them back in blocks of 8 KB.
+        # Logs are read from a pipe: without this, Python programs buffer them in blocks of 8 KB.
         "PYTHONUNBUFFERED": "1",
     }
     port = identity.port or next((each.container_port for each in container.ports), None)

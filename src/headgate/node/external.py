@@ -1,4 +1,4 @@
-"""Pods that stand for a server elsewhere: with `headgate.dev/address` a Pod needs no process."""
+"""Pods that represent an external server: with `headgate.dev/address`, a Pod needs no process."""
 
 import asyncio
 import signal
@@ -18,7 +18,7 @@ def address_of(text: str) -> Address:
 
 
 class ExternalServer:
-    """Stands where a process would; it runs until told to stop, whatever happens to the server itself."""
+    """Takes the place of a process; runs until told to stop, whatever happens to the server itself."""
 
     def __init__(self, address: Address) -> None:
         self._address = address

@@ -1,12 +1,12 @@
-"""Runs the program of a container and ends everything that the program started, whatever becomes of the node.
+"""Runs the program of a container, and ends everything that it started, even if the node dies.
 
-Run as a script of its own, `python -I -S launcher.py PROGRAM ARGUMENTS...`, so that the node, which has
+Run as a separate script, `python -I -S launcher.py PROGRAM ARGUMENTS...`, so that the node, which has
 threads, never runs Python code between fork and exec. It imports nothing of Headgate. Its standard input is a
-socket to the node. The node writes numbers of signals for the program's group, one byte each, and closes the
-socket, by intent or by its own death, when all has to end. The launcher writes the program's process id, and
-at the end its status as waitpid has it, as numbers of four bytes.
+socket to the node. The node writes signal numbers for the program's process group, one byte each, and closes
+the socket, on purpose or by its own death, to end everything. The launcher writes the program's process ID,
+and at the end its waitpid status, as numbers of four bytes.
 
-On Linux the launcher is the "subreaper" of the program: daemons that leave the program's group and session
+On Linux, the launcher is the "subreaper" of the program: daemons that leave the program's group and session
 become children of the launcher, which kills them when the program has ended.
 """
 
@@ -23,9 +23,9 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _CANNOT_EXECUTE = 126
 _WAIT_S = 10.0
-"""A process that cannot be killed (it runs as another user, say) is waited for no longer than this."""
+"""Maximum wait for a process that cannot be killed, for example because it runs as another user."""
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
-"""Only the node says when to end: whoever signals this process by its session means the program."""
+"""Only the node stops the launcher: signals sent to its session are meant for the program."""
 
 
 def main(arguments: list[str]) -> None:
@@ -54,12 +54,12 @@ def _start(command: list[str]) -> int:
     executed, execution = os.pipe()
     program = os.fork()
     if program:
-        # The pipe is closed by the exec. Before that, a signal for the program's group would be lost.
+        # exec closes the pipe. Before that, a signal for the program's group would be lost.
         os.close(execution)
         os.read(executed, 1)
         os.close(executed)
         return program
-    # From here on it is the child, which must not return.
+    # From here on this is the child, which must not return.
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
@@ -74,7 +74,7 @@ def _start(command: list[str]) -> int:
 
 
 def _until_ended(program: int, control: socket.socket, woken: int) -> int:
-    """Passes signals on until the program has ended; gives its status."""
+    """Forward signals until the program has ended; returns its status."""
     open_files = [woken, control.fileno()]
     while True:
         ready, _, _ = select.select(open_files, [], [])
@@ -82,7 +82,7 @@ def _until_ended(program: int, control: socket.socket, woken: int) -> int:
             os.read(woken, 4096)
         if control.fileno() in ready:
             orders = _received(control)
-            if not orders:  # the node wants all to end, or is gone
+            if not orders:  # the node wants everything to end, or has died
                 open_files.remove(control.fileno())
                 orders = bytes([signal.SIGKILL])
             for number in orders:
@@ -101,10 +101,10 @@ def _received(control: socket.socket) -> bytes:
 
 
 def _reap(program: int) -> int | None:
-    """Takes note of whoever has ended; gives the status of the program if that is among them."""
+    """Reap ended processes; returns the status of the program if it is among them."""
     while True:
         try:
-            # Looks without reaping: as long as the program is a zombie, nobody else gets its number.
+            # Check without reaping: while the program is a zombie, its process ID is not reused.
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return None
@@ -118,7 +118,7 @@ def _reap(program: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """Kills all that is left below this process. A child that forks meanwhile is found in the next round."""
+    """Kill all descendants of this process. Children forked meanwhile are found in the next round."""
     until = time.monotonic() + _WAIT_S
     with contextlib.suppress(ChildProcessError):
         while time.monotonic() < until:
@@ -143,7 +143,7 @@ def _descendants() -> list[int]:
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Every process of the machine with its parent, where there is a /proc."""
+    """Every process of the machine with its parent, if there is a /proc."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
@@ -163,7 +163,7 @@ def _die_with(parent: int) -> None:
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    # The launcher may have died before the request was made; then the signal would never come.
+    # The launcher may have died before the call; then the signal would never arrive.
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 

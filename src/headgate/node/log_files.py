@@ -1,7 +1,7 @@
-"""Where a container's output goes: lines with the time they arrived, in a bounded pair of files for each run.
+"""Log files of containers: lines with their arrival time, in a bounded pair of files for each run.
 
-A run (one start of a container) writes `<run>.log`; when that is full it becomes `<run>.log.1`, whose
-predecessor is dropped. The files of the run before stay for `kubectl logs --previous`; older ones are
+A run (one start of a container) writes `<run>.log`; when that is full, it becomes `<run>.log.1`, replacing
+the previous one. The files of the previous run are kept for `kubectl logs --previous`; older ones are
 removed.
 """
 
@@ -15,7 +15,7 @@ from headgate.kubeschema import timestamps
 
 MAX_FILE_BYTES = 8 << 20
 MAX_LINE_BYTES = 16 << 10
-"""A longer line is cut into several, as container runtimes do."""
+"""Longer lines are split, as container runtimes do."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class LogDirectory:
         return [path for path in self._root.glob("*_*_*") if path.is_dir()]
 
     def open_run(self, directory: Path, run: int) -> "LogWriter":
-        """A writer for a new run; of earlier runs only the last stays."""
+        """A writer for a new run; of earlier runs, only the last is kept."""
         directory.mkdir(parents=True, exist_ok=True)
         for old in _runs(directory)[:-1]:
             _remove(_log_file(directory, old))
@@ -54,7 +54,7 @@ class LogDirectory:
         return LogWriter(file, lambda: self._live.discard(file))
 
     def is_live(self, file: LogFile) -> bool:
-        """Whether a run still writes to it."""
+        """Whether a run is still writing to it."""
         return file in self._live
 
     def newest(self, namespace: str, pod: str, container: str, *, previous: bool = False) -> LogFile | None:
@@ -69,7 +69,7 @@ class LogDirectory:
         return _log_file(pods[-1], wanted[-1]) if wanted else None
 
     def forget(self, directory: Path) -> None:
-        """Remove the logs of a Pod that is gone."""
+        """Remove the logs of a deleted Pod."""
         for container in directory.glob("*"):
             for file in container.glob("*"):
                 file.unlink(missing_ok=True)
@@ -79,7 +79,7 @@ class LogDirectory:
 
 
 class LogWriter:
-    """Cuts output into lines and writes each with its time."""
+    """Splits output into lines and writes each with its time."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class LogWriter:
         self._rest = b""
 
     def write(self, data: bytes, wall_s: float) -> None:
-        """Output as it was read, at `wall_s` seconds of Unix time."""
+        """Write output read at `wall_s`, in seconds of Unix time."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         while len(self._rest) > MAX_LINE_BYTES:
             lines.append(self._rest[:MAX_LINE_BYTES])
@@ -103,7 +103,7 @@ class LogWriter:
         self._put(lines, wall_s)
 
     def close(self, wall_s: float) -> None:
-        """Write what has no line end, and close the file."""
+        """Write an incomplete last line, and close the file."""
         if self._rest:
             self._put([self._rest], wall_s)
             self._rest = b""

@@ -1,7 +1,7 @@
-"""Reading a container's log as `kubectl logs` asks for it: the last lines, since when, and on as it grows.
+"""Read a container's log for `kubectl logs`: the last lines, since a time, or following it as it grows.
 
-A log has up to 16 MB and half a million lines, and many may read it at once: it is read in pieces, of which
-each reader holds one, and one is read at a time.
+A log has up to 16 MB and half a million lines, and many clients may read it simultaneously: it is read in
+pieces, of which each reader holds one, and one at a time.
 """
 
 import asyncio
@@ -22,26 +22,27 @@ _POLL_S = 0.1
 _PIECE_BYTES = 32 << 10
 """Longer than any line."""
 _MIN_LINE_BYTES = 32
-"""Its time, and its end."""
+"""Its time and its newline."""
 _MAX_REST_S = 0.005
 _TIME = re.compile(rb"^[^ \n]* ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class LogOptions:
-    """The query of a log request that matters here; None stands for everything."""
+    """The relevant query parameters of a log request; None stands for everything."""
 
     follow: bool = False
     timestamps: bool = False
     tail_lines: int | None = None
     since: str | None = None
-    """RFC 3339 time in UTC; lines before it are left out. Lines begin with theirs, so text sorts by time."""
+    """RFC 3339 time in UTC; earlier lines are skipped. Lines begin with their time: text order works."""
     limit_bytes: int | None = None
 
 
 class Turns:
-    """Of all readers of one node: one of them reads a piece, then all rest for as long as it took. Who reads
-    the first piece goes before those that read on."""
+    """Serializes the readers of one node: one reads a piece, then all pause for as long as it took. Readers
+    of their first piece have priority.
+    """
 
     def __init__(self) -> None:
         self._is_busy = False
@@ -83,7 +84,7 @@ class Turns:
 async def read(
     file: LogFile, options: LogOptions, is_live: Callable[[], bool], turns: Turns | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """Pieces of the log; with `follow` until the run has ended and everything was read."""
+    """Pieces of the log; with `follow`, until the run has ended and everything was read."""
     left = options.limit_bytes
     async with aclosing(_pieces(file, options, is_live, turns or Turns())) as pieces:
         async for piece in pieces:
@@ -102,7 +103,7 @@ async def _pieces(
     past = await asyncio.to_thread(_Past.open, file, options)
     if past is None:
         return
-    # Everything up to here is the past; what comes later is followed.
+    # Everything up to here is in the past; later output is followed.
     with closing(past):
         piece = await turns.read(past.next, is_first=True)
         while piece:
@@ -112,7 +113,7 @@ async def _pieces(
     try:
         while options.follow:
             live = is_live()
-            # A writer that rotates leaves our handle on the old file: read that to its end, then the new one.
+            # A writer that rotates leaves our handle on the old file: finish that, then read the new one.
             rotated = _is_rotated(file, handle)
             if _has_more(handle) and (piece := await turns.read(functools.partial(_whole_lines, handle))):
                 yield _shown(piece, options)
@@ -128,20 +129,20 @@ async def _pieces(
 
 
 class _Part(NamedTuple):
-    """What is to be read of one file."""
+    """The part of one file to read."""
 
     handle: BinaryIO
     end: int
 
 
 class _Past:
-    """What is in the two files when it is opened, as far as it is asked for. Must be closed."""
+    """The contents of the two files when opened, as far as requested. Must be closed."""
 
     def __init__(self, parts: list[_Part], options: LogOptions) -> None:
         self._parts = parts
         self._since = (options.since or "").encode()
         self._at = 0
-        """The part that is read."""
+        """Index of the current part."""
         if (lines := options.tail_lines) is not None and lines * _MIN_LINE_BYTES < sum(e for _, e in parts):
             self._go_to_tail(lines)
 
@@ -175,7 +176,7 @@ class _Past:
         return any(handle.tell() < end for handle, end in self._parts[self._at :])
 
     def take_current(self) -> BinaryIO:
-        """The newer file, which is the caller's from now on."""
+        """The newer file, which the caller then owns."""
         return self._parts.pop().handle
 
     def close(self) -> None:
@@ -183,7 +184,7 @@ class _Past:
             handle.close()
 
     def _go_to_tail(self, lines: int) -> None:
-        """Goes to where the last lines begin."""
+        """Seek to the beginning of the last lines."""
         for number in reversed(range(len(self._parts))):
             handle, end = self._parts[number]
             begin, lines = _tail(handle, end, lines)
@@ -193,7 +194,7 @@ class _Past:
                 return
 
     def _wanted(self, piece: bytes) -> bytes:
-        """Lines since the time that was asked for: from the first of them on, all are."""
+        """Drop lines before the requested time; after the first match, all lines are kept."""
         since, size = self._since, len(self._since)
         if not since:
             return piece
@@ -208,7 +209,7 @@ class _Past:
 
 
 def _tail(handle: BinaryIO, end: int, lines: int) -> tuple[int, int]:
-    """Where the last lines of a file begin, and how many of them it does not have."""
+    """The beginning of the last lines of a file, and how many of them are missing in it."""
     at = end
     while at:
         begin = max(0, at - _PIECE_BYTES)
@@ -233,7 +234,7 @@ def _whole_lines(handle: BinaryIO, most: int = _PIECE_BYTES) -> bytes:
 
 
 def _end_of_lines(handle: BinaryIO) -> int:
-    """Without a line that is being written."""
+    """The end of the last complete line."""
     end = os.fstat(handle.fileno()).st_size
     handle.seek(max(0, end - _PIECE_BYTES))
     block = handle.read(_PIECE_BYTES)

@@ -1,8 +1,8 @@
-"""Serves the logs of a node's containers on loopback; the API server hands `kubectl logs` on to it.
+"""Serves the logs of a node's containers on loopback; the API server forwards `kubectl logs` to it.
 
 `GET /{secret}/logs/{namespace}/{pod}/{container}` takes the query of the Kubernetes log subresource: follow,
-previous, tailLines, timestamps, sinceSeconds, sinceTime, limitBytes. Every user of a machine reaches its
-loopback, so the path begins with a secret, which only those learn who may read the Node object.
+previous, tailLines, timestamps, sinceSeconds, sinceTime, limitBytes. Every user of a machine can reach its
+loopback interface, so the path begins with a secret, known only to those who may read the Node object.
 """
 
 import hmac
@@ -25,11 +25,11 @@ _TRUE = ("true", "1", "True")
 
 class _Protocol(serving.BoundedProtocol):
     limits = serving.Limits(connections=512)
-    """Twice as many as the API server has readers of logs, which share those among themselves."""
+    """Twice the number of log readers that the API server allows."""
 
 
 class LogServer:
-    """Has its port from the moment it is made, serves in `run()`, and must be closed."""
+    """Has its port from construction on, serves in `run()`, and must be closed."""
 
     def __init__(self, logs: LogDirectory) -> None:
         self._secret = secrets.token_urlsafe(32)
@@ -42,18 +42,18 @@ class LogServer:
 
     @property
     def url(self) -> str:
-        """The base of all paths, with the secret in it."""
+        """The base of all paths, including the secret."""
         return f"http://127.0.0.1:{self._socket.getsockname()[1]}/{self._secret}"
 
     async def run(self) -> None:
-        """Until `stop`."""
+        """Serve until `stop`."""
         await self._server.serve(sockets=[self._socket])
 
     def stop(self) -> None:
         self._server.stop()
 
     def close(self) -> None:
-        """Give the port back; after `run` has ended."""
+        """Release the port; after `run` has ended."""
         self._socket.close()
 
 

@@ -1,9 +1,9 @@
-"""The life of a Pod here: events in (started, exited, probed, stop), instructions out (start, signal).
+"""The life cycle of a Pod: events in (started, exited, probed, stop), instructions out (start, signal).
 
-A state machine without I/O; `now` is monotonic seconds. Its driver is `pod_worker`, its picture for the API
-is made by `pod_status`. Restarts back off from 0.2 s, doubling up to 30 s, and are forgiven after a minute
-of running. Kubernetes waits from 10 s up to 5 minutes because a start there may pull an image and bother a
-whole cluster; here a start is a fork, and a person is looking at it.
+A state machine without I/O; `now` is monotonic seconds. `pod_worker` drives it, `pod_status` converts it for
+the API. Restarts back off from 0.2 s, doubling up to 30 s; a minute of running resets the backoff. Kubernetes
+waits from 10 s up to 5 minutes, because a start there may pull an image and load a whole cluster; here a
+start is a fork, and a person is watching.
 """
 
 import signal
@@ -66,20 +66,20 @@ class Ended:
 
 @dataclass(frozen=True)
 class History:
-    """What is known of a container from before this node started."""
+    """The state of a container from before this node started."""
 
     restart_count: int = 0
     last: Ended | None = None
     done: bool = False
-    """It ended and its restart policy let it rest."""
+    """It ended, and its restart policy does not restart it."""
 
 
 class _Stopping:
-    """The end of a run that is wanted: it is asked to end, and killed once its grace is over."""
+    """A requested end of a run: SIGTERM first, SIGKILL after the grace period."""
 
     def __init__(self) -> None:
         self.because: str | None = None
-        """None while nobody wants it."""
+        """The reason; None if no end was requested."""
         self._grace_s = 0.0
         self._kill_at: float | None = None
         self._killed = False
@@ -89,7 +89,7 @@ class _Stopping:
         return None if self._killed else self._kill_at
 
     def want(self, reason: str, grace_s: float) -> None:
-        """A second wish can only shorten the grace."""
+        """Request the end; a second request can only shorten the grace period."""
         if self.because is None:
             self.because, self._grace_s = reason, grace_s
         elif grace_s < self._grace_s:
@@ -111,7 +111,7 @@ class _Stopping:
         return signal.SIGKILL
 
     def begin_again(self) -> None:
-        """A new run has had no signal."""
+        """Reset for a new run, which has received no signal."""
         self._kill_at, self._killed = None, False
 
 
@@ -130,14 +130,14 @@ class ContainerLife:
         self.started_at = 0.0
         self.ready_answer = self.startup_answer = False
         self._not_before: float | None = now
-        """When it may start; None: never again."""
+        """When it may start; None for never again."""
         self._failures = 0
         self._first_run = history.last is None
         self._stopping = _Stopping()
 
     @property
     def stop_because(self) -> str | None:
-        """Why the run is to end, if it is."""
+        """Why the run is being ended, if it is."""
         return self._stopping.because
 
     @property
@@ -160,7 +160,7 @@ class ContainerLife:
 
     @property
     def backoff_s(self) -> float:
-        """The wait after the newest failure."""
+        """The delay after the latest failure."""
         return (
             min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(self._failures - 1, 30))
             if self._failures
@@ -183,7 +183,7 @@ class ContainerLife:
         return Start(self.spec.name, self.restarts)
 
     def stop(self, reason: str, grace_s: float) -> None:
-        """Wanted from now on; a second stop can only shorten the grace."""
+        """Request a stop; a second one can only shorten the grace period."""
         self._stopping.want(reason, grace_s)
 
     def signal(self, now: float) -> Signal | None:
@@ -199,7 +199,7 @@ class ContainerLife:
         self._stopping.begin_again()
 
     def rest(self, reason: str, message: str, *, until: float | None) -> None:
-        """Not running: until a time, or for good."""
+        """Stop running: until a time, or for good."""
         self.state = State.WAITING
         self._not_before = until
         self.waiting_reason, self.waiting_message = reason, message
@@ -212,7 +212,7 @@ class ContainerLife:
         self.ready_answer = self.startup_answer = False
 
     def failed_again(self, now: float) -> float:
-        """Count a failure; returns how long to wait."""
+        """Count a failure; returns the delay before a restart."""
         if self.started_at and now - self.started_at >= FORGIVEN_AFTER_S:
             self._failures = 0
         self._failures += 1
@@ -237,11 +237,11 @@ class PodLife:
         self._by_name[name].run_started(container_id, now)
 
     def cannot_start(self, name: str, reason: str, message: str) -> None:
-        """The container can never run as it is written."""
+        """The container can never run as specified."""
         self._by_name[name].rest(reason, message, until=None)
 
     def start_failed(self, name: str, reason: str, message: str, now: float) -> None:
-        """The start failed, and may work later."""
+        """The start failed, but may succeed later."""
         container = self._by_name[name]
         container.rest(reason, message, until=now + container.failed_again(now))
 
@@ -271,7 +271,7 @@ class PodLife:
         )
 
     def probed(self, name: str, kind: ProbeKind, healthy: bool, detail: str = "") -> None:
-        """A probe's verdict on the run that goes on now."""
+        """The result of a probe of the current run."""
         container = self._by_name[name]
         if container.state is not State.RUNNING:
             return
@@ -283,7 +283,7 @@ class PodLife:
             container.stop(f"{kind} probe failed: {detail}", self._grace_s)
 
     def stop(self, reason: StopReason, grace_s: float) -> None:
-        """End everything; from now on nothing is started."""
+        """End everything; nothing is started from now on."""
         self._stop = self._stop or reason
         for container in self._by_name.values():
             container.stop(reason, grace_s)
@@ -291,17 +291,17 @@ class PodLife:
     # Instructions
 
     def decide(self, now: float) -> list[Instruction]:
-        """What to do now; each instruction is given once."""
+        """What to do now; each instruction is returned once."""
         due = [signal for each in self._by_name.values() if (signal := each.signal(now)) is not None]
         starts = [start for each in self._eligible() if (start := each.start(now)) is not None]
         return [*due, *starts]
 
     def wake_at(self) -> float | None:
-        """When `decide` has something new to say without another event."""
+        """When `decide` has something new to return without another event."""
         candidates = {*self._eligible(), *(each for each in self._by_name.values() if each.active)}
         return min((at for each in candidates if (at := each.wake_at()) is not None), default=None)
 
-    # What others ask
+    # Queries
 
     @property
     def stopping(self) -> StopReason | None:
@@ -337,11 +337,11 @@ class PodLife:
 
     @property
     def _interrupted(self) -> bool:
-        """Stopped for the node's reasons: the Pod did not end by itself, and will be started again."""
+        """Stopped because of the node: the Pod did not end by itself, and will be restarted."""
         return self._stop not in (None, StopReason.DELETED)
 
     def validate(self) -> None:
-        """What must hold whatever happened."""
+        """Check the invariants."""
         for each in self._by_name.values():
             assert not each.ready or each.state is State.RUNNING
             assert each.restarts >= 0

@@ -1,4 +1,4 @@
-"""Writes the life of a Pod as the API's `status`, and reads it back after a restart of the node."""
+"""Converts the life of a Pod to the API's `status`, and back after a restart of the node."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ _KILLED = 137
 
 @dataclass(frozen=True)
 class Place:
-    """What the node adds to a Pod: where it is, and since when."""
+    """What the node adds to a Pod: its addresses and start time."""
 
     pod_ip: str
     host_ip: str
     started_at: float
     epoch_s: float
-    """Unix time at monotonic zero, a whole number so that times survive the way to text and back."""
+    """Unix time at monotonic zero; a whole number, so that times survive the conversion to text and back."""
     external: str = ""
-    """The server elsewhere that the Pod stands for, if it has no process."""
+    """The external server that the Pod represents, if it has no process."""
 
     def time(self, now: float) -> str:
         return timestamps.seconds(now + self.epoch_s)
 
 
 def picture(life: PodLife, place: Place, before: api.PodStatus, now: float) -> api.PodStatus:
-    """The status at `now`. A condition that did not change since `before` keeps its transition time."""
+    """The status at `now`. A condition unchanged since `before` keeps its transition time."""
     return api.PodStatus(
         phase=life.phase,
         conditions=_conditions(life, place, before.conditions, now),
@@ -50,7 +50,7 @@ def _where(life: PodLife, place: Place) -> str:
 
 
 def patch(status: api.PodStatus, init: Iterable[api.ContainerStatus] = ()) -> dict[str, Any]:
-    """The status as a merge patch: fields at their default are named too, or an old value would stay."""
+    """The status as a merge patch, including fields at their defaults, which would keep old values."""
     content: dict[str, Any] = msgspec.to_builtins(status)
     empty = {"message": None, "reason": None}
     result = {**empty, **content}
@@ -63,10 +63,10 @@ def init_statuses(life: PodLife, place: Place) -> list[api.ContainerStatus]:
 
 
 def history(pod: api.Pod, init: Iterable[api.ContainerStatus], epoch_s: float) -> dict[str, History]:
-    """What the last status says of each container; an earlier node may have written it."""
+    """The history of each container from the last status, possibly written by an earlier node."""
     policy = pod.spec.restart_policy
     known = {each.name: _history(each, policy, epoch_s) for each in pod.status.container_statuses}
-    # An init container that ended well has done its work, whatever the policy says.
+    # An init container that succeeded is done, whatever the policy says.
     return known | {each.name: _history(each, "OnFailure", epoch_s) for each in init}
 
 

@@ -1,4 +1,4 @@
-"""Runs one Pod: carries out what its life decides, tells it what happened, shows its status to the API."""
+"""Runs one Pod: carries out the instructions of its life, reports events to it, and writes its status."""
 
 import asyncio
 import logging
@@ -30,14 +30,14 @@ log = logging.getLogger(__name__)
 
 _LAST_WRITE_S = 2.0
 _FORCED_GRACE_S = 2.0
-"""What processes get when their Pod was removed from the API without waiting for them."""
+"""Grace period of processes whose Pod was removed from the API without waiting for them."""
 
 _DELETE_BACKOFF = cluster.Backoff(base_s=0.1, cap_s=5.0)
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What all Pods of a node share."""
+    """Shared by all Pods of a node."""
 
     client: cluster.Client
     events: cluster.EventRecorder
@@ -49,13 +49,13 @@ class Tools:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the Pod is reached."""
+    """The addresses of the Pod."""
 
     pod_ip: str
     port: int | None = None
-    """The one port of the Pod, where it has not all ports of an address to itself."""
+    """The single port of the Pod, if it has no address of its own."""
     server: Address | None = None
-    """The server elsewhere that the Pod stands for."""
+    """The external server that the Pod represents."""
 
 
 class PodWorker:
@@ -75,10 +75,10 @@ class PodWorker:
     def pod(self) -> api.Pod:
         return self._pod
 
-    # What the node tells
+    # Events from the node
 
     def observe(self, pod: api.Pod) -> None:
-        """A newer state of the Pod; only its deletion and the address of its server matter here."""
+        """A newer state of the Pod; only its deletion and its server's address matter here."""
         moved = _server(pod) != _server(self._pod)
         self._pod = pod
         if pod.metadata.deletion_timestamp is not None:
@@ -97,10 +97,10 @@ class PodWorker:
         self._stop = (reason, grace_s)
         self._wake.set()
 
-    # The Pod's way
+    # The Pod's life
 
     async def run(self) -> None:
-        """Until the Pod is gone, or stopped with the node."""
+        """Run until the Pod is gone, or stopped with the node."""
         try:
             manifest = await self._tools.client.get_manifest(
                 api.Pod.resource, self._pod.metadata.name, self._pod.metadata.namespace
@@ -159,7 +159,7 @@ class PodWorker:
             await self._pause(life.wake_at())
 
     async def _pause(self, until: float | None) -> None:
-        # The loop's clock is the monotonic one, so the life's times can be used as they are.
+        # The loop's clock is the monotonic one, so the times of the life can be used directly.
         delay_s = None if until is None else max(0.0, until - time.monotonic())
         try:
             async with asyncio.timeout(delay_s):
@@ -205,12 +205,12 @@ class PodWorker:
 
         external_server = self._placement.server is not None
         async with asyncio.TaskGroup() as tasks:
-            # A server elsewhere is not ours to restart.
+            # External servers are not restarted by the node.
             probing = tasks.create_task(
                 prober.probe(spec, self._target(spec), tell, liveness=not external_server)
             )
             ended = await running.wait()
-            # Told before anything else: until then traffic goes to a dead process.
+            # Reported first: until then, traffic goes to a dead process.
             life.exited(spec.name, ended.code, ended.signal, time.monotonic())
             self._wake.set()
             probing.cancel()
@@ -257,7 +257,7 @@ class PodWorker:
 
         async def write(status: api.PodStatus) -> None:
             patch = pod_status.patch(status, pod_status.init_statuses(life, place))
-            # With its uid the patch can't hit a Pod that took the name since.
+            # With its uid, the patch cannot hit a newer Pod of the same name.
             await self._tools.client.patch(
                 api.Pod,
                 metadata.name,
@@ -269,7 +269,7 @@ class PodWorker:
         return write
 
     async def _delete(self) -> None:
-        """The processes have ended: take the Pod out of the API."""
+        """The processes have ended: remove the Pod from the API."""
         metadata = self._pod.metadata
         failures = 0
         while not self._gone:

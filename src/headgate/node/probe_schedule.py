@@ -1,9 +1,9 @@
-"""When a probe asks next and what its answers add up to. Pure: `now` is an argument.
+"""When a probe runs next, and what its results add up to. Pure: `now` is an argument.
 
-Kubernetes asks at fixed periods from the start on. On one machine nobody wants to wait out a period of ten
-seconds for an engine that was up after one, so until the first success readiness and startup probes ask
-after 50 ms and soon four times a second; what counts as a failure is not changed by that: a startup probe
-fails after failureThreshold periods, however often it was asked.
+Kubernetes probes at fixed intervals from the start on. On one machine, nobody wants to wait ten seconds for
+an engine that is up after one, so until the first success, readiness and startup probes run after 50 ms, and
+soon four times a second. This does not change what counts as a failure: a startup probe fails after
+failureThreshold periods, however often it ran.
 """
 
 from enum import StrEnum
@@ -34,10 +34,10 @@ class ProbeSchedule:
         self._counted_at: float | None = None
         self.next_at = self._first_at
         self.healthy: bool | None = None
-        """The verdict so far; None until there is one."""
+        """The result so far; None until there is one."""
 
     def answered(self, healthy: bool, now: float) -> bool:
-        """Take an answer; True if the verdict changed."""
+        """Process a result; True if the overall result changed."""
         before = self.healthy
         if healthy:
             self._succeeded()

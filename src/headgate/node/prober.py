@@ -1,6 +1,6 @@
-"""Probes one run of a container from its start to its end, and tells each change of verdict.
+"""Probes one run of a container from start to end, and reports each change of the result.
 
-A probe is one HTTP request or TCP connection, small, bounded in time and size.
+A probe is one HTTP request or TCP connection, small, and bounded in time and size.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_STATUS_LINE = 1024
 
 @dataclass(frozen=True)
 class Answer:
-    """What one question brought; `detail` says what was wrong, or what came back."""
+    """The result of one probe; `detail` has the error or the response status."""
 
     healthy: bool
     detail: str
@@ -35,10 +35,10 @@ class ProbeTarget:
     ports: dict[str, int]
     """Named ports of the container."""
     port: int | None = None
-    """The one port that stands for all of them, where Pods share an address or a server runs elsewhere."""
+    """Replaces all ports, if Pods share an address or the server is external."""
 
     def resolve(self, port: int | str) -> int | None:
-        """The number of a port that a probe gives by number or name; None if there is no such port."""
+        """Resolve a port given by number or name; None if there is no such port."""
         if self.port is not None:
             return self.port
         number = int(port) if str(port).isdecimal() else self.ports.get(str(port))
@@ -51,7 +51,7 @@ Verdict = Callable[[ProbeKind, Answer], None]
 async def probe(
     container: api.Container, target: ProbeTarget, tell: Verdict, *, liveness: bool = True
 ) -> None:
-    """All probes of a run: the startup probe first, then the others side by side. Runs until cancelled."""
+    """Run all probes: the startup probe first, then the others concurrently. Runs until cancelled."""
     if container.startup_probe is not None:
         await _follow(ProbeKind.STARTUP, container.startup_probe, target, tell)
     async with asyncio.TaskGroup() as tasks:
@@ -62,7 +62,7 @@ async def probe(
 
 
 async def _follow(kind: ProbeKind, asked: api.Probe, target: ProbeTarget, tell: Verdict) -> None:
-    """Ask again and again; a startup probe ends with its first verdict."""
+    """Probe repeatedly; a startup probe ends with its first result."""
     schedule = ProbeSchedule(kind, asked, time.monotonic())
     while True:
         await asyncio.sleep(max(0.0, schedule.next_at - time.monotonic()))
@@ -74,7 +74,7 @@ async def _follow(kind: ProbeKind, asked: api.Probe, target: ProbeTarget, tell: 
 
 
 async def ask(probe: api.Probe, target: ProbeTarget) -> Answer:
-    """One question within the probe's timeout. Any failure is an unhealthy answer, never an exception."""
+    """One probe within its timeout. Any failure is an unhealthy result, never an exception."""
     action = probe.http_get or probe.tcp_socket
     if action is None:
         return Answer(False, "only httpGet and tcpSocket probes are supported on one machine")
@@ -135,17 +135,17 @@ def _status(line: bytes) -> int:
     return int(code)
 
 
-@functools.cache  # to make one takes milliseconds
+@functools.cache  # creating one takes milliseconds
 def _unverified() -> ssl.SSLContext:
-    """Kubernetes' probes don't check certificates: a container's is rarely made for its address."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which reads no authorities
+    """Kubernetes' probes do not verify certificates: a container's rarely matches its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # loads no CA certificates
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
-    """Abort instead of a polite end: nothing is owed to the peer, and its FIN may never come."""
+    """Abort instead of a clean shutdown: the peer may never send its FIN."""
     writer.transport.abort()
     with contextlib.suppress(OSError):
         await writer.wait_closed()

@@ -1,4 +1,4 @@
-"""Runs a container as a local process below a launcher: output in a log file, ended with all it started."""
+"""Runs a container as a local process under a launcher, with its output in a log file."""
 
 import asyncio
 import contextlib
@@ -22,23 +22,24 @@ log = logging.getLogger(__name__)
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _READ_BYTES = 64 << 10
 _REST_FACTOR = 4.0
-"""How much longer a container's output is left unread than it took to write the last of it to the log: a
-program that never stops writing gets a fifth of the node's time, and has to wait."""
+"""How much longer output is left unread than the last write to the log took: a program that never stops
+writing gets a fifth of the node's time, and has to wait.
+"""
 _REST_FROM_S = 0.0002
 _START_S = 60.0
-"""How long a launcher may take until it has started its program; only turns a hang into an error."""
+"""Maximum time until a launcher has started its program; only turns a hang into an error."""
 _END_S = 15.0
 _NUMBER_BYTES = 4
-"""Of what a launcher tells: the program's process id, and its status."""
+"""Size of the launcher's messages: the program's process ID, and its status."""
 
 
 class StartError(Exception):
-    """The program could not be started; the message says what was looked for and where."""
+    """The program could not be started; the message says what was searched for and where."""
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended: its exit code, or the signal that ended it (then the code is 128 + signal)."""
+    """How a process ended: its exit code, or the signal (then the code is 128 + signal)."""
 
     code: int
     signal: int | None = None
@@ -51,7 +52,7 @@ class ProcessStatistics:
 
 
 class RunningContainer(Protocol):
-    """What a Pod's worker needs of a running container, be it a process here or a server elsewhere."""
+    """A running container for its Pod's worker: a local process or an external server."""
 
     @property
     def container_id(self) -> str: ...
@@ -62,7 +63,7 @@ class RunningContainer(Protocol):
 
 
 class Process:
-    """A started program. Its owner must await `wait`, which reaps the process and cleans up behind it."""
+    """A started program. Its owner must await `wait`, which reaps the process and cleans up."""
 
     def __init__(
         self,
@@ -85,16 +86,16 @@ class Process:
         return f"process://{self.pid}"
 
     def send(self, signal_number: signal.Signals) -> None:
-        """Signal the whole group; nothing happens if it is gone."""
+        """Signal the whole group; does nothing if it is gone."""
         with contextlib.suppress(OSError):
             self._control.send(bytes([signal_number]))
         if signal_number == signal.SIGKILL:
-            # The program may have stopped its launcher, which must get to read this.
+            # The program may have stopped its launcher, which must be able to read this.
             with contextlib.suppress(ProcessLookupError):
                 self._launcher.send_signal(signal.SIGCONT)
 
     async def wait(self) -> Exit:
-        """Until the program ends. All that it had started ends with it, as in a container."""
+        """Wait until the program ends. Everything it started ends with it, as in a container."""
         try:
             await self._launcher.wait()
             status = _status(self._control)
@@ -130,7 +131,7 @@ class ProcessRunner:
         writer: log_files.LogWriter,
         what: str,
     ) -> Process:
-        """Run a command with its output going to `writer`, which is closed in any case. Raises StartError."""
+        """Run a command with its output going to `writer`, which is always closed. Raises StartError."""
         token = secrets.token_hex(8)
         variables = {**environment, "PATH": _search_path(environment), records.TOKEN: token}
         try:
@@ -167,7 +168,7 @@ class ProcessRunner:
         return Process(pid, token, launcher, control, output, self)
 
     def end_leftovers(self) -> list[records.Record]:
-        """End what an earlier node on the same state directory left running."""
+        """End processes left running by an earlier node with the same state directory."""
         return self._records.end_leftovers()
 
     def ended(self, pid: int) -> None:
@@ -179,10 +180,10 @@ class ProcessRunner:
 
 
 class _Output(asyncio.Protocol):
-    """Carries what a process writes into its log file.
+    """Copies the output of a process to its log file.
 
-    The pipe is ours and not the subprocess transport's: a grandchild that holds it open must not delay the
-    news that the process has ended.
+    The pipe belongs to this class, not to the subprocess transport: a grandchild that keeps it open must not
+    delay the notice that the process has ended.
     """
 
     def __init__(self, writer: log_files.LogWriter, read_end: int, write_end: int) -> None:
@@ -206,7 +207,7 @@ class _Output(asyncio.Protocol):
         try:
             self._writer.write(data, time.time())
         except OSError as error:
-            # A full disk must not stop the engine: its pipe is read on, into nothing.
+            # A full disk must not block the engine: keep reading, and discard the output.
             log.warning("the output of a container is lost from here on: %s", error)
             self._finish()
         took_s = time.perf_counter() - began
@@ -228,17 +229,17 @@ class _Output(asyncio.Protocol):
             self.write_end = -1
 
     def close(self) -> None:
-        """Take what is in the pipe by now, then close it."""
+        """Read what is in the pipe, then close it."""
         self.close_write_end()
         transport, self._transport = self._transport, None
         if transport is not None and not transport.is_closing():
             self._drain()
             transport.close()
-        self._finish()  # the loop says that the pipe has ended only in its next turn
+        self._finish()  # the loop reports the end of the pipe only in its next iteration
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            # Bounded: someone who holds the pipe open could write for ever.
+            # Bounded: a process that keeps the pipe open could write forever.
             for _ in range(64):
                 data = os.read(self._read_end, _READ_BYTES)
                 if not data:
@@ -253,7 +254,7 @@ class _Output(asyncio.Protocol):
 
 
 def _search_path(environment: Mapping[str, str]) -> str:
-    """`headgate`, `python` and `python3` mean the installation that runs the node: it comes first."""
+    """PATH with the node's installation first, for `headgate`, `python` and `python3`."""
     own = str(Path(sys.executable).parent)
     return os.pathsep.join([own, environment.get("PATH") or os.defpath])
 
@@ -279,7 +280,7 @@ async def _launch(
     variables: Mapping[str, str],
     working_dir: str | None,
 ) -> tuple[asyncio.subprocess.Process, socket.socket]:
-    """A launcher, and the socket to it. Raises OSError and ValueError."""
+    """A launcher and its socket. Raises OSError and ValueError."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs:
@@ -301,7 +302,7 @@ async def _launch(
 
 
 async def _program(control: socket.socket) -> int:
-    """The program's process id. Raises OSError if the launcher has failed."""
+    """The program's process ID. Raises OSError if the launcher failed."""
     async with asyncio.timeout(_START_S):
         told = await asyncio.get_running_loop().sock_recv(control, _NUMBER_BYTES)
     if len(told) < _NUMBER_BYTES:
@@ -310,7 +311,7 @@ async def _program(control: socket.socket) -> int:
 
 
 def _status(control: socket.socket) -> int | None:
-    """The program's status, if the launcher could tell it."""
+    """The program's status, if the launcher reported it."""
     with contextlib.suppress(OSError):
         told = control.recv(_NUMBER_BYTES)
         return int.from_bytes(told) if len(told) == _NUMBER_BYTES else None
@@ -318,7 +319,7 @@ def _status(control: socket.socket) -> int | None:
 
 
 async def _until_ended(launcher: asyncio.subprocess.Process) -> None:
-    """It ends by itself once its socket is closed, after what it started."""
+    """Wait for the launcher, which ends after its descendants once its socket is closed."""
     try:
         async with asyncio.timeout(_END_S):
             await launcher.wait()

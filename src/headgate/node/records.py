@@ -1,10 +1,10 @@
-"""Remembers which processes a node started, so that the next node can end those of one that was killed.
+"""Records of the processes that a node started, so that the next node can end those of a killed one.
 
-`kill -9` of the node ends its processes with all that they had started, see `launcher`. Where the launchers
-were killed as well, the records tell the next node what to end. A record names a process group by its
-leader's pid. A pid may have been given to someone else since, so a group is ended only if its leader still
-has the recorded start time, or a member still carries the run's token in its environment. Processes outside
-of the group are known by the token alone.
+`kill -9` of the node ends its processes and everything they started, see `launcher`. If the launchers were
+killed as well, the records tell the next node what to end. A record identifies a process group by its
+leader's process ID. That may have been reused, so a group is ended only if its leader has the recorded start
+time, or a member has the run's token in its environment. Processes outside the group are found by the token
+alone.
 """
 
 import contextlib
@@ -24,19 +24,19 @@ _WAIT_S = 2.0
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One process that a node started, the leader of its own session and group."""
+    """A process started by a node, the leader of its session and group."""
 
     pid: int
     started: str
-    """The process' start time as the system tells it; only compared."""
+    """The start time as the system reports it; only compared."""
     token: str
-    """Value of the variable HEADGATE_RUN in its environment, unique to this run."""
+    """Value of HEADGATE_RUN in its environment, unique to this run."""
     what: str
     """Namespace, Pod and container, for messages."""
 
 
 class Records:
-    """A file for each running process."""
+    """One file for each running process."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ class Records:
     def add(self, pid: int, token: str, what: str) -> None:
         record = Record(pid, start_time(pid) or "", token, what)
         path = self._path(pid)
-        # Renamed into place, or a kill at this moment would leave half a record.
+        # Renamed into place, because a kill at this point would leave half a record.
         temporary = path.with_suffix(".new")
         temporary.write_bytes(msgspec.json.encode(record))
         temporary.replace(path)
@@ -54,7 +54,7 @@ class Records:
         self._path(pid).unlink(missing_ok=True)
 
     def end_leftovers(self) -> list[Record]:
-        """Kill what a killed node left behind; returns what was still there. Blocks up to 2 s for each."""
+        """Kill the processes of a killed node; returns those found. Blocks up to 2 s for each."""
         ended = []
         for path in self._directory.glob("*.json"):
             record = _read(path)
@@ -74,7 +74,7 @@ class Records:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, in the system's own words; None if it isn't there or is a zombie."""
+    """The start time of a process as the system reports it; None if it is gone or a zombie."""
     stat = _stat(pid)
     if stat is not None:
         return None if stat[0] in ("Z", "X") else stat[19]
@@ -86,7 +86,7 @@ def start_time(pid: int) -> str | None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat from the state on; the name before it may hold anything."""
+    """The fields of /proc/PID/stat from the state on; the name before it may contain anything."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -102,7 +102,7 @@ def _is_ours(record: Record) -> bool:
 
 
 def end_marked(token: str) -> None:
-    """Kill every process that carries a run's token in its environment, and wait until they are gone."""
+    """Kill every process with a run's token in its environment, and wait until they are gone."""
     marker = f"{TOKEN}={token}".encode()
     deadline = time.monotonic() + _WAIT_S
     while time.monotonic() < deadline:
@@ -116,12 +116,12 @@ def end_marked(token: str) -> None:
 
 
 def _processes() -> list[int]:
-    """All processes, where there is a /proc."""
+    """All processes, if there is a /proc."""
     return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
 
 
 def _members(group: int) -> list[int]:
-    """The processes of a group, where there is a /proc."""
+    """The processes of a group, if there is a /proc."""
     return [pid for pid in _processes() if (stat := _stat(pid)) is not None and stat[2] == str(group)]
 
 

@@ -1,4 +1,4 @@
-"""What a node is told when it starts, and its object in the API: that it is well, and where its logs are."""
+"""A node's configuration, and its Node object: heartbeats and the address of its logs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from headgate.kubeschema import timestamps
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """Everything that `run_node` needs besides the machine itself."""
+    """Configuration of `run_node`."""
 
     state: Path
-    """Directory for logs and process records; one node at a time may use it."""
+    """Directory for logs and process records; only one node at a time may use it."""
     kubeconfig: Path | None = None
-    """How to reach the API server; None: as kubectl would find it."""
+    """How to reach the API server; None uses kubectl's default."""
     node_name: str | None = None
-    """None: the name that the state directory remembers, or else the host's."""
+    """None for the name stored in the state directory, or else the host's."""
     drain_timeout_s: float = 10.0
-    """How long the Pods' processes may take to end when the node stops."""
+    """Maximum time for the processes of Pods to end when the node stops."""
     heartbeat_s: float = 10.0
 
     @property
@@ -42,14 +42,14 @@ class NodeConfig:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who this node is in the API."""
+    """The node's identity in the API."""
 
     name: str
     host_ip: str = "127.0.0.1"
 
 
 def node_name(config: NodeConfig) -> str:
-    """The node's name, which must survive a laptop's change of host name: Pods are bound to it."""
+    """The node's name, which must survive a change of host name: Pods are bound to it."""
     remembered = config.state / "node-name"
     if config.node_name is None and remembered.is_file():
         return remembered.read_text().strip()
@@ -59,7 +59,7 @@ def node_name(config: NodeConfig) -> str:
 
 
 def _host_name() -> str:
-    """The host's name as far as an object may be called so: `My_Laptop` is `my-laptop`."""
+    """The host name, converted to a valid object name: `My_Laptop` becomes `my-laptop`."""
     return re.sub(r"[^a-z0-9.]+", "-", socket.gethostname().lower()).strip("-.") or "localhost"
 
 
@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 
 
 class Registration:
-    """Keeps the Node object; `run` beats until cancelled."""
+    """Maintains the Node object; `run` sends heartbeats until cancelled."""
 
     def __init__(self, client: cluster.Client, identity: Identity, log_url: str, heartbeat_s: float) -> None:
         self._client = client
@@ -77,7 +77,7 @@ class Registration:
         self._ready_since = timestamps.seconds(time.time())
 
     async def register(self) -> None:
-        """Create or take over the Node object and say Ready."""
+        """Create or take over the Node object, and report Ready."""
         name = self._identity.name
         annotations = {marks.LOG_ENDPOINT: self._log_url}
         labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": platform.system().lower()}
@@ -100,7 +100,7 @@ class Registration:
                 log.warning("the node's heartbeat was not written: %s", error)
 
     async def leave(self) -> None:
-        """Say that the node stops. The object stays, and so do its Pods."""
+        """Report that the node stops. Its object and its Pods stay."""
         try:
             await self._beat(ready=False)
         except cluster.ApiError as error:

@@ -1,4 +1,4 @@
-"""Keeps the number of Pods of each ReplicaSet: makes what is missing, takes away what is too much."""
+"""Reconciles ReplicaSets: creates missing Pods and deletes surplus ones."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ from headgate.node.workloads import ReplicaSet
 log = logging.getLogger(__name__)
 
 _BURST = 50
-"""Pods that are made in one go; more follow in the next."""
+"""Maximum Pods created at once; more follow in the next round."""
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
@@ -110,7 +110,7 @@ class ReplicaSetController:
             observed_generation=replica_set.metadata.generation,
         )
         if status != replica_set.status:
-            # Zeros are named too: a merge patch keeps what it doesn't name.
+            # Includes zeros: a merge patch keeps omitted fields.
             content = {name: getattr(status, name) for name in status.__struct_fields__}
             renamed = dict(zip(status.__struct_encode_fields__, content.values(), strict=True))
             metadata = replica_set.metadata
@@ -118,7 +118,7 @@ class ReplicaSetController:
 
 
 def victims(pods: Sequence[api.Pod], count: int) -> Sequence[api.Pod]:
-    """Which Pods go when there are too many: not ready, then cheapest to delete, then youngest first."""
+    """The Pods to delete: not ready first, then cheapest to delete, then youngest."""
     if count <= 0:
         return ()
     oldest_first = sorted(pods, key=lambda pod: pod.metadata.age_order, reverse=True)

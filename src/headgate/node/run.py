@@ -1,4 +1,4 @@
-"""A node from its start to its end: everything it consists of, started and stopped in order."""
+"""The life cycle of a node: starts and stops its parts in order."""
 
 import asyncio
 import contextlib
@@ -20,22 +20,22 @@ log = logging.getLogger(__name__)
 
 _LEAVE_S = 2.0
 _LAST_WRITES_S = 5.0
-"""What the drain may take beyond the processes' time, for statuses that an API server must still take."""
+"""Added to the drain timeout for final status writes to the API server."""
 
 
 class StateInUseError(Exception):
-    """Another node works on the state directory."""
+    """Another node uses the state directory."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A node that takes Pods."""
+    """A node that accepts Pods."""
 
     name: str
     server: str
     log_url: str
     shares_address: bool
-    """Whether Pods have ports of 127.0.0.1 instead of addresses of their own."""
+    """Whether Pods have ports of 127.0.0.1 instead of their own addresses."""
 
 
 async def run_node(
@@ -46,8 +46,8 @@ async def run_node(
 ) -> None:
     """Run Pods and Deployments until `stop` is set, then end the processes; the objects stay.
 
-    Cancelling it kills the processes at once. Raises StateInUseError, cluster.ConfigurationError, and
-    cluster.ApiError when the API server refuses the node at its start.
+    Cancellation kills the processes immediately. Raises StateInUseError, cluster.ConfigurationError, and
+    cluster.ApiError if the API server rejects the node at its start.
     """
     given.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _only_user(given.state):
@@ -77,7 +77,7 @@ async def _run(
             working = [tasks.create_task(each) for each in (events.run(), node.run(), agent.run())]
             working.append(tasks.create_task(_control_workloads(client, events, pods)))
             ready = Ready(identity.name, client.server, log_server.url, pool is None)
-            # A task of its own: a node that waits for its API server can be stopped as well.
+            # In its own task, so that a node that waits for its API server can be stopped as well.
             working.append(tasks.create_task(_tell_once_synced(pods, ready, on_ready)))
             await stop.wait()
             await _drain(agent, given.drain_timeout_s)
@@ -98,7 +98,7 @@ async def _tell_once_synced(
 async def _control_workloads(
     client: cluster.Client, events: cluster.EventRecorder, pods: cluster.Informer[api.Pod]
 ) -> None:
-    """Follow Pods and what makes them, until cancelled."""
+    """Follow Pods and their controllers until cancelled."""
     sets = cluster.Informer(client, ReplicaSet)
     wanted = cluster.Informer(client, Deployment)
     async with asyncio.TaskGroup() as tasks:
@@ -117,7 +117,7 @@ async def _drain(agent: Agent, timeout_s: float) -> None:
 
 
 async def _leave(node: registration.Registration) -> None:
-    """The API server may be stopping as well: don't wait for it."""
+    """Do not wait for the API server, which may be stopping as well."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LEAVE_S):
             await node.leave()
@@ -137,7 +137,7 @@ def _address_pool(state: Path) -> Iterator[addresses.AddressPool | None]:
 
 @contextlib.contextmanager
 def _only_user(state: Path) -> Iterator[None]:
-    """Two nodes on one directory would end each other's processes."""
+    """Two nodes in one directory would end each other's processes."""
     lock = os.open(state / "lock", os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Brings a Pod's status to the API server: small changes together, a change of readiness at once."""
+"""Writes a Pod's status to the API server: batches small changes, writes readiness immediately."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ Write = Callable[[api.PodStatus], Awaitable[None]]
 
 
 class StatusWriter:
-    """Writes the newest status that it was shown; what came and went between two writes is never written."""
+    """Writes the latest status; states between two writes are never written."""
 
     def __init__(self, what: str, written: api.PodStatus, write: Write, rng: random.Random) -> None:
         self._what = what
@@ -29,7 +29,7 @@ class StatusWriter:
         self._idle.set()
 
     def show(self, status: api.PodStatus) -> None:
-        """The status as it is now."""
+        """Set the current status."""
         if status == self._wanted:
             return
         self._wanted = status
@@ -69,7 +69,7 @@ class StatusWriter:
                 self._idle.set()
 
     async def flush(self, timeout_s: float) -> None:
-        """Until what was shown is written, but no longer than this."""
+        """Wait until the status is written, at most `timeout_s`."""
         self._urgent.set()
         try:
             async with asyncio.timeout(timeout_s):
@@ -78,7 +78,7 @@ class StatusWriter:
             log.warning("the last status of %s was not written within %.0f s", self._what, timeout_s)
 
     async def _gather(self) -> None:
-        """Leave a moment for further changes, unless somebody must know now."""
+        """Wait briefly for further changes, unless the change is urgent."""
         try:
             async with asyncio.timeout(COALESCE_S):
                 await self._urgent.wait()
@@ -87,5 +87,5 @@ class StatusWriter:
 
 
 def _shows_to_traffic(status: api.PodStatus) -> tuple[str, bool]:
-    """What a gateway acts on: the address, and whether it may be used."""
+    """The part of a status that gateways act on: the address, and whether it may be used."""
     return status.pod_ip, status.ready

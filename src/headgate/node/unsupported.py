@@ -1,7 +1,7 @@
-"""Which fields of a Pod change its meaning but do nothing on one machine, so that they can be reported.
+"""Pod fields that have an effect in Kubernetes but not on one machine, so that they can be reported.
 
-Fields that only matter among many machines or in an image's sandbox (tolerations, resource requests, ...)
-are not named: without them a Pod means the same here.
+Fields that only matter with many machines or in an image's sandbox (tolerations, resource requests, ...) are
+not included: without them, a Pod means the same here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _PROBES = ("readinessProbe", "livenessProbe", "startupProbe")
 
 
 def unsupported(spec: Mapping[str, Any]) -> list[str]:
-    """Field paths of a Pod's raw `spec` that are set and have no effect."""
+    """Paths of fields in a Pod's raw `spec` that are set but have no effect."""
     return list(_fields(spec))
 
 

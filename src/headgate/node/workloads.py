@@ -1,4 +1,4 @@
-"""What the controllers of Deployments and ReplicaSets share: kinds, templates, counts, and own writes."""
+"""Shared by the Deployment and ReplicaSet controllers: kinds, templates, counts, and own writes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from headgate import api, cluster
 from headgate.api import apps, marks
 from headgate.kubeschema import timestamps
 
-# Deployments and ReplicaSets as this room reads them: with the Pod template as it was written.
+# Deployments and ReplicaSets with the Pod template as it was written.
 #
-# A template is copied from a Deployment to its ReplicaSets and from there to Pods, and fields that our
-# types don't name must survive that. So it stays plain JSON here.
+# A template is copied from a Deployment to its ReplicaSets and from there to Pods, and fields unknown to our
+# types must survive that. So it stays plain JSON here.
 DESIRED = "deployment.kubernetes.io/desired-replicas"
-"""On a ReplicaSet: how many replicas its Deployment wanted in all when the set was last sized."""
+"""On a ReplicaSet: the Deployment's total replicas when the set was last sized."""
 
 Template = dict[str, Any]
 
@@ -46,7 +46,7 @@ def controller_of(obj: api.Pod | ReplicaSet) -> api.OwnerReference | None:
 
 
 def owner_reference(owner: Deployment | ReplicaSet) -> dict[str, Any]:
-    """The reference that an object made for `owner` carries."""
+    """The reference for an object created for `owner`."""
     return {
         "apiVersion": owner.resource.api_version,
         "kind": owner.resource.kind,
@@ -62,7 +62,7 @@ def owned_by(uid: str, pods: Iterable[api.Pod]) -> list[api.Pod]:
 
 
 def is_active(pod: api.Pod) -> bool:
-    """Whether a Pod counts as a replica: it has not ended and is not asked to."""
+    """Whether a Pod counts as a replica: it has not ended and is not being deleted."""
     return pod.metadata.deletion_timestamp is None and not pod.ended
 
 
@@ -73,10 +73,10 @@ _LENGTH = 10
 
 
 def content_hash(template: Template) -> str:
-    """Ten characters. The label that carries the hash itself doesn't count, nor does what is null or empty.
+    """A hash of ten characters. Ignores the label that holds the hash, and null or empty fields.
 
-    kubectl writes a template back with nulls and empty objects where there was nothing (`rollout undo`);
-    that is no new revision.
+    kubectl writes a template back with nulls and empty objects where there was nothing (`rollout undo`); that
+    is not a new revision.
     """
     canonical = msgspec.json.encode(_essence(without_hash(template)), order="deterministic")
     number = int.from_bytes(hashlib.sha256(canonical).digest()[:8])
@@ -88,7 +88,7 @@ def content_hash(template: Template) -> str:
 
 
 def with_hash(template: Template, value: str) -> Template:
-    """The template with the label that says which revision it is."""
+    """The template with the label that identifies its revision."""
     metadata = template.get("metadata") or {}
     labels = {**(metadata.get("labels") or {}), marks.POD_TEMPLATE_HASH: value}
     return {**template, "metadata": {**metadata, "labels": labels}}
@@ -113,7 +113,7 @@ def _essence(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Counts:
-    """How the replicas of a set are."""
+    """Counts of a set's replicas."""
 
     replicas: int
     ready: int
@@ -123,7 +123,7 @@ class Counts:
 
 
 def count(pods: Iterable[api.Pod], min_ready_s: int, wall_s: float) -> Counts:
-    """Counts active Pods."""
+    """Count active Pods."""
     active = [pod for pod in pods if is_active(pod)]
     waits = [_wait_s(pod, min_ready_s, wall_s) for pod in active if pod.ready]
     pending = [wait for wait in waits if wait > 0]
@@ -131,21 +131,21 @@ def count(pods: Iterable[api.Pod], min_ready_s: int, wall_s: float) -> Counts:
 
 
 def _wait_s(pod: api.Pod, min_ready_s: int, wall_s: float) -> float:
-    """How long a ready Pod must stay so to be available."""
+    """How long a ready Pod must stay ready to become available."""
     if min_ready_s <= 0:
         return 0.0
     since = next((each.last_transition_time for each in pod.status.conditions if each.type == "Ready"), None)
     return timestamps.parse(since) + min_ready_s - wall_s if since else float(min_ready_s)
 
 
-# What a controller wrote and its informer has not shown yet.
+# Own writes that the informer has not shown yet.
 #
-# An informer lags behind the server. A controller that counts only what it is shown would make the same Pod
-# twice; laying its own writes over the informer's objects closes that gap without waiting.
+# An informer lags behind the server. A controller that only counts the informer's objects would create the
+# same Pod twice; overlaying its own writes closes that gap without waiting.
 K = TypeVar("K", bound=cluster.KubeObject)
 
 FORGET_AFTER_S = 5.0
-"""Longer than any informer should lag. An object that came and went unseen is held for real until then."""
+"""Longer than any informer should lag. An object that was deleted unseen counts as existing until then."""
 
 
 class Overlay(Generic[K]):
@@ -157,16 +157,16 @@ class Overlay(Generic[K]):
         self._removed: dict[str, float] = {}
 
     def wrote(self, obj: K) -> None:
-        """The object as the server answered to a write."""
+        """Add an object as the server returned it after a write."""
         self._written[obj.metadata.uid] = (obj, self._clock() + FORGET_AFTER_S)
 
     def removed(self, uid: str) -> None:
-        """The object was asked to go."""
+        """Note that the object's deletion was requested."""
         self._written.pop(uid, None)
         self._removed[uid] = self._clock() + FORGET_AFTER_S
 
     def over(self, shown: Iterable[K]) -> list[K]:
-        """The informer's objects as they must be by now."""
+        """The informer's objects, updated with own writes."""
         now = self._clock()
         objects = {obj.metadata.uid: obj for obj in shown}
         for uid, (obj, expires) in tuple(self._written.items()):
