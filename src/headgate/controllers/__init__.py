@@ -1,8 +1,8 @@
-"""The loops that bring the objects to what they should be.
+"""The reconcile loops for the status of objects.
 
-Decides what statuses say: `StatusController` is given routes, pools and Pods of every dialect through
-informers, and hands on conditions (Accepted, ResolvedRefs, Ready) and events. What it says is judged by the
-translation that gateways route by.
+`StatusController` follows routes, pools and Pods of all supported APIs through informers, and writes
+conditions (Accepted, ResolvedRefs, Ready) and events. The conditions are derived from the snapshot that
+gateways use.
 """
 
 from headgate.controllers.service import ControllersConfig, run_controllers

@@ -1,4 +1,4 @@
-"""The status that an object should have now, from nothing but the objects that it has to do with."""
+"""Computes the status of an object from the related objects only."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Kind = TypeVar("Kind", bound=Observed)
 
 
 def status_of(obj: Observed, index: ObjectIndex, now: str) -> api.ObservedStatus:
-    """What its status should say; `forms` puts that into the form of its kind. `now` is RFC 3339.
+    """The status of an object; `conditions.formed` converts it to its kind. `now` is RFC 3339.
 
-    Costs as much as the Pods of the pools that are involved.
+    The cost grows with the Pods of the pools involved.
     """
     return conditions.observed(conditions.said(obj), _findings(obj, index), obj.metadata.generation, now)
 
@@ -44,7 +44,7 @@ def _of_route(route: api.ModelRoute, index: ObjectIndex) -> list[conditions.Find
     servers = index.servers_of(route)
     pods = {pod.metadata.key: pod for server in servers for pod in index.pods_of(server)}
     secrets = index.secrets_of(route)
-    rivals = _of(index.rivals_of(route), api.ModelRoute)  # others never go before it
+    rivals = _of(index.rivals_of(route), api.ModelRoute)  # others never take precedence over it
     return findings.of_route(route, routing.translate([route, *rivals], servers, pods.values(), secrets))
 
 
@@ -78,7 +78,7 @@ def _of_pool(pool: InferencePool, index: ObjectIndex) -> list[conditions.Finding
 
 
 def _pools_for(models: Iterable[api.InferenceModel], index: ObjectIndex) -> list[InferencePool]:
-    """Those that the models name: whether one exists decides which model goes first."""
+    """The pools that the models name: whether one exists decides which model takes precedence."""
     return [pool for model in models for pool in index.pools_for(model)]
 
 

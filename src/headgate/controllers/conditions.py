@@ -1,7 +1,7 @@
-"""From what is found out about an object to the conditions in its status, and to the news in them.
+"""Converts findings about an object to conditions in its status, and detects changes.
 
-`lastTransitionTime` moves only with the status, conditions of others are kept, and an unchanged finding
-makes an equal status, so that nothing is written when nothing changed.
+`lastTransitionTime` changes only with the status, conditions of other controllers are kept, and equal
+findings produce an equal status, so that nothing is written unless something changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2
 from headgate.controllers.relations import Observed
 
 MAX_MESSAGE = 32768
-"""What meta/v1 Condition allows in a message."""
+"""meta/v1 Condition's limit for a message."""
 
 
 class Finding(NamedTuple):
@@ -38,18 +38,18 @@ def observed(
 
 
 def news(previous: api.ObservedStatus | None, current: api.ObservedStatus) -> list[api.Condition]:
-    """The conditions whose status or reason changed. What is seen for the first time and holds is no news."""
+    """Conditions whose status or reason changed. A new condition that is true is not a change."""
     before = {condition.type: condition for condition in _conditions(previous)}
     return [each for each in current.conditions if _is_news(before.get(each.type), each)]
 
 
 def is_reworded(previous: api.ObservedStatus | None, current: api.ObservedStatus) -> bool:
-    """Whether at most messages differ: what holds, why, and of which edit is as it was told before."""
+    """Whether only messages differ: the statuses, reasons and observed generation are the same."""
     return previous is not None and _without_words(previous) == _without_words(current)
 
 
 def enumerated(items: Iterable[str], separator: str = ", ", limit: int = MAX_MESSAGE - 1024) -> str:
-    """As many items as fit into `limit` characters, and how many there are besides."""
+    """As many items as fit in `limit` characters, and the number of omitted ones."""
     items = list(items)
     length = 0
     for shown, item in enumerate(items):
@@ -84,14 +84,13 @@ def _is_news(old: api.Condition | None, new: api.Condition) -> bool:
     return (old.status, old.reason) != (new.status, new.reason)
 
 
-# Where each kind keeps its conditions: what a controller says has one form, and statuses have several.
+# Where each kind keeps its conditions: controllers use one format, statuses several.
 #
-# ModelRoutes and ModelServers have that very form. The kinds of the Gateway API Inference Extension have a
-# list of conditions, and InferencePools of v1 one such list for each parent; Headgate's gateway is one of
-# these.
+# ModelRoutes and ModelServers use this format. The kinds of the Gateway API Inference Extension have a list
+# of conditions, and InferencePools of v1 have one list for each parent; Headgate's gateway is one of them.
 CONTROLLER = "headgate.dev/gateway"
 PARENT = gie_v1.ParentReference(group="headgate.dev", kind="Gateway", name="headgate")
-"""Headgate's own gateway, which is no object: it routes to pools without a Gateway and an HTTPRoute."""
+"""Headgate's gateway, which is not an object: it routes to pools without a Gateway and an HTTPRoute."""
 
 Status = (
     api.ObservedStatus
@@ -105,7 +104,7 @@ _NEVER = "1970-01-01T00:00:00Z"
 
 
 def said(obj: Observed) -> api.ObservedStatus | None:
-    """What the status of an object says already, of others too; None if it has none."""
+    """The conditions already in an object's status, including those of others; None if it has none."""
     status = obj.status
     if status is None or isinstance(status, api.ObservedStatus):
         return status
@@ -119,7 +118,7 @@ def said(obj: Observed) -> api.ObservedStatus | None:
 
 
 def formed(obj: Observed, status: api.ObservedStatus) -> Status:
-    """The whole status that an object gets to say this."""
+    """The complete status of an object with these conditions."""
     conditions = status.conditions
     if isinstance(obj, gie_v1.InferencePool):
         ours = gie_v1.ParentStatus(parent_ref=PARENT, controller_name=CONTROLLER, conditions=conditions)
@@ -135,7 +134,7 @@ def formed(obj: Observed, status: api.ObservedStatus) -> Status:
 
 
 def written(obj: Observed, status: api.ObservedStatus) -> dict[str, Any]:
-    """The same as a plain object that an API server takes: messages must be there, even if empty."""
+    """The same as a plain object for an API server, which requires messages, even if empty."""
     plain: dict[str, Any] = msgspec.to_builtins(formed(obj, status))
     for part in (plain, *plain.get("parents", ())):
         for condition in part.get("conditions", ()):
@@ -144,7 +143,7 @@ def written(obj: Observed, status: api.ObservedStatus) -> dict[str, Any]:
 
 
 def _of_others(parents: Sequence[gie_v1.ParentStatus]) -> list[gie_v1.ParentStatus]:
-    """Without the entry that some definitions give to pools that nobody has looked at."""
+    """Without the default entry that some definitions add to pools no controller has processed."""
     return [each for each in parents if not _is_ours(each) and each.parent_ref.kind != "Status"]
 
 
@@ -153,5 +152,5 @@ def _is_ours(parent: gie_v1.ParentStatus) -> bool:
 
 
 def _is_default(condition: api.Condition) -> bool:
-    """Whether it is what a definition gives to objects that no controller has looked at."""
+    """Whether it is the default that a definition adds before any controller has processed the object."""
     return condition.reason == "Pending" and condition.last_transition_time == _NEVER

@@ -1,7 +1,7 @@
-"""What is to be said about a ModelRoute or ModelServer, judged by the snapshot that gateways route by.
+"""Findings about ModelRoutes and ModelServers, from the snapshot that gateways use for routing.
 
-The judgement is of the translation, not of the objects: what a gateway leaves out is not accepted here, and
-what it has no endpoint for is not ready here.
+They describe the translated snapshot, not the objects: anything that a gateway ignores is not accepted here,
+and anything without an endpoint is not ready here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_READY_ENDPOINTS = "NoReadyEndpoints"
 
 
 def of_route(route: api.ModelRoute, snapshot: routing.Snapshot) -> list[Finding]:
-    """`snapshot` has the route and every ModelServer that it names, as far as they exist."""
+    """`snapshot` has the route and every existing ModelServer that it names."""
     used = _in_use(route, snapshot)
     accepted = _without_name()
     if used is not None:
@@ -35,12 +35,12 @@ def of_server(server: api.ModelServer, snapshot: routing.Snapshot, pods: Sequenc
 
 
 def may_serve(pod: api.Pod) -> bool:
-    """Leaves out what is on its way out or ended for good: such Pods are missed by nobody."""
+    """Whether a Pod can still serve: not terminating and not ended, or still ready."""
     return pod.ready or (pod.metadata.deletion_timestamp is None and not pod.ended)
 
 
 def acceptance(obj: Observed, snapshot: routing.Snapshot) -> Finding:
-    """Whether all that it says itself is in use, leaving what it refers to aside."""
+    """Whether every field of the object itself is in use, apart from its references."""
     own = [each for each in problems_of(obj, snapshot) if each.reason not in routing.UNRESOLVED]
     if not own:
         return Finding(ACCEPTED, True, "Accepted", "Every field is in use")
@@ -48,7 +48,7 @@ def acceptance(obj: Observed, snapshot: routing.Snapshot) -> Finding:
 
 
 def problems_of(obj: Observed, snapshot: routing.Snapshot) -> list[routing.Problem]:
-    """The problems that translation has found with it."""
+    """The problems that the translation found in it."""
     whose = subject(obj).ref
     return [each for each in snapshot.problems if (each.kind, each.key) == (whose.kind, whose.key)]
 
@@ -63,7 +63,7 @@ def _without_name() -> Finding:
 
 
 def _shadowed(route: routing.Route, snapshot: routing.Snapshot) -> Finding | None:
-    """What of its requests the route never gets; None if it may get some for each of its names."""
+    """The requests that the route never gets; None if it may get some for each of its names."""
     takers = routing.takers(snapshot, route)
     if not takers:
         return None
@@ -74,13 +74,13 @@ def _shadowed(route: routing.Route, snapshot: routing.Snapshot) -> Finding | Non
 
 
 def _in_use(route: api.ModelRoute, snapshot: routing.Snapshot) -> routing.Route | None:
-    """The route as gateways have it."""
+    """The route in the gateways' snapshot."""
     ref = api.ObjectRef(route.resource.kind, *route.metadata.key)
     return next((each for each in snapshot.routes() if each.key == ref), None)
 
 
 def _references(route: api.ModelRoute, snapshot: routing.Snapshot) -> Finding:
-    """Asks the spec, not the translation, since a rule that is left out may dangle as well."""
+    """Check the spec rather than the translation, because an ignored rule may also have missing targets."""
     missing: dict[api.ObjectRef, str] = {}
     for index, rule in enumerate(route.spec.rules):
         for place, target in enumerate(rule.target_models):
@@ -113,7 +113,7 @@ def _route_ready(
 
 
 def _endpoints_behind(keys: Collection[api.ObjectRef], snapshot: routing.Snapshot) -> str:
-    """An endpoint that several ModelServers select counts once."""
+    """An endpoint selected by several ModelServers counts once."""
     endpoints = len(set[routing.Endpoint]().union(*(snapshot.pools[key].endpoints for key in keys)))
     return f"{_count(endpoints, 'endpoint')} in {_count(len(keys), 'ModelServer')}"
 
@@ -146,7 +146,7 @@ def _names(keys: Iterable[api.ObjectRef]) -> str:
 
 
 def unusable(pool: Pool, snapshot: routing.Snapshot) -> Finding | None:
-    """What of the Secrets and Pods that are named or selected cannot be used; None if nothing."""
+    """Named or selected Secrets and Pods that cannot be used; None if there are none."""
     lacking = [each for each in problems_of(pool, snapshot) if each.reason in routing.UNRESOLVED]
     return Finding(RESOLVED_REFS, False, lacking[0].reason, in_words(lacking)) if lacking else None
 
@@ -171,7 +171,7 @@ def _server_ready(server: api.ModelServer, snapshot: routing.Snapshot, pods: Seq
 
 
 def endpoints_ready(pool: routing.Pool, told: str) -> Finding:
-    """Whether any endpoint answers; `told` says how many there are."""
+    """Whether any endpoint can serve responses; `told` has the number of endpoints."""
     answering = len(pool.answering)
     if pool.phases is not None:
         prefilling = sum(role.prefills for role in pool.phases.roles.values())

@@ -1,4 +1,4 @@
-"""What is to be said about InferencePools, InferenceModels and InferenceObjectives: as gateways have them."""
+"""Findings about InferencePools, InferenceModels and InferenceObjectives, as gateways see them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from headgate.controllers.relations import InferencePool, Subject, selector, sub
 ROUTED, CONFLICTED = "Routed", "Conflicted"
 INVALID_EXTENSION_REF = "InvalidExtensionRef"
 _LISTED = 1024
-"""Characters of a list of names that belongs to a longer message."""
+"""Length of a list of names within a longer message."""
 
 
 def of_model(model: api.InferenceModel, snapshot: routing.Snapshot) -> list[Finding]:
-    """`snapshot` has the model, its pool, and what else is for its name, as far as they exist."""
+    """`snapshot` has the model, its pool, and other objects with its name, as far as they exist."""
     return [_model_accepted(model, snapshot), _pool_found(model, snapshot, RESOLVED_REFS, "ResolvedRefs")]
 
 
@@ -46,9 +46,10 @@ def of_pool(
     picker: api.Service | None,
     shared: Mapping[str, Sequence[Subject]],
 ) -> list[Finding]:
-    """`pods` are those that the pool selects, and `shared` by their names who else selects them; `models` are
-    the InferenceModels that name it; `picker` is the Service that it names; `snapshot` has the pool, these
-    models, and what else is for their names and for those in its annotation."""
+    """`pods` are those that the pool selects, and `shared` the other pools that select each, by its name;
+    `models` are the InferenceModels that name the pool; `picker` is the Service that it names; `snapshot` has
+    the pool, these models, and other objects with their names and with those in its annotation.
+    """
     pods = [pod for pod in pods if may_serve(pod)]
     found = [acceptance(pool, snapshot)]
     if (lacking := unusable(pool, snapshot)) is not None:
@@ -75,7 +76,7 @@ def _model_accepted(model: api.InferenceModel, snapshot: routing.Snapshot) -> Fi
 
 
 def _own(owner: Subject, snapshot: routing.Snapshot) -> list[routing.Route]:
-    """The routes that it makes, one for each name."""
+    """The routes that it defines, one for each name."""
     return [route for route in snapshot.routes() if route.key == owner.ref]
 
 
@@ -89,7 +90,7 @@ def _pool_found(
 
 
 def _picker(pool: gie_v1.InferencePool, service: api.Service | None) -> Finding:
-    """Headgate's gateway picks itself, so that a reference that leads nowhere harms others only."""
+    """Headgate's gateway picks endpoints itself, so that a missing picker only affects other gateways."""
     reference = pool.spec.endpoint_picker_ref
     if reference is None:
         why = "No picker is named: Headgate's gateway picks itself"
@@ -112,7 +113,7 @@ def _picker(pool: gie_v1.InferencePool, service: api.Service | None) -> Finding:
 
 
 def _routed(pool: InferencePool, snapshot: routing.Snapshot, models: Sequence[api.InferenceModel]) -> Finding:
-    """Whether any request gets to the pool, and how. Of several models for one name, one has a route."""
+    """Whether and how requests reach the pool. Of several models for one name, only one has a route."""
     route_of = {route.key: route for route in snapshot.routes()}
     of_models = [route for model in models if (route := route_of.get(subject(model).ref)) is not None]
     of_names = _own(subject(pool), snapshot)

@@ -1,4 +1,4 @@
-"""The objects that statuses are made from, and which statuses a change of one of them touches."""
+"""The objects that statuses depend on, and the statuses affected by a change of one of them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from headgate.routing.route_table import Ordered
 from headgate.routing.selections import Selections, Under, discard
 
 _MAX_RIVALS = 64
-"""Objects of a kind for one name that are looked at for each other: a thousand of them must not cost a
-million looks."""
+"""Objects of a kind with one name that are compared: a thousand must not need a million comparisons."""
 
 
 class ObjectIndex:
-    """Takes changes in any order; its answers depend only on the objects that it was last given."""
+    """Accepts changes in any order; results depend only on the current objects."""
 
     def __init__(self) -> None:
         self._objects: dict[Subject, Observed] = {}
         self._named: defaultdict[str, set[Subject]] = defaultdict(set)
-        """Those that are for a model or adapter."""
+        """Objects by the names of their models and adapters."""
         self._ordered: dict[str, dict[Hashable, Ordered[Subject]]] = {}
-        """The same, by what decides between them: kind, and role or pool."""
+        """The same, by precedence, for each kind and role or pool."""
         self._users: defaultdict[Subject, set[Subject]] = defaultdict(set)
-        """Those that name a pool, which need not exist."""
+        """Objects that name a pool, which need not exist."""
         self._selections: Selections[Subject] = Selections(_facts)
         self._secrets: dict[api.ObjectKey, api.Secret] = {}
         self._verified_by: defaultdict[api.ObjectKey, set[Subject]] = defaultdict(set)
@@ -34,23 +33,23 @@ class ObjectIndex:
         self._picked_by: defaultdict[api.ObjectKey, set[Subject]] = defaultdict(set)
         self._counts: Counter[type[Observed]] = Counter()
 
-    # What there is
+    # Queries
 
     def get(self, subject: Subject) -> Observed | None:
         return self._objects.get(subject)
 
     def servers_of(self, route: api.ModelRoute) -> list[api.ModelServer]:
-        """The ModelServers that the route names and that exist."""
+        """The existing ModelServers that the route names."""
         found = (self._objects.get(pool) for pool in relations.pools(route))
         return [server for server in found if isinstance(server, api.ModelServer)]
 
     def pools_for(self, obj: api.InferenceModel | api.InferenceObjective) -> list[InferencePool]:
-        """The InferencePool that it names; and that of the other version, which may be meant."""
+        """The InferencePool that it names, in either version."""
         named = {twin for pool in relations.pools(obj) for twin in _versions(pool)}
         return [pool for each in named if isinstance(pool := self._objects.get(each), POOLS)]
 
     def rivals_of(self, obj: Observed) -> list[Observed]:
-        """Other objects for a name of this one that may get its requests: the foremost of each kind."""
+        """Other objects that may get requests for its names: the first of each kind by precedence."""
         found: set[Subject] = set()
         for name in relations.names(obj):
             for ordered in self._ordered.get(name, {}).values():
@@ -64,7 +63,7 @@ class ObjectIndex:
         return [rival for rivals in by_kind.values() for rival in rivals[:_MAX_RIVALS]]
 
     def models_of(self, pool: InferencePool) -> list[api.InferenceModel]:
-        """The InferenceModels that name the pool and have a model, the oldest first."""
+        """The InferenceModels that name the pool and have a model, oldest first."""
         users = (self._objects[user] for user in self._users.get(relations.subject(pool), ()))
         models = [user for user in users if isinstance(user, api.InferenceModel) and user.spec.model_name]
         return sorted(models, key=lambda model: model.metadata.age_order)
@@ -74,12 +73,12 @@ class ObjectIndex:
         return self._selections.pods(relations.subject(pool))
 
     def others_selecting(self, pool: InferencePool, pod: api.Pod) -> list[Subject]:
-        """Other pools that select a Pod of this one; not the other version of the same."""
+        """Other pools that select a Pod of this one, except its other version."""
         same = _versions(relations.subject(pool))
         return sorted((each for each in self._selections.selecting(pod) if each not in same), key=str)
 
     def secrets_named_by(self, obj: Observed) -> set[api.ObjectKey]:
-        """The Secrets by which the endpoints of a server, or of those that a route names, are verified."""
+        """The Secrets that verify the endpoints of a server, or of those that a route names."""
         named = self.servers_of(obj) if isinstance(obj, api.ModelRoute) else [obj]
         return {key for each in named if (key := relations.authorities(each)) is not None}
 
@@ -88,7 +87,7 @@ class ObjectIndex:
         return [self._secrets[key] for key in self.secrets_named_by(obj) if key in self._secrets]
 
     def named_secrets(self) -> set[api.ObjectKey]:
-        """All that any server names, whether they exist or not."""
+        """All Secrets that any server names, existing or not."""
         return set(self._verified_by)
 
     def known_secrets(self) -> set[api.ObjectKey]:
@@ -103,11 +102,11 @@ class ObjectIndex:
         return self._services.get(key) if key is not None else None
 
     def named_services(self) -> set[api.ObjectKey]:
-        """All that any pool names as its picker, whether they exist or not."""
+        """All Services that any pool names as its picker, existing or not."""
         return set(self._picked_by)
 
     def statistics(self) -> dict[str, int]:
-        """`compared` counts how often a selector was held against a Pod."""
+        """`compared` counts comparisons of a selector with a Pod."""
         return {
             "routes": self._counts[api.ModelRoute],
             "servers": self._counts[api.ModelServer],
@@ -118,13 +117,13 @@ class ObjectIndex:
             "compared": self._selections.compared,
         }
 
-    # What changes: each returns the subjects that the change touches; None is a deletion
+    # Changes: each returns the affected subjects; None is a deletion
 
     def put(self, subject: Subject, obj: Observed | None) -> set[Subject]:
         old = self._objects.get(subject)
         if old is not None and obj is not None and relations.decisive(old) == relations.decisive(obj):
             self._objects[subject] = obj
-            return {subject}  # only its status was written, which is nobody else's business
+            return {subject}  # only its status was written, which affects no other object
         touched = {subject}
         if relations.rivalry(old) != relations.rivalry(obj):
             touched |= self._neighbours(old) | self._neighbours(obj)
@@ -153,7 +152,7 @@ class ObjectIndex:
         return set(self._picked_by.get(key, ()))
 
     def validate(self) -> None:
-        """Every index says what the objects say."""
+        """Check that every index agrees with the objects."""
         objects = self._objects.items()
         assert _pairs(self._named) == {(name, each) for each, obj in objects for name in relations.names(obj)}
         assert self._ordered.keys() == self._named.keys()
@@ -178,7 +177,7 @@ class ObjectIndex:
         assert +self._counts == Counter(each.kind for each in self._objects)
         self._selections.validate()
 
-    # Filing and finding
+    # Internal indexing
 
     def _file(self, subject: Subject, obj: Observed | None) -> None:
         if obj is None:
@@ -221,7 +220,7 @@ class ObjectIndex:
             discard(self._picked_by, service, subject)
 
     def _neighbours(self, obj: Observed | None) -> set[Subject]:
-        """Those for the same names, and the pools that say which models lead to them."""
+        """Objects with the same names, and the pools that report the models leading to them."""
         if obj is None:
             return set()
         rivals = set[Subject]().union(*(self._named.get(name, ()) for name in relations.names(obj)))
@@ -232,8 +231,10 @@ class ObjectIndex:
         return rivals.union(own, *map(relations.pools, models))
 
     def _using(self, pool: Subject, *, is_other: bool) -> set[Subject]:
-        """Those that a pool's endpoints matter to; `is_other` if it comes or goes, which matters to all that
-        name it, and to the rivals of InferenceModels that do. Includes those that share Pods with it."""
+        """Objects affected by a pool's endpoints, including those that share Pods with it; `is_other` if it
+        was added or removed, which affects all objects that name it, and the rivals of InferenceModels that
+        do.
+        """
         users = self._users.get(pool, set())
         if is_other:
             users = set[Subject]().union(*(self._users.get(each, ()) for each in _versions(pool)))
@@ -242,27 +243,28 @@ class ObjectIndex:
         return self._sharing(pool) | {user for user in users if user.kind is api.ModelRoute}
 
     def _sharing(self, pool: Subject) -> set[Subject]:
-        """InferencePools that select a Pod that the pool selects: they say so."""
+        """InferencePools that select a Pod of this pool, which they report."""
         if not any(self._counts[kind] for kind in POOLS):
             return set()
         pods = self._selections.pods(pool)
         return {each for pod in pods for each in self._selections.selecting(pod) if each.kind in POOLS}
 
     def _with_routes(self, pools: Iterable[Subject]) -> set[Subject]:
-        """The pools, and the ModelRoutes to them, which count their endpoints."""
+        """The pools, and the ModelRoutes to them, which report the number of their endpoints."""
         found = set(pools)
         users = (user for pool in tuple(found) for user in self._users.get(pool, ()))
         return found | {user for user in users if user.kind is api.ModelRoute}
 
 
 def _versions(pool: Subject) -> list[Subject]:
-    """The pool, and the one of its name in the other version, if there are two."""
+    """The pool, and the pool of its name in the other version, if there are two versions."""
     return [Subject(kind, pool.key) for kind in POOLS] if pool.kind in POOLS else [pool]
 
 
 def _precedence(rival: Observed, obj: Observed) -> tuple[bool, relations.Age]:
-    """What is asked before others of its kind: of ModelRoutes, one that has an adapter of this as its model;
-    of InferenceModels, one of the same pool. Then what is not being deleted, and then what is older."""
+    """Precedence among objects of a kind: first ModelRoutes with an adapter of this one as their model, or
+    InferenceModels of the same pool; then objects that are not being deleted; then older ones.
+    """
     is_later = False
     if isinstance(rival, api.ModelRoute):
         is_later = not isinstance(obj, api.ModelRoute) or rival.spec.model_name not in obj.spec.lora_adapters
@@ -276,6 +278,6 @@ def _pairs(index: Mapping[Under, set[Subject]]) -> set[tuple[Under, Subject]]:
 
 
 def _facts(pod: api.Pod) -> tuple[object, ...]:
-    """All of a Pod that shows in a status; its node also reports much that does not."""
+    """The part of a Pod that affects statuses; its node also reports much that does not."""
     status, metadata = pod.status, pod.metadata
     return metadata.labels, metadata.deletion_timestamp, pod.ready, status.phase, status.pod_ip

@@ -1,6 +1,6 @@
-"""What the objects that get statuses have to do with one another: names, references and selectors.
+"""Relations between objects with statuses: names, references and selectors.
 
-One place for all kinds, so that the index need not tell them apart.
+In one place for all kinds, so that the index need not distinguish them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ KINDS: dict[str, type[Observed]] = {
     routing.INFERENCE_MODEL: api.InferenceModel,
     routing.INFERENCE_OBJECTIVE: api.InferenceObjective,
 }
-"""By the names that routing has for them."""
+"""By the names that routing uses."""
 _NAMES = {kind: name for name, kind in KINDS.items()}
 POOLS = (gie_v1.InferencePool, gie_v1alpha1.InferencePool)
 
 
 class Subject(NamedTuple):
-    """An object whose status may have to be written anew."""
+    """An object whose status may have to be updated."""
 
     kind: type[Observed]
     key: api.ObjectKey
@@ -47,7 +47,7 @@ def subject(obj: Observed) -> Subject:
 
 
 def names(obj: Observed) -> set[str]:
-    """The models and adapters that it is for; of a pool, those in its annotation."""
+    """The models and adapters that it serves; for a pool, those in its annotation."""
     if isinstance(obj, api.ModelRoute):
         return {name for name in (obj.spec.model_name, *obj.spec.lora_adapters) if name}
     if isinstance(obj, api.InferenceModel):
@@ -59,12 +59,12 @@ Age: TypeAlias = tuple[bool, str, str, str]
 
 
 def age(obj: Observed) -> Age:
-    """Sorts objects of a kind by who gets requests first: what is not being deleted, then what is older."""
+    """Precedence among objects of a kind: not being deleted, then older."""
     return (obj.metadata.deletion_timestamp is not None, *obj.metadata.age_order)
 
 
 def roles(obj: Observed, name: str) -> Iterator[tuple[object, ...]]:
-    """In which ways it is for a name. Among those of one role, age alone decides."""
+    """Its roles for a name. Among objects with the same role, age alone decides."""
     kind = type(obj)
     if isinstance(obj, api.ModelRoute):
         if obj.spec.model_name == name:
@@ -79,8 +79,9 @@ def roles(obj: Observed, name: str) -> Iterator[tuple[object, ...]]:
 
 
 def rivalry(obj: Observed | None) -> object:
-    """What others for the same names have to know of it: of a ModelRoute, only whether its rules lead
-    anywhere."""
+    """The part of an object that affects others with its names; of a ModelRoute, whether its rules lead
+    anywhere.
+    """
     if not isinstance(obj, api.ModelRoute):
         return obj
     spec = obj.spec
@@ -93,7 +94,7 @@ def _weights(rule: api.Rule) -> list[int]:
 
 
 def pools(obj: Observed) -> set[Subject]:
-    """The pools that it names, whether they exist or not; what is no kind of pool is left out."""
+    """The pools that it names, existing or not; references to other kinds are ignored."""
     if isinstance(obj, api.ModelRoute):
         namespace = obj.metadata.namespace
         return {
@@ -109,7 +110,7 @@ def pools(obj: Observed) -> set[Subject]:
 
 
 def selector(obj: Observed) -> Mapping[str, str]:
-    """The labels that its Pods have; empty if it selects none."""
+    """The labels of its Pods; empty if it selects none."""
     return routing.selector_of(obj)[1] if isinstance(obj, Pool) else {}
 
 
@@ -122,17 +123,17 @@ def picker(obj: Observed) -> api.ObjectKey | None:
 
 
 def authorities(obj: Observed) -> api.ObjectKey | None:
-    """The Secret by which the endpoints of a pool are verified."""
+    """The Secret that verifies the endpoints of a pool."""
     return routing.authorities_of(obj) if isinstance(obj, Pool) else None
 
 
 def decisive(obj: Observed) -> tuple[object, ...]:
-    """What of it shows in the statuses of others, or in its own, besides that itself."""
+    """The part of an object that affects its status or that of others."""
     metadata = obj.metadata
     return metadata.uid, metadata.deletion_timestamp, metadata.annotations, obj.spec
 
 
 def serving(obj: Observed) -> tuple[object, ...]:
-    """What of a pool decides whether it has endpoints."""
+    """The part of a pool that determines its endpoints."""
     port = obj.spec.workload_port if isinstance(obj, api.ModelServer) else None
     return selector(obj), port, obj.metadata.annotations

@@ -14,21 +14,21 @@ from headgate.controllers.unattended import UnattendedObjects
 
 
 class ControllersConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the objects are, and how many of them are worked on at a time."""
+    """API server, namespace and concurrency."""
 
     kubeconfig: Path | None = None
-    """None: the in-cluster account, $KUBECONFIG, ~/.kube/config."""
+    """None for the in-cluster account, $KUBECONFIG or ~/.kube/config."""
     namespace: str | None = None
-    """None: all namespaces."""
+    """None for all namespaces."""
     workers: int = 4
 
 
 async def run_controllers(
     config: ControllersConfig, stop: asyncio.Event, on_ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Runs until `stop` is set; `on_ready` is called once all objects are known.
+    """Run until `stop` is set; calls `on_ready` once all objects are loaded.
 
-    Raises ConfigurationError. A server that is not there is waited for.
+    Raises ConfigurationError. Waits for a server that is not reachable.
     """
     async with cluster.Client.from_kubeconfig(config.kubeconfig) as client:
         statuses = StatusController(client, config.namespace)

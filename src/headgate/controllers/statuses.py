@@ -1,8 +1,8 @@
-"""Keeps the status of every object that requests are routed by true: Accepted, Ready and others.
+"""Maintains the status of all routing objects: Accepted, Ready and other conditions.
 
-There may be only one status controller at a time for now: leader election by Lease is not built yet. Two of
-them would do no harm, as they write the same and never over a newer version, but each change would be
-written or refused twice, and told in events twice.
+Only one status controller should run at a time: leader election by Lease is not implemented yet. Two of them
+do no harm, because they write the same and never over a newer version, but each change would be written or
+rejected twice, and reported in two events.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "headgate-controller"
 GATHER_S = 0.1
-"""How long a change waits for others, since a rollout and an `apply` of several files come in bursts."""
+"""How long to collect further changes, because a rollout or an `apply` of several files comes in bursts."""
 
 K = TypeVar("K", bound=cluster.KubeObject)
 
@@ -33,19 +33,19 @@ K = TypeVar("K", bound=cluster.KubeObject)
 @dataclass(frozen=True)
 class StatusStatistics:
     assessed: int
-    """Statuses that were worked out."""
+    """Statuses that were computed."""
     written: int
     conflicts: int
-    """Writes that were refused since the object had changed meanwhile; they are made anew."""
+    """Writes rejected because the object had changed in the meantime; they are repeated."""
     settling: int
-    """Statuses that are not written yet, since only their words differ and may change again."""
+    """Statuses not written yet, because only their messages differ and may change again."""
     queue: cluster.WorkQueueStatistics
     events: cluster.EventStatistics
     index: dict[str, int]
 
 
 class StatusController:
-    """Follows the objects and their Pods, and writes through the status subresource."""
+    """Follows the objects and their Pods, and writes the status subresource."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class StatusController:
         self._assessed = self._written = self._conflicts = 0
 
     async def run(self, workers: int, on_ready: Callable[[], None]) -> None:
-        """Works until cancelled; `on_ready` is called once all objects are known."""
+        """Run until cancelled; calls `on_ready` once all objects are loaded."""
         informers: list[cluster.Informer[Any]] = [self._follow(api.Pod, self._index.put_pod)]
         informers += [self._follow(kind, self._putting(kind), may_be_absent=True) for kind in KINDS.values()]
         async with asyncio.TaskGroup() as tasks:
             for informer in informers:
                 tasks.create_task(informer.run())
-            # Before that, what is merely not listed yet would be reported missing.
+            # Before that, objects that are not listed yet would be reported missing.
             for informer in informers:
                 await informer.wait_synced()
             tasks.create_task(self._secrets.run())
@@ -113,7 +113,7 @@ class StatusController:
         return changed
 
     def _putting(self, kind: type[Observed]) -> Callable[[api.ObjectKey, Observed | None], set[Subject]]:
-        """Takes an object of the kind into the index, and follows the Secret or Service that it names."""
+        """A function that indexes an object of the kind and follows the Secret or Service that it names."""
         index = self._index
 
         def put(key: api.ObjectKey, obj: Observed | None) -> set[Subject]:
@@ -127,7 +127,7 @@ class StatusController:
         return put
 
     def _follow_named(self) -> None:
-        """Follows what is named now; of what was, nothing is known any more."""
+        """Follow the objects named now, and forget those no longer named."""
         for gone in self._index.known_secrets() - (named := self._index.named_secrets()):
             self._index.put_secret(gone, None)
         self._secrets.follow(named)
@@ -136,7 +136,7 @@ class StatusController:
         self._services.follow(named)
 
     def _is_known(self, obj: Observed) -> bool:
-        """Whether all that it names has been asked for: else it would be reported missing."""
+        """Whether all objects that it names were fetched; otherwise they would be reported missing."""
         picker = relations.picker(obj)
         return all(map(self._secrets.is_known, self._index.secrets_named_by(obj))) and (
             picker is None or self._services.is_known(picker)
@@ -163,7 +163,7 @@ class StatusController:
         return again_s
 
     async def _write(self, obj: Observed, status: api.ObservedStatus) -> float | None:
-        """The version guards against our own last write as well, which may not have come back to us yet."""
+        """The version also guards against our own last write, which the informer may not have shown yet."""
         meta = obj.metadata
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},
@@ -174,10 +174,10 @@ class StatusController:
                 type(obj), meta.name, meta.namespace, patch, subresource="status", field_manager=COMPONENT
             )
         except cluster.NotFound:
-            return None  # it was deleted, which the informer will tell
+            return None  # it was deleted, which the informer will report
         except cluster.Conflict:
             self._conflicts += 1
-            return GATHER_S  # the informer brings the newer version
+            return GATHER_S  # the informer will provide the newer version
         self._written += 1
         for condition in conditions.news(conditions.said(obj), status):
             self._tell(obj, condition)
@@ -193,16 +193,16 @@ def _named(obj: Observed | None) -> tuple[api.ObjectKey | None, ...]:
     return (relations.authorities(obj), relations.picker(obj)) if obj is not None else (None, None)
 
 
-# When a status that differs from the stored one in its words alone is written.
+# When to write a status that differs from the stored one only in its messages.
 #
-# What holds, and why, is written at once. How many Pods stand behind it is not worth a write for each Pod
-# of a rollout, which may touch hundreds of routes: such words are written once they have stayed the same
-# for a while, and during a long rollout now and then. A count that came back to what is stored is not
-# written at all.
+# Changes of status and reason are written immediately. The number of Pods is not worth a write for each Pod
+# of a rollout, which may affect hundreds of routes: such messages are written once they have been stable for
+# a while, and occasionally during a long rollout. A count that returns to the stored value is not written at
+# all.
 QUIET_S = 2.0
-"""How long the words stay the same before they are written."""
+"""How long messages must be stable before they are written."""
 LONGEST_S = 30.0
-"""How long the stored words may be out of date while the right ones keep changing."""
+"""How long stored messages may be outdated while the current ones keep changing."""
 
 
 class _Waiting(NamedTuple):
@@ -212,7 +212,7 @@ class _Waiting(NamedTuple):
 
 
 class Settling:
-    """Times are monotonic seconds, by the caller's clock."""
+    """Times are monotonic seconds of the caller's clock."""
 
     def __init__(self, quiet_s: float = QUIET_S, longest_s: float = LONGEST_S) -> None:
         self._quiet_s = quiet_s
@@ -220,13 +220,13 @@ class Settling:
         self._waiting: dict[Subject, _Waiting] = {}
 
     def __len__(self) -> int:
-        """How many statuses wait for their words to stay the same."""
+        """How many statuses wait for their messages to become stable."""
         return len(self._waiting)
 
     def wait_s(
         self, subject: Subject, stored: api.ObservedStatus | None, status: api.ObservedStatus, now: float
     ) -> float:
-        """For how many seconds `status`, which is not what is stored, should not be written yet."""
+        """Seconds to wait before writing `status`, which differs from the stored one."""
         if not conditions.is_reworded(stored, status):
             return 0.0
         waiting = self._waiting.get(subject) or _Waiting(status, now, now)
@@ -237,5 +237,5 @@ class Settling:
         return max(0.0, due - now)
 
     def forget(self, subject: Subject) -> None:
-        """What is stored is right, or is gone."""
+        """The stored status is current, or the object is gone."""
         self._waiting.pop(subject, None)

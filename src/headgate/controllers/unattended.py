@@ -1,4 +1,4 @@
-"""Says in the status of objects that nothing acts on them: else they would look as if they were at work."""
+"""Reports in the status of objects that nothing acts on them, so that they do not appear to work."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class UnattendedObjects:
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for kind in KINDS:
                 informer: cluster.Informer[Any] = cluster.Informer(
@@ -76,7 +76,7 @@ class UnattendedObjects:
         due = conditions.observed(before, [finding], meta.generation, now)
         if sorted(due.conditions, key=_type) == sorted(said, key=_type):
             return None
-        # An API server wants every condition to have a message, even an empty one.
+        # An API server requires every condition to have a message, even an empty one.
         written = [{"message": ""} | msgspec.to_builtins(each) for each in due.conditions]
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},
@@ -87,7 +87,7 @@ class UnattendedObjects:
                 type(obj), meta.name, meta.namespace, patch, subresource="status", field_manager=COMPONENT
             )
         except (cluster.NotFound, cluster.Conflict):
-            return None  # the informer brings what there is now
+            return None  # the informer will provide the current state
         for condition in conditions.news(before, due):
             told = f"{condition.type}: {condition.message}"
             self._events.record(obj, cluster.EventType.WARNING, condition.reason, told)
