@@ -1,7 +1,7 @@
-"""No two files of Headgate import each other, directly or around: `python tools/check_circles.py [SRC]`.
+"""Check that files of Headgate do not import each other in a circle: `python tools/check_circles.py [SRC]`.
 
-Part of `make check`. Imports for type checking, and those inside functions, count as well: who reads one file
-of a circle has to read all of it.
+Part of `make check`. Imports for type checking and inside functions count as well: to understand one file of
+a circle, you have to read all of them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 
 SRC = Path(__file__).resolve().parents[1] / "src"
 TANGLED = ()
-"""Rooms whose own files are not judged yet. No room may be added."""
+"""Packages whose own files are not checked yet. None may be added."""
 
 
 def modules(src: Path) -> dict[str, Path]:
-    """The files below `src`, by the names that they are imported by."""
+    """The files below `src`, by module name."""
     found = {}
     for path in src.rglob("*.py"):
         parts = path.relative_to(src).with_suffix("").parts
@@ -27,7 +27,7 @@ def modules(src: Path) -> dict[str, Path]:
 
 
 def imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
-    """The modules that a file imports. The package of one that is imported does not count."""
+    """The modules that a file imports, not including the packages around an imported module."""
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
@@ -38,7 +38,7 @@ def imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
 
 
 def circle(src: Path, tangled: tuple[str, ...] = ()) -> list[str]:
-    """The files of one circle in the order in which each imports the next; empty if there is none."""
+    """The files of one circle, each importing the next; empty if there is none."""
     known = modules(src)
     graph = {
         name: {other for other in imported(path, known) if other in known and other != name}

@@ -1,9 +1,9 @@
-"""Rules for the source that ruff has not: `python tools/check_source.py [FOLDER...]`, part of `make check`.
+"""Source rules that ruff does not have: `python tools/check_source.py [FOLDER...]`, part of `make check`.
 
-- No `raise` inside `except*`: Python 3.11.2, which is that of Debian 12, wraps the new exception in a group,
-  so that nobody who expects it catches it. Catch the group, and look at its leaves.
-- In `src`, no Python is started without "-P" or "-I": it would import from its working directory. Every use
-  of `sys.executable` counts, except one whose options can be read beside it; so do "python3" as the first
+- No `raise` inside `except*`: Python 3.11.2, the version of Debian 12, wraps the new exception in a group, so
+  that callers do not catch it. Catch the group and inspect its leaves instead.
+- In `src`, no Python process is started without "-P" or "-I": it would import from its working directory.
+  Every use of `sys.executable` counts, unless safe options follow it directly; so do "python3" as the first
   word of a command, and multiprocessing.
 """
 
@@ -20,7 +20,7 @@ FOLDERS = ("src", "tests", "tools", "bench")
 
 
 def problems(path: Path) -> Iterator[str]:
-    """One line for each place that breaks a rule."""
+    """One line for each violation."""
     tree = ast.parse(path.read_text(), str(path))
     is_shipped = not {"tests", "bench"}.intersection(path.parts)
     for node in ast.walk(tree):
@@ -38,7 +38,7 @@ STARTS = re.compile(r"run|Popen|call|check_\w+|system|exec\w*|(posix_)?spawn\w*|
 
 
 def pythons(tree: ast.AST) -> Iterator[int]:
-    """The lines on which a Python may be started that imports from its working directory."""
+    """Lines that may start a Python process which imports from its working directory."""
     judged: set[ast.AST] = set()
     nodes = list(ast.walk(tree))
     for node in nodes:
@@ -56,12 +56,12 @@ def pythons(tree: ast.AST) -> Iterator[int]:
                     judged.add(word)
                     if not is_safe(words[at + 1 :]):
                         yield word.lineno
-    # Any other use may end in a command: under another name, or within a text.
+    # Any other use may end up in a command: under another name, or inside a text.
     yield from (node.lineno for node in nodes if is_executable(node) and node not in judged)
 
 
 def commands(node: ast.AST) -> Iterator[list[ast.expr]]:
-    """What may be the words of a command: lists, arguments, and texts for a shell."""
+    """Expressions that may be the words of a command: lists, arguments, and shell commands."""
     if isinstance(node, ast.Tuple | ast.List):
         yield node.elts
     if isinstance(node, ast.Call):
@@ -92,7 +92,7 @@ def is_named(word: ast.AST) -> bool:
 
 
 def is_safe(options: list[ast.expr]) -> bool:
-    """Whether the options of an interpreter, up to its program, keep the working directory out."""
+    """Whether the options of an interpreter, up to its program, exclude the working directory."""
     is_value = False
     for option in options:
         if ast.unparse(option) == "*sys.orig_argv[1:]":
@@ -111,7 +111,7 @@ def is_safe(options: list[ast.expr]) -> bool:
 
 
 def raised(body: list[ast.stmt]) -> Iterator[ast.Raise]:
-    """The `raise` statements that run with these statements: not those of functions defined there."""
+    """The `raise` statements executed with these statements, excluding functions defined there."""
     for node in body:
         if isinstance(node, ast.Raise):
             yield node

@@ -1,9 +1,9 @@
-"""Compiles the pure modules of the data path with mypyc: `python tools/compile.py [list|pure|fresh]`.
+"""Compile the pure modules of the data path with mypyc: `python tools/compile.py [list|pure|fresh]`.
 
-Without a word, the extension modules are built and put beside their sources in `src`, where Python prefers
-them. What has not changed since the last time is not built again. `list` prints the modules, `pure` removes
-the extension modules, and `fresh` removes them only if any source of Headgate differs from the one that they
-were built from: a compiled module knows the types of all that it uses.
+Without an argument, the extension modules are built and placed beside their sources in `src`, where Python
+prefers them. Unchanged modules are not rebuilt. `list` prints the modules, `pure` removes the extension
+modules, and `fresh` removes them only if any source of Headgate differs from the one that they were built
+from: a compiled module knows the types of everything it uses.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ PACKAGE = SRC / "headgate"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 BUILD = ROOT / "build" / "compiled" / SUFFIX.split(".")[1]
 KEY = BUILD / "key"
-"""Of the sources that the extension modules in `src` were built from."""
+"""Hash of the sources that the extension modules in `src` were built from."""
 GROUP = "headgate"
 OPTIMIZATION = "2"
-"""Level 3 takes a third longer, and what it builds is no faster."""
+"""Level 3 takes a third longer, without faster results."""
 
 COMPILED = (
     "fleet/**/*.py",
@@ -67,7 +67,7 @@ COMPILED = (
     "scheduling/**/*.py",
     "telemetry/metrics.py",
 )
-"""What is compiled, below `src/headgate`, except what follows."""
+"""Files to compile, below `src/headgate`, except those below."""
 
 INTERPRETED: Mapping[str, str] = {
     "flow/capacity/capacity.py": "tests have subclasses of it, and a compiled class has no interpreted ones",
@@ -75,11 +75,13 @@ INTERPRETED: Mapping[str, str] = {
     "scheduling/configuration/*.py": "runs when a configuration is read, and not for a request",
     "scheduling/plugins/*.py": "users bring subclasses of Plugin, and parameters are msgspec's",
 }
-"""What is not, and why. Besides, `leaves_interpreted` has rules for files that mypyc compiles wrongly."""
+"""Files not to compile, and why. `leaves_interpreted` adds rules for files that mypyc compiles
+incorrectly.
+"""
 
 
 def leaves_interpreted(path: Path) -> str | None:
-    """Why mypyc must not have a file, by what is in it; None if it may."""
+    """Why mypyc must not compile a file, judged by its contents; None if it may."""
     if path.name == "__init__.py":
         return "only names what others define"
     tree = ast.parse(path.read_text(), str(path))
@@ -111,7 +113,7 @@ def _names(annotation: ast.expr) -> Iterator[str]:
 
 
 def modules() -> list[Path]:
-    """The files that are compiled, in their order."""
+    """The files to compile, in order."""
     found = {path for pattern in COMPILED for path in PACKAGE.glob(pattern)}
     left = {path for pattern in INTERPRETED for path in PACKAGE.glob(pattern)}
     return sorted(path for path in found - left if leaves_interpreted(path) is None)
@@ -122,7 +124,7 @@ def name_of(path: Path) -> str:
 
 
 def source_key() -> str:
-    """A hash of all sources of Headgate, of this file, and of what compiles them."""
+    """A hash of all sources of Headgate, of this file, and of the compiler's lock file."""
     digest = hashlib.sha256(sys.version.encode())
     lock = ROOT / "requirements-compile.lock"
     for path in [Path(__file__), *([lock] if lock.exists() else []), *sorted(PACKAGE.rglob("*.py"))]:
@@ -131,14 +133,14 @@ def source_key() -> str:
 
 
 def is_fresh() -> bool:
-    """Whether the extension modules in `src` are those of its sources."""
+    """Whether the extension modules in `src` match the sources."""
     if not KEY.exists() or KEY.read_text() != source_key():
         return False
     return bool(built())
 
 
 def built() -> list[Path]:
-    """The extension modules in `src` for this Python, and the library that has their code."""
+    """The extension modules in `src` for this Python, and the library with their code."""
     return sorted(SRC.rglob(f"*{SUFFIX}"))
 
 
@@ -161,10 +163,11 @@ def require_compiler() -> None:
 
 
 def translate(paths: Sequence[Path]) -> tuple[list[Path], list[Any]]:
-    """Translates the modules to C. Returns those of which mypyc can make something, which a change may have
-    ended for one, and what setuptools is to build of them."""
+    """Translate the modules to C. Returns those that mypyc can compile, which a change may have ended for
+    one, and the extensions for setuptools to build.
+    """
     told = io.StringIO()
-    os.chdir(SRC)  # tracebacks show the names of files as they are given
+    os.chdir(SRC)  # tracebacks show file names as given
     try:
         with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
             return list(paths), mypycify(paths)
@@ -203,7 +206,7 @@ def mypycify(paths: Sequence[Path]) -> list[Any]:
 
 
 def build(extensions: Sequence[Any], into: Path) -> None:
-    """Compiles C with all cores, except what is the same as last time, and links it."""
+    """Compile C on all cores, except unchanged files, and link it."""
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
 
@@ -251,7 +254,7 @@ _began = time.monotonic()
 
 
 def show(words: str, is_last: bool = True) -> None:
-    """One line of progress, which the next one replaces on a terminal."""
+    """One line of progress, overwritten by the next one on a terminal."""
     if sys.stdout.isatty():
         sys.stdout.write(f"\r\x1b[K{words} ({time.monotonic() - _began:.0f} s)" + ("\n" if is_last else ""))
     elif is_last:
@@ -260,7 +263,7 @@ def show(words: str, is_last: bool = True) -> None:
 
 
 def load(paths: Sequence[Path]) -> None:
-    """Imports all that was built in another process, as a module that was compiled wrongly may crash it."""
+    """Import all built modules in another process, because an incorrectly compiled module may crash it."""
     code = (
         "import importlib as i, sys\nfor name in sys.argv[1:]: print(name, flush=True), i.import_module(name)"
     )

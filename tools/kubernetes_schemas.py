@@ -1,8 +1,8 @@
-"""Writes src/headgate/api/kubernetes.json anew: `python tools/kubernetes_schemas.py`.
+"""Write src/headgate/api/kubernetes.json: `python tools/kubernetes_schemas.py`.
 
-The file has the types behind the kinds that we serve of Kubernetes' own, as structural schemas without
-descriptions. They come from the JSON schemas in the package kubernetes-validate, of the Kubernetes release
-that the embedded API server follows.
+The file has the types of the built-in kinds that Headgate serves, as structural schemas without descriptions.
+They come from the JSON schemas in the package kubernetes-validate, for the Kubernetes release that the
+embedded API server follows.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _REPLACED: dict[str, Any] = {
     "meta.v1.Time": {"type": "string", "format": "date-time"},
     "meta.v1.MicroTime": {"type": "string", "format": "date-time"},
     "meta.v1.FieldsV1": _ANY_OBJECT,
-    # A definition's schema refers to itself, and is judged by rules of its own.
+    # The schema of a definition is recursive, and validated by separate rules.
     "apiextensions.v1.JSONSchemaProps": _ANY_OBJECT,
     "apiextensions.v1.CustomResourceSubresourceStatus": _ANY_OBJECT,
 }
-"""Types that are no structs. api.resource.Quantity stays a reference: its schema is ours."""
+"""Types that are not structs. api.resource.Quantity remains a reference: its schema is ours."""
 
 _LEFT_OUT = frozenset({"description", "x-kubernetes-group-version-kind", "x-kubernetes-unions", "enum"})
 _DEFAULTS = {("core.v1.ServicePort", "protocol"): "TCP", ("core.v1.ContainerPort", "protocol"): "TCP"}
-"""Those that are a part of a list's key."""
+"""Defaults of fields that are part of a list's key."""
 
 
 def written() -> str:
-    """The text of the file, one type a line."""
+    """The text of the file, one type per line."""
     folder = files("kubernetes_validate") / "kubernetes-json-schema" / f"{RELEASE}-local"
     source = json.loads((folder / "_definitions.json").read_text())["$defs"]
     by_name = {_short(name): definition for name, definition in source.items()}
@@ -63,7 +63,7 @@ def _structural(node: dict[str, Any]) -> Any:
         rest = {key: value for key, value in node.items() if key not in _LEFT_OUT | {"$ref"}}
         return {**_REPLACED.get(name, {"$ref": name}), **rest}
     made = {key: value for key, value in node.items() if key not in _LEFT_OUT}
-    if made.get("format") == "byte":  # judged by a rule, which shows nobody the secret
+    if made.get("format") == "byte":  # validated by a rule, so that errors do not show the secret
         del made["format"]
     if isinstance(kind := made.get("type"), list):
         made["type"] = next(name for name in kind if name != "null")

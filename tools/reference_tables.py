@@ -1,6 +1,6 @@
-"""Writes the field tables of docs/reference/ anew from the types: `python tools/reference_tables.py`.
+"""Update the field tables of docs/reference/ from the types: `python tools/reference_tables.py`.
 
-A page has them between two markers; what stands around them is written by hand:
+A page has each table between two markers; the text around them is written by hand:
 
     <!-- fields of ModelRoute networking.volcano.sh/v1alpha1, not inside status.conditions -->
     <!-- end of fields -->
@@ -25,7 +25,7 @@ _HEADING = "| field | type | default | bounds | what it says |\n| --- | --- | --
 
 
 def rendered(text: str) -> str:
-    """The page with its tables as they should be. LookupError: there is no such kind or field."""
+    """The page with current tables. Raises LookupError for an unknown kind or field."""
     return _TABLE.sub(lambda found: found[1] + _table(found[2], found[3], found[4] or "") + found[6], text)
 
 
@@ -50,7 +50,7 @@ def _schema(kind: str, api_version: str) -> Schema:
 
 
 def _shown(schema: Schema, closed: set[str]) -> Iterator[Field]:
-    """All fields in their order, but none inside those that are closed."""
+    """All fields in order, except those inside closed ones."""
     for field in fields.below(fields.root(schema)):
         inside = [path for path in closed if field.path.startswith((f"{path}.", f"{path}[]"))]
         if field.path not in ("apiVersion", "kind", "metadata") and not inside:
@@ -77,7 +77,7 @@ def _plain(default: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text in a cell; an expression is code, in which only the bar needs care."""
+    """Text in a table cell; an expression is code, in which only the bar is escaped."""
     before, pattern, expression = text.partition("matches ^")
     if pattern:
         return f"{before}matches `^{expression}`".replace("|", r"\|")
@@ -85,7 +85,7 @@ def _escaped(text: str) -> str:
 
 
 def main() -> None:
-    """Writes the pages that changed."""
+    """Write the pages that changed."""
     for page in sorted(PAGES.glob("*.md")):
         old = page.read_text(encoding="utf-8")
         new = rendered(old)

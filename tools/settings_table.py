@@ -1,4 +1,4 @@
-"""Writes the tables of docs/settings.md: `python tools/settings_table.py`."""
+"""Update the tables of docs/settings.md: `python tools/settings_table.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEADING = "| setting | value | default | description |\n| --- | --- | --- | ---
 
 
 def rendered(text: str) -> str:
-    """The page with its tables as they should be."""
+    """The page with current tables."""
     tables = "\n".join(_table(section) for section in setting_types.sections())
     return _TABLES.sub(lambda found: f"{found[1]}\n{tables}\n{found[3]}", text)
 
@@ -30,7 +30,7 @@ def _row(setting: Setting) -> str:
 
 
 def _plain(default: object) -> str:
-    """As it would stand in the file."""
+    """As written in the file."""
     if isinstance(default, tuple):
         return f"[{', '.join(default)}]"
     if isinstance(default, bool):

@@ -1,6 +1,6 @@
-"""Writes the tables of docs/metrics.md and docs/access-log.md anew: `python tools/telemetry_tables.py`.
+"""Update the tables of docs/metrics.md and docs/access-log.md: `python tools/telemetry_tables.py`.
 
-They are made of what the code registers and logs, so that no page can promise another name.
+They are generated from what the code registers and logs, so that the pages always have the right names.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _TABLE = re.compile(r"(<!-- table of (\w+) -->\n)(.*?)(<!-- end of table -->)", 
 
 
 def rendered(text: str) -> str:
-    """The page with its tables as they should be."""
+    """The page with current tables."""
     tables = {"metrics": metrics_table, "apiserver": apiserver_table, "fields": fields_table}
     return _TABLE.sub(lambda found: found[1] + "".join(tables[found[2]]()) + found[4], text)
 
 
 def families() -> list[Family]:
-    """Every metric of a gateway, by name: those of its workers and those of its supervisor."""
+    """Every metric of a gateway, by name, including those of its supervisor."""
     return asyncio.run(_families())
 
 
@@ -78,7 +78,7 @@ def _escaped(text: str) -> str:
 
 
 def main() -> None:
-    """Writes the pages that changed."""
+    """Write the pages that changed."""
     for page in PAGES:
         old = page.read_text(encoding="utf-8")
         new = rendered(old)

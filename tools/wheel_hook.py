@@ -1,6 +1,6 @@
-"""Puts the extension modules that `tools/compile.py` built from these sources for this Python into the wheel.
+"""Add the extension modules that `tools/compile.py` built from these sources for this Python to the wheel.
 
-Where there are none, the wheel is one of plain Python, for every version and platform.
+Without any, the wheel is pure Python, for every version and platform.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Builds the wheels of Headgate into `dist`: `python tools/wheels.py PYTHON...`, say python3.11 python3.13.
+"""Build the wheels of Headgate into `dist`: `python tools/wheels.py PYTHON...`, such as python3.11
+python3.13.
 
-One of plain Python, which runs everywhere, and one for each of these Pythons that has the compiled modules.
-pip takes that of its own Python, and the plain one where there is none. A copy of the sources is compiled, so
-that the clone stays as it is; what has not changed since the last time is not compiled again.
+Builds one wheel of pure Python, which runs everywhere, and one with compiled modules for each given Python.
+pip selects the one for its own Python, or else the pure one. A copy of the sources is compiled, so that the
+clone is not changed; unchanged modules are not compiled again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ COPIED = ("LICENSE", "README.md", "pyproject.toml", "requirements.lock", LOCK, "
 
 
 def copy_sources() -> None:
-    """Without what was compiled in the clone; what was compiled in the copy before can be used again."""
+    """Copy the sources without modules compiled in the clone; those compiled in the copy are reused."""
     for name in COPIED:
         shutil.rmtree(COPY / name, ignore_errors=True)
         if (ROOT / name).is_dir():
@@ -43,7 +44,7 @@ def run(*words: str | Path) -> None:
 
 
 def version_of(python: str) -> str | None:
-    """Such as 3.12; None if there is none to run."""
+    """Such as 3.12; None if it cannot be run."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         ran = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True)  # noqa: S603 - as told
