@@ -151,7 +151,7 @@ def test_bad_options_are_usage_errors(options, message):
         ("- {kind: slow}", "at_s"),
         ("- {kind: slow, at_s: 1}", "factor"),
         ("{a: 1", "is not YAML"),
-        ("a: 1", "is no list"),
+        ("a: 1", "must be a list"),
     ],
 )
 def test_a_wrong_schedule_is_a_usage_error(tmp_path, text, message):
