@@ -1,6 +1,7 @@
-"""What the embedded API server does on this machine: creates, lists, watches, memory; in one table.
+"""Measures the embedded API server on this machine: creates, lists, watches and memory, in one table.
 
-The server is a process of its own, reached over its real HTTPS API; docs/benchmarks.md says what is measured.
+The server runs in its own process, accessed through its HTTPS API; docs/benchmarks.md describes the
+measurements.
 
     python bench/apiserver.py
     python bench/apiserver.py --objects 2000 --clients 16
@@ -55,7 +56,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Measure:
-    """One number with the goal that it is held against."""
+    """One number with its goal."""
 
     name: str
     title: str
@@ -71,7 +72,7 @@ class Measure:
 
 
 def pod(number: int) -> bytes:
-    """A Pod as a controller makes one for an engine: about 1.2 KB before defaults."""
+    """A Pod as a controller creates one for an engine: about 1.2 KB before defaults."""
     name = f"llama-8b-decode-{number:06d}"
     labels = {"app": "llama-8b", "role": "decode", "pod-template-hash": "7c9f6d5b8"}
     container = {
@@ -91,7 +92,7 @@ def pod(number: int) -> bytes:
 
 @contextlib.contextmanager
 def server(state: Path) -> Iterator[tuple[int, kube.Cluster]]:
-    """The server's process; gives its pid and the way to it."""
+    """Run the server's process; yields its pid and the connection details."""
     command = [sys.executable, "-m", "headgate", "apiserver", "--state", str(state), "--port", "0"]
     with (state / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
@@ -108,7 +109,7 @@ def server(state: Path) -> Iterator[tuple[int, kube.Cluster]]:
 
 
 class Bench:
-    """The measurements against one server, in their order: each stands on the objects of those before."""
+    """Measures one server, in order: each measurement uses the objects of the previous ones."""
 
     def __init__(self, pid: int, cluster: kube.Cluster, settings: Settings) -> None:
         self._cluster = cluster
@@ -150,7 +151,7 @@ class Bench:
         ]
 
     async def _create_all(self, connections: Sequence[kube.Connection], bodies: list[bytes]) -> list[float]:
-        """Seconds of each create."""
+        """Create all objects; returns the seconds of each create."""
         left = iter(bodies)
         delays: list[float] = []
 
@@ -254,7 +255,7 @@ def _expect(answer: kube.Answer, status: int) -> None:
 
 
 def machine(state: Path) -> dict[str, Any]:
-    """The machine, with what decides here: how fast Python runs and how long a flush to disk takes."""
+    """The machine, with the decisive figures: the speed of Python and the duration of a flush to disk."""
     return cpu.machine() | {
         "python_loop_ms": round(_best(_python_loop, 5) * 1e3, 1),
         "flush_us": round(_flush_s(state) * 1e6),
@@ -279,7 +280,7 @@ def _best(work: Callable[[], None], count: int) -> float:
 
 
 def _flush_s(directory: Path) -> float:
-    """The median time of writing 4 KB through to the disk."""
+    """The median time to write 4 KB through to disk."""
     times = []
     with (directory / "flush").open("wb", buffering=0) as file:
         file.write(bytes(4096))
@@ -324,7 +325,7 @@ def show(run: dict[str, Any], measures: Sequence[Measure], console: Console) -> 
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--record/--no-record", default=True, help="Append the run to bench/results.")
 def main(output: str, record: bool, **options: Any) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that every started process ends
     settings = Settings(**options)
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as directory:
         facts = machine(Path(directory))

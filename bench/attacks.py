@@ -1,15 +1,15 @@
-"""How attacks affect everybody else: a victim's latency, memory and rejections, in one table.
+"""How attacks affect other clients: a victim's latency, memory and failed requests, in one table.
 
-Clients, engines, authors of objects and holders of tokens attack a fresh install, one class at a time. Beside
-each attack a client asks small questions at a steady rate. docs/limits.md says what bounds each class, and
-docs/benchmarks.md how to read the table.
+Clients, engines, authors of objects and holders of tokens attack a fresh install, one kind of attack at a
+time. During each attack, a client sends small requests at a steady rate. docs/limits.md describes the limits
+for each kind, and docs/benchmarks.md how to read the table.
 
     make bench-attacks
     make bench-attacks ARGS="--only bodies --seconds 4"
     make bench-attacks ARGS=--record
 
-Ends with status 1 where the victim's p99 rose by more than 50 ms, a request of it failed, or memory went
-beyond the documented bound.
+Exits with status 1 if the victim's p99 rose by more than 50 ms, one of its requests failed, or memory
+exceeded the documented limit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RESULTS = Path(__file__).with_name("results") / "attacks.jsonl"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 BEGINS, ENDS = "<!-- the table of attacks begins -->\n", "<!-- the table of attacks ends -->\n"
 MAY_ADD_MS = 50.0
-"""How much higher the victim's p99 may be under attack than in the quiet window before it."""
+"""How much the victim's p99 may rise above that of the quiet window before the attack."""
 QUIET_S = 2.5
 BEGINS_WITHIN_S = 60.0
 ENDS_WITHIN_S = 60.0
@@ -54,11 +54,11 @@ progress = Console(stderr=True)
 
 @dataclass(frozen=True)
 class Window:
-    """One attack on one subject beside one victim."""
+    """One attack on one subject, with one victim."""
 
     subject: str
     outcomes: dict[str, int]
-    """What the attacker got."""
+    """The responses that the attacker got."""
     quiet_p99_ms: float
     attacked_p99_ms: float
     slowest_ms: float
@@ -67,7 +67,7 @@ class Window:
     memory_mb: float
     peak_mb: float
     cpu_s: float
-    """Of the process under attack, meanwhile."""
+    """CPU time of the process under attack during the window."""
     attacker_cpu_s: float
     seconds: float
 
@@ -78,17 +78,18 @@ class Window:
 
 @dataclass(frozen=True)
 class Row:
-    """What one attack came to."""
+    """The result of one attack."""
 
     attack: str
     bound_mb: float
     ours: Window
     control: Window
-    """The victim asks an engine, and the attacker a server that does nothing: what is added here is the
-    machine's, or the load generator's."""
+    """The victim uses an engine, and the attacker a server that does nothing: latency added here is caused by
+    the machine or the load generator.
+    """
     peer: Window | None = None
     no_peer: str = ""
-    """Why there is none, though the attack names one."""
+    """Why there is none, although the attack names one."""
 
     @property
     def is_well(self) -> bool:
@@ -116,7 +117,7 @@ class Row:
 def main(
     only: tuple[str, ...], seconds: float, only_names: bool, output: str, no_peers: bool, record: bool
 ) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that every started process ends
     chosen = [attack for attack in ATTACKS if not only or any(part in attack.name for part in only)]
     if only_names:
         click.echo("\n".join(attack.name for attack in chosen))
@@ -155,7 +156,7 @@ def main(
 
 
 async def attacked(rig: Rig, attack: Attack, seconds: float, no_peers: bool = False) -> Row:
-    """One attack on Headgate, on nothing, and on its peer."""
+    """Run one attack on Headgate, on the control, and on its peer."""
     seconds = max(seconds, attack.least_s)
     progress.print(f"[dim]{attack.name} ...", end=" ")
     if attack.prepare is not None:
@@ -175,7 +176,7 @@ async def attacked(rig: Rig, attack: Attack, seconds: float, no_peers: bool = Fa
 
 
 async def window(subject: Subject, attack: Attack, seconds: float) -> Window:
-    """One attack beside one victim, who is first measured alone."""
+    """Run one attack with one victim, whose latency is first measured without the attack."""
     victim = Victim(subject.victim, subject.path)
     await victim.connect()
     await victim.ask(0.5)
@@ -208,7 +209,7 @@ async def window(subject: Subject, attack: Attack, seconds: float) -> Window:
 
 
 class _Attacker:
-    """The process of an attack. Use it as a context: it ends with it."""
+    """The process of an attack. A context manager: the process ends with it."""
 
     def __init__(self, attack: Attack) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -234,7 +235,7 @@ class _Attacker:
             self._process.join()
 
     def outcomes(self) -> tuple[Counter[str], float]:
-        """What the attack got, once it is over, and the CPU time that it took."""
+        """The responses that the attack got, once it is over, and its CPU time."""
         if not self._pipe.poll(max(0.0, self._until - time.monotonic()) + ENDS_WITHIN_S):
             return Counter({"the attacker did not end": 1}), float("nan")
         try:
@@ -263,7 +264,7 @@ COLUMNS = (
 
 
 def cells(row: Row) -> list[list[str]]:
-    """The lines of the table: of Headgate, and of its peer."""
+    """The lines of the table: for Headgate, and for its peer."""
     windows = [row.ours] + ([row.peer] if row.peer is not None else [])
     lines = []
     for each in windows:
@@ -310,7 +311,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def with_table(page: str, run: dict[str, Any]) -> str:
-    """The page with the table of this run instead of the one between its marks."""
+    """The page with the table between its markers replaced by that of this run."""
     before, _, rest = page.partition(BEGINS)
     _, found, after = rest.partition(ENDS)
     if not found:

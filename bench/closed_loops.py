@@ -1,8 +1,9 @@
-"""What a queue leaves of a fleet's throughput where clients ask again when they are answered.
+"""How much of a fleet's throughput remains with a queue when clients send the next request after each
+response.
 
-In virtual time. First a quiet time, in which few clients stream short answers to short prompts: what the
-gateway learns is wrong for nearly everything else. Then a mix of clients in closed loops, before engines
-without a queue in front of them and with one.
+In virtual time. First a quiet time, in which few clients stream short responses to short prompts, so that the
+gateway learns values that are wrong for nearly everything else. Then a mix of clients in closed loops, with
+and without a queue in front of the engines.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ ENGINES = 4
 ENDLESS = FlowSettings(ttl_s=0, max_requests=0, max_bytes=0)
 QUIET_S = 15.0
 GETS_GOING_S = 5.0
-"""After the quiet time: it is not measured, with or without the queue."""
+"""After the quiet time: not measured, with or without the queue."""
 THINK_S = 0.005
-"""Between an answer and the next request: the network."""
+"""Between a response and the next request: network latency."""
 VARIATION = 0.3
 LENGTHS = 40
-"""Each client asks for so many different lengths in turn."""
+"""Each client cycles through this many different lengths."""
 
 
 class Clients(NamedTuple):
@@ -40,7 +41,7 @@ class Clients(NamedTuple):
     output_tokens: int
     is_streamed: bool = True
     priority: int | None = None
-    """Of all of them; otherwise a tenth is critical, and the others are of the default."""
+    """Of all of them; None for a tenth critical and the rest default."""
 
 
 QUIET, LONG_FIRST = Clients(2, 7, 8), Clients(2, 4000, 8)
@@ -52,30 +53,31 @@ class Mix(NamedTuple):
     clients: tuple[Clients, ...]
     lasts_s: float = 30.0
     scrape_s: float = 0.5
-    """How often the gateway reads each engine; 0 is engines without a metrics page."""
+    """How often the gateway reads each engine's metrics; 0 for engines without a metrics page."""
     engine: EngineConfig = ENGINE
     first: Clients | None = QUIET
-    """Who comes before them, for each engine."""
+    """Clients that precede the mix, for each engine."""
 
 
 class Served(NamedTuple):
     per_s: float
     tokens_per_s: float
-    """Of prompts and answers."""
+    """Of prompts and outputs."""
     work_s_per_s: float = 0.0
-    """Engine time that they are worth, beside what each step takes anyway."""
+    """Engine time of the requests, excluding the fixed cost of each step."""
     critical_p50_s: float | None = None
-    """Time to the first byte, of those that are critical, if any are."""
+    """Time to first byte of critical requests, if any."""
     critical_p95_s: float | None = None
 
     def share_of(self, other: Served) -> float:
-        """Of the requests or of the tokens of another, whichever is less."""
+        """The lower of the shares of requests and tokens of another result."""
         return min(self.per_s / other.per_s, self.tokens_per_s / other.tokens_per_s)
 
 
 def share(mix: Mix, queued: Served, without: Served) -> float:
-    """What is left of the throughput. Where clients ask for unlike things, which of these get more of their
-    turns differs with the order in which they are served: what counts is the work."""
+    """The remaining share of throughput. In mixes of unlike requests, the order decides which ones are served
+    more often, so their work is compared.
+    """
     if len(mix.clients) > 1:
         return queued.work_s_per_s / without.work_s_per_s
     return queued.share_of(without)
@@ -87,7 +89,7 @@ MIN_SHARE = 0.98
 
 
 def together(count: int, priority: int | None = 0) -> tuple[Clients, ...]:
-    """Classification, embeddings, whole answers, streams, and long prompts: so many clients of each."""
+    """Classification, embeddings, whole responses, streams, and long prompts: `count` clients of each."""
     kinds = ((7, 1, False), (300, 1, False), (60, 32, False), (200, 100, True), (1500, 32, True))
     return tuple(Clients(count, *kind, priority) for kind in kinds)
 
@@ -141,11 +143,11 @@ MIXES = (
     Mix("64 clients, 1 token, after long prompts", (Clients(64, 7, 1, False),), first=LONG_FIRST),
 )
 STORY = MIXES[2], MIXES[4], MIXES[3]
-"""What a bound that is learned from a quiet time costs most."""
+"""The mixes for which a limit learned from a quiet time costs most."""
 
 
 def served(mix: Mix, flow: FlowSettings | None, *, engines: int = ENGINES, seed: int = 1) -> Served:
-    """What the fleet makes of it after the quiet time."""
+    """The fleet's throughput after the quiet time."""
     prefixes = PrefixIndex()
     fleet = FleetDescription(
         groups=(EngineGroup(name="e", engine=mix.engine, count=engines),), scrape_s=mix.scrape_s, flow=flow
@@ -156,7 +158,7 @@ def served(mix: Mix, flow: FlowSettings | None, *, engines: int = ENGINES, seed:
 
 
 def counted_s(mix: Mix) -> tuple[float, float]:
-    """From when until when answers count."""
+    """The period in which responses count."""
     return QUIET_S + GETS_GOING_S, QUIET_S + mix.lasts_s
 
 
@@ -174,7 +176,7 @@ def requests_of(mix: Mix, engines: int, seed: int) -> Iterator[TimedRequest]:
 def _loop(
     clients: Clients, from_s: float, until_s: float, session: int, priority: int, rng: random.Random
 ) -> Iterator[TimedRequest]:
-    """One client, who never has nothing more to ask."""
+    """One client, which always has another request."""
     turns = [
         TimedRequest(
             at_s=from_s,
@@ -201,7 +203,7 @@ def _length(mean: int, rng: random.Random) -> int:
 
 
 def work_s(prompt_tokens: int, output_tokens: int, engine: EngineConfig) -> float:
-    """What a request adds to the steps of an engine."""
+    """Engine time that a request adds to steps."""
     costs, context = engine.costs, prompt_tokens + output_tokens / 2
     each_s = costs.per_decode_sequence_s + context * costs.per_kv_token_s
     return costs.per_start_s + prompt_tokens * costs.per_prefill_token_s + output_tokens * each_s

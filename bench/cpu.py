@@ -1,7 +1,7 @@
-"""What a process has cost: CPU time of a process and everything below it, from /proc.
+"""CPU time of a process and its descendants, from /proc.
 
-CPU time is the measure because it is what a proxy takes away from the machine, and because it holds still
-where wall time, requests per second and latencies follow whatever else the machine does.
+CPU time is used because it is what a proxy takes from the machine, and because it is stable, while wall time,
+requests per second and latencies depend on whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def parse_stat(stat: str) -> tuple[int, int]:
-    """Parent pid and CPU ticks of a line of /proc/PID/stat.
+    """Parent pid and CPU ticks from a line of /proc/PID/stat.
 
-    The ticks are utime and stime (all threads of the process, ended ones too), cutime and cstime (children
-    that ended and were waited for). A command name may hold spaces and brackets: fields count from its end.
+    The ticks are utime and stime (all threads of the process, including ended ones), cutime and cstime
+    (children that ended and were waited for). A command name may contain spaces and brackets, so fields are
+    counted from its end.
     """
     fields = stat.rpartition(")")[2].split()
     return int(fields[1]), sum(int(ticks) for ticks in fields[11:15])
@@ -35,7 +36,7 @@ def process_tree(pid: int) -> dict[int, int]:
             number = int(entry.name)
             parents[number], ticks[number] = parse_stat((entry / "stat").read_text())
         except (FileNotFoundError, ProcessLookupError):
-            continue  # ended between the listing and the reading
+            continue  # ended between listing and reading
     tree = {pid} & ticks.keys()
     while more := {child for child, parent in parents.items() if parent in tree} - tree:
         tree |= more
@@ -49,23 +50,23 @@ def age_s(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that `pid` and its descendants have taken so far."""
+    """CPU time of `pid` and its descendants so far."""
     return sum(process_tree(pid).values()) * TICK_S
 
 
 def peak_memory_mb(pid: int) -> float:
-    """The largest resident size so far, summed over `pid` and its descendants."""
+    """The peak resident size so far, summed over `pid` and its descendants."""
     return _status_kb(pid, "VmHWM:") / 1024
 
 
 def forget_peak(pid: int) -> None:
-    """Makes the resident size of now the largest so far, of `pid` and its descendants."""
+    """Reset the peak resident size of `pid` and its descendants."""
     for number in process_tree(pid):
         Path(f"/proc/{number}/clear_refs").write_text("5")
 
 
 def memory_kb(pid: int) -> float:
-    """The resident size now, summed over `pid` and its descendants."""
+    """The current resident size, summed over `pid` and its descendants."""
     return _status_kb(pid, "VmRSS:")
 
 
@@ -80,15 +81,15 @@ def _status_kb(pid: int, field: str) -> int:
 
 
 def machine_ticks() -> tuple[int, int]:
-    """CPU ticks of all cores since the machine started: those in which they idled, and all."""
+    """Idle and total CPU ticks of all cores since boot."""
     line = Path("/proc/stat").read_text().splitlines()[0]
-    # user, nice, system, idle, iowait, irq, softirq, steal; what guests take is in the first two.
+    # user, nice, system, idle, iowait, irq, softirq, steal; guest time is included in the first two.
     ticks = [int(text) for text in line.split()[1:9]]
     return ticks[3] + ticks[4], sum(ticks)
 
 
 def machine() -> dict[str, str | int]:
-    """The kind of machine, without anything that names this one."""
+    """The type of machine, without identifying information."""
     model = "unknown"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

@@ -1,9 +1,9 @@
-"""What one request and one chunk cost the data path, in µs of CPU and calls of Python: `make bench-path`.
+"""CPU time and Python calls of the data path for one request and one chunk, in µs: `make bench-path`.
 
-The whole way in one process: bytes of a client in, bytes to an endpoint out, its answer back. Sockets are
-left out: transports only note what is written, so that the figures are those of the gateway's own code and of
-the parsers. CPU time is the least of several runs; beside it, the same in turns of a plain Python loop, by
-which machines compare. Calls are those of Python functions, counted in a run of their own (0 where compiled).
+The complete path in one process: bytes from a client in, bytes to an endpoint out, and the response back.
+There are no sockets: transports only record what is written, so that the figures cover the gateway's own code
+and the parsers. CPU time is the minimum of several runs; it is also given in units of a plain Python loop, to
+compare machines. Calls are Python function calls, counted in a separate run (0 if compiled).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHUNK = b'data: {"id":"x","object":"chat.completion.chunk","choices":[{"delta":{
 
 
 class Wire(asyncio.Transport):
-    """Notes nothing but the last bytes that were written."""
+    """Records only the last bytes that were written."""
 
     def __init__(self, protocol: asyncio.Protocol) -> None:
         super().__init__({"peername": ("127.0.0.1", 1)})
@@ -102,7 +102,7 @@ class Path:
 
 
 def message(size: int, *, stream: bool = False) -> bytes:
-    """A chat request, with a body of about so many bytes."""
+    """A chat request with a body of about `size` bytes."""
     body = {"model": "m", "messages": [{"role": "user", "content": "x" * (size - 90)}], "stream": stream}
     if stream:
         body["stream_options"] = {"include_usage": True}
@@ -117,7 +117,7 @@ def message(size: int, *, stream: bool = False) -> bytes:
 
 
 def requests(path: Path, size: int) -> Callable[[], object]:
-    """A whole request and its answer."""
+    """A complete request and its response."""
     sent = message(size)
     head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(ANSWER)}\r\n\r\n"
     wire = (head + ANSWER).encode()
@@ -129,7 +129,7 @@ def requests(path: Path, size: int) -> Callable[[], object]:
 
 
 def chunks(path: Path) -> Callable[[], object]:
-    """One of a stream that flows."""
+    """One chunk of a running stream."""
     endpoint = path.ask(message(600, stream=True))
     framed = b"%x\r\n%b\r\n" % (len(CHUNK), CHUNK)
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -143,7 +143,7 @@ def chunks(path: Path) -> Callable[[], object]:
 
 
 def calls(work: Callable[[], object], count: int = 200) -> float:
-    """Python functions that are called for it."""
+    """Number of Python functions called."""
     found = 0
 
     def note(frame: object, event: str, argument: object) -> None:
@@ -158,7 +158,7 @@ def calls(work: Callable[[], object], count: int = 200) -> float:
 
 
 async def main() -> None:
-    loop_turns.TURN_S = loop_turns.MAX_S = math.inf  # all of it is one turn of the event loop
+    loop_turns.TURN_S = loop_turns.MAX_S = math.inf  # all of it is one iteration of the event loop
     loop = asyncio.get_running_loop()
     rows = {
         "request of 0.6 KB": requests(Path(loop, "least-work"), 600),

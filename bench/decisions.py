@@ -1,8 +1,8 @@
-"""What decisions of the data path cost in µs of CPU: `make bench-decisions`, or `python bench/decisions.py`.
+"""CPU time of the data path's decisions in µs: `make bench-decisions`, or `python bench/decisions.py`.
 
-Each row is what one request causes of it. The first command measures the pure build and the compiled one, the
-second whichever is there. CPU time of one process, the least of several runs; beside it, the same in turns of
-a plain Python loop, by which machines compare.
+Each row is the cost per request. The first command measures the pure and the compiled build, the second the
+current one. CPU time of one process, the minimum of several runs; also given in units of a plain Python loop,
+to compare machines.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEY = api.ObjectRef("ModelRoute", "default", "route")
 
 
 def loads(count: int) -> list[EndpointState]:
-    """Endpoints that work on a few requests each, and have learned how fast they are."""
+    """Endpoints with a few requests each, and learned speeds."""
     made = [EndpointState(Endpoint(f"default/{n}", "127.0.0.1", 9000 + n)) for n in range(count)]
     for load in made:
         load.estimator.rates.learn(1, 2048, 0.1)
@@ -43,7 +43,7 @@ def loads(count: int) -> list[EndpointState]:
 
 
 def picks(count: int, prompt: bytes = b"") -> Callable[[], object]:
-    """A pick of the default policy, and what is noted of it."""
+    """A pick of the default policy, and its bookkeeping."""
     pool, rng, now = loads(count), random.Random(1), itertools.count(1.0, 0.01)
     policy = scheduling.PredictedFirstToken(PrefixIndex())
     numbers = itertools.cycle(range(50))
@@ -69,7 +69,7 @@ def picks(count: int, prompt: bytes = b"") -> Callable[[], object]:
 
 
 def booked() -> Callable[[], object]:
-    """The account of a request at its endpoint, from the pick to its end."""
+    """The accounting of a request at its endpoint, from the pick to its end."""
     [load], now = loads(1), itertools.count(1.0, 0.1)
 
     def work() -> None:
@@ -83,7 +83,7 @@ def booked() -> Callable[[], object]:
 
 
 def queued() -> Callable[[], object]:
-    """A request that finds no room, and has its turn among those of ten tenants when another ends."""
+    """A request that is queued among those of ten tenants, and dispatched when another ends."""
     pool = loads(4)
     capacity = making.make(CapacitySettings(detector="in-flight", most=4 * IN_FLIGHT + 1))
     capacity.follow(pool)
@@ -127,7 +127,7 @@ def limited() -> Callable[[], object]:
 
 
 def split() -> Callable[[], object]:
-    """The target of a rule with three of them."""
+    """The target selected by a rule with three of them."""
     targets = tuple(
         routing.Target(api.ObjectRef("ModelServer", "default", f"pool-{n}"), 10 * n) for n in (1, 2, 3)
     )
@@ -136,7 +136,7 @@ def split() -> Callable[[], object]:
 
 
 def matched() -> Callable[[], object]:
-    """The rule of a request, the last of ten that look at a header."""
+    """The rule of a request, the last of ten that match a header."""
     target = (routing.Target(api.ObjectRef("ModelServer", "default", "pool"), 100),)
     tiers = [
         routing.Rule(f"tier-{n}", RequestPattern(((b"x-tier", StringPattern(f"{n}")),)), target)
@@ -163,7 +163,7 @@ def rows() -> dict[str, Callable[[], object]]:
 
 
 def printed(measured: Mapping[str, Mapping[str, float]]) -> str:
-    """A table, one column for each form that was measured."""
+    """A table with one column for each measured build."""
     forms = list(measured)
     lines = [f"| µs of CPU | {' | '.join(forms)} |", f"| --- |{' --- |' * len(forms)}"]
     lines += [

@@ -1,6 +1,6 @@
-"""What one edit costs a gateway that has many ModelRoutes: `python bench/edits.py`.
+"""The cost of one edit for a gateway with many ModelRoutes: `python bench/edits.py`.
 
-CPU time of one process without sockets: an edit is decoded as its watch event is, translated, and put into
+CPU time of one process without sockets: an edit is decoded like a watch event, translated, and put into
 effect. Each number is the median of several edits.
 """
 

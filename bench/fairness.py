@@ -1,8 +1,8 @@
-"""What a noisy neighbour costs the others: our queue beside the known ones, in virtual time and live.
+"""How a noisy neighbor affects other tenants: our queue and known ones, in virtual time and live.
 
-Eight tenants have equal shares of a fleet; one of them asks for ten times its own. Each queue in turn has the
-same requests before the same engines. The goal: the p99 of the others' times to the first token is within 1.3
-times of what a tenant has alone, on an eighth of the fleet. docs/benchmarks.md says more.
+Eight tenants have equal shares of a fleet; one of them requests ten times its share. Each queue in turn gets
+the same requests in front of the same engines. The goal: the p99 of the others' time to first token is within
+1.3 times that of a tenant alone on an eighth of the fleet. docs/benchmarks.md has details.
 
     make bench-fairness
     make bench-fairness ARGS="--longer 8"
@@ -30,7 +30,7 @@ from neighbours.traffic import QUIET, TENANTS, Traffic
 
 ALONE, WITHOUT = "alone on an eighth", "without the noise"
 PROBE_S = 60.0
-"""How much traffic the fleet's own rate is found with."""
+"""Duration of the traffic that measures the fleet's own rate."""
 
 progress = Console(stderr=True)
 
@@ -111,7 +111,7 @@ def main(
     only: str,
     output: str,
 ) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that every started process ends
     names = [name.strip() for name in only.split(",") if name.strip()]
     if unknown := [name for name in names if name not in QUEUES]:
         raise click.BadParameter(f"{', '.join(unknown)}: not one of {', '.join(QUEUES)}", param_hint="--only")

@@ -1,8 +1,8 @@
-"""Endpoints that go wrong on purpose: answers in every framing, what befalls them, and a server that does it.
+"""Endpoints that fail on purpose: responses in every framing, their faults, and a server for them.
 
-A `Fault` is data: what is sent, when, how, and what becomes of the connection then. `CATALOGUE` has the known
-ones by name, each made from the answer that would have been right. `FaultyEndpoint` asks for each request
-which fault it shall meet. Used by the table of faults in the tests, and by the soak.
+A `Fault` is data: what is sent, when, how, and what happens to the connection then. `CATALOGUE` has the known
+ones by name, each derived from the correct response. `FaultyEndpoint` asks which fault to use for each
+request. Used by the table of faults in the tests, and by the soak.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _OK = b"HTTP/1.1 200 OK\r\n"
 _PUMP_BYTES = 256 * 1024
 
 
-# -- answers as they should be
+# -- correct responses
 
 
 class Answer(NamedTuple):
-    """`head` and `coded` are what is on the wire; `body` is what a client makes of it."""
+    """`head` and `coded` are the bytes on the wire; `body` is what a client reads from them."""
 
     head: bytes
     coded: bytes
@@ -42,21 +42,21 @@ def chunk(data: bytes) -> bytes:
 
 
 def plain(body: bytes) -> Answer:
-    """An answer with its length."""
+    """A response with a Content-Length."""
     return Answer(
         _OK + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body), body, body
     )
 
 
 def chunked(pieces: Sequence[bytes], content_type: bytes = b"application/json") -> Answer:
-    """An answer in chunks."""
+    """A chunked response."""
     head = _OK + b"content-type: %b\r\ntransfer-encoding: chunked\r\n\r\n" % content_type
     chunks = tuple(chunk(piece) for piece in pieces)
     return Answer(head, b"".join(chunks) + b"0\r\n\r\n", b"".join(pieces), chunks)
 
 
 def events(texts: Sequence[str]) -> Answer:
-    """A stream of completion chunks, each an event and a chunk of its own, with `[DONE]` at the end."""
+    """A stream of completion chunks, each its own event and chunk, with `[DONE]` at the end."""
     told = [
         f'data: {{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}\n\n'.encode() for text in texts
     ]
@@ -64,11 +64,11 @@ def events(texts: Sequence[str]) -> Answer:
 
 
 def unframed(body: bytes) -> Answer:
-    """An answer that ends with its connection."""
+    """A response that ends with its connection."""
     return Answer(_OK + b"content-type: application/json\r\nconnection: close\r\n\r\n", body, body)
 
 
-# -- what can go wrong
+# -- faults
 
 When = Literal["head", "request"]
 Then = Literal["keep", "hang", "close", "reset"]
@@ -76,10 +76,10 @@ Then = Literal["keep", "hang", "close", "reset"]
 
 @dataclass(frozen=True)
 class Fault:
-    """What an endpoint does to a request; the default is to answer it well.
+    """What an endpoint does with a request; the default is a correct response.
 
-    `when`: as soon as the request's head is there, or all of it. `pieces`: so many bytes at a time, `pause_s`
-    apart; 0 is all at once. `endless` follows what is `sent`, until the peer hangs up.
+    `when`: as soon as the request's head has arrived, or all of it. `pieces`: this many bytes at a time,
+    `pause_s` apart; 0 sends everything at once. `endless` follows what is `sent`, until the peer disconnects.
     """
 
     sent: bytes
@@ -114,13 +114,13 @@ def _before_body(answer: Answer) -> int:
 
 
 def _in_body(answer: Answer) -> int:
-    """Amid the payload of the second chunk, where there are chunks."""
+    """In the payload of the second chunk, if there are chunks."""
     first = len(answer.chunks[0]) if answer.chunks else 0
     return len(answer.head) + first + 10
 
 
 def _in_chunk_size(answer: Answer) -> int:
-    """Behind the first digit of the second chunk's size."""
+    """After the first digit of the second chunk's size."""
     return len(answer.head) + len(answer.chunks[0]) + 1
 
 
@@ -133,7 +133,7 @@ def _before_end(answer: Answer) -> int:
 
 
 def _in_character(answer: Answer) -> int:
-    """Behind the first byte of a letter that has two."""
+    """After the first byte of a two-byte character."""
     return answer.wire.index("é".encode()) + 1
 
 
@@ -208,7 +208,7 @@ CATALOGUE: dict[str, Make] = {
 
 
 def every_cut(answer: Answer, then: Then) -> Iterator[tuple[int, Fault]]:
-    """The answer cut before each of its bytes, and behind the last."""
+    """The response cut before each of its bytes, and after the last."""
     for place in range(len(answer.wire) + 1):
         yield place, Fault(answer.wire[:place], then=then)
 
@@ -218,19 +218,19 @@ def every_cut(answer: Answer, then: Then) -> Iterator[tuple[int, Fault]]:
 
 @dataclass(frozen=True)
 class Received:
-    """A request; `body` is what has come of it."""
+    """A request; `body` is the part received so far."""
 
     target: str
     body: bytes
 
 
 class FaultyEndpoint:
-    """Listens on a loopback port; `choose` says for each request which fault it meets."""
+    """Listens on a loopback port; `choose` returns the fault for each request."""
 
     def __init__(self, choose: Callable[[Received], Fault]) -> None:
         self.choose = choose
         self.choose_at_accept: Callable[[], Fault | None] = lambda: None
-        """Asked for each connection, before its first request."""
+        """Called for each connection, before its first request."""
         self.port = 0
         self.requests: list[Received] = []
         self.keeps_requests = True
@@ -238,7 +238,7 @@ class FaultyEndpoint:
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str = "127.0.0.1") -> None:
-        """Listens; again on the same port, if it listened before."""
+        """Listen, on the same port as before if it listened before."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: _Connection(self), host, self.port, reuse_address=True, backlog=1024
@@ -246,12 +246,12 @@ class FaultyEndpoint:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def refuse(self) -> None:
-        """Refuses connections from now on."""
+        """Refuse connections from now on."""
         if self._server is not None:
             self._server.close()
 
     async def stop(self) -> None:
-        """Ends everything at once, as a killed process does."""
+        """End everything immediately, like a killed process."""
         self.refuse()
         for connection in list(self.open):
             connection.reset()
@@ -266,7 +266,7 @@ class _Connection(asyncio.Protocol):
         self._endpoint = endpoint
         self._data = b""
         self._unread = 0
-        """Of a request that was answered before all of it came."""
+        """Of a request that got its response before all of it arrived."""
         self._fault: Fault | None = None
         self._is_full = False
 
@@ -348,7 +348,7 @@ class _Connection(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._pump)
 
     def reset(self) -> None:
-        """Ends the connection with a TCP reset; what was written leaves before, if the peer takes it."""
+        """Reset the connection; data written before is still sent, if the peer reads it."""
         sock = self._transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._transport.abort()

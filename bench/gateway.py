@@ -85,7 +85,7 @@ class Cell:
 
 @contextlib.contextmanager
 def engines() -> Iterator[tuple[int, int]]:
-    """The upstream process; gives its pid and the port that all of its addresses listen on."""
+    """Run the upstream process; yields its pid and the port that all of its addresses listen on."""
     port = proxies.free_port(ENGINES[0])
     listen = [option for host in ENGINES for option in ("--listen", f"{host}:{port}")]
     script = Path(__file__).with_name("upstream.py")
@@ -101,7 +101,7 @@ def engines() -> Iterator[tuple[int, int]]:
 
 
 def measure(proxy: proxies.Proxy, scenario: Scenario, port: int, settings: Settings, cell: Cell) -> None:
-    """Add one window to the cell, of a proxy that is started for it alone."""
+    """Add one window to the cell, measured with a newly started proxy."""
     if scenario.compares_bytes and not proxy.passes_bytes:
         cell.unavailable = "it writes answers anew"
         return
@@ -131,7 +131,7 @@ def measure(proxy: proxies.Proxy, scenario: Scenario, port: int, settings: Setti
 
 
 def compare(chosen: Sequence[str], scenarios: Sequence[Scenario], settings: Settings) -> dict[str, Any]:
-    """Measure every cell; return the run as it goes into the results file."""
+    """Measure every cell; return the run in the format of the results file."""
     (proxies.CACHE / "run").mkdir(parents=True, exist_ok=True)
     candidates = {name: proxies.PROXIES[name](PROXY_CPU if settings.pin else None) for name in chosen}
     versions: dict[str, str] = {}
@@ -144,7 +144,8 @@ def compare(chosen: Sequence[str], scenarios: Sequence[Scenario], settings: Sett
                 cells[name, scenario.name].unavailable = str(error)
     with engines() as (pid, port):
         direct = upstream_alone(pid, port, settings)
-        # Repetitions go around all cells, so that a slow minute of the machine hits every proxy alike.
+        # Repetitions cycle through all cells, so that a slow minute of the machine affects all proxies
+        # equally.
         for repetition in range(settings.repeat):
             for scenario in scenarios:
                 for name, proxy in candidates.items():
@@ -165,7 +166,7 @@ def compare(chosen: Sequence[str], scenarios: Sequence[Scenario], settings: Sett
 
 
 def upstream_alone(pid: int, port: int, settings: Settings) -> dict[str, float]:
-    """What the engines do without a proxy: they must be far from what limits one."""
+    """Throughput of the engines without a proxy: they must be far from being the bottleneck."""
     target = Target(f"{ENGINES[0]}:{port}", pid, proxies.CACHE / "run")
     window = requests(600, target, replace(settings, seconds=1, warmup=1))
     return {"requests_per_second": round(window.work / window.seconds), "cpu_us": round(window.cpu_us, 2)}
@@ -186,7 +187,7 @@ def commit() -> str:
 
 
 def selection(known: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """A comma-separated choice out of `known`, in the order of `known`."""
+    """A comma-separated selection from `known`, in the order of `known`."""
 
     def parse(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
         names = [name.strip() for name in value.split(",") if name.strip()]
@@ -198,7 +199,7 @@ def selection(known: Sequence[str]) -> Callable[[click.Context, click.Parameter,
 
 
 def pin_to_other_cpus() -> None:
-    """Leave the first CPU to the proxy; engines and load inherit the rest."""
+    """Reserve the first CPU for the proxy; engines and load generators inherit the rest."""
     if others := os.sched_getaffinity(0) - {PROXY_CPU}:
         os.sched_setaffinity(0, others)
 

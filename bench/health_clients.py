@@ -1,7 +1,8 @@
-"""Clients of the soak of failing engines: what each sees of its request, through the gateway or without.
+"""Clients for the soak of failing engines: the result of each request, through the gateway or directly.
 
-Without it, a picker asks that is told the truth: which engine fails at each moment. It leaves an engine whose
-process ends or is stopped while nothing of an answer has come, and tries others as often as the gateway does.
+Directly means by an ideal picker that knows which engine fails at each moment. It leaves an engine whose
+process ends or is stopped before any part of the response has arrived, and retries as often as the gateway
+does.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import httptools
 from health_rig import ADAPTER, MODEL, Engine
 
 FIRST_BYTE_S = 10.0
-"""A client that has nothing of its answer by then gives up."""
+"""A client without any part of its response by then gives up."""
 WHOLE_S = 60.0
 ATTEMPTS = 3
-"""Of the picker that is told the truth, as many as the gateway makes."""
+"""Attempts of the ideal picker, as many as the gateway makes."""
 ADAPTER_SHARE = 0.2
 STREAMED_SHARE = 0.5
 PROMPT_WORDS = 40
@@ -31,7 +32,7 @@ OUTPUT_TOKENS = (4, 32)
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked, once of each."""
+    """One request, sent once by each."""
 
     number: int
     at_s: float
@@ -41,7 +42,7 @@ class Request:
 
 
 def requests(seed: int, per_s: float, seconds: float) -> list[Request]:
-    """At random times, as many a second on average."""
+    """Requests at random times, `per_s` per second on average."""
     rng = random.Random(seed)
     made: list[Request] = []
     at_s = rng.expovariate(per_s)
@@ -61,7 +62,7 @@ def requests(seed: int, per_s: float, seconds: float) -> list[Request]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a client saw. `how` is "served", or in a few words what was wrong."""
+    """What a client received. `how` is "served", or a few words on what was wrong."""
 
     request: Request
     how: str
@@ -74,7 +75,7 @@ class Seen:
 
 
 class Connection(asyncio.Protocol):
-    """One request on a connection of its own."""
+    """One request on its own connection."""
 
     def __init__(self, message: bytes) -> None:
         self._message = message
@@ -121,7 +122,7 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 async def _asked(port: int, request: Request, engine: Engine | None = None) -> tuple[str, bool]:
-    """How it ended, and whether another may be asked as nothing was passed on."""
+    """How it ended, and whether it may be retried because nothing was passed on."""
     head = (
         f"POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n"
         f"content-type: application/json\r\ncontent-length: {len(request.body)}\r\n\r\n"
@@ -180,7 +181,7 @@ async def through_gateway(port: int, request: Request, began: float) -> Seen:
 
 
 async def told_the_truth(engines: Sequence[Engine], request: Request, began: float) -> Seen:
-    """Asks the engine with the fewest requests of those that are well."""
+    """Send the request to the healthy engine with the fewest requests."""
     loop = asyncio.get_running_loop()
     at_s = loop.time() - began
     tried: list[Engine] = []

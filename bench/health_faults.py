@@ -1,4 +1,4 @@
-"""Faults that are drawn at random: which engine fails in which way, from when to when."""
+"""Random faults: which engine fails in which way, and when."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to fail. `status` is for engines that answer with errors, `retry_after_s` their Retry-After."""
+    """A kind of failure. `status`: for engines that return errors; `retry_after_s`: their Retry-After."""
 
     name: str
     status: int = 0
@@ -17,7 +17,7 @@ class Kind:
 
 
 REST_S = 5.0
-"""What engines ask for that send Retry-After."""
+"""The value of engines that send Retry-After."""
 STOP, CRASH, SLOW, LACKS = Kind("SIGSTOP"), Kind("crash"), Kind("ten times slower"), Kind("lacks the adapter")
 KINDS = (
     Kind("401", 401),
@@ -37,12 +37,12 @@ KINDS = (
 SLOWER = 10.0
 
 CALM_S = 10.0
-"""No fault at first: a gateway learns what is usual. Nor at the end, so that each is seen to be over."""
+"""No faults at first, while the gateway learns normal values, nor at the end, to see all recoveries."""
 GAP_S = 4.0
-"""Between two faults, on average, where there is room for another."""
+"""Mean time between two faults, if another one is possible."""
 SHORTEST_S, LONGEST_S = 5.0, 25.0
 WELL_FOR_S = 5.0
-"""An engine is well for at least so long between two of its faults."""
+"""Minimum healthy time of an engine between two faults."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,7 @@ class Episode:
 def drawn(
     seed: int, seconds: float, engines: int, kinds: Sequence[Kind] = KINDS, most: int = 0
 ) -> list[Episode]:
-    """Episodes in the order in which they begin: each kind as often as any other, and never more than `most`
-    engines at a time (half of them unless it is said)."""
+    """Episodes by start: all kinds equally often, at most `most` engines at a time (default: half)."""
     rng = random.Random(seed)
     most = most or engines // 2
     episodes: list[Episode] = []

@@ -1,4 +1,4 @@
-"""What the soak of failing engines runs: simulated engines, each a process, and a gateway before them."""
+"""The soak of failing engines: simulated engines, each a process, and a gateway in front of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LISTENS = re.compile(r" on http://\S+:(\d+)")
 
 
 class Engine:
-    """A simulated engine, and whether it is well: that is the truth."""
+    """A simulated engine, and its true health."""
 
     def __init__(self, scratch: Path, number: int) -> None:
         self.name = f"engine-{number}"
@@ -33,19 +33,19 @@ class Engine:
         self.turned = asyncio.Event()
         """Set when its process ends or is stopped."""
         self.requests = 0
-        """In flight, of the picker that is told the truth."""
+        """Requests in flight from the ideal picker."""
         self._scratch = scratch
         self._process: subprocess.Popen[str] | None = None
         self._starts = 0
 
     def is_well(self, model: str) -> bool:
-        """Whether it can serve a request for a model now."""
+        """Whether it can currently serve a request for a model."""
         return self.fault is None or (self.fault is health_faults.LACKS and model != ADAPTER)
 
     # -- the process
 
     async def start(self) -> None:
-        """Returns when it listens."""
+        """Start; returns when it listens."""
         process = self._process = self._started()
         assert process.stdout is not None
         line = await asyncio.to_thread(process.stdout.readline)
@@ -80,7 +80,7 @@ class Engine:
     # -- faults
 
     async def begin(self, kind: health_faults.Kind) -> None:
-        """Fails from now on. The truth is told just before."""
+        """Fail from now on. The true state is updated just before."""
         self.fault = kind
         if kind in (health_faults.STOP, health_faults.CRASH):
             self.turned.set()
@@ -97,7 +97,7 @@ class Engine:
             await self._post("/v1/unload_lora_adapter", {"lora_name": ADAPTER})
 
     async def end(self) -> None:
-        """Is well from now on. The truth is told just after."""
+        """Recover. The true state is updated just after."""
         kind = self.fault
         if kind is health_faults.STOP:
             self._signal(signal.SIGCONT)
@@ -121,7 +121,7 @@ class Engine:
 
 
 class Rig:
-    """The processes. Use it as a context: all of them end with it."""
+    """The processes. A context manager: all of them end with it."""
 
     def __init__(self, scratch: Path, engines: int) -> None:
         self.scratch = scratch
@@ -148,7 +148,7 @@ class Rig:
         self._stack.close()
 
     async def counts(self, name: str, label: str) -> dict[str, int]:
-        """Of a counter of the gateway, by a label."""
+        """The values of a gateway counter, by a label."""
         page = (await asyncio.to_thread(httpx2.get, self._metrics_url, timeout=30)).text
         lines = re.findall(rf'^{name}_total{{.*\b{label}="([^"]*)".*}} (\S+)$', page, re.MULTILINE)
         return {value: int(float(count)) for value, count in lines}

@@ -1,6 +1,6 @@
-"""A client of the Kubernetes API for measuring: keep-alive over TLS, little CPU of its own.
+"""A Kubernetes API client for measurements: keep-alive over TLS, with little CPU time of its own.
 
-General clients cost more per request than the server does, so that they would measure themselves.
+General-purpose clients cost more per request than the server, so that they would measure themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import yaml
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where the server is, and how to get in."""
+    """The address and credentials of a server."""
 
     host: str
     port: int
@@ -53,7 +53,7 @@ class Answer:
     status: int
     body: bytes
     first_byte_s: float
-    """Seconds from sending the request to the first bytes of the answer."""
+    """Seconds from sending the request to the first bytes of the response."""
     total_s: float
 
 
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         return await self._waiting
 
     def watch(self, path: str, on_body: Callable[[bytes], None]) -> None:
-        """Begins a watch whose pieces go to `on_body`, as they come, until the connection is closed."""
+        """Start a watch whose data is passed to `on_body` as it arrives, until the connection is closed."""
         self._on_body = on_body
         self._begin("GET", path, b"", "application/json")
 

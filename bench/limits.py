@@ -1,10 +1,11 @@
-"""What limits and queues cost a request that neither of them stops, in µs of CPU: `python bench/limits.py`.
+"""CPU time of limits and queues for a request that neither delays, in µs: `python bench/limits.py`.
 
-Of a limit: reserving, the headers of its answer, and settling at its end. Of the queue of its pool: asking
-whether it may go at once, and telling whoever waits that there is room, at its first token and at its end.
+For a limit: reserving, the response headers, and settling at the end. For the pool's queue: checking whether
+the request may be sent immediately, and notifying queued requests of free capacity at its first token and at
+its end.
 
-CPU time of one process, the least of several runs; beside it, the same in turns of a plain Python loop, by
-which machines compare.
+CPU time of one process, the minimum of several runs; also given in units of a plain Python loop, to compare
+machines.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ LIMITS = {
 }
 TOTAL = "both together, beside neither"
 MAX_US, MAX_LOOPS = 6.0, 2.5
-"""For a limit of both directions and a queue, together."""
+"""For a limit in both directions and a queue, together."""
 
 KEY = api.ObjectRef("ModelServer", "default", "pool")
 ENDPOINTS = 4
 IN_FLIGHT = 5
-"""Requests that each endpoint works on: that there is room has to be worked out."""
+"""Requests in flight on each endpoint, so that free capacity has to be computed."""
 
 
 def limited(limits: routing.TokenLimits | None) -> Callable[[], object]:
-    """All that the data path does for the limit of one request."""
+    """Everything that the data path does for the limit of one request."""
     key = api.ObjectRef("ModelRoute", "default", "route")
     route = routing.Route(key=key, name="default/route", model="m", adapters=(), rules=(), limits=limits)
     plane: Any = SimpleNamespace(token_limits=RouteLimits())
@@ -83,7 +84,7 @@ def limited(limits: routing.TokenLimits | None) -> Callable[[], object]:
 
 
 def queued(shell: Shell, *, has_queue: bool) -> Callable[[], object]:
-    """All that the data path does for the queue of one request's pool."""
+    """Everything that the data path does for the queue of one request's pool."""
     pool = shell.plane.pools[KEY]
     queue = pool.queue if has_queue else None
     priority = scheduling.Request(model="m", prompt_tokens=2048, output_tokens=250).priority
@@ -103,7 +104,7 @@ def queued(shell: Shell, *, has_queue: bool) -> Callable[[], object]:
 
 
 def gateway() -> Shell:
-    """One whose pool is busy, and has room."""
+    """A gateway whose pool is busy, but has free capacity."""
     shell = Shell(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
     endpoints = tuple(routing.Endpoint(f"default/{n}", "127.0.0.1", 9000 + n) for n in range(ENDPOINTS))
     shell.use(routing.Snapshot(pools={KEY: routing.Pool(key=KEY, endpoints=endpoints)}))

@@ -1,6 +1,6 @@
-"""One gateway of bench/limits_redis.py: the data path with one route, whose limit is counted in Redis.
+"""One gateway of bench/limits_redis.py: the data path with one route whose limit is counted in Redis.
 
-Its first line says on which port it serves; at the end of its input it says what it cost, and ends.
+Its first line of output is its port; at the end of its input, it prints its costs and exits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def main(engine_port: int, redis: str, limit: int, unit_s: int, wait_s: fl
     shell.use(snapshot(engine_port, redis, limit, unit_s))
     shell.plane.is_ready = True
     (source,) = shell.services.limit_sources.all()
-    while not source.exchanges:  # noqa: ASYNC110 - nobody tells
+    while not source.exchanges:  # noqa: ASYNC110 - there is no notification
         await asyncio.sleep(0.01)
     print(server.sockets[0].getsockname()[1], flush=True)
     waits = Waits(shell)
@@ -61,7 +61,7 @@ async def main(engine_port: int, redis: str, limit: int, unit_s: int, wait_s: fl
 
 
 class Waits:
-    """How long requests waited for leases, less the time for which this process got no processor then."""
+    """How long requests waited for leases, less the time in which this process was not scheduled."""
 
     def __init__(self, shell: Shell) -> None:
         self.longest_s = 0.0
@@ -80,7 +80,7 @@ class Waits:
 
 
 def without_processor_s() -> float:
-    """For how long this process was ready to run, and another did."""
+    """How long this process was ready to run but not scheduled."""
     return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
 
 

@@ -1,12 +1,12 @@
-"""Gateways that count one limit in a real Redis, under a load that is not spread evenly, while Redis fails.
+"""Gateways that count one limit in a real Redis, under uneven load, while Redis fails.
 
     python bench/limits_redis.py                    # 60 s without failures, and 60 s with all of them
     python bench/limits_redis.py --seconds 20
 
-Four gateway processes have a limit of tokens per second between them, and get twice as many, 70 % of them at
-one gateway. In the second run Redis is slow, gone, frozen, replaced by an empty one, and its connections are
-cut. What went beyond the limit is told of the whole run, and of its worst ten seconds. The longest wait for a
-lease is told as it was, and of its own: less the time for which the gateway got no processor meanwhile.
+Four gateway processes share a limit of tokens per second, and get twice as many, 70 % of them at one gateway.
+In the second run, Redis is slow, gone, frozen, replaced by an empty one, and its connections are cut. The
+excess over the limit is reported for the whole run, and for its worst ten seconds. The longest wait for a
+lease is reported as measured, and less the time in which the gateway was not scheduled.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ BENCH = Path(__file__).resolve().parent
 TOKENS = 50
 WEIGHTS = (70, 20, 9, 1)
 CONNECTIONS = 64
-"""To each gateway; where all are busy, a request waits for one."""
+"""Per gateway; if all are busy, a request waits for one."""
 WINDOW_S = 10.0
 WAIT_S = 0.05
 
 
 class Engine(asyncio.Protocol):
-    """Answers every request at once, and says how many tokens its prompt had."""
+    """Responds to every request immediately, with the number of tokens of its prompt."""
 
     _body = b'{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":1}}' % TOKENS
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(_body), _body)
@@ -75,7 +75,7 @@ class Gateway:
             self.idle.put_nowait(await asyncio.open_connection("127.0.0.1", self.port))
 
     async def ask(self, request: bytes) -> int:
-        """The status of the answer."""
+        """Send a request; returns the status of the response."""
         reader, writer = await self.idle.get()
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
@@ -85,7 +85,7 @@ class Gateway:
         return int(head.split(b" ", 2)[1])
 
     async def end(self) -> dict[str, Any]:
-        """What it says of itself at its end."""
+        """End the process; returns its report."""
         while not self.idle.empty():
             _, writer = self.idle.get_nowait()
             writer.close()
@@ -95,7 +95,7 @@ class Gateway:
 
 
 def request() -> bytes:
-    """One whose prompt is estimated at TOKENS."""
+    """A request whose prompt is estimated at TOKENS."""
     body = json.dumps({"model": "m", "prompt": "x" * (4 * TOKENS - 1)}).encode()
     head = b"POST /v1/completions HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\n"
     return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
@@ -110,7 +110,7 @@ def _start(arguments: dict[str, object]) -> subprocess.Popen[str]:
 async def gateways(
     way: redis_rig.Way, count: int, limit: int, unit_s: int, wait_s: float = WAIT_S
 ) -> AsyncIterator[list[Gateway]]:
-    """Starts them before one engine; they end with the context."""
+    """Start gateways in front of one engine; they end with the context."""
     loop = asyncio.get_running_loop()
     engine = await loop.create_server(Engine, "127.0.0.1", 0)
     arguments = {
@@ -141,7 +141,7 @@ async def gateways(
 
 @dataclass
 class Result:
-    """What came of a run."""
+    """The result of a run."""
 
     seconds: float
     limit_per_s: int
@@ -160,11 +160,11 @@ class Result:
 
     @property
     def allowed(self) -> float:
-        """The bucket, which is full at first, and what comes in."""
+        """The bucket, which is full at first, and its refill."""
         return self.limit_per_s * (1 + self.seconds)
 
     def worst_window(self) -> float:
-        """The largest part by which any ten seconds had more than a full bucket and ten seconds let pass."""
+        """The largest relative excess of any ten seconds over a full bucket and its refill."""
         at = sorted(self.served_at)
         most, first = 0, 0
         for last, moment in enumerate(at):
@@ -175,7 +175,7 @@ class Result:
 
 
 async def load(made: Sequence[Gateway], result: Result, per_s: float, rng: random.Random) -> None:
-    """Sends requests at random times, whatever becomes of those before."""
+    """Send requests at random times, whatever happens to earlier ones."""
     loop = asyncio.get_running_loop()
     data = request()
     began = loop.time()
@@ -229,7 +229,7 @@ FAULTS: tuple[tuple[float, str, Fault], ...] = (
     (0.65, "replaced by an empty one", lambda server, way: _replace(server)),
     (0.80, "connections cut", lambda server, way: _cut(way)),
 )
-"""When, as a part of the run."""
+"""Times as a fraction of the run."""
 
 
 async def run(seconds: float, limit_per_s: int, load_factor: float, faults: Sequence[Any]) -> Result:

@@ -1,7 +1,7 @@
 """The load: requests by wrk, streams by small clients of our own: one checks every byte, one tells how long
 chunks were under way, one only keeps streams and connections open.
 
-All return what was completed inside a window, and what that window cost the proxy by `cost`, a function that
+All return the work completed in a window, and its cost for the proxy, measured by `cost`, a function that
 reads its CPU seconds.
 """
 
@@ -51,7 +51,7 @@ Cost = Callable[[], float]
 
 @dataclass(frozen=True)
 class Window:
-    """One measurement: `work` items (requests or chunks) in `seconds`, which cost `cpu_s`."""
+    """One measurement: `work` items (requests or chunks) in `seconds`, at a cost of `cpu_s`."""
 
     work: int
     seconds: float
@@ -60,7 +60,7 @@ class Window:
     p99_ms: float
     failures: tuple[str, ...] = ()
     kb_each: float | None = None
-    """Memory that each of the `work` items holds, where that was measured."""
+    """Memory per item, if measured."""
 
     @property
     def cpu_us(self) -> float:
@@ -191,11 +191,11 @@ class Stream(asyncio.Protocol):
 
 
 class StreamLoad:
-    """Keeps a number of streams open; every one is followed to its end."""
+    """Keeps a number of streams open, each until its end."""
 
     stream: type[Stream] = Stream
     wish = ""
-    """What the engines are asked for in the prompt."""
+    """Instruction to the engines in the prompt."""
 
     def __init__(self, address: str, streams: int, length: int) -> None:
         self._host, _, self._port = address.rpartition(":")
@@ -211,7 +211,7 @@ class StreamLoad:
         self.chunks = self.complete = 0
         self.failures: list[str] = []
         self.times = array("d")
-        """What is told of the chunks, in seconds: the gaps between them, or how long they were under way."""
+        """The measured times of chunks in seconds: the gaps between them, or their latency."""
         self.measuring = self.closing = False
 
     def next_request(self) -> bytes:
@@ -225,7 +225,7 @@ class StreamLoad:
         for number in range(self._streams):
             _, protocol = await loop.create_connection(lambda: self.stream(self), self._host, int(self._port))
             protocols.append(protocol)
-            # Spread over half of the warm-up, so that the streams don't all end in one moment.
+            # Spread over half of the warm-up, so that the streams do not all end at the same time.
             await asyncio.sleep(max(0.0, started + warmup / 2 * number / self._streams - loop.time()))
         await asyncio.sleep(max(0.0, started + warmup - loop.time()))
         window = await self._measure(seconds, cost)
@@ -246,7 +246,7 @@ class StreamLoad:
 
 
 class StampedStream(Stream):
-    """A stream whose chunks say when the engine sent them."""
+    """A stream whose chunks contain the time at which the engine sent them."""
 
     def _ask(self) -> None:
         super()._ask()
@@ -274,7 +274,7 @@ _BEFORE_STAMP = upstream.event(0)[: upstream.STAMP_AT]
 
 
 class StampedLoad(StreamLoad):
-    """Measures how long chunks are under way from the engine to the client; their bytes differ."""
+    """Measures the latency of chunks from the engine to the client; their bytes differ."""
 
     stream = StampedStream
     wish = upstream.STAMP

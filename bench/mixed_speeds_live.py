@@ -1,8 +1,8 @@
-"""Four engines, two of them at half speed: our default policy beside formulas of other routers, over HTTP.
+"""Four engines, two of them at half speed: our default policy and formulas of other routers, over HTTP.
 
-Engines, the gateway and clients are processes that talk over HTTP. All policies run in the gateway, one after
-the other, in several rounds; those of one round have the same requests, and each run begins with cold caches.
-docs/benchmarks.md says more.
+Engines, the gateway and clients are processes that communicate over HTTP. All policies run in the gateway,
+one after the other, in several rounds; those of one round get the same requests, and each run begins with
+cold caches. docs/benchmarks.md has details.
 
     python bench/mixed_speeds_live.py --trace path/to/mooncake_conversation.jsonl
 """
@@ -32,9 +32,9 @@ from proxies.headgate import Headgate
 
 ENGINES, HALF_SPEED = 4, 2
 LIMITS_S = (2.0, 4.0)
-"""For the first token: where a slow engine needs twice as long for a prompt, so may it take."""
+"""For the first token: the second limit is for slow engines, which need twice as long for a prompt."""
 ENOUGH_IDLE = 0.25
-"""With less of the machine idle, what is measured is the machine."""
+"""With less idle CPU time, the machine itself is the bottleneck."""
 
 progress = Console(stderr=True)
 
@@ -44,21 +44,21 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: str
     within: list[float]
-    """Shares of the requests with a first token within each limit; one without an answer is beyond any."""
+    """Shares of requests with a first token within each limit; those without a response are beyond any."""
     mean_ttft_s: float
     hit_rate: float
     slow_share: float
-    """Of all prefilled tokens, those of the slow engines. By their speed it is a third."""
+    """Share of prefilled tokens on the slow engines. Proportional to their speed, it would be a third."""
     idle: float
-    """Of the machine's CPU time."""
+    """Share of the machine's CPU time."""
 
 
 def run(policy: str, asked: Sequence[prompts.Request], cache_blocks: int) -> Run:
-    """Fresh engines with cold caches, the gateway with that policy, the requests."""
+    """Run new engines with cold caches, and the gateway with this policy, on the requests."""
     folder = proxies.CACHE / "run"
     folder.mkdir(parents=True, exist_ok=True)
     gateway = Headgate(flags=policies.flags(policy, folder))
-    # Its readiness is told by any 200: these engines write another answer than the benchmark's own.
+    # Any 200 means ready: these engines respond differently from the benchmark's own.
     gateway.passes_bytes = False  # type: ignore[misc]
     did: list[dict[str, float]] = []
     try:
@@ -96,7 +96,7 @@ def summary(
 
 
 def medians(runs: Sequence[Run]) -> list[Run]:
-    """Of the rounds of each policy; of idle time the least."""
+    """Medians over the rounds of each policy; for idle time, the minimum."""
     found = []
     for policy in dict.fromkeys(each.policy for each in runs):
         own = [each for each in runs if each.policy == policy]
@@ -114,7 +114,7 @@ def medians(runs: Sequence[Run]) -> list[Run]:
 
 
 def of_best_peer(rows: Sequence[Run]) -> list[float]:
-    """Our goodput within each limit, over that of the best of the others. Empty without ours, or a peer."""
+    """Our goodput within each limit relative to the best of the others. Empty without ours, or a peer."""
     ours = [each for each in rows if each.policy == policies.OURS]
     peers = [each for each in rows if each.policy != policies.OURS]
     if not ours or not peers:
@@ -135,7 +135,7 @@ def table(rows: Sequence[Run]) -> Table:
 
 
 def verdict(rows: Sequence[Run]) -> list[str]:
-    """What is to be said below the table."""
+    """The text below the table."""
     lines = []
     if ratios := of_best_peer(rows):
         each = ", ".join(
@@ -158,7 +158,7 @@ def verdict(rows: Sequence[Run]) -> list[str]:
 @click.option("--only", default=",".join(policies.POLICIES), show_default=True, help="Policies.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(**options: Any) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that every started process ends
     names = [name.strip() for name in options["only"].split(",") if name.strip()]
     if unknown := [name for name in names if name not in policies.POLICIES]:
         raise click.UsageError(f"--only: no policy {', '.join(unknown)}; there are {policies.POLICIES}")

@@ -1,6 +1,6 @@
 """What Headgate is told: the engines as Pods, a ModelServer that selects them, ModelRoutes to it.
 
-Written through the Kubernetes API that the kubeconfig names, as any user would.
+Written through the Kubernetes API of the kubeconfig, as any user would.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def declare(
 ) -> None:
     """Create one Pod per engine, a ModelServer that selects them, and a ModelRoute to it.
 
-    With `apart` there is a ModelServer for each of these values of `header` instead, of the engines that it
-    has for itself; all of them are in `upstreams`. Requests without it go to the first.
+    With `apart`, there is instead a ModelServer for each of these values of `header`, with its own engines;
+    all of them are in `upstreams`. Requests without the header go to the first.
     """
     of_pool = {address: pool for pool, engines in (apart or {}).items() for address in engines}
     with _client(kubeconfig) as client:

@@ -1,10 +1,10 @@
-"""What a queue in front of a fleet does when the fleet gets more than it can do, in virtual time.
+"""The effect of a queue in front of an overloaded fleet, in virtual time.
 
-The same requests before the same engines, sent at once or held until there is room. A tenth of them is
-critical, three tenths are sheddable; nobody is refused, so that both serve the same. docs/flow-control.md has
-the table. A second one, in docs/benchmarks.md, has the throughput of clients in closed loops: requests and
-tokens, of which the lower share counts; of unlike requests, their work. With `--live` some of its rows are
-over HTTP and in real time, before a process of each engine, with the queue and without in turn.
+The same requests on the same engines, sent immediately or held until there is capacity. A tenth of them is
+critical, three tenths are sheddable; none are rejected, so that both serve the same. docs/flow-control.md has
+the table. A second one, in docs/benchmarks.md, has the throughput of clients in closed loops: the lower share
+of requests and tokens or, for unlike requests, their work. With `--live`, some of its rows run over HTTP and
+in real time, with a process for each engine, alternating with and without the queue.
 
     python bench/overload.py
     python bench/overload.py --part 0.2
@@ -86,7 +86,7 @@ CASES = (
 
 
 def requests_of(workload: Workload, part: float) -> list[TimedRequest]:
-    """With priorities: of all requests of a conversation the same."""
+    """Requests with priorities; all requests of a conversation have the same."""
     workload = msgspec.structs.replace(workload, requests=max(round(workload.requests * part), 1))
     told, chance = [], random.Random(5)
     for request in workload.generate(random.Random(3)):
@@ -117,7 +117,7 @@ def row(case: Case, queue: str, run: FleetRun) -> list[str]:
 
 
 def priorities(part: float) -> Table:
-    """When all and nine tenths are served, hits, and times to the first token by priority."""
+    """When all and nine tenths are served, hits, and times to first token by priority."""
     table = Table(box=box.SIMPLE)
     for column in ("traffic", "queue"):
         table.add_column(column)
@@ -131,7 +131,7 @@ def priorities(part: float) -> Table:
 
 
 def throughput(mixes: Sequence[closed_loops.Mix], seed: int) -> Table:
-    """Of clients in closed loops, after a quiet time."""
+    """Throughput of clients in closed loops, after a quiet time."""
     table = loops_table(("critical p50, p95 without", "with"))
     for mix in mixes:
         without = closed_loops.served(mix, None, seed=seed)
@@ -141,7 +141,7 @@ def throughput(mixes: Sequence[closed_loops.Mix], seed: int) -> Table:
 
 
 def over_http(mixes: Sequence[closed_loops.Mix], repeat: int, seed: int) -> Table:
-    """The same by processes, in turn with the queue and without; the median of each."""
+    """The same with processes, alternating with and without the queue; the median of each."""
     table = loops_table(("lowest, highest", "in virtual time", "CPUs", "gateway"))
     runs: dict[tuple[str, bool], list[loops.Ran]] = {}
     for number in range(repeat):
@@ -209,7 +209,7 @@ def median(runs: Sequence[loops.Ran]) -> closed_loops.Served:
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Of each live row.")
 @click.option("--seed", default=1, show_default=True, help="Of the closed loops.")
 def main(part: float, only: str | None, rows: str, is_live: bool, repeat: int, seed: int) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that every started process ends
     console = Console(width=170)
     among = closed_loops.STORY if is_live else closed_loops.MIXES
     mixes = [mix for mix in among if rows in mix.name]

@@ -1,4 +1,4 @@
-"""The processes that a bench starts: their standard error goes to files, and they end with it."""
+"""The processes that a benchmark starts: their standard error goes to files, and they end with it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from typing import Any
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
 _LOW = 10
-"""A nice value that leaves a tenth of a core beside a process that is always busy, so that attacks go on on a
-busy machine as well."""
+"""A nice value that leaves a tenth of a core beside a busy process, so that attacks still progress."""
 _GATEWAY_READY = r"is ready on \S+:(\d+); metrics on (\S+:(\d+)\S*), admin on (\S+:(\d+)\S*)\n"
 
 
 @contextlib.contextmanager
 def started(scratch: Path, name: str, *arguments: str, **streams: Any) -> Iterator[subprocess.Popen[str]]:
-    """Runs Python with these arguments; NAME.err in `scratch` has its standard error."""
+    """Run Python with these arguments; its standard error goes to NAME.err in `scratch`."""
     with (scratch / f"{name}.err").open("w") as errors:
         process = subprocess.Popen(
             [sys.executable, *arguments],
@@ -65,7 +64,7 @@ def gateway(scratch: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str],
 
 
 def found_in_errors(scratch: Path, name: str, pattern: str) -> re.Match[str]:
-    """Waits until a process has said something on its standard error, such as its ports."""
+    """Wait for output on a process's standard error, such as its ports."""
     deadline = time.monotonic() + READY_WITHIN_S
     said = ""
     while time.monotonic() < deadline:
@@ -77,7 +76,7 @@ def found_in_errors(scratch: Path, name: str, pattern: str) -> re.Match[str]:
 
 
 def end(process: subprocess.Popen[Any], within_s: float = STOP_WITHIN_S) -> None:
-    """Asks a process to end; after a while kills it with all of its group."""
+    """Ask a process to end; kill it with its group after `within_s`."""
     if process.stdin is not None:
         process.stdin.close()
     process.terminate()
@@ -91,12 +90,12 @@ def end(process: subprocess.Popen[Any], within_s: float = STOP_WITHIN_S) -> None
 
 
 def yield_to_others() -> None:
-    """Gives this process a low priority, beside those of other sessions as well.
+    """Give this process a low priority, also relative to other sessions.
 
-    Where the kernel groups tasks by session (`sched_autogroup_enabled`), a nice value only counts within one
-    session, and each session has one of its own.
+    If the kernel groups tasks by session (`sched_autogroup_enabled`), a nice value only counts within one
+    session, and each session has its own.
     """
-    with contextlib.suppress(PermissionError):  # it leads its session already
+    with contextlib.suppress(PermissionError):  # it already leads its session
         os.setsid()
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(_LOW))

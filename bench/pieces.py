@@ -1,4 +1,4 @@
-"""CPU time of small pieces of code, beside a plain Python loop by which machines compare."""
+"""CPU time of small pieces of code, with a plain Python loop to compare machines."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ LOOP = "Python loop of 100"
 
 
 def costs_us(rows: Mapping[str, Callable[[], object]], *, repeats: int, runs: int) -> dict[str, float]:
-    """CPU time of one call of each, in microseconds: the least mean of several runs.
+    """CPU time of one call of each, in microseconds: the minimum of the means of several runs.
 
-    Runs of all rows take turns, so that a machine that changes its clock is fair to each.
+    The runs of all rows alternate, so that changes of the clock frequency affect all equally.
     """
     least = dict.fromkeys(rows, float("inf"))
     for _ in range(runs):

@@ -1,7 +1,7 @@
-"""What the prefix index costs: hashing a prompt, asking 32 endpoints, and noting where it went.
+"""The cost of the prefix index: hashing a prompt, looking it up for 32 endpoints, and recording its endpoint.
 
-CPU time of one process, the least of several runs. The first line is a plain Python loop, by which the
-machine's speed can be told: `python bench/prefix.py`.
+CPU time of one process, the minimum of several runs. The first line is a plain Python loop, to compare
+machines: `python bench/prefix.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HELD, NEW = "add, all held", "add, none held"
 
 
 def conversations(rng: random.Random, count: int, shared_bytes: int) -> list[bytes]:
-    """Prompts that begin alike and go on in their own ways."""
+    """Prompts with a shared prefix and different continuations."""
     shared = rng.randbytes(shared_bytes)
     return [shared + rng.randbytes(PROMPT_BYTES - shared_bytes) for _ in range(count)]
 

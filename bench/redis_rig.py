@@ -1,4 +1,4 @@
-"""A real Redis of one's own, and a way to it that can be slow, cut or closed."""
+"""A private Redis, and a proxy to it that can be slow, cut or closed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MISSING = (
 
 
 def binary() -> str:
-    """Where redis-server is. Raises FileNotFoundError that says what to do."""
+    """The path of redis-server. Raises FileNotFoundError that says what to do."""
     named = os.environ.get("HEADGATE_REDIS_SERVER")
     found = named or shutil.which("redis-server") or (str(FETCHED) if FETCHED.exists() else None)
     if found is None:
@@ -34,7 +34,7 @@ def binary() -> str:
 
 
 class RedisServer:
-    """One redis-server without persistence, on a socket in a directory of its own."""
+    """One redis-server without persistence, on a socket in its own directory."""
 
     def __init__(self, directory: Path, options: Sequence[str] = ()) -> None:
         self.path = str(directory / "redis.sock")
@@ -43,7 +43,7 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Empty, however often it was started before."""
+        """Start it empty, however often it was started before."""
         argv = [binary(), "--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no"]
         argv += ["--dir", str(self._directory), "--loglevel", "warning"]
         argv += self._options
@@ -68,7 +68,7 @@ class RedisServer:
         return False
 
     def stop(self) -> None:
-        """With all that it holds."""
+        """Stop it; its data is lost."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -76,7 +76,7 @@ class RedisServer:
             Path(self.path).unlink(missing_ok=True)
 
     def freeze(self) -> None:
-        """It answers nothing, and keeps all that it holds."""
+        """It stops responding, but keeps its data."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -87,7 +87,7 @@ class RedisServer:
 
 @contextmanager
 def redis_server(*options: str) -> Iterator[RedisServer]:
-    """Runs one, with more options for its command line; it ends with the context."""
+    """Run one with additional command line options; it ends with the context."""
     with tempfile.TemporaryDirectory(prefix="hg-redis-") as directory:
         server = RedisServer(Path(directory), options)
         server.start()
@@ -98,19 +98,19 @@ def redis_server(*options: str) -> Iterator[RedisServer]:
 
 
 class Way:
-    """Listens on a loopback port, and passes on what comes to the Redis at a path and back."""
+    """Listens on a loopback port, and forwards to the Redis at a path and back."""
 
     def __init__(self, path: str, port: int = 0) -> None:
         self._path = path
         self.port = port
-        """0 until it is open: any port."""
+        """0 for any port, until it is open."""
         self.delay_s = 0.0
-        """How long answers take longer than they would."""
+        """Added delay of responses."""
         self.cut_after: int | None = None
-        """Each connection breaks after so many bytes of answers."""
+        """Each connection breaks after this many bytes of responses."""
         self.connections = 0
         self.passed = 0
-        """Pieces that went to Redis."""
+        """Pieces sent to Redis."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -124,7 +124,7 @@ class Way:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Connections are refused, and those that there are break."""
+        """Refuse connections, and break the existing ones."""
         if self._server is not None:
             self._server.close()
             self._server = None

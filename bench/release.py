@@ -1,9 +1,9 @@
-"""What it takes to release 5,000 requests that waited, as room returns: `python bench/release.py`.
+"""The cost of releasing 5,000 queued requests when capacity returns: `python bench/release.py`.
 
-They wait for a pool without endpoints, in 50 flows; then it has 20. First the queue alone, then with what the
-gateway counts of each wait, then with all that sends a request: its endpoint is picked, and it is written to
-a connection there. Nothing is sent over a network. CPU time of one process, the least of several runs; in
-between, the event loop serves others, and the longest that they wait is told, too.
+They wait in 50 flows for a pool without endpoints, which then gets 20. First the queue alone, then with the
+gateway's metrics of each wait, then with everything needed to send a request: its endpoint is picked, and it
+is written to a connection. Nothing is sent over a network. CPU time of one process, the minimum of several
+runs; the longest time that other work on the event loop waits is reported as well.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SETTINGS = GatewaySettings().replace(
 
 
 class Measured:
-    """CPU time of turns of the loop."""
+    """CPU time of iterations of the loop."""
 
     def __init__(self) -> None:
         self.total_s = self.longest_s = 0.0
@@ -59,7 +59,7 @@ class Measured:
         self._took(time.process_time() - began)
 
     async def until(self, is_over: Callable[[], bool]) -> None:
-        """The loop's own turns, each after the other."""
+        """Run the loop's own iterations, one after the other."""
         while not is_over():
             began = time.process_time()
             await asyncio.sleep(0)
@@ -71,7 +71,7 @@ class Measured:
 
 
 async def queue_alone() -> Measured:
-    """The order is decided, and nothing else."""
+    """Only the order is decided."""
     room = capacity.make(CapacitySettings())
     queue = FlowQueue(FlowSettings(), room, random.Random(1))
     for number in range(REQUESTS):
@@ -93,7 +93,7 @@ async def queue_alone() -> Measured:
 
 
 class Held:
-    """A request as its queue sees it; it is noted, and not sent."""
+    """A request as its queue sees it; recorded, but not sent."""
 
     def __init__(self, plane: DataPlane, number: int, now: float, sent: list[Held]) -> None:
         headers = [(b"x-headgate-fairness-id", b"flow-%d" % (number % FLOWS))]
@@ -124,7 +124,7 @@ async def with_what_is_counted() -> Measured:
 
 
 class Wire(asyncio.Transport):
-    """Takes what is written, and keeps the number."""
+    """Counts writes and discards the data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ async def with_all_that_sends() -> Measured:
         client.connection_made(Wire())
         client.data_received(request)
     queue = shell.queues.all()[0]
-    await Measured().until(lambda: queue.held == REQUESTS)  # not all are read in one turn
+    await Measured().until(lambda: queue.held == REQUESTS)  # not all are read in one iteration
     shell.use(snapshot(endpoints()))
     wires = connected(shell)
     measured = Measured()
@@ -174,7 +174,7 @@ async def with_all_that_sends() -> Measured:
 
 def gateway() -> Shell:
     shell = Shell(SETTINGS, Recorder(Registry(), None), asyncio.get_running_loop())
-    shell._sweeper.cancel()  # what is done once a second is not counted
+    shell._sweeper.cancel()  # periodic work is not measured
     shell.use(snapshot([]))
     shell.plane.is_ready = True
     return shell
@@ -205,7 +205,7 @@ def requests() -> Iterator[bytes]:
 
 
 def connected(shell: Shell) -> list[Wire]:
-    """As many connections to each endpoint as it may be sent requests."""
+    """As many connections to each endpoint as it may get requests."""
     wires = []
     pool = shell.plane.pools[KEY]
     for each in pool.loads:
@@ -231,7 +231,7 @@ async def main() -> None:
     for _ in range(RUNS):
         for name, step in steps.items():
             loop_us = min(loop_us, *pieces.costs_us(LOOP, repeats=300, runs=10).values())
-            gc.collect()  # what the step before left is not this one's
+            gc.collect()  # garbage of the previous step must not count here
             runs[name].append(await step())
     print(f"{pieces.LOOP}: {loop_us:.2f} µs")
     print(f"{'5,000 requests are released':32}{'CPU ms':>9}{'µs each':>9}{'loops':>7}{'longest turn ms':>17}")

@@ -20,17 +20,17 @@ Cells = dict[tuple[str, str], dict[str, Any]]
 
 
 class Goal(Protocol):
-    """What a row asks of Headgate."""
+    """The goal of a row for Headgate."""
 
     def __str__(self) -> str: ...
 
     def reached(self, cell: dict[str, Any], yardstick: dict[str, Any]) -> bool | None:
-        """Whether Headgate's cell reaches it, beside nginx's of the same run; None if nobody can tell."""
+        """Whether Headgate's cell reaches it, compared with nginx's of the same run; None if unknown."""
 
 
 @dataclass(frozen=True)
 class CpuBudget:
-    """So many µs of CPU for each unit of work."""
+    """A number of µs of CPU time per unit of work."""
 
     us: float
 
@@ -43,7 +43,7 @@ class CpuBudget:
 
 @dataclass(frozen=True)
 class AddedLatency:
-    """The 99th percentile, so many ms above nginx's."""
+    """The 99th percentile, at most this many ms above nginx's."""
 
     ms: float
 
@@ -57,7 +57,7 @@ class AddedLatency:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """So many KB of memory for each unit."""
+    """A number of KB of memory per unit."""
 
     kb: float
 
@@ -70,13 +70,13 @@ class MemoryBudget:
 
 @dataclass(frozen=True)
 class Row:
-    """What the table says of a scenario."""
+    """The text of a scenario in the table."""
 
     name: str
     title: str
     unit: str
     times: str
-    """What its percentiles are of."""
+    """What its percentiles refer to."""
     goal: Goal
 
 

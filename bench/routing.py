@@ -1,8 +1,8 @@
 """Which router gets the most out of a fleet: published formulas and ours on published traces, in one table.
 
 Each policy picks through `headgate.scheduling.pick` with the gateway's own ledger, in virtual time. Engines
-are of first order (`contest/replicas.py`), or step (`contest/stepped.py`). Rows (`contest/rows.py`) differ in
-engines or requests, and each is a cell for each trace and size of cache. docs/benchmarks.md says more.
+are first-order (`contest/replicas.py`) or stepped (`contest/stepped.py`). Rows (`contest/rows.py`) vary
+engines or requests, and each has a cell for each trace and cache size. docs/benchmarks.md has details.
 
     make bench-routing ARGS="--traces DIR"
     make bench-routing ARGS="--traces DIR --engine step --quick"
@@ -52,25 +52,25 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """By the seed of their times."""
     fleet: Fleet
     fixed_rate: float
-    """Requests a second at which hit rate and percentiles are taken."""
+    """Requests per second at which hit rate and percentiles are measured."""
     target_s: float
-    """Of the first token."""
+    """For the first token."""
     ideal_hit_rate: float
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """How a policy did in a cell."""
+    """The result of a policy in a cell."""
 
     policy: str
     cell: str
     highest_rate: float
-    """Requests a second at which 90 % of the first tokens come within the target: the mean over seeds."""
+    """Requests per second at which 90 % of first tokens are within the target: the mean over seeds."""
     highest_rates: list[float]
-    """The same with each seed."""
+    """The same for each seed."""
     fixed_rate: float
     hit_rate: float
     of_ideal: float
-    """The hit rate over that of one endless cache; 1 where nothing can be hit."""
+    """The hit rate over that of one unlimited cache; 1 if nothing can be hit."""
     ttft_s: dict[str, float]
     within_target: float
     decision_us: float
@@ -89,7 +89,7 @@ USUAL_FIXED_RATE = 5.0
 
 
 def read(path: Path, limit: int | None, seed: int) -> list[TimedRequest]:
-    """The requests of a trace, those on a coarse grid of time spread evenly over it."""
+    """The requests of a trace; those on a coarse time grid are spread evenly over it."""
     with path.open("rb") as lines:
         requests = list(traces.requests(path.name, lines, traces.Mooncake()))
     arrivals = traces.Arrivals(limit=limit, jitter_s=traces.grid_s(requests))
@@ -97,7 +97,7 @@ def read(path: Path, limit: int | None, seed: int) -> list[TimedRequest]:
 
 
 def ideal_hit_rate(requests: Sequence[TimedRequest]) -> float:
-    """Of one cache that forgets nothing, in blocks and with the last of each prompt, as replicas count."""
+    """The hit rate of one unlimited cache, in blocks and including the last block, as in replicas."""
     seen: set[int] = set()
     hits = blocks = 0
     for request in requests:
@@ -110,14 +110,14 @@ def ideal_hit_rate(requests: Sequence[TimedRequest]) -> float:
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All that `--output json` has."""
+    """The contents of `--output json`."""
 
     scores: list[Score]
     standings: list[Standing]
 
 
 def score(policy: str, cell: Cell, engine: str, steps: int) -> Score:
-    """Each seed has a bisection of its own; hit rate and percentiles are of the requests of all."""
+    """Each seed has its own bisection; hit rate and percentiles cover the requests of all seeds."""
     highest, fixed = zip(*(_seeded(policy, cell, engine, steps, seed) for seed in cell.requests), strict=True)
     ttfts_s = sorted(ttft_s for each in fixed for ttft_s in each.ttfts_s)
     ttft_s = percentiles(ttfts_s)
@@ -137,7 +137,7 @@ def score(policy: str, cell: Cell, engine: str, steps: int) -> Score:
 
 
 def _seeded(policy: str, cell: Cell, engine: str, steps: int, seed: int) -> tuple[float, Result]:
-    """The highest rate with one seed, or 0 if there is none, and what came of the fixed rate."""
+    """The highest rate with one seed, or 0 if there is none, and the result at the fixed rate."""
     requests = cell.requests[seed]
     usual_rate = traces.mean_rate(requests)
 
@@ -207,7 +207,7 @@ def standings_table(all_standings: Sequence[Standing]) -> Table:
 @click.option("--seeds", default="1", help="Of jitter and ties: 1,2,3 for means over three runs.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table")
 def main(**options: Any) -> None:
-    """Replay traces through every policy and compare what rate each can carry."""
+    """Replay traces with every policy and compare the rates that they sustain."""
     names = _names(options["only"], options["engine"])
     if unknown := [name for name in names if name not in POLICIES]:
         raise click.UsageError(f"--only: no policy {', '.join(unknown)}; there are {', '.join(POLICIES)}")
@@ -238,8 +238,9 @@ def _names(only: str | None, engine: str) -> list[str]:
 
 
 def _cells(options: dict[str, Any]) -> list[Cell]:
-    """For each row those of each trace and size of cache; where no prompt begins like another, the size says
-    nothing, and the first one is all."""
+    """The cells of each row, for each trace and cache size; without shared prefixes, the size makes no
+    difference, and only the first one is used.
+    """
     limit = QUICK_REQUESTS if options["quick"] else None
     plain: dict[str, dict[int, list[TimedRequest]]] = {}
     for trace in options["chosen"].split(","):

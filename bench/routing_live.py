@@ -1,7 +1,8 @@
-"""Where the requests of a trace land: our gateway beside the cache-aware policies of the Rust routers.
+"""Where the requests of a trace are sent: our gateway and the cache-aware policies of the Rust routers.
 
-Eight simulated engines answer over HTTP, each router in turn stands before them, and clients ask what a slice
-of the Mooncake conversation trace asks, at its times. docs/benchmarks.md says what is measured and why.
+Eight simulated engines serve HTTP, each router in turn runs in front of them, and clients send the requests
+of a slice of the Mooncake conversation trace, at its times. docs/benchmarks.md describes what is measured and
+why.
 
     make bench-routing-live ARGS="--trace path/to/mooncake_conversation.jsonl"
 """
@@ -38,7 +39,7 @@ progress = Console(stderr=True)
 
 @dataclass(frozen=True)
 class Slice:
-    """What every router is asked."""
+    """The requests for every router."""
 
     trace: Path
     requests: int
@@ -50,9 +51,9 @@ class Slice:
 
 
 def run(name: str, asked: Sequence[prompts.Request], chosen: Slice) -> dict[str, Any]:
-    """One router's row: fresh engines with cold caches, the router, the slice."""
+    """One router's row: new engines with cold caches, the router, the slice."""
     proxy = proxies.PROXIES[name]()
-    # Its readiness is told by any 200: these engines write another answer than the benchmark's own.
+    # Any 200 means ready: these engines respond differently from the benchmark's own.
     proxy.passes_bytes = False  # type: ignore[misc]
     did: list[dict[str, float]] = []
     row: dict[str, Any] = {"router": name}
@@ -78,7 +79,7 @@ def summary(
     asked: Sequence[prompts.Request],
     slo_s: float,
 ) -> dict[str, Any]:
-    """Times of the requests that were answered; those that were not count as beyond any limit."""
+    """Times of requests with a response; those without count as beyond any limit."""
     first = [each.first_token_s for each in seen if each.is_whole and each.first_token_s is not None]
     times = percentiles(first)
     prompt_tokens = sum(request.prompt_tokens for request in asked)
@@ -140,7 +141,7 @@ def main(
     only: str,
     output: str,
 ) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that every started process ends
     names = [name.strip() for name in only.split(",") if name.strip()]
     if unknown := [name for name in names if name not in proxies.PROXIES]:
         raise click.BadParameter(

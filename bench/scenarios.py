@@ -1,4 +1,4 @@
-"""What is measured: the rows of the table, each with its load and its goal."""
+"""The rows of the table, each with its load and its goal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Target:
-    """Where the load goes, and whose cost is read."""
+    """Where the load is sent, and the process whose cost is measured."""
 
     address: str
     pid: int

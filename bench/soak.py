@@ -1,10 +1,10 @@
-"""Soak: half of the capacity for minutes, against engines that fail, with objects changed and workers killed.
+"""Soak: half of the capacity for minutes, on engines that fail, while objects change and workers are killed.
 
     python bench/soak.py --minutes 10
 
-Prints a line every few seconds and a table at the end, and ends with status 1 if anything is unexplained: an
-answer that is missing, wrong, or cut without a reason in the access log; a request with no line or with two;
-memory or open files that grew; work in the ledger after the last answer.
+Prints a line every few seconds and a table at the end, and exits with status 1 if anything is unexplained: a
+response that is missing, wrong, or cut without a reason in the access log; a request with no line or with
+two; growing memory or open files; work in the ledger after the last response.
 """
 
 from __future__ import annotations
@@ -34,24 +34,23 @@ CALIBRATION_S = 4.0
 PROGRESS_EVERY_S = 5.0
 SAMPLE_EVERY_S = 1.0
 KILL_AFFECTS_S = 2.0
-"""A worker that is killed takes lines of the access log with it that it had not written yet, and the next
-requests on connections to it, until its clients have noticed."""
+"""A killed worker loses unwritten lines of the access log, and requests on its connections for a while."""
 QUIET_WITHIN_S = 30.0
 MEMORY_OF_A_FILE_KB = 20
-"""What a connection more than ever before may cost: its buffers, parser and exchange."""
+"""Allowed memory for each connection above the previous maximum: its buffers, parser and exchange."""
 MEMORY_GROWTH = 0.03
 MEMORY_NOISE_KB = 3 * 1024
-"""Allocators and caches find their size in the first half of a run; later, memory may grow so much."""
+"""Allowed growth in the second half: allocators and caches reach their size in the first half of a run."""
 FILES_GROWTH = 8
-"""Open files of a quiet worker: sockets of the admin page come and go."""
+"""Open files of an idle worker: sockets of the admin page come and go."""
 
 BROKEN = frozenset({"upstream_lost", "upstream_invalid", "idle_timeout"})
-"""Outcomes in the access log that explain why an answer has no end."""
+"""Outcomes in the access log that explain why a response has no end."""
 
 
 @dataclass
 class Samples:
-    """Of the worker that is never killed: time, resident memory, open files."""
+    """Samples of the worker that is never killed: time, resident memory, open files."""
 
     pid: int
     at: list[float] = field(default_factory=list)
@@ -64,7 +63,7 @@ class Samples:
         self.files.append(open_files(self.pid))
 
     def new_files(self) -> int:
-        """By how much more files were open at a time in the second half than ever in the first."""
+        """How many more files were open at once in the second half than ever in the first."""
         half = len(self.files) // 2
         return max(0, max(self.files[half:]) - max(self.files[:half]))
 
@@ -77,7 +76,7 @@ class Samples:
 
 @dataclass
 class Line:
-    """What the access log says of one request."""
+    """The access log's entry for one request."""
 
     status_code: int
     outcome: str
@@ -93,7 +92,7 @@ class _Logged(msgspec.Struct):
 
 @dataclass
 class Finding:
-    """One row of the table: what was looked at, what was found, whether it is well."""
+    """One row of the table: what was checked, the result, and whether it is good."""
 
     what: str
     found: str
@@ -180,7 +179,7 @@ async def kill_every(rig: Rig, seconds: float, keep: int) -> None:
 
 
 async def watch(rig: Rig, clients: Clients, samples: Samples) -> None:
-    """Samples each second, and says how it goes."""
+    """Take a sample each second, and print progress."""
     began = told = time.monotonic()
     while True:
         await asyncio.sleep(SAMPLE_EVERY_S)
@@ -194,7 +193,7 @@ async def watch(rig: Rig, clients: Clients, samples: Samples) -> None:
 
 
 async def quiet(rig: Rig, clients: Clients) -> str:
-    """Waits until the gateway has nothing to do; says what it has if it does not come to that."""
+    """Wait until the gateway is idle; returns the remaining work if it does not become idle."""
     await clients.end()
     deadline = time.monotonic() + QUIET_WITHIN_S
     while True:
@@ -223,7 +222,7 @@ async def read_log(path: Path) -> dict[str, Line]:
         for raw in file:
             try:
                 logged = decode(raw)
-            except msgspec.DecodeError:  # the end of a worker that was killed amid a write
+            except msgspec.DecodeError:  # the last line of a worker killed during a write
                 continue
             known = lines.get(logged.request_id)
             if known is not None:
@@ -234,7 +233,7 @@ async def read_log(path: Path) -> dict[str, Line]:
 
 
 def unexplained(results: list[Result], lines: dict[str, Line], kills: list[float]) -> list[Finding]:
-    """What clients saw against what the access log says, request by request."""
+    """Compare what clients saw with the access log, request by request."""
     problems: Counter[str] = Counter()
     examples: dict[str, str] = {}
     by_kills = 0
@@ -264,7 +263,7 @@ def unexplained(results: list[Result], lines: dict[str, Line], kills: list[float
 
 
 def explain(result: Result, line: Line | None) -> str | None:
-    """What does not fit between the client's view and the log's; None if all does."""
+    """The difference between the client's view and the log's; None if they agree."""
     if result.how in ("wrong", "missing"):
         return result.how
     if line is None:

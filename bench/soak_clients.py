@@ -1,4 +1,4 @@
-"""Clients of the soak: each request carries its own name, and what comes of it is judged byte by byte."""
+"""Clients of the soak: each request has a unique name, and its response is checked byte by byte."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import soak_engines
 
 MODEL = "soak"
 PATIENCE_S = 60.0
-"""Nothing may take nearly as long: an answer that does not come by then is missing."""
+"""Far above any expected duration: a response that has not arrived by then is missing."""
 SLOW_PAUSE_S = 0.2
 SLOW_RECEIVES_BYTES = 8192
-"""Little enough that the gateway has to hold a slow client's answer back."""
+"""Small enough that the gateway has to buffer a slow client's response."""
 KINDS = ("plain",) * 6 + ("stream",) * 6 + ("slow", "leaver")
 
 
@@ -29,9 +29,9 @@ KINDS = ("plain",) * 6 + ("stream",) * 6 + ("slow", "leaver")
 class Result:
     """What a client saw of one request.
 
-    `how` is "served", "refused" (an error that is whole), "told" (a stream that ended with an error), "cut"
-    (no end, or nothing at all), "left" (the client did), or one of the two that must not be: "wrong" (a whole
-    answer that is not the right one) and "missing" (nothing for a minute).
+    `how` is "served", "refused" (a complete error), "told" (a stream that ended with an error), "cut" (no
+    end, or nothing at all), "left" (the client disconnected), or one of the two that must not occur: "wrong"
+    (a complete but incorrect response) and "missing" (nothing for a minute).
     """
 
     name: str
@@ -58,8 +58,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     async def ask(self, request: bytes, pauses: int = 0) -> None:
-        """Sends a request; returns at the end of its answer or of the connection. A slow client stops reading
-        so many times."""
+        """Send a request and wait for the end of its response. Slow clients pause reading `pauses` times."""
         self.status = 0
         self.body = bytearray()
         self.is_complete = False
@@ -110,20 +109,20 @@ class Connection(asyncio.Protocol):
 
 @dataclass
 class Clients:
-    """All clients. Requests come at a rate of their own, whether earlier ones were answered or not."""
+    """All clients. Requests are sent at a fixed rate, whether or not earlier ones got a response."""
 
     port: int
     rng: random.Random
     results: list[Result] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     not_asked: int = 0
-    """Requests that were due while too many were unanswered."""
+    """Requests skipped because too many were unanswered."""
     _free: list[Connection] = field(default_factory=list)
     _running: set[asyncio.Task[None]] = field(default_factory=set)
     _number: int = 0
 
     async def at_rate(self, per_s: float, seconds: float, *, most: int = 1000) -> None:
-        """Asks for a while; beyond so many unanswered requests it waits, and counts what it did not ask."""
+        """Send requests for a while; with more than `most` unanswered ones, skip and count them."""
         began = time.monotonic()
         due = 0
         while (now := time.monotonic()) < began + seconds:
@@ -136,7 +135,7 @@ class Clients:
             await asyncio.sleep(0.01)
 
     async def capacity_per_s(self, seconds: float, clients: int = 200) -> float:
-        """How many requests are answered each second if as many clients ask as soon as they are answered."""
+        """Responses per second if `clients` clients send their next request after each response."""
         end = time.monotonic() + seconds
         answered = 0
 
@@ -150,7 +149,7 @@ class Clients:
         return answered / seconds
 
     async def end(self) -> None:
-        """Waits for the answers that are still to come, and hangs up."""
+        """Wait for outstanding responses, and disconnect."""
         while self._running:
             await asyncio.wait(self._running)
         for connection in self._free:
@@ -158,7 +157,7 @@ class Clients:
         self._free.clear()
 
     def told(self) -> str:
-        """How the requests ended, in words."""
+        """How the requests ended, as text."""
         return ", ".join(f"{how} {count:,}" for how, count in self.counts.most_common())
 
     @property

@@ -1,9 +1,9 @@
-"""Simulated engines of the soak: they answer each request by its own name, slowly, and now and then go wrong.
+"""Simulated engines of the soak: they respond to each request by name, slowly, and fail occasionally.
 
     python bench/soak_engines.py --engines 4 --faults 0.1
 
-prints its ports, and runs until its standard input ends. A request's `prompt` is repeated in its answer, so
-that the client can tell that it got its own. Every few seconds an engine refuses connections for a while.
+prints its ports, and runs until its standard input ends. A request's `prompt` is repeated in its response, so
+that the client can check that it got its own. Every few seconds, an engine refuses connections for a while.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ BIG_BYTES = 400_000
 AWAY_EVERY_S = 7.0
 AWAY_FOR_S = 1.0
 HANGING_SHARE = 0.1
-"""Of the faults by which an engine falls silent, only so many are let through: each lasts for seconds."""
+"""Share of the faults with a silent engine that are used: each lasts for seconds."""
 
 
 def right_answer(request: dict[str, object]) -> faults.Answer:
-    """What the engine answers: the prompt, in a document or in events; with padding where that is wanted."""
+    """The correct response: the prompt, in a document or in events; with padding if requested."""
     prompt = str(request["prompt"])
     if request.get("stream"):
         return faults.events([f"{prompt} {number} été" for number in range(EVENTS)])
@@ -38,7 +38,7 @@ def right_answer(request: dict[str, object]) -> faults.Answer:
 
 
 class Engines:
-    """Chooses what befalls each request. `share` of them meet a fault."""
+    """Chooses the fault of each request; `share` of them get one."""
 
     def __init__(self, share: float, rng: random.Random) -> None:
         self._share = share
@@ -48,7 +48,7 @@ class Engines:
     def choose(self, received: faults.Received) -> faults.Fault:
         try:
             request = json.loads(received.body)
-        except ValueError:  # not all of it has come
+        except ValueError:  # incomplete so far
             return faults.Fault(b"")
         answer = right_answer(request)
         well = faults.Fault(answer.wire, pieces=max(1, len(answer.wire) // 5), pause_s=PIECE_PAUSE_S)
@@ -61,7 +61,7 @@ class Engines:
             return well
         try:
             return make(answer)
-        except (IndexError, ValueError):  # a place that this answer has not
+        except (IndexError, ValueError):  # a position that this response does not have
             return well
 
     async def go_away_now_and_then(self, endpoints: list[faults.FaultyEndpoint]) -> None:

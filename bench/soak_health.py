@@ -1,12 +1,12 @@
-"""Soak of failing engines: does the gateway keep their failures from clients as well as anybody could?
+"""Soak of failing engines: does the gateway hide their failures from clients as well as possible?
 
     python bench/soak_health.py --minutes 10
 
-Simulated engines, each a process, fail at random: they answer 401, 403, 404, 429 or 5xx, with and without
+Simulated engines, each a process, fail at random: they return 401, 403, 404, 429 or 5xx, with and without
 Retry-After, are stopped, crash, are slow, or lack an adapter; at most half of them at a time. Each request is
-sent twice at its time: through the gateway, which has to find out, and by a picker that is told the truth.
-Prints a table; ends with status 1 if the gateway's clients saw more failures than those of the picker, by
-more than one in a hundred of their requests.
+sent twice at its time: through the gateway, which has to detect failures, and by an ideal picker that knows
+them. Prints a table; exits with status 1 if the gateway's clients saw more failures than the picker's, by
+more than one in a hundred requests.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ async def ask(
     gateway: list[Seen],
     picker: list[Seen],
 ) -> None:
-    """Sends each request at its time, to both; returns when all are over."""
+    """Send each request at its time, both ways; returns when all are over."""
     now = asyncio.get_running_loop().time
     async with asyncio.TaskGroup() as group:
         for request in asked:
@@ -123,7 +123,7 @@ async def tell(began: float, seconds: float, gateway: list[Seen], picker: list[S
         )
 
 
-# -- what came of it
+# -- results
 
 
 def summary(
@@ -164,7 +164,7 @@ def summary(
 def _row(
     name: str, episodes: Sequence[health_faults.Episode], gateway: Sequence[Seen], picker: Sequence[Seen]
 ) -> dict[str, Any]:
-    """Of the requests that were under way while an engine failed in this way, or while none failed at all."""
+    """Results of requests in progress while an engine failed in this way, or while none failed at all."""
     mine = [each for each in episodes if name in (NONE, each.kind.name)]
 
     def concerns(seen: Seen) -> bool:

@@ -1,4 +1,4 @@
-"""What the soak runs: engines, an API server, a gateway of several workers, and changes to its objects."""
+"""The soak's processes: engines, an API server, a gateway with workers, and changes to its objects."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ LIMITS = (
     "--endpoints-stream-idle-timeout-s",
     "2",
 )
-"""Short beside the run, so that engines that fall silent are seen to be given up."""
+"""Short compared with the run, so that timeouts of silent engines occur."""
 
 
 @dataclass
 class Rig:
-    """The processes. Use it as a context: all of them end with it."""
+    """The processes. A context manager: all of them end with it."""
 
     scratch: Path
     workers: int
@@ -81,28 +81,28 @@ class Rig:
         _, found = self._stack.enter_context(own_processes.gateway(self.scratch, *flags))
         self.port, self.metrics_url, self.admin_url = int(found[1]), found[2], found[4]
 
-    # -- what operators see
+    # -- the operator's view
 
     async def page(self, path: str) -> Any:
         """A page of the admin port."""
         return (await asyncio.to_thread(httpx2.get, f"{self.admin_url}{path}", timeout=30)).json()
 
     async def worker_pids(self) -> list[int]:
-        """Of the workers that serve, the oldest first."""
+        """Pids of the serving workers, oldest first."""
         workers = (await self.page("/debug/config"))["workers"]
         return [each["pid"] for each in workers if each["state"] == "ready"]
 
-    # -- what is done to it
+    # -- disturbances
 
     async def kill_a_worker(self, keep: int) -> None:
-        """SIGKILL to one of the workers that is not the one to keep."""
+        """Send SIGKILL to one of the workers, except `keep`."""
         pids = [pid for pid in await self.worker_pids() if pid != keep]
         if pids:
             os.kill(pids[len(self.kills) % len(pids)], signal.SIGKILL)
             self.kills.append(time.monotonic())
 
     async def reload_every(self, seconds: float) -> None:
-        """Changes an object again and again: weights, policies, and which Pods there are."""
+        """Repeatedly change objects: weights, policies, and the set of Pods."""
         async with cluster.Client.from_kubeconfig(self.kubeconfig) as client:
             for turn in itertools.count():
                 await asyncio.sleep(seconds)

@@ -1,10 +1,10 @@
-"""Inference engines that only answer: far faster than any proxy, so that a proxy's cost is what is seen.
+"""Minimal inference engines, far faster than any proxy, so that the proxy's cost is what is measured.
 
 One process listens on several addresses; each address is one engine. A chat request gets a fixed completion,
-or with `"stream":true` an SSE stream of `max_tokens` chunks. Asked in the prompt, each chunk says when it was
-sent, or no other follows the first until the client leaves. As a real engine does, each engine steps all of
-its streams at once; one timer steps the engines in turn, each once per pace. Parsing is no more than a proxy
-that behaves needs: the end of the head and Content-Length.
+or with `"stream":true` an SSE stream of `max_tokens` chunks. If the prompt asks for it, each chunk contains
+its send time, or the stream stops after the first chunk until the client disconnects. Like a real engine,
+each engine steps all of its streams at once; one timer steps the engines in turn, each once per pace. Parsing
+is limited to what a well-behaved proxy needs: the end of the head and Content-Length.
 
     python bench/upstream.py --listen 127.71.0.1:8000 --listen 127.71.0.2:8000 --pace-ms 20
 """
@@ -26,7 +26,7 @@ import uvloop
 MODEL = "bench"
 MAX_CHUNKS = 4096
 DEFAULT_CHUNKS = 100
-BLOCK_OF_CHUNKS = 64  # written at once when the pace is zero
+BLOCK_OF_CHUNKS = 64  # written at once if the pace is zero
 
 DONE = b"data: [DONE]\n\n"
 USAGE = (
@@ -36,7 +36,7 @@ USAGE = (
 
 
 def event(index: int) -> bytes:
-    """The SSE event number `index` of every stream: each as long as the next, none equal to another."""
+    """The SSE event number `index` of every stream: all have the same length, and none are equal."""
     return (
         b'data: {"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1700000000,"model":"bench",'
         b'"choices":[{"index":0,"delta":{"content":"token %08d"},"logprobs":null,"finish_reason":null}]}\n\n'
@@ -44,17 +44,17 @@ def event(index: int) -> bytes:
 
 
 STAMPS = 10**8
-"""Stamps are microseconds of the machine's monotonic clock, and begin anew after this many."""
+"""Stamps are microseconds of the machine's monotonic clock, modulo this."""
 STAMP_AT = event(0).index(b"token 00000000") + len(b"token ")
 
 
 def stamp() -> int:
-    """Now, as it stands in the place of a chunk's number."""
+    """The current time, in the place of a chunk's number."""
     return time.monotonic_ns() // 1000 % STAMPS
 
 
 def stream_body(chunks: int) -> bytes:
-    """What a client that did not ask for usage must receive, byte for byte, without the transfer coding."""
+    """The exact body of a stream without usage, without the transfer coding."""
     return b"".join(event(index) for index in range(chunks)) + DONE
 
 
@@ -73,7 +73,7 @@ COMPLETION = (
     b'"usage":{"prompt_tokens":150,"completion_tokens":5,"total_tokens":155}}'
 )
 MODELS = b'{"object":"list","data":[{"id":"bench","object":"model","created":1700000000,"owned_by":"bench"}]}'
-# The routers ask an engine who it is before they send it anything.
+# The routers query an engine's identity before they send it anything.
 INFO = b'{"model_path":"bench","model_id":"bench","served_model_name":"bench","is_generation":true}'
 METRICS = b"""# TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{model_name="bench"} 8.0
@@ -107,7 +107,7 @@ CHAT = b"POST /v1/chat/completions "
 
 _CONTENT_LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream"\s*:\s*true')
-# Said in the prompt, since routers drop fields that they do not know.
+# In the prompt, because routers drop unknown fields.
 STAMP = "Stamp each chunk."
 HOLD = "Hold after the first chunk."
 _MAX_TOKENS = re.compile(rb'"max_tokens"\s*:\s*(\d+)')
@@ -122,7 +122,7 @@ def _page(request: bytes, body: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=512)
 def _rendered(body: bytes) -> bytes:
-    """The prompt as tokens, one for four bytes; a cache-aware vllm-router asks for them each time."""
+    """The prompt as tokens, one per four bytes; a cache-aware vllm-router requests them each time."""
     tokens = array("I", body[: len(body) // 4 * 4])
     ids = ",".join(str(token % 100_000) for token in tokens)
     return _response(b"application/json", b'{"request_id":"bench","token_ids":[%b]}' % ids.encode())
@@ -156,7 +156,7 @@ class Steps:
             engine.discard(stream)
         if any(self._engines):
             # From the planned time, not from now: a late step must not stretch the pace. A timer that is far
-            # behind (a suspended machine) starts anew instead of catching up in one burst.
+            # behind (a suspended machine) restarts instead of catching up in one burst.
             planned = last + self.pace_s / len(self._engines)
             self._schedule(max(planned, self._loop.time() - self.pace_s))
         else:
@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
         self._next = self._count = 0
         self._end = END
         self._writable = True
-        self._flowing = False  # a stream without a pace is on its way
+        self._flowing = False  # whether a stream without a pace is being sent
         self._is_stamped = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def _flow(self) -> None:
-        """Send without a pace, as fast as the reader takes it."""
+        """Send without a pace, as fast as the reader reads."""
         while self._writable and self._flowing:
             upto = min(self._next + BLOCK_OF_CHUNKS, self._count)
             self._transport.write(b"".join(FRAMES[self._next : upto]))

@@ -1,4 +1,4 @@
-"""What a client of the inference API can send: unfinished, huge, odd or idle."""
+"""Attacks by clients of the inference API: unfinished, huge, malformed or idle requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def head(length: int, path: bytes = PATH, media_type: bytes = b"application/json
 
 
 async def aborted_uploads(target: Target) -> Outcomes:
-    """Announces 8 MB, sends one, and resets the connection."""
+    """Announce 8 MB, send one, and reset the connection."""
     megabyte = b'{"model":"' + MODEL + b'","prompt":"' + b"x" * MEGABYTE
 
     async def attempt() -> str:
@@ -49,7 +49,7 @@ def most_of_a_body() -> bytes:
 
 
 async def unfinished_bodies(target: Target) -> Outcomes:
-    """Sixty clients send 31 MB each but for the last byte, and keep the connection."""
+    """Sixty clients send 31 MB each except for the last byte, and keep the connection open."""
     body = most_of_a_body()
     pieces = _pieces(body)
 
@@ -78,7 +78,7 @@ def _pieces(body: bytes) -> list[bytes]:
 
 
 def _document(middle: bytes) -> bytes:
-    """A body of about 30 MB: `middle` as an unused member, in front of what a gateway must find."""
+    """A body of about 30 MB: `middle` as an unused member, before the members that a gateway must find."""
     return b'{"extra":%b,"model":"%b","prompt":"hello"}' % (middle, MODEL)
 
 
@@ -108,7 +108,7 @@ SHAPES = {name: functools.cache(make) for name, make in _SHAPES.items()}
 
 
 def large_body(make: Callable[[], bytes], clients: int = 1) -> Callable[[Target], object]:
-    """Each client sends legal bodies of 30 MB, one after the other."""
+    """Each client sends valid bodies of 30 MB, one after the other."""
 
     async def send(target: Target) -> Outcomes:
         body = make()
@@ -127,7 +127,7 @@ def large_body(make: Callable[[], bytes], clients: int = 1) -> Callable[[Target]
 
 
 async def odd_texts(target: Target) -> Outcomes:
-    """Lone surrogates, JSON inside names, control characters: whatever ends up in logs and JSON."""
+    """Lone surrogates, JSON inside names, control characters: text that may end up in logs and JSON."""
     names = [rb"\ud800", rb"{\"a\":1}", rb"\u0000\u000a", rb"\\\"", "é".encode(), b"n" * 4000]
     bodies = [
         b'{"model":"%b","messages":[{"role":"user","content":"%b"}],"user":"%b"}' % (model, text, text)
@@ -149,7 +149,7 @@ async def odd_texts(target: Target) -> Outcomes:
 
 
 async def odd_forms(target: Target) -> Outcomes:
-    """Forms of thousands of parts, and with names that two servers read differently."""
+    """Forms with thousands of parts, and with names that two servers could read differently."""
     part = b'--b\r\ncontent-disposition: form-data; name="p%d"\r\n\r\nx\r\n'
     parts = b"".join(part % number for number in range(20_000))
     starred = (
@@ -178,21 +178,21 @@ _CHUNKED = (
 
 
 async def tiny_chunks(target: Target) -> Outcomes:
-    """Bodies of 200 KB in chunks of one byte."""
+    """Bodies of 200 KB in one-byte chunks."""
     body = b'{"model":"%b","prompt":"%b"}' % (MODEL, b"x" * 200_000)
     request = _CHUNKED % PATH + b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
     return await _each_answered(target, 4, request)
 
 
 async def endless_trailers(target: Target) -> Outcomes:
-    """A body with a megabyte of trailers behind it."""
+    """A body followed by a megabyte of trailers."""
     body = b'{"model":"%b","prompt":"x"}' % MODEL
     request = _CHUNKED % PATH + b"%x\r\n%b\r\n0\r\n" % (len(body), body) + b"x-more: 1234\r\n" * 70_000
     return await _each_answered(target, 4, request)
 
 
 async def pipelined(target: Target) -> Outcomes:
-    """Two thousand requests at once for a path that does not exist, on each connection."""
+    """Two thousand pipelined requests for a path that does not exist, on each connection."""
     requests = b"GET /none HTTP/1.1\r\nhost: x\r\n\r\n" * _PIPELINED
     return await _each_answered(target, 4, requests, _PIPELINED)
 
@@ -206,7 +206,7 @@ _BURST_BYTES, _PAUSE_S = 4000, 0.2
 
 
 def bursts(connections: int, piece: bytes, opening: bytes = b"") -> Callable[[Target], object]:
-    """So many connections send 4 KB of such pieces each, all at once, five times a second."""
+    """Many connections send 4 KB of `piece` each, all at once, five times per second."""
 
     async def send(target: Target) -> Outcomes:
         loop = asyncio.get_running_loop()
@@ -234,7 +234,7 @@ requests_in_bursts = bursts(200, AHEAD)
 
 
 async def requests_behind_bodies(target: Target) -> Outcomes:
-    """The end of a body whose model does not exist, and 250 KB of requests right behind it."""
+    """The end of a body whose model does not exist, directly followed by 250 KB of requests."""
     body = b'{"model":"none","prompt":"%b"}' % (b"x" * 70_000)
 
     async def attempt() -> str:
@@ -251,7 +251,7 @@ async def requests_behind_bodies(target: Target) -> Outcomes:
 
 
 async def _each_answered(target: Target, clients: int, request: bytes, responses: int = 1) -> Outcomes:
-    """Sends this again and again, on a new connection each time, and waits for as many responses."""
+    """Send a request repeatedly, on a new connection each time, and wait for `responses` responses."""
 
     async def attempt() -> str:
         wire = await Wire.open(target.port)
@@ -271,7 +271,7 @@ QUEUED = 4000
 
 
 async def requests_of_a_deleted_pool(target: Target) -> Outcomes:
-    """Four thousand requests wait for a pool that has no endpoint, which is then deleted."""
+    """Four thousand requests are queued for a pool without endpoints, which is then deleted."""
     cluster = kube.Cluster.load(Path(target.admin_kubeconfig))
     connection = await cluster.connect()
     name = "deleted"
@@ -314,12 +314,12 @@ async def _done(work: Awaitable[None]) -> str:
 
 
 async def slow_heads(target: Target) -> Outcomes:
-    """A thousand connections of which each sends a byte of its head a second."""
+    """A thousand connections, each sending one byte of its head per second."""
     return await slowly(target, target.port, 1000, b"POST / HTTP/1.1\r\nhost: x\r\nx-slow: " + b"x" * 100)
 
 
 async def idle_on_own_ports(target: Target) -> Outcomes:
-    """A thousand connections that send nothing, or a byte a second, to the metrics and admin ports."""
+    """A thousand connections to the metrics and admin ports that send nothing, or one byte per second."""
     found = await asyncio.gather(
         slowly(target, target.metrics_port, 250, b""),
         slowly(target, target.admin_port, 250, b""),
@@ -332,7 +332,7 @@ async def idle_on_own_ports(target: Target) -> Outcomes:
 async def slowly(
     target: Target, port: int, connections: int, text: bytes, tls: ssl.SSLContext | None = None
 ) -> Outcomes:
-    """So many connections send a byte of it a second each."""
+    """Open `connections` connections that each send one byte of `text` per second."""
 
     async def attempt() -> str:
         wire = await Wire.open(port, tls)

@@ -1,4 +1,4 @@
-"""What an engine can answer: heads and trailers without end, bombs of compression, floods of frames."""
+"""Attacks by engines: endless heads and trailers, compression bombs, frame floods."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ MODEL_OF_HTTP2 = "hostile-h2"
 
 
 def answered_with(fault: str, model: str = MODEL, read_bytes: int = 1) -> Callable[[Target], object]:
-    """Clients ask a model whose engine answers each request with `fault` (names of `attack/engines.py`), and
-    read so much of each response."""
+    """Clients request a model whose engine responds with `fault` (a name in `attack/engines.py`), and read
+    `read_bytes` of each response.
+    """
 
     async def ask(target: Target) -> Outcomes:
         body = json.dumps({"model": model, "prompt": fault}).encode()

@@ -1,7 +1,7 @@
-"""Engines that an attacker brings along: what they say in the background, while nobody asks them anything.
+"""Attacks by engines that an attacker adds: their background responses, without any client requests.
 
-Sixteen of them come into one pool as an attack begins, and leave with it: metrics pages, lists of models, KV
-events and tokens are what the gateway reads of its own accord.
+Sixteen of them join a pool when an attack begins, and leave when it ends: the gateway reads their metrics
+pages, model lists, KV events and tokens on its own.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _PATIENCE_S = 20.0
 
 
 def pages_of_many_lines() -> bytes:
-    """A page of 37,000 lines, all of one family that is looked up."""
+    """A page of 37,000 lines, all of one metric family that the gateway reads."""
     line = b'vllm:num_requests_waiting{model_name="m",engine="%05d",more="0123456789012345678901234567"} 1\n'
     return b"# TYPE vllm:num_requests_waiting gauge\n" + b"".join(line % number for number in range(37_000))
 
 
 def lists_of_empty_lists() -> bytes:
-    """A list of one model, with a million empty lists in it."""
+    """A list of one model, containing a million empty lists."""
     return b'{"object":"list","data":[{"id":"brought","parent":[%b[]]}]}' % (b"[]," * 1_000_000)
 
 
@@ -54,7 +54,7 @@ def tokens_without_number() -> bytes:
 
 
 def answering(path: bytes, make: Callable[[], bytes]) -> tuple[Callable[[], bytes], Callable[[Target], Any]]:
-    """What makes the body that each engine answers to `path`, and the attack."""
+    """The function that creates the body with which each engine responds to `path`, and the attack."""
     made = functools.cache(make)
 
     async def run(target: Target) -> Outcomes:
@@ -75,7 +75,7 @@ def answering(path: bytes, make: Callable[[], bytes]) -> tuple[Callable[[], byte
 
 
 async def tokens(target: Target) -> Outcomes:
-    """Engines that publish what they hold are asked for the tokens of prompts, and tell two million."""
+    """Engines that publish KV events are asked for the tokens of prompts, and return two million."""
     body = huge_answer_of_tokens()
     found: Outcomes = Counter()
 
@@ -97,7 +97,7 @@ huge_answer_of_tokens = functools.cache(tokens_without_number)
 
 
 async def _prompts(target: Target) -> Outcomes:
-    """Asks ever new prompts of the model that the attacker's engines serve."""
+    """Send new prompts to the model of the attacker's engines."""
     found: Outcomes = Counter()
     for number in itertools.count():
         if target.is_over:
@@ -119,8 +119,7 @@ async def _prompts(target: Target) -> Outcomes:
 
 
 async def publishers(target: Target) -> Outcomes:
-    """Each of sixteen engines tells of ever new blocks, 65,000 in a message, and empties its cache before it
-    is full."""
+    """Sixteen engines report new blocks endlessly, 65,000 per message, and clear their caches in time."""
     found: Outcomes = Counter()
 
     def endless(engine: int) -> Iterator[bytes]:
@@ -137,7 +136,7 @@ async def publishers(target: Target) -> Outcomes:
 
 
 async def a_cleared_cache(target: Target) -> Outcomes:
-    """A rank of two tells of 480,000 blocks, and then that its cache is empty."""
+    """One of two ranks reports 480,000 blocks, and then an empty cache."""
     found: Outcomes = Counter()
 
     def many(engine: int) -> Iterator[bytes]:
@@ -159,7 +158,7 @@ _BLOCK_TOKENS = 16
 
 
 def _stored(engine: int, part: int, blocks: int) -> list[Any]:
-    """An event that tells of blocks that nobody else has told of."""
+    """An event with blocks that no other engine has reported."""
     first = (engine << 32) | (part << 20)
     tokens = array("B", bytes(blocks * _BLOCK_TOKENS)).tolist()
     tokens[:2] = [engine, part]
@@ -177,7 +176,7 @@ _GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + by
 _READY = b"\5READY\x0bSocket-Type\0\0\0\3PUB"
 
 _Messages = Callable[[int], Iterator[bytes]]
-"""What an engine publishes, by its number."""
+"""The messages that an engine publishes, by its number."""
 
 
 def _zmtp(flags: int, payload: bytes) -> bytes:
@@ -187,7 +186,7 @@ def _zmtp(flags: int, payload: bytes) -> bytes:
 async def _publish(
     messages: _Messages, engine: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """To one subscriber, as fast as it reads."""
+    """Publish to one subscriber, as fast as it reads."""
     with contextlib.suppress(OSError, asyncio.CancelledError):
         writer.write(_GREETING + _zmtp(_COMMAND, _READY))
         await reader.readexactly(len(_GREETING))
@@ -212,9 +211,9 @@ class _Answering(Http1):
 async def _brought(
     target: Target, answer: Callable[[bytes], bytes], *ranks: _Messages, engines: int = ENGINES
 ) -> AsyncIterator[None]:
-    """Engines of one pool and its route, which a gateway hears of, and not any more at the end.
+    """Engines of a pool with a route, added for the duration of the context.
 
-    `answer` is what each answers to a request; `ranks` is what each publishes, one after the other.
+    `answer` returns an engine's response to a request; `ranks` are the messages that each rank publishes.
     """
     loop = asyncio.get_running_loop()
     connection = await kube.Cluster.load(Path(target.admin_kubeconfig)).connect()
@@ -255,7 +254,7 @@ async def _brought(
 
 
 async def _publishing(engine: int, ranks: tuple[_Messages, ...]) -> tuple[list[asyncio.Server], int]:
-    """A server for each rank, on ports that follow one another, and the first port."""
+    """A server for each rank, on consecutive ports, and the first port."""
     for _ in range(100):
         servers: list[asyncio.Server] = []
         try:

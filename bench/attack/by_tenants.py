@@ -1,4 +1,4 @@
-"""What an author of objects can write: rules and expressions that are costly to evaluate, and many edits."""
+"""Attacks by authors of objects: rules and expressions that are expensive to evaluate, and many edits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def route(name: str, rule: dict[str, Any] | None = None, weight: int = 100) -> b
 
 
 async def regular_expressions(target: Target) -> Outcomes:
-    """Creates routes whose patterns compile to programs as large as they may be, and asks for a match."""
+    """Create routes with patterns that compile to programs of the maximum size, and request a match."""
     patterns = [
         "(a{1,500}){1,2}" * 10,
         "((((a{1,30}){1,30})b){1,2}c){1,2}",
@@ -54,7 +54,7 @@ async def regular_expressions(target: Target) -> Outcomes:
 
 
 async def edits_among_many_routes(target: Target) -> Outcomes:
-    """Changes one of 10,000 routes ten times a second."""
+    """Change one of 10,000 routes ten times per second."""
     connection = await _connect(target)
     outcomes: Outcomes = Counter()
     for number in itertools.count():
@@ -71,7 +71,7 @@ async def edits_among_many_routes(target: Target) -> Outcomes:
 
 
 async def make_many_routes(kubeconfig: str) -> None:
-    """The routes that `edits_among_many_routes` changes."""
+    """Create the routes that `edits_among_many_routes` changes."""
     cluster = kube.Cluster.load(Path(kubeconfig))
     numbers = iter(range(MANY_ROUTES))
 
@@ -87,7 +87,7 @@ async def make_many_routes(kubeconfig: str) -> None:
 
 
 async def expressions_of_foreign_kinds(target: Target) -> Outcomes:
-    """Defines a kind whose CEL rules are cubic, and writes objects with lists that make them dear."""
+    """Define a kind with cubic CEL rules, and write objects with lists that make them expensive."""
     outcomes: Outcomes = Counter()
     connection = await _connect(target)
     for kind, rule in (

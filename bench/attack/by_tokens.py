@@ -1,4 +1,4 @@
-"""What the holder of one token can do to the API server: watches, unread lists, floods of writes."""
+"""Attacks on the API server by the holder of a token: watches, unread lists, floods of writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _request(cluster: kube.Cluster, path: str) -> bytes:
 
 
 async def watches(target: Target) -> Outcomes:
-    """A reader opens as many watches as it gets, and reads none of them."""
+    """A reader opens as many watches as possible, and reads none of them."""
     cluster = kube.Cluster.load(Path(target.user_kubeconfig))
 
     async def attempt() -> str:
@@ -46,7 +46,7 @@ async def watches(target: Target) -> Outcomes:
 
 
 async def unread_lists(target: Target) -> Outcomes:
-    """A reader asks for lists of large objects again and again, and reads none."""
+    """A reader repeatedly requests lists of large objects, and reads none."""
     cluster = kube.Cluster.load(Path(target.user_kubeconfig))
 
     async def attempt() -> str:
@@ -66,7 +66,7 @@ async def unread_lists(target: Target) -> Outcomes:
 
 
 async def make_large_objects(kubeconfig: str) -> None:
-    """Two hundred objects of 100 KB, for the lists."""
+    """Create two hundred objects of 100 KB, for the lists."""
     connection = await kube.Cluster.load(Path(kubeconfig)).connect()
     for number in range(200):
         document = {
@@ -80,7 +80,7 @@ async def make_large_objects(kubeconfig: str) -> None:
 
 
 async def writes(target: Target) -> Outcomes:
-    """One user creates objects over 32 connections, as fast as it gets answers."""
+    """One user creates objects over 32 connections, as fast as it gets responses."""
     cluster = kube.Cluster.load(Path(target.writer_kubeconfig))
     numbers = itertools.count()
     outcomes: Outcomes = Counter()
@@ -111,7 +111,7 @@ async def _told(work: object) -> str:
 
 @functools.cache
 def long_reviews() -> list[bytes]:
-    """One long text, a long list, and an object of many members."""
+    """One long text, a long list, and an object with many members."""
     document = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -125,7 +125,7 @@ def long_reviews() -> list[bytes]:
 
 
 async def reviews(target: Target) -> Outcomes:
-    """A reader asks what it may do, in requests as long as they may be and full of values."""
+    """A reader asks for its permissions, in requests of maximum size, full of values."""
     cluster = kube.Cluster.load(Path(target.user_kubeconfig))
     bodies = long_reviews()
     outcomes: Outcomes = Counter()
@@ -149,7 +149,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 async def patches_that_copy(target: Target) -> Outcomes:
-    """One user sends JSON patches of a kilobyte that double a list until it is a million empty lists."""
+    """One user sends JSON patches of a kilobyte that double a list until it has a million empty lists."""
     cluster = kube.Cluster.load(Path(target.writer_kubeconfig))
     double = {"op": "copy", "from": "/junk", "path": "/junk/-"}
     operations = [{"op": "add", "path": "/junk", "value": [[]] * 100}, *[double] * 13]
@@ -158,7 +158,7 @@ async def patches_that_copy(target: Target) -> Outcomes:
 
 
 async def deep_merge_patches(target: Target) -> Outcomes:
-    """One user sends merge patches of maps in each other, as deep as may be, for a kind without a schema."""
+    """One user sends maximally nested merge patches for a kind without a schema."""
     cluster = kube.Cluster.load(Path(target.writer_kubeconfig))
     deep = b'{"a":' * 450 + b"1" + b"}" * 450
     body = b'{"spec":{%b"z":null}}' % b"".join(b'"k%d":%b,' % (number, deep) for number in range(5))
@@ -186,7 +186,7 @@ _FREE = "/apis/attack.example/v1/namespaces/default/frees"
 
 
 def _free() -> dict[str, object]:
-    """The definition of a kind of which anything goes."""
+    """The definition of a kind that allows anything."""
     names = {"kind": "Free", "plural": "frees", "singular": "free"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema}
@@ -197,7 +197,7 @@ def _free() -> dict[str, object]:
 
 
 async def make_patched(kubeconfig: str) -> None:
-    """What the patches change."""
+    """Create the objects to patch."""
     connection = await kube.Cluster.load(Path(kubeconfig)).connect()
     config = manifests.named("v1", "ConfigMap", "patched")
     labels = {"app": "patched"}
@@ -218,7 +218,7 @@ async def make_patched(kubeconfig: str) -> None:
             answer = await connection.request("POST", kind, json.dumps(document).encode())
             if answer.status in (201, 409):
                 break
-            await asyncio.sleep(0.1)  # a new kind is served a moment later
+            await asyncio.sleep(0.1)  # a new kind is served after a moment
         else:
             raise RuntimeError(f"POST {kind}: {answer.status} {answer.body[:200]!r}")
     connection.close()
@@ -227,7 +227,7 @@ async def make_patched(kubeconfig: str) -> None:
 async def _patches(
     cluster: kube.Cluster, target: Target, body: bytes, media_type: str, path: str = f"{CONFIGS}/patched"
 ) -> Outcomes:
-    """Over eight connections, as fast as they are answered."""
+    """Patch over eight connections, as fast as the responses arrive."""
     outcomes: Outcomes = Counter()
 
     async def one() -> str:
@@ -253,7 +253,7 @@ _WRITE_LINES = (
 
 
 def talker() -> dict[str, object]:
-    """A Pod that has written 11 MB."""
+    """A Pod that has logged 11 MB."""
     container = {"name": "talker", "image": "python", "command": [sys.executable, "-uc", _WRITE_LINES]}
     return manifests.named("v1", "Pod", "talker", spec={"containers": [container]})
 
@@ -271,7 +271,7 @@ async def wait_for_logs(kubeconfig: str) -> None:
 
 
 async def log_readers(target: Target) -> Outcomes:
-    """A reader reads all of a Pod's log over sixty connections, again and again."""
+    """A reader repeatedly reads the whole log of a Pod over sixty connections."""
     cluster = kube.Cluster.load(Path(target.user_kubeconfig))
 
     async def attempt() -> str:
@@ -289,7 +289,7 @@ async def log_readers(target: Target) -> Outcomes:
 
 
 async def handshakes(target: Target) -> Outcomes:
-    """Connections to the API server that begin TLS and go no further."""
+    """Connections to the API server that begin TLS and then stop."""
     port = kube.Cluster.load(Path(target.user_kubeconfig)).port
 
     async def attempt() -> str:
@@ -309,7 +309,7 @@ async def handshakes(target: Target) -> Outcomes:
 
 
 async def slow_heads(target: Target) -> Outcomes:
-    """Without a token: three hundred connections of which each sends a byte of its head a second."""
+    """Without a token: three hundred connections, each sending one byte of its head per second."""
     cluster = kube.Cluster.load(Path(target.user_kubeconfig))
     text = b"GET /version HTTP/1.1\r\nhost: x\r\nx-slow: " + b"x" * 100
     return await slowly(target, cluster.port, 300, text, cluster.context)
@@ -341,13 +341,13 @@ async def slow_bodies(target: Target) -> Outcomes:
 
 
 async def tiny_headers(target: Target) -> Outcomes:
-    """Without a token: heads of 60 KB that have 12,000 headers."""
+    """Without a token: heads of 60 KB with 12,000 headers."""
     head = b"GET / HTTP/1.1\r\nhost: x\r\n" + b"a:b\r\n" * 12_000 + b"\r\n"
     return await _strangers(target, head)
 
 
 async def tiny_chunks(target: Target) -> Outcomes:
-    """Without a token: bodies of 20,000 chunks of one byte."""
+    """Without a token: bodies of 20,000 one-byte chunks."""
     head = b"POST /api/v1/namespaces HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
     return await _strangers(target, head + b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n")
 

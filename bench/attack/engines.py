@@ -1,12 +1,12 @@
-"""Engines of the attack bench: good ones, which respond at once, and hostile ones.
+"""Engines for the attack benchmark: well-behaved ones, which respond immediately, and hostile ones.
 
     python bench/attack/engines.py good
     python bench/attack/engines.py hostile
     python bench/attack/engines.py sink CERT KEY
 
 prints a port for each, and runs until its standard input ends. There are two hostile ones, which do what the
-prompt says; the second speaks HTTP/2. A sink is a good engine and another that speaks TLS: attacks are sent
-there to see what they cost this machine by themselves.
+prompt names; the second speaks HTTP/2. A sink is a good engine and another one with TLS: attacks are sent
+there to measure their own cost on this machine.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ FAULTS: dict[str, tuple[bytes, bytes]] = {
     "events of one byte": (EVENTS + b"transfer-encoding: chunked\r\n\r\n", b"3\r\n:\n\n\r\n"),
     "gzip bomb": (OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(_BOMB) + _BOMB, b""),
 }
-"""What is sent, and what follows without end."""
+"""The beginning of a response, and what follows endlessly."""
 
 
 class Http1(asyncio.Protocol):
-    """Counts the bytes of bodies without keeping more of them than their beginning."""
+    """Counts the bytes of bodies, keeping only their beginning."""
 
     def __init__(self, is_hostile: bool = False) -> None:
         self._is_hostile = is_hostile
@@ -89,7 +89,7 @@ class Http1(asyncio.Protocol):
             self.answer(request)
 
     def answer(self, request: bytes) -> None:
-        """`request` is its head and the beginning of its body."""
+        """Respond to `request`, its head and the beginning of its body."""
         if self._is_hostile:
             for name, (sent, endless) in FAULTS.items():
                 if b'"' + name.encode() + b'"' in request:
@@ -97,12 +97,12 @@ class Http1(asyncio.Protocol):
                     if endless:
                         self._flood = asyncio.create_task(flood(self._transport, endless))
                     return
-        # A good engine is sent no requests ahead; a sink may be.
+        # A good engine gets no pipelined requests; a sink may.
         self._transport.write(WELL * (request.count(b"\r\n\r\n") if request.startswith(b"GET ") else 1))
 
 
 async def flood(transport: asyncio.Transport, piece: bytes) -> None:
-    """Writes as fast as the peer reads, at most 13 MB a second."""
+    """Write as fast as the peer reads, at most 13 MB per second."""
     pieces = piece * max(1, _PUMP // len(piece))
     while not transport.is_closing():
         if transport.get_write_buffer_size() < 4 * _PUMP:
@@ -124,7 +124,7 @@ _CONTINUATIONS = b"CONTINUATION flood"
 
 
 class _Http2(asyncio.Protocol):
-    """Sends its settings, and a flood once a request names one."""
+    """Sends its settings, and a flood when a request names one."""
 
     def __init__(self) -> None:
         self._seen = b""

@@ -1,4 +1,4 @@
-"""The objects that an install is told of: Pods with an address, and how models get to them."""
+"""The objects of the install: Pods with an address, and routes to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SERVERS, ROUTES = f"{_NETWORKING}/modelservers", f"{_NETWORKING}/modelroutes"
 POOLS = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools"
 MERGE = "application/merge-patch+json"
 ELSEWHERE = "elsewhere"
-"""The machine of Pods that no node of this install runs."""
+"""The node name of Pods that no node of this install runs."""
 RUNNING = {
     "phase": "Running",
     "podIP": "127.0.0.1",
@@ -24,7 +24,7 @@ def named(version: str, kind: str, name: str, **rest: Any) -> dict[str, Any]:
 
 
 def pod(name: str, port: int, app: str = "") -> dict[str, Any]:
-    """An engine that listens there already."""
+    """A Pod for an engine that is already listening."""
     containers = [{"name": "engine", "image": "engine"}]
     made = named("v1", "Pod", name, spec={"nodeName": ELSEWHERE, "containers": containers})
     made["metadata"] |= {

@@ -1,6 +1,6 @@
-"""The proxies that some attacks are made against as well, in the same run: nginx and Envoy.
+"""Proxies that some attacks are also run against, in the same run: nginx and Envoy.
 
-Both route by the path, since they read no JSON: what clients of hostile engines ask goes to those.
+Both route by path, because they do not parse JSON: requests for hostile engines use a different path.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ _HOSTILE_PATH = "/v1/completions"
 
 
 class PeerNginx(proxies.Nginx):
-    """As it is set up before servers that must not wait for slow clients: bodies are buffered, on disk where
-    they are long, and may be as long as Headgate's; everything else is as by default."""
+    """Set up as in front of servers that slow clients must not block: bodies are buffered, large ones on
+    disk, with the same size limit as Headgate; everything else has its default.
+    """
 
     _CONFIGURATION = (
         """
@@ -65,7 +66,7 @@ http {{
 
 
 class PeerEnvoy(Envoy):
-    """One worker thread, with its default limits on frames of HTTP/2."""
+    """One worker thread, with default limits on HTTP/2 frames."""
 
     def answers(self, port: int) -> None:
         wait_until_listening("127.0.0.1", port)

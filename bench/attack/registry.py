@@ -1,4 +1,4 @@
-"""All attacks by name: what they aim at, who their victim is, and what the install may take meanwhile."""
+"""All attacks by name: their targets, their victims, and the memory limits during the attack."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from attack.target import Outcomes, Target
 Run = Callable[[Target], Awaitable[Outcomes]]
 
 GATEWAY_MB = 300
-"""Resident memory of a gateway under an attack that sends no large bodies."""
+"""Resident memory of a gateway during an attack without large bodies."""
 _API_SERVER: dict[str, Any] = {"of": "apiserver", "memory_mb": 700}
-"""Its resident memory has the objects of this bench."""
+"""Its resident memory includes the objects of this benchmark."""
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,16 @@ class Attack:
     name: str
     run: Run
     of: Literal["gateway", "apiserver", "node"] = "gateway"
-    """Whose memory is looked at, and whose client the victim is."""
+    """The process whose memory is measured and whose client the victim is."""
     memory_mb: float = GATEWAY_MB
     prepare: Callable[[str], Awaitable[None]] | None = None
-    """Makes the objects that the attack needs, by the administrator's kubeconfig."""
+    """Creates the objects that the attack needs, with the administrator's kubeconfig."""
     make: Callable[[], object] | None = None
-    """Makes what the attacker sends, and remembers it; called before the attack begins."""
+    """Creates and caches the attacker's data; called before the attack begins."""
     least_s: float = 0.0
-    """So long it goes on at least: some have to do much before they do harm."""
+    """Minimum duration: some attacks need a while to have an effect."""
     peer: Literal["", "nginx", "envoy"] = ""
-    """The proxy that is attacked as well, where the attack means anything to one that only passes on."""
+    """The proxy to attack as well, if the attack applies to a plain proxy."""
 
 
 def _attack(name: str, run: Callable[[Target], Any], **rest: Any) -> Attack:
@@ -41,16 +41,16 @@ def _attack(name: str, run: Callable[[Target], Any], **rest: Any) -> Attack:
 
 
 BODIES_MB = 1200
-"""With the default bound on unfinished bodies (docs/limits.md)."""
+"""With the default limit on unfinished bodies (docs/limits.md)."""
 
 OWN_ENGINES_MB = 600
 """With pages and lists of 4 MB from sixteen engines at once."""
 KV_EVENTS_MB = 1200
-"""With the default bound on the blocks of all engines together (docs/limits.md)."""
+"""With the default limit on the blocks of all engines together (docs/limits.md)."""
 
 _OF_BODIES: dict[str, Any] = {"memory_mb": BODIES_MB, "peer": "nginx"}
 _READ_BYTES = {"chunks of one byte": 1_000_000, "events of one byte": 1_000_000}
-"""How much of a hostile response clients read, where it is not enough that it begins."""
+"""How much of a hostile response clients read, if its beginning is not enough."""
 
 ATTACKS: tuple[Attack, ...] = (
     _attack("aborted uploads", by_clients.aborted_uploads, **_OF_BODIES),

@@ -1,4 +1,4 @@
-"""A fresh install to attack: engines, an API server and a gateway of one worker, as processes."""
+"""A fresh install to attack: engines, an API server and a gateway with one worker, as processes."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _ENGINES = str(Path(__file__).with_name("engines.py"))
 
 @dataclass(frozen=True)
 class Subject:
-    """What is attacked, and whose client the victim is."""
+    """The process under attack, and the service that the victim uses."""
 
     name: str
     pid: int
     target: Target
-    """Where the attacks go; until when, each attack says."""
+    """Where attacks are directed; each attack sets its end."""
     victim: kube.Cluster
-    """Where the victim asks."""
+    """Where the victim sends requests."""
     path: str = ""
-    """What it gets there; without it, it asks for chat completions."""
+    """The path that the victim gets there; without it, it requests chat completions."""
 
 
 @dataclass
 class Rig:
-    """The processes. Use it as a context: all of them end with it."""
+    """The processes. A context manager: all of them end with it."""
 
     scratch: Path
     _engine_ports: list[int] = field(default_factory=list)
-    """Of the good one, the hostile one, and the hostile one that speaks HTTP/2."""
+    """Ports of the good engine, the hostile one, and the hostile HTTP/2 one."""
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -57,12 +57,12 @@ class Rig:
         self._stack.close()
 
     def __getitem__(self, name: str) -> Subject:
-        """By name. The control is an engine for the victim, and a sink for the attack."""
+        """A subject by name. The control is an engine for the victim, and a sink for the attack."""
         return self._subjects[name]
 
     @contextlib.contextmanager
     def peer(self, name: str) -> Iterator[Subject]:
-        """Another proxy before the same engines. Raises proxies.UnavailableError."""
+        """Another proxy in front of the same engines. Raises proxies.UnavailableError."""
         proxy = peers.PEERS[name]()
         version = proxy.install()
         try:
@@ -100,7 +100,7 @@ class Rig:
         }
 
     def _engines(self, *arguments: str) -> tuple[int, list[int]]:
-        """Starts some in a process; its pid and their ports."""
+        """Start engines in one process; returns its pid and their ports."""
         started = own_processes.started(
             self.scratch, f"{arguments[0]}-engines", _ENGINES, *arguments, stdin=subprocess.PIPE
         )
@@ -109,7 +109,7 @@ class Rig:
         return process.pid, [int(port) for port in process.stdout.readline().split()]
 
     def _node(self) -> subprocess.Popen[str]:
-        """Runs the Pod whose logs are read."""
+        """Run the Pod whose logs are read."""
         command = ("-m", "headgate", "node", "--kubeconfig", str(self.kubeconfig))
         state = ("--state", str(self.kubeconfig.parent), "--node-name", "node")
         node = self._stack.enter_context(own_processes.started(self.scratch, "node", *command, *state))
@@ -126,7 +126,7 @@ class Rig:
         return kubeconfig
 
     def _elsewhere(self, kubeconfig: Path, port: int) -> Path:
-        """The same for a server on another port."""
+        """The same kubeconfig for a server on another port."""
         moved = self.scratch / f"{kubeconfig.stem}.sink"
         server = f"https://127.0.0.1:{port}"
         moved.write_text(re.sub(r"server: \S+", f"server: {server}", kubeconfig.read_text()))

@@ -1,4 +1,4 @@
-"""What attackers are told of the install under attack, and how they count what they got."""
+"""The install under attack as attackers see it, and how they count outcomes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 
 Outcomes = Counter[str]
-"""Number of attempts by what came of them: a status code, "reset", "closed", "held", "sent"."""
+"""Number of attempts by outcome: a status code, "reset", "closed", "held", "sent"."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Target:
     metrics_port: int
     admin_port: int
     admin_kubeconfig: str
-    """Of the administrator, whose routes the victim uses."""
+    """The administrator's, whose routes the victim uses."""
     user_kubeconfig: str
-    """Of a token that may only read."""
+    """For a read-only token."""
     writer_kubeconfig: str
-    """Of a token that may write."""
+    """For a token that may write."""
     until: float = 0.0
-    """`time.monotonic()` at which an attack ends."""
+    """`time.monotonic()` at which the attack ends."""
 
     @property
     def is_over(self) -> bool:
@@ -36,7 +36,7 @@ class Target:
 
 
 class Wire:
-    """A raw connection: writes bytes, and tells what the first line of the response was."""
+    """A raw connection: writes bytes, and reads the status of a response."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -55,7 +55,7 @@ class Wire:
             await self.writer.drain()
 
     async def status(self, timeout_s: float = 30.0) -> str:
-        """The status code of the next response, whose head is read and whose body is left unread."""
+        """The status code of the next response; reads its head, but not its body."""
         try:
             head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), timeout_s)
         except TimeoutError:
@@ -70,7 +70,7 @@ class Wire:
 
 @contextlib.asynccontextmanager
 async def sending(wire: Wire, *pieces: bytes) -> AsyncIterator[None]:
-    """Sends meanwhile, until it is left: what has not been sent by then is not wanted any more."""
+    """Send concurrently within this context; whatever has not been sent at its end is discarded."""
     task = asyncio.ensure_future(wire.send(*pieces))
     try:
         yield
@@ -82,7 +82,7 @@ async def sending(wire: Wire, *pieces: bytes) -> AsyncIterator[None]:
 async def repeat(
     target: Target, concurrency: int, attempt: Callable[[], Coroutine[None, None, str]]
 ) -> Outcomes:
-    """Makes attempts one after the other, so many at a time, until the attack is over."""
+    """Make attempts repeatedly, `concurrency` at a time, until the attack is over."""
     outcomes: Outcomes = Counter()
 
     async def one() -> None:
@@ -94,7 +94,7 @@ async def repeat(
 
 
 async def outcome(attempt: Coroutine[None, None, str]) -> str:
-    """What came of an attempt, whose connection may break at any time."""
+    """The outcome of an attempt, whose connection may break at any time."""
     try:
         return await attempt
     except (ConnectionResetError, BrokenPipeError):
@@ -106,6 +106,6 @@ async def outcome(attempt: Coroutine[None, None, str]) -> str:
 
 
 async def rest(target: Target) -> None:
-    """Waits until the attack is over."""
+    """Wait until the attack is over."""
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(max(0.0, target.until - time.monotonic()))

@@ -1,6 +1,6 @@
 """The client that an attack must not harm: small requests at a steady rate, timed from when each was due.
 
-Timed from when it was sent, a request that had to wait for the one before it would hide that wait.
+If timed from when it was sent, a request that waited for the previous one would hide that delay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _QUESTION = json.dumps(
 
 @dataclass
 class Latencies:
-    """Of the requests of one window."""
+    """Latencies of the requests in one window."""
 
     ms: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Latencies:
 
 
 class Victim:
-    """Asks over its own few connections, opened before the attack; a broken one is opened again."""
+    """Sends requests over a few connections, opened before the attack; broken ones are reopened."""
 
     def __init__(self, cluster: kube.Cluster, path: str = "") -> None:
         """`path` is a GET of the API server; without it, the requests are chat completions."""
@@ -42,12 +42,12 @@ class Victim:
         self._idle: list[kube.Connection] = []
 
     async def connect(self) -> None:
-        """Opens its connections: a new one waits behind those of an attack, for its TLS handshake say."""
+        """Open its connections: new ones would wait behind those of an attack, such as in TLS handshakes."""
         while len(self._idle) < CONNECTIONS:
             self._idle.append(await self._cluster.connect())
 
     async def ask(self, seconds: float) -> Latencies:
-        """Asks for so long, and waits for the last response."""
+        """Send requests for `seconds`, and wait for the last response."""
         found = Latencies()
         began = time.perf_counter()
         async with asyncio.TaskGroup() as group:

@@ -1,6 +1,6 @@
-"""What a router takes to be in the caches of its engines. None of these looks into an engine.
+"""What a router assumes its engines have cached. None of these reads the state of an engine.
 
-Blocks are those of the trace, of 512 tokens, also for routers that have smaller ones.
+Blocks are those of the trace, with 512 tokens, also for routers with smaller ones.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from headgate.fleet import EndpointState
 
 
 class Beliefs(ABC):
-    """What each engine is believed to hold."""
+    """The blocks that each engine is assumed to have."""
 
     wants_kv_events = False
-    """Whether the router's published design has engines tell what they store and remove."""
+    """Whether engines report stored and removed blocks in the router's published design."""
 
     @abstractmethod
     def held(self, prefix: Sequence[int], load: EndpointState, now: float) -> int:
-        """Blocks of a prompt, from the front."""
+        """Number of leading blocks of a prompt that are assumed cached."""
 
     def booked(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:  # noqa: B027
-        """A prompt is on its way there."""
+        """A prompt was sent there."""
 
     def stored(self, blocks: Sequence[int], load: EndpointState) -> None:  # noqa: B027
-        """An engine told that it has blocks."""
+        """An engine reported stored blocks."""
 
     def removed(self, blocks: Sequence[int], load: EndpointState) -> None:  # noqa: B027
-        """An engine told that blocks are gone."""
+        """An engine reported removed blocks."""
 
 
 class Nothing(Beliefs):
-    """Of routers that do not look at prompts."""
+    """For routers that do not look at prompts."""
 
     def held(self, prefix: Sequence[int], load: EndpointState, now: float) -> int:
         return 0
 
 
 class OwnPicks(Beliefs):
-    """What was sent to an engine is there, the least recently used leaving beyond a limit.
+    """Whatever was sent to an engine is cached there, up to a limit, least recently used first out.
 
-    `most_blocks` is how much of a prompt the router looks at; None is all of it.
+    `most_blocks` is how much of a prompt the router considers; None for all of it.
     """
 
     def __init__(self, limit_blocks: int, most_blocks: int | None = None) -> None:
@@ -57,15 +57,15 @@ class OwnPicks(Beliefs):
         self._caches[load].use(prefix[: self._most_blocks])
 
     def would_evict(self, load: EndpointState, blocks: int) -> list[int]:
-        """The blocks that would leave for so many new ones."""
+        """The blocks that would be evicted for this many new ones."""
         cache = self._caches[load]
         return cache.oldest(len(cache) + blocks - cache.capacity)
 
 
 class KvEvents(Beliefs):
-    """What engines tell, at once. Of a prompt that waits they tell nothing.
+    """The blocks that engines report, without delay. They report nothing about waiting prompts.
 
-    With `speculative_s`, what was picked counts as held for so long, before any event.
+    With `speculative_s`, picked prompts count as cached for this long, before any event.
     """
 
     wants_kv_events = True

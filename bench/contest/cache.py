@@ -1,4 +1,4 @@
-"""The cache of one engine: blocks of prompts, the least recently used leaving first."""
+"""The cache of one engine: blocks of prompts, evicted least recently used first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 class BlockCache:
-    """At most `capacity` blocks. Of a prompt the tail is the older part, as engines free it first."""
+    """At most `capacity` blocks. The tail of a prompt is older than its front, as engines free it first."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -20,7 +20,7 @@ class BlockCache:
         return block in self._blocks
 
     def matched(self, prefix: Sequence[int]) -> int:
-        """How many blocks of a prompt are held, from its front."""
+        """How many leading blocks of a prompt are cached."""
         blocks = self._blocks
         count = 0
         for block in prefix:
@@ -30,7 +30,7 @@ class BlockCache:
         return count
 
     def use(self, prefix: Sequence[int]) -> list[int]:
-        """The prompt is in the cache from now on, its front for longest; returns the blocks that left."""
+        """Cache the prompt, its front for longest; returns the evicted blocks."""
         blocks = self._blocks
         for block in reversed(prefix):
             blocks[block] = None
@@ -41,5 +41,5 @@ class BlockCache:
         return gone
 
     def oldest(self, count: int) -> list[int]:
-        """The blocks that would leave next, so many of them."""
+        """The next `count` blocks to be evicted."""
         return [block for block, _ in zip(self._blocks, range(count))]  # noqa: B905 - whichever ends first

@@ -1,4 +1,4 @@
-"""The highest rate at which enough first tokens come in time."""
+"""The highest rate at which enough first tokens are in time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SHARE = 0.9
 
 
 def highest_rate(is_met: Callable[[float], bool], low: float, high: float, steps: int) -> float:
-    """By bisection, of requests a second; `low` if not even that is met."""
+    """Bisection over requests per second; returns `low` if even that is not met."""
     for _ in range(steps):
         middle = (low * high) ** 0.5
         if is_met(middle):

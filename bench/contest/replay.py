@@ -1,8 +1,8 @@
-"""A trace meets a policy: requests come at their times, are picked an endpoint for, and are served.
+"""Replays a trace with a policy: requests arrive at their times, are assigned endpoints, and are served.
 
-The ledger, the bookings and `scheduling.pick` are those of the gateway. First tokens, ends, and readings of
-the engines' metrics reach them at their times, in virtual time. Of an answer that is not streamed the gateway
-sees nothing before its end; TTFT is that of the engine's first token all the same, for all policies.
+The ledger, the bookings and `scheduling.pick` are those of the gateway. First tokens, ends, and metrics
+readings reach them at their times, in virtual time. The gateway sees nothing of a response without streaming
+before its end; TTFT is that of the engine's first token in any case, for all policies.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from headgate.simulator.traces import TimedRequest
 
 MODEL = "model"
 SCRAPE_S = 1.0
-"""How often our gateway reads a page, as its defaults are for engines without a queue in the gateway."""
+"""How often our gateway reads a metrics page, its default for engines without a queue in the gateway."""
 
 
 class Result(NamedTuple):
-    """What one replay came to."""
+    """The result of one replay."""
 
     ttfts_s: list[float]
-    """In order of size."""
+    """In ascending order."""
     hit_rate: float
     """Blocks found in caches, over all blocks of prompts."""
     decision_us: float
-    """CPU time of pick, booking and notes; the median."""
+    """Median CPU time of pick, booking and updates."""
 
     def within(self, target_s: float) -> float:
-        """Share of requests whose first token came in time."""
+        """Share of requests whose first token was in time."""
         return sum(ttft <= target_s for ttft in self.ttfts_s) / len(self.ttfts_s)
 
 
 def setup_of(size: Fleet) -> Setup:
-    """What policies are told of a fleet."""
+    """The setup that policies are given for a fleet."""
     return Setup(size.replicas, size.cache_blocks, size.prefill_tokens_per_s)
 
 
 def most_late(requests: Sequence[TimedRequest], share: float) -> int:
-    """How many may be late if such a share is to be in time."""
+    """How many requests may be late for this share to be in time."""
     return len(requests) - math.ceil(round(share * len(requests), 6))
 
 
 class ReplicaTruth:
-    """All that there is to know of replicas of first order, for oracles."""
+    """The exact state of first-order replicas, for oracles."""
 
     def __init__(self, replicas: Mapping[EndpointState, Replica]) -> None:
         self._replicas = replicas
@@ -70,15 +70,15 @@ class ReplicaTruth:
 
 
 class Event(NamedTuple):
-    """Something that is due: an engine has prefilled a prompt, if it is nothing else."""
+    """A scheduled event: an engine finishes a prefill, unless another field is set."""
 
     at: float
     number: int
     load: EndpointState
     ends: Job | None
-    """Whose answer is complete."""
+    """The job whose response is complete."""
     observation: Observation | None
-    """For which the engine's page is read."""
+    """The observation for which the engine's metrics page is read."""
 
 
 class Replay:
@@ -107,7 +107,7 @@ class Replay:
                 self._expect(at * self._scrape_s / size.replicas, load, observation=Observation())
 
     def run(self, requests: Sequence[TimedRequest], speed: float) -> Result:
-        """Brings all requests to the replicas, `speed` times as fast as they came."""
+        """Send all requests to the replicas, `speed` times as fast as in the trace."""
         jobs = [job for job, _ in self._sent(requests, speed)]
         self._await_first_tokens()
         blocks = sum(len(job.request.prefix) for job in jobs)
@@ -118,7 +118,7 @@ class Replay:
         )
 
     def keeps(self, requests: Sequence[TimedRequest], speed: float, target_s: float, share: float) -> bool:
-        """Whether so many first tokens come in time; ends as soon as too many have not."""
+        """Whether the share of first tokens is in time; ends as soon as too many are late."""
         late, most = 0, most_late(requests, share)
         unjudged: deque[Job] = deque()
         for job, now in self._sent(requests, speed):
@@ -133,7 +133,7 @@ class Replay:
         return late + sum(job.ttft_s > target_s for job in unjudged) <= most
 
     def _sent(self, requests: Sequence[TimedRequest], speed: float) -> Iterator[tuple[Job, float]]:
-        """Each request, as soon as it is on its way, and when that is."""
+        """Yield each request when it is sent, with the time."""
         for request in requests:
             now = request.at_s / speed
             self._until(now)
@@ -156,10 +156,10 @@ class Replay:
         self._decisions_ns.append(time.perf_counter_ns() - began)
         return booking
 
-    # -- what happens meanwhile
+    # -- events in between
 
     def _until(self, now: float) -> None:
-        """Lets happen what is due."""
+        """Process the events that are due."""
         while self._due and self._due[0].at <= now:
             self._happen(heapq.heappop(self._due))
 
@@ -182,7 +182,7 @@ class Replay:
         heapq.heappush(self._due, Event(at, self._number, load, ends, observation))
 
     def _begun(self, load: EndpointState, done_at: float | None) -> None:
-        """An engine has begun to prefill a prompt, or has none. As in vLLM, its KV events say so then."""
+        """An engine began to prefill a prompt, or has none. As in vLLM, it publishes its KV events then."""
         if done_at is None:
             return
         self._expect(done_at, load)
@@ -202,11 +202,11 @@ class Replay:
             self._first_byte(job, now)
 
     def _is_streamed(self, request: TimedRequest) -> bool:
-        """Whether the router sees an answer as it comes."""
+        """Whether the router sees a response as it is generated."""
         return request.is_streamed or (self._told is not None and self._told.sees_first_tokens)
 
     def _first_byte(self, job: Job, now: float) -> None:
-        """The gateway sees something of the answer."""
+        """The gateway sees the beginning of the response."""
         job.booking.first_token(now)
         if self._told is not None:
             self._told.first_token(job.request, job.booking.load, now)
@@ -222,7 +222,7 @@ class Replay:
             self._told.ended(job.request, load, now)
 
     def _read(self, load: EndpointState, observation: Observation, now: float) -> None:
-        """The router reads the page of an engine."""
+        """The router reads the metrics page of an engine."""
         replica = self._replicas[load]
         observation.see(replica.figures(now), now)
         load.read(observation.reading)
@@ -232,7 +232,7 @@ class Replay:
 
 
 def _made(make: Make, setup: Setup, replicas: Mapping[EndpointState, Replica]) -> scheduling.Policy:
-    """A policy, which sees its engines only if it is an oracle."""
+    """Create a policy; only oracles get access to the engines."""
     if isinstance(make, type) and issubclass(make, Oracle):
         return make(setup, ReplicaTruth(replicas))
     return make(setup)

@@ -1,7 +1,7 @@
-"""Engines of first order: each prefills one prompt at a time, and has a block cache.
+"""First-order engines: each prefills one prompt at a time, and has a block cache.
 
-A prompt waits for its turn, takes its uncached tokens over the prefill rate, and its answer is generated at a
-fixed pace afterwards. Decoding takes nothing from prefilling, and the cache holds prompts only.
+A prompt waits for its turn, takes its uncached tokens over the prefill rate, and its output is then generated
+at a fixed pace. Decoding does not slow down prefilling, and the cache only holds prompts.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from headgate.simulator.traces import TimedRequest
 BLOCK_TOKENS = 512
 DECODE_STEP_S = 0.02
 SLOW = 0.5
-"""Speed of a slow engine, as a share of the others'."""
+"""Speed of a slow engine, as a fraction of the others'."""
 PATIENCE_S = 10.0
-"""Where short prompts go first, a prompt that has waited this long is no longer overtaken."""
+"""With shortest-first order, a prompt that has waited this long is no longer overtaken."""
 
 
 class Fleet(NamedTuple):
-    """The engines. Policies never see this; they are given a `Setup`."""
+    """The engines. Policies never see this; they get a `Setup`."""
 
     replicas: int = 8
     prefill_tokens_per_s: float = 16_000.0
-    """Of an engine of full speed."""
+    """Of an engine at full speed."""
     cache_blocks: int = 6000
     slow_replicas: int = 0
     """How many run at half speed: the last ones."""
     shortest_first: bool = False
-    """Whether an engine takes the shortest waiting prompt next; otherwise the one that came first."""
+    """Whether an engine takes the shortest waiting prompt next, instead of the oldest."""
 
     def speed(self, at: int) -> float:
         """Speed of engine number `at`; 1 is full speed."""
@@ -54,7 +54,7 @@ class Job:
         self.is_begun = False
         self.cached_blocks = 0
         self.uncached_tokens = booking.uncached_tokens
-        """As its policy expects until it is begun, then as found."""
+        """As its policy expects until it begins, then the actual number."""
         self.ttft_s = math.inf
         """Of the engine's first token, whether the gateway sees it or not; infinite until then."""
 
@@ -67,9 +67,9 @@ class Replica:
         self.prefill_tokens_per_s = fleet.prefill_tokens_per_s * fleet.speed(at)
         self.step_s = DECODE_STEP_S / fleet.speed(at)
         self.stored: Sequence[int] = ()
-        """Blocks of the prompt that is being prefilled."""
+        """Blocks of the prompt being prefilled."""
         self.evicted: Sequence[int] = ()
-        """Blocks that left the cache for it."""
+        """Blocks evicted for it."""
         self._shortest_first = fleet.shortest_first
         self._arrived: deque[Job] = deque()
         self._shortest: list[tuple[int, int, Job]] = []
@@ -86,7 +86,7 @@ class Replica:
     # -- prompts
 
     def arrive(self, job: Job, now: float) -> float | None:
-        """Takes a prompt; returns when it will be prefilled if it begins at once."""
+        """Accept a prompt; returns when its prefill ends if it begins immediately."""
         self._waiting += 1
         self._arrived.append(job)
         if self._shortest_first:
@@ -95,7 +95,7 @@ class Replica:
         return self._begin_next(now) if self._prefills is None else None
 
     def prefilled(self, now: float) -> tuple[Job, float | None]:
-        """The prompt that is done, whose first token is sent now, and when the next one will be done."""
+        """The finished prompt, whose first token is sent now, and when the next one will be finished."""
         job = self._prefills
         assert job is not None
         self._decode(1, now)
@@ -104,7 +104,7 @@ class Replica:
         return job, self._begin_next(now)
 
     def ended(self, job: Job, now: float) -> None:
-        """The answer is complete."""
+        """The response is complete."""
         self._decode(-1, now)
         self._held_blocks -= len(job.request.prefix)
 
@@ -158,7 +158,7 @@ class Replica:
         )
 
     def waiting_tokens(self) -> int:
-        """Uncached tokens of the prompts that wait; some engines report it."""
+        """Uncached tokens of waiting prompts, as some engines report them."""
         return sum(
             max(0, job.request.prompt_tokens - BLOCK_TOKENS * self.cache.matched(job.request.prefix))
             for job in self._arrived
@@ -166,7 +166,7 @@ class Replica:
         )
 
     def output_tokens(self, now: float) -> float:
-        """Tokens generated since it began."""
+        """Tokens generated since it started."""
         self._decode(0, now)
         return self._decoded
 
@@ -178,7 +178,7 @@ class Replica:
         return self._waiting + (self._prefills is not None)
 
     def queue_s(self, prompt_tokens: int, now: float) -> float:
-        """Seconds until it would take up a prompt of so many tokens that comes now."""
+        """Seconds until it would start a prompt of this size that arrives now."""
         if self._prefills is None:
             return 0.0
         tokens = sum(

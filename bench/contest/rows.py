@@ -1,4 +1,4 @@
-"""The rows of the contest: what is different from a trace as it is, on equal engines that serve in order."""
+"""The rows of the contest: differences from the plain trace on equal engines that serve in order."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from headgate.simulator.traces import TimedRequest
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One way in which a fleet or its requests may differ."""
+    """One variation of the fleet or of its requests."""
 
     name: str
     has_slow_half: bool = False
     """Half of the engines have half the speed of the others."""
     shortest_first: bool = False
-    """Engines take the shortest prompt that waits."""
+    """Engines take the shortest waiting prompt."""
     is_streamed: bool = True
-    """Whether a gateway sees first tokens, or nothing before the end of an answer."""
+    """Whether a gateway sees first tokens, or nothing before the end of a response."""
     shares_prefixes: bool = True
-    """Whether prompts begin alike; otherwise each has all of its blocks for itself."""
+    """Whether prompts share prefixes; otherwise all blocks are unique."""
     target_s: float = TARGET_S
-    """Of the first token. Where a slow engine needs twice as long for a prompt, so may it take."""
+    """Target for the first token. It doubles with slow engines, which need twice as long for a prompt."""
     share_of_rate: float = 1.0
-    """The fixed rate of the table, as a share of that of the plain row."""
+    """The fixed rate of the table, as a fraction of the plain row's."""
 
     def fleet(self, plain: Fleet) -> Fleet:
         """The engines of this row."""

@@ -1,4 +1,4 @@
-"""What a gateway may know of a fleet before the first request, and what it may not."""
+"""What a gateway may know about a fleet before the first request, and what it may not."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from headgate.scheduling import Request
 
 
 class Setup(NamedTuple):
-    """What an operator sets for a router, or its engines tell."""
+    """Values that an operator configures for a router, or that engines report."""
 
     replicas: int
     cache_blocks: int
-    """Of each engine, as engines tell."""
+    """Of each engine, as engines report it."""
     prefill_tokens_per_s: float
-    """Measured on an engine of full speed, for routers that have one number for all: nobody tells them that
-    some are slower."""
+    """Measured on an engine at full speed, for routers with a single value for all engines."""
 
 
 class Truth(Protocol):
-    """What engines know and no gateway does: for oracles only."""
+    """Exact state of engines that no gateway knows: for oracles only."""
 
     def queue_s(self, request: Request, load: EndpointState, now: float) -> float:
-        """Seconds until the engine would take up the request."""
+        """Seconds until the engine would start the request."""
         ...
 
     def waiting(self, load: EndpointState) -> int:
@@ -31,5 +30,5 @@ class Truth(Protocol):
         ...
 
     def prefill_tokens_per_s(self, load: EndpointState) -> float:
-        """How fast it is."""
+        """Its prefill speed."""
         ...

@@ -1,4 +1,4 @@
-"""Who is first in each cell and in the sum of all, and how far from that our gateway is."""
+"""The best policy in each cell and in the total, and our gateway's distance from it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import msgspec
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell, or the sum of all."""
+    """A cell, or the total."""
 
     cell: str
     best: str
-    """Of all policies but the oracles."""
+    """Of all policies except the oracles."""
     best_rate: float
-    """Requests a second."""
+    """Requests per second."""
     second: str
     """The best of the others; empty if there are none."""
     second_rate: float
@@ -30,9 +30,9 @@ SUM = "sum"
 def standings(
     rates: Mapping[str, Mapping[str, float]], ours: str, oracles: Sequence[str] = ()
 ) -> list[Standing]:
-    """Of the highest rates of each policy in each cell; the last one is the sum of all.
+    """Standings by the highest rates of each policy in each cell; the last one is the total.
 
-    Cells in which no gateway keeps any rate are left out. Empty if our policy did not take part.
+    Cells in which no gateway sustains any rate are omitted. Empty if our policy did not take part.
     """
     if ours not in rates:
         return []

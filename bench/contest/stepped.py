@@ -1,7 +1,7 @@
-"""The same contest on engines that step: continuous batching, chunked prefill, a KV cache that requests hold.
+"""The same contest on stepped engines: continuous batching, chunked prefill, a KV cache held by requests.
 
-What the first-order replicas leave out is here: decoding slows prefilling down, and a prompt may have to wait
-for room in the cache. It takes some thirty times as long to compute.
+Includes what the first-order replicas omit: decoding slows down prefilling, and a prompt may have to wait for
+cache capacity. It takes about thirty times as long to compute.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ BUDGET_TOKENS = 2048
 BASE_S = 0.01
 PER_SEQUENCE_S = 5e-5
 PER_KV_TOKEN_S = 3.9e-8
-"""128 KB of KV for each token at 3.3 TB/s: a model of 8 billion parameters on an H100."""
+"""128 KB of KV cache per token at 3.3 TB/s: a model of 8 billion parameters on an H100."""
 LONGEST_PROMPT = 250_000
 LONGEST_QUEUE = 1_000_000
 
 
 def describe(size: Fleet, scrape_s: float) -> FleetDescription:
-    """Engines that prefill at the rate of the first-order replicas while they decode nothing."""
+    """Engines that prefill at the rate of the first-order replicas while nothing is decoded."""
     groups = [("engine", size.replicas - size.slow_replicas, 1.0), ("slow", size.slow_replicas, SLOW)]
     return FleetDescription(
         groups=tuple(
@@ -64,7 +64,7 @@ def _engine(size: Fleet, speed: float) -> EngineConfig:
 
 
 class Stepped:
-    """One policy on engines of its own; like `Replay`."""
+    """One policy on its own engines; like `Replay`."""
 
     def __init__(self, size: Fleet, make: Make, seed: int) -> None:
         if isinstance(make, type) and issubclass(make, Oracle):
@@ -87,7 +87,7 @@ class Stepped:
         return Result(sorted(watched.ttfts_s), hits / tokens, statistics.median(watched.timed.took_ns) / 1e3)
 
     def keeps(self, requests: Sequence[TimedRequest], speed: float, target_s: float, share: float) -> bool:
-        """Whether so many first tokens come in time; ends soon after too many have not."""
+        """Whether the share of first tokens is in time; ends soon after too many are late."""
         most = most_late(requests, share)
         watched = _Watched(self._policy, target_s)
 
@@ -107,7 +107,8 @@ class Stepped:
     def _at_speed(self, requests: Sequence[TimedRequest], speed: float) -> Iterator[TimedRequest]:
         sees_all = isinstance(self._policy, Published) and self._policy.sees_first_tokens
         for request in requests:
-            # Engines that go by priority take the shortest first, if that is what priority says.
+            # Engines that schedule by priority take the shortest prompt first, if priority encodes its
+            # length.
             priority = -request.prompt_tokens if self._size.shortest_first else request.priority
             yield msgspec.structs.replace(
                 request,
@@ -118,7 +119,7 @@ class Stepped:
 
 
 class _Watched(Observer):
-    """Tells the policy what it is to know, and notes first tokens, whether the gateway sees them or not."""
+    """Passes events to the policy, and records first tokens, whether the gateway sees them or not."""
 
     def __init__(self, policy: scheduling.Policy, target_s: float = 0.0) -> None:
         self.timed = _Timed(policy)
@@ -156,7 +157,7 @@ class _Watched(Observer):
 
 
 class _Timed(scheduling.Policy):
-    """Another policy, and how long it takes."""
+    """Wraps a policy to measure its CPU time."""
 
     def __init__(self, policy: scheduling.Policy) -> None:
         self._policy = policy

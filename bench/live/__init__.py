@@ -1,1 +1,1 @@
-"""The contest of routers over HTTP: what is asked, the engines that answer, and what the clients saw."""
+"""The contest of routers over HTTP: the requests, the engines, and the responses that clients got."""

@@ -1,4 +1,4 @@
-"""Clients that ask at the times of a trace, whether earlier requests were answered or not."""
+"""Clients that send requests at the times of a trace, whether or not earlier ones got a response."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ GIVE_UP_S = 60.0
 
 
 class Asked(Protocol):
-    """One request, and when it comes."""
+    """One request, and its time."""
 
     @property
     def at_s(self) -> float: ...
     @property
     def headers(self) -> str:
-        """Further header lines, each with its end."""
+        """Additional header lines, each with its line end."""
 
     def body(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one client saw; times in seconds from when it asked, None where that never came."""
+    """The result for one client; times in seconds from sending, None if it never arrived."""
 
     status: int
     first_token_s: float | None
@@ -39,7 +39,7 @@ class Seen:
 
 
 class Asking(asyncio.Protocol):
-    """One request on a connection of its own, so that no client waits for another."""
+    """One request on its own connection, so that no client waits for another."""
 
     def __init__(self, message: bytes) -> None:
         self._message = message
@@ -61,7 +61,7 @@ class Asking(asyncio.Protocol):
         self.status = self._parser.get_status_code()
 
     def on_body(self, body: bytes) -> None:
-        # The first event of a chat stream carries the role alone: the first token is the first content.
+        # The first event of a chat stream only has the role: the first token is the first content.
         if self.first_token_at is None and b'"content":"' in body.replace(b'"content":""', b""):
             self.first_token_at = time.perf_counter()
 
@@ -78,7 +78,7 @@ class Asking(asyncio.Protocol):
 
 
 async def replay(port: int, requests: Sequence[Asked], give_up_s: float = GIVE_UP_S) -> list[Seen]:
-    """Asks all of them at their times; returns what became of each, in their order."""
+    """Send all requests at their times; returns their results, in order."""
     bodies = [request.body() for request in requests]
     began = time.perf_counter() + 0.5
     asking = []

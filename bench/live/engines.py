@@ -1,7 +1,7 @@
-"""The simulated engines of the contest, all in this one process: `python -m live.engines HOST:PORT ...`.
+"""The simulated engines of the contest, all in one process: `python -m live.engines HOST:PORT ...`.
 
-They prefill 16,000 tokens a second and keep the KV cache that is asked for. What they did is printed when
-standard input ends, as one line of JSON.
+They prefill 16,000 tokens per second, with a KV cache of the requested size. Their statistics are printed as
+one line of JSON when standard input ends.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ COSTS = StepCosts(
 
 
 def config(cache_tokens: int, slower: float = 1.0) -> EngineConfig:
-    """An engine that prefills in chunks of 2,048 tokens, with room for so many tokens of context; each of its
-    steps takes `slower` times as long as it would."""
+    """An engine that prefills in chunks of 2,048 tokens; its steps take `slower` times as long."""
     costs = {name: getattr(COSTS, name) * slower for name in COSTS.__struct_fields__}
     return EngineConfig(
         costs=StepCosts(**costs),
@@ -46,8 +45,7 @@ def config(cache_tokens: int, slower: float = 1.0) -> EngineConfig:
 async def serve(
     addresses: list[str], cache_tokens: int, slower: float, half_speed: int
 ) -> list[dict[str, float]]:
-    """Answers until standard input ends; returns what each engine did. The last `half_speed` engines take
-    twice as long for each step as the others."""
+    """Serve until standard input ends; returns statistics. The last `half_speed` engines are half as fast."""
     async with contextlib.AsyncExitStack() as stack:
         engines = []
         for number, address in enumerate(addresses):

@@ -1,6 +1,6 @@
 """Clients in closed loops over HTTP: a gateway process, a process for each engine, clients in this one.
 
-What they ask, when, and what counts is that of `closed_loops`, which does it in virtual time.
+Requests, times and measurements are those of `closed_loops`, which runs in virtual time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from proxies.headgate import Headgate
 
 BYTES_PER_TOKEN = 4
 TEMPLATE_TOKENS = 5
-"""What a chat prompt has besides its text, as simulated engines count."""
+"""Tokens of a chat prompt besides its text, as simulated engines count."""
 PROFILE = "8b-h100"
 
 
@@ -42,7 +42,7 @@ class Ran(NamedTuple):
     served: closed_loops.Served
     failed: int
     cores: float
-    """CPU time of all processes over the time that counts, and of the gateway alone."""
+    """CPU time of all processes over the measured time, and of the gateway alone."""
     gateway_cores: float
 
 
@@ -55,7 +55,7 @@ class Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def ask(self, message: bytes) -> asyncio.Future[int]:
-        """The status of the response, once it is complete; 0 if it never is."""
+        """Send a request; returns the status of the complete response, 0 if there is none."""
         self.answered = asyncio.get_running_loop().create_future()
         self._parser = httptools.HttpResponseParser(self)
         assert self._transport is not None
@@ -84,7 +84,7 @@ class Client(asyncio.Protocol):
 
 
 def run(mix: closed_loops.Mix, *, is_queued: bool, engines: int, seed: int) -> Ran:
-    """Fresh engines and a fresh gateway at its defaults, with its queue or without."""
+    """New engines and a new gateway with defaults, with or without its queue."""
     gateway = Headgate(flags=("--queue-enabled", "true" if is_queued else "false"))
     gateway.passes_bytes = False  # type: ignore[misc]
     gateway.install()
@@ -150,7 +150,7 @@ async def _asked(port: int, gateway: int, mix: closed_loops.Mix, engines: int, s
 async def _loop(
     port: int, session: int, turns: list[TimedRequest], began: float, answers: list[Answer]
 ) -> None:
-    """One client, who asks again once it is answered, until its time is over."""
+    """One client, which sends its next request after each response, until its time is over."""
     client, number = Client(), 0
     await asyncio.sleep(began + turns[0].at_s - time.perf_counter())
     await asyncio.get_running_loop().create_connection(lambda: client, "127.0.0.1", port)
@@ -171,7 +171,7 @@ async def _loop(
 
 
 def _message(port: int, name: str, timed: TimedRequest) -> bytes:
-    """A prompt of its own, which no cache has."""
+    """A unique prompt, which no cache has."""
     size = max(timed.prompt_tokens - TEMPLATE_TOKENS, 1) * BYTES_PER_TOKEN
     body = json.dumps(
         {

@@ -1,7 +1,7 @@
-"""Formulas of other routers as the gateway's own configuration has them, beside its default policy.
+"""Formulas of other routers in the gateway's own configuration, and its default policy.
 
-All of them pick in the same gateway, so that nothing differs but the choice: its ledger, its index of
-prefixes and its reading of engines are what their producers are there.
+All of them pick in the same gateway, so that only the choice differs: its ledger, prefix index and engine
+readings take the place of their own producers.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ FILES = {
     "llm-d 2:2:3": (EXAMPLES / "picker.yaml").read_text(),
     "Kthena default": (EXAMPLES / "kthena.yaml").read_text(),
 }
-"""What each is in a file for `--scheduling-config-file`."""
+"""The configuration of each, for `--scheduling-config-file`."""
 NAMES = {"least request": "least-request"}
-"""What each is for `--scheduling-policy`."""
+"""The name of each, for `--scheduling-policy`."""
 POLICIES = (OURS, *FILES, *NAMES)
 
 
 def flags(policy: str, folder: Path) -> tuple[str, ...]:
-    """What the gateway is started with; a file is written into the folder."""
+    """Flags of the gateway; a configuration file is written to the folder."""
     if policy in FILES:
         file = folder / "scheduling.yaml"
         file.write_text(FILES[policy])

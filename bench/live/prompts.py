@@ -1,7 +1,7 @@
-"""A slice of a trace as requests over HTTP: which words stand for its blocks, and when each request comes.
+"""A slice of a trace as HTTP requests: text for its blocks, and the time of each request.
 
-A Mooncake trace tells prompts as ids of blocks of 512 tokens; equal ids are equal text. Each block becomes
-text of its own here, so that a router sees prefixes exactly where the trace has them.
+A Mooncake trace describes prompts as IDs of blocks of 512 tokens; equal IDs are equal text. Each block
+becomes unique text here, so that a router sees prefixes exactly where the trace has them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Request:
     headers: str = ""
 
     def body(self) -> bytes:
-        """A streamed chat request whose prompt has as many tokens, at four bytes each."""
+        """A streamed chat request with a prompt of the right number of tokens, at four bytes each."""
         asked = "".join(map(block_text, self.blocks))[: self.prompt_tokens * BYTES_PER_TOKEN]
         return json.dumps(
             {
@@ -58,13 +58,13 @@ class Request:
 
 
 def block_text(block: int) -> str:
-    """Text of one block: as many characters as its tokens have bytes, and like that of no other block."""
+    """Unique text of one block, with as many characters as its tokens have bytes."""
     unit = f"{block:07x} "
     return unit * (BLOCK_TOKENS * BYTES_PER_TOKEN // len(unit))
 
 
 def read(path: Path, *, requests: int, rate: float, most_output: int, seed: int) -> list[Request]:
-    """The first requests of a Mooncake trace at so many a second, spread within the grid of its times."""
+    """The first requests of a Mooncake trace at `rate` per second, spread within the grid of its times."""
     with path.open("rb") as lines:
         every = list(traces.requests(path.name, lines, traces.Mooncake(BLOCK_TOKENS)))
     arrivals = traces.Arrivals(limit=requests, jitter_s=traces.grid_s(every), rate_per_s=rate)

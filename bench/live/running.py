@@ -1,4 +1,4 @@
-"""The process of the simulated engines, while a router is measured before them."""
+"""The process of the simulated engines while a router is measured in front of them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ import proxies
 def engines(
     count: int, cache_tokens: int, did: list[dict[str, float]], slower: float = 1.0, half_speed: int = 0
 ) -> Iterator[list[tuple[str, int]]]:
-    """So many engines, by address and port, the last `half_speed` of them half as fast as the others; what
-    they did is in `did` once the block is over."""
+    """Run `count` engines, the last `half_speed` of them at half speed; yields their addresses. Their
+    statistics are in `did` after the context ends.
+    """
     hosts = [f"127.72.0.{number}" for number in range(1, count + 1)]
     port = proxies.free_port(hosts[0])
     addresses = [f"{host}:{port}" for host in hosts]

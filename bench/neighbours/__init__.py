@@ -1,1 +1,1 @@
-"""The contest of queues: tenants that keep to their share beside one that does not."""
+"""The contest of queues: tenants that keep to their share, and one that does not."""

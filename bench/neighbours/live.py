@@ -30,7 +30,7 @@ _ENDLESS = ("--queue-ttl-s", "0", "--queue-max-requests", "0", "--queue-band-max
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request of the traffic as a client sends it; no prompt begins like another."""
+    """A request of the traffic as a client sends it; no two prompts share a prefix."""
 
     number: int
     timed: TimedRequest
@@ -62,9 +62,9 @@ class Ran(NamedTuple):
     """One run."""
 
     seen: list[Seen]
-    """What became of each request, in their order."""
+    """The result of each request, in order."""
     cores: float
-    """CPU time that gateway, engines and clients took, over the time of the run."""
+    """CPU time of gateway, engines and clients over the duration of the run."""
 
 
 def run(
@@ -74,8 +74,9 @@ def run(
     slower: float = 1.0,
     apart: Sequence[str] | None = None,
 ) -> Ran:
-    """Sends each request at its time, until all are answered. The tenants in `apart`, if there are any, have
-    an equal part of the engines each, as pools of the one gateway."""
+    """Send each request at its time, until all have a response. The tenants in `apart`, if any, each get an
+    equal part of the engines, as pools of the same gateway.
+    """
     flow = QUEUES[queue]
     if flow is None:
         flags: tuple[str, ...] = ("--queue-enabled", "false")

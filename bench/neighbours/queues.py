@@ -1,4 +1,4 @@
-"""The queues of the contest, by the names that the table has."""
+"""The queues of the contest, by their names in the table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ WINDOW_S = 300.0
 
 
 def _queue(fairness: str) -> FlowSettings:
-    """All wait as long as it takes: who is served late must not look better than who is refused."""
+    """All requests wait as long as needed: late service must not look better than rejection."""
     return FlowSettings(
         ttl_s=0,
         max_requests=0,

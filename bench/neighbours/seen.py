@@ -1,4 +1,4 @@
-"""What the clients of a run saw, and what that comes to."""
+"""The results that the clients of a run got, and their summary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neighbours.traffic import NOISY
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One request; seconds, None where no token came."""
+    """One request; seconds, None if no token arrived."""
 
     tenant: str
     asked_at_s: float
@@ -23,35 +23,35 @@ class Seen:
 
 @dataclass(frozen=True)
 class OverHttp:
-    """What is to be known of a run in real time, to judge whether the machine had a part in it."""
+    """Data on a run in real time, to judge whether the machine influenced it."""
 
     cores: float
-    """That all processes of the run took."""
+    """CPU cores used by all processes of the run."""
     virtual_p99_s: float
-    """`quiet_p99_s` of the same requests in virtual time, where no CPU is ever short."""
+    """`quiet_p99_s` of the same requests in virtual time, where CPU is never short."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one run; times to the first token in seconds."""
+    """The summary of one run; times to first token in seconds."""
 
     quiet_p50_s: float
     quiet_p99_s: float
     worst_p99_s: float
-    """Of the quiet tenant that fared worst."""
+    """Of the quiet tenant with the highest p99."""
     noisy_p50_s: float | None
     lost: int
-    """Requests of quiet tenants without an answer."""
+    """Requests of quiet tenants without a response."""
     work_per_s: float
-    """Prompt tokens served per second while tenants asked."""
+    """Prompt tokens served per second while tenants sent requests."""
     noisy_share: float
-    """Of that work."""
+    """Share of that work."""
     over_http: OverHttp | None = None
-    """None of a run in virtual time."""
+    """None for a run in virtual time."""
 
 
 def outcome(seen: Sequence[Seen], seconds: float, over_http: OverHttp | None = None) -> Outcome:
-    """`seconds` is for how long the tenants asked."""
+    """`seconds` is how long tenants sent requests."""
     by_tenant: defaultdict[str, list[float]] = defaultdict(list)
     work: defaultdict[str, int] = defaultdict(int)
     lost = 0

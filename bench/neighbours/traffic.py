@@ -1,4 +1,4 @@
-"""What the tenants ask: seven at their share of the fleet, the eighth at ten times its share."""
+"""The requests of the tenants: seven at their share of the fleet, the eighth at ten times its share."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ QUIET = tuple(f"tenant-{number}" for number in range(1, TENANTS))
 
 @dataclass(frozen=True)
 class Traffic:
-    """`rate` is what the fleet carries, in requests of the quiet ones per second.
+    """`rate` is the fleet's capacity, in requests of the quiet tenants per second.
 
-    Shares are equal parts of `load` of that. The noisy tenant asks for `times` its share of the work: in
+    Shares are equal parts of `load` of that. The noisy tenant requests `times` its share of the work: with
     requests that are `longer` times as long, and the rest by their number.
     """
 
@@ -36,18 +36,18 @@ class Traffic:
         return self.rate * self.load / TENANTS
 
     def quiet(self, tenant: str) -> list[TimedRequest]:
-        """Of one that keeps to its share: the same with the noise and without."""
+        """The requests of a tenant that keeps to its share: the same with and without the noise."""
         return list(self._asked(tenant, self.share, 1.0))
 
     def requests(self, *, noise: bool) -> list[TimedRequest]:
-        """Of all, in the order of their times."""
+        """The requests of all tenants, by time."""
         asked = [request for tenant in QUIET for request in self.quiet(tenant)]
         if noise:
             asked += self._asked(NOISY, self.share * self.times / self.longer, self.longer)
         return sorted(asked, key=lambda request: request.at_s)
 
     def _asked(self, tenant: str, rate: float, longer: float) -> Iterator[TimedRequest]:
-        """Arrivals by chance (Poisson), prompts from a half to one and a half times their mean."""
+        """Random (Poisson) arrivals, prompts from a half to one and a half times their mean."""
         rng = random.Random(f"{self.seed}/{tenant}")
         at_s = rng.expovariate(rate)
         while at_s < self.seconds:

@@ -1,4 +1,4 @@
-"""The contest in virtual time: the gateway's own queue, policy and estimator over engines that step."""
+"""The contest in virtual time: the gateway's own queue, policy and estimator over stepped engines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRAPE_S = 1.0
 def run(
     asked: Sequence[TimedRequest], replicas: int, flow: FlowSettings | None, seed: int, slower: float = 1.0
 ) -> list[Seen]:
-    """What became of each request, in their order; engines take `slower` times as long for everything."""
+    """The results of all requests, in order; engines take `slower` times as long for everything."""
     group = EngineGroup(name="engine", engine=engines.config(CACHE_TOKENS, slower), count=replicas)
     description = FleetDescription(groups=(group,), scrape_s=SCRAPE_S, flow=flow)
     prefixes = PrefixIndex()
@@ -37,7 +37,7 @@ def run(
 
 
 def carried(asked: Sequence[TimedRequest], replicas: int, seed: int, slower: float = 1.0) -> float:
-    """Requests per second that the fleet serves when all of these are there from the first moment."""
+    """Requests per second that the fleet serves if all of these are there from the beginning."""
     at_once = [_at_start(request) for request in asked]
     seen = run(at_once, replicas, None, seed, slower)
     ends = sorted(each.ended_at_s for each in seen)

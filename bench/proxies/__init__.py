@@ -1,7 +1,7 @@
-"""The proxies that are compared, behind one seam: install, start in front of some engines, stop.
+"""The proxies under comparison, with a common interface: install, start in front of engines, stop.
 
-Each keeps its defaults where it can; what is set, and why, is said beside the setting. Whatever a proxy logs
-goes to a file of its own, so that none of them is spared the writing.
+Each keeps its defaults if possible; settings are explained where they are set. All logs go to files, so that
+no proxy is spared writing them.
 """
 
 from proxies.envoy import Envoy

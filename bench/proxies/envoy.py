@@ -1,4 +1,4 @@
-"""Envoy, from its package in the package index."""
+"""Envoy, installed from the package index."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from proxies.packaged import PackagedProxy
 from proxies.processes import Addresses, free_port, route_name
 
 _MANY = 1_000_000
-"""Envoy's circuit breakers let 1,024 requests through by default: fewer than the idle streams."""
+"""Envoy's circuit breakers allow 1,024 requests by default: fewer than the idle streams."""
 
 
 class Envoy(PackagedProxy):
-    """A plain HTTP proxy in C++: what many gateways for inference have below them."""
+    """A plain HTTP proxy in C++, on which many inference gateways are built."""
 
     name: ClassVar[str] = "envoy"
     pinned: ClassVar[str] = "1.40.0"

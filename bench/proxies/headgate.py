@@ -25,7 +25,7 @@ from proxies.processes import (
 
 
 class Headgate(ProxyProcesses):
-    """Ours: a gateway process that reads its objects from an embedded API server, all at its defaults."""
+    """Our gateway: a process that reads its objects from an embedded API server, with all defaults."""
 
     name: ClassVar[str] = "headgate"
     note: ClassVar[str] = "one process, all features at their defaults, access log to a file"
@@ -39,8 +39,9 @@ class Headgate(ProxyProcesses):
         flags: tuple[str, ...] = (),
         apart: tuple[str, Sequence[str]] | None = None,
     ) -> None:
-        """`flags` are further ones of the gateway. `apart` is a header and values of it: each gets an equal
-        part of the engines, as a pool of its own."""
+        """`flags` are additional ones of the gateway. `apart` is a header with values: each gets an equal
+        part of the engines, as its own pool.
+        """
         super().__init__(cpu)
         self._flags = flags
         self._apart = apart
@@ -73,7 +74,7 @@ class Headgate(ProxyProcesses):
         pid = self.spawn(
             "gateway",
             *(self._executable, "gateway", "--kubeconfig", kubeconfig, "--port", str(port)),
-            # The limits that the idle streams would reach.
+            # Limits that the idle streams would reach.
             *("--clients-max-connections", "20000", "--endpoints-max-connections", "20000"),
             *("--metrics-port", str(free_port()), "--admin-port", str(admin)),
             *self._flags,

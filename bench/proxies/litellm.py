@@ -1,4 +1,4 @@
-"""LiteLLM's proxy, from its package in the package index."""
+"""LiteLLM's proxy, installed from the package index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxies.processes import Addresses, free_port
 
 
 class LiteLLM(PackagedProxy):
-    """A gateway in Python that decodes and writes anew whatever passes."""
+    """A Python gateway that decodes and re-encodes everything it passes on."""
 
     name: ClassVar[str] = "litellm"
     pinned: ClassVar[str] = "1.106.2"
@@ -49,4 +49,4 @@ class LiteLLM(PackagedProxy):
 
 
 _GENERAL = {"dangerously_permit_weak_or_unset_master_key": True}
-"""It would not start without keys for its clients."""
+"""Otherwise, it does not start without client keys."""

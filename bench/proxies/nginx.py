@@ -12,7 +12,7 @@ from proxies.processes import Addresses, ProxyProcesses, UnavailableError, free_
 
 
 class Nginx(ProxyProcesses):
-    """A plain HTTP proxy in C: what moving the bytes costs, without reading them."""
+    """A plain HTTP proxy in C: the cost of moving bytes without reading them."""
 
     name: ClassVar[str] = "nginx"
     note: ClassVar[str] = (

@@ -10,15 +10,15 @@ from proxies.processes import CACHE, ROOT, ProxyProcesses, UnavailableError
 
 
 class PackagedProxy(ProxyProcesses):
-    """A proxy from the package index, in an environment of its own."""
+    """A proxy from the package index, in its own environment."""
 
     note: ClassVar[str]
     pinned: ClassVar[str]
     module: ClassVar[str]
     package: ClassVar[str] = ""
-    """Name of its package, where that is not its own."""
+    """Name of its package, if different."""
     extras: ClassVar[str] = ""
-    """What its package calls the parts that the proxy needs: "[proxy]", say."""
+    """Extras of the package that the proxy needs, such as "[proxy]"."""
 
     def __init__(self, cpu: int | None = None) -> None:
         super().__init__(cpu)
@@ -37,7 +37,7 @@ class PackagedProxy(ProxyProcesses):
         if made.returncode != 0:
             raise UnavailableError(f"python -m venv ended with status {made.returncode}")
         package = self._package + self.extras
-        # The pinned version, then the newest that works: an index may have dropped the old one.
+        # The pinned version, then the newest that works: an index may have removed the old one.
         problem = self._pip(f"{package}=={self.pinned}") and self._pip(package)
         if problem or not (version := self._version()):
             raise UnavailableError(f"pip install {package}: {problem or 'it does not import'}")

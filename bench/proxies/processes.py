@@ -1,4 +1,4 @@
-"""What a proxy is to the benchmark, and what all of them share: processes, logs, readiness, the end."""
+"""The interface of a proxy, and the shared parts: processes, logs, readiness, shutdown."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class UnavailableError(Exception):
 
 
 class Proxy(Protocol):
-    """What the benchmark asks of a proxy."""
+    """The interface of a proxy for the benchmark."""
 
     name: ClassVar[str]
     note: ClassVar[str]
-    """How it is configured, in one line, for the table's foot."""
+    """Its configuration in one line, for the table's footer."""
     passes_bytes: ClassVar[bool]
     """Whether answers come through as the engine wrote them, so that streams can be compared."""
     has_routes: ClassVar[bool]
     """Whether it can have many routes."""
 
     def __init__(self, cpu: int | None = None) -> None:
-        """`cpu`: the one CPU that its processes may use."""
+        """`cpu`: the only CPU that its processes may use."""
 
     def install(self) -> str:
-        """Make it runnable if it is not yet; return its version. Raises UnavailableError."""
+        """Install it if needed; return its version. Raises UnavailableError."""
 
     def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         """Start it in front of `upstreams`; return its port and pid once it answers a chat request.
@@ -58,7 +58,7 @@ class Proxy(Protocol):
         """Path and body of a chat request that only this one of `routes` takes."""
 
     def stop(self) -> None:
-        """End every process that start() began."""
+        """End every process that start() started."""
 
 
 def route_name(route: int) -> str:
@@ -96,7 +96,7 @@ def wait_until_listening(host: str, port: int) -> None:
 
 
 class ProxyProcesses:
-    """What all proxies share: processes, a scratch directory with their logs, readiness, and the end."""
+    """Shared by all proxies: processes, a scratch directory with their logs, readiness, shutdown."""
 
     name: ClassVar[str]
     passes_bytes: ClassVar[bool] = True
@@ -113,7 +113,7 @@ class ProxyProcesses:
         self.scratch.mkdir(parents=True)
 
     def spawn(self, log: str, *command: str | os.PathLike[str]) -> int:
-        """Start a process in a session of its own, its output in a file; return its pid."""
+        """Start a process in its own session, with output in a file; return its pid."""
         with (self.scratch / f"{log}.out").open("wb") as out, (self.scratch / f"{log}.err").open("wb") as err:
             process = subprocess.Popen(
                 [*self._prefix, *command],
@@ -137,7 +137,7 @@ class ProxyProcesses:
         return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")[:200]
 
     def answers(self, port: int) -> None:
-        """Wait until a chat request comes back as the engine wrote it."""
+        """Wait until a chat request returns the engine's response unchanged."""
         url, body = f"http://127.0.0.1:{port}{load.CHAT_PATH}", load.chat_body("You keep a gate.", "Open?")
 
         def ready() -> bool:

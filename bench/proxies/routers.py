@@ -15,16 +15,16 @@ _ROUTER_NOTE = (
 
 
 class Router(PackagedProxy):
-    """What they have in common: all three descend from one program, and take its options."""
+    """Shared by all three, which descend from one program and accept its options."""
 
     note: ClassVar[str] = _ROUTER_NOTE
 
     def command(self) -> tuple[str | os.PathLike[str], ...]:
-        """What starts it, before its options."""
+        """The command, before its options."""
         return (self._python, "-m", f"{self.module}.launch_router")
 
     def started_options(self) -> tuple[str, ...]:
-        """Workers are looked at every 30 s by default, which would only be a wait here."""
+        """Workers are checked every 30 s by default, which would only cause a wait here."""
         return ("--worker-startup-check-interval", "1")
 
     def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:

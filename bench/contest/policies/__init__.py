@@ -1,4 +1,4 @@
-"""The competitors, by the names of the table."""
+"""The competitors, by their names in the table."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from headgate.fleet.prefix import PrefixIndex
 
 
 def _headgate(setup: Setup) -> scheduling.Policy:
-    """As the gateway has it: the size of the caches is known from the engines, what is in them is believed,
-    how fast they are is learned."""
+    """As in the gateway: cache sizes are reported by the engines, contents assumed, speeds learned."""
     return scheduling.PredictedFirstToken(PrefixIndex(default_limit=setup.cache_blocks))
 
 
@@ -41,14 +40,14 @@ GATEWAYS: dict[str, Callable[[Setup], scheduling.Policy]] = {
     "round robin": simple.RoundRobin,
     "random": simple.Random,
 }
-"""What they know, a gateway can know."""
+"""They only know what a gateway can know."""
 
 ORACLES: dict[str, type[Oracle]] = {
     "oracle": oracle.Soonest,
     "oracle sticky 0.5 s": oracle.Sticky,
     "oracle at our price": oracle.Priced,
 }
-"""They know all of first-order replicas; of engines that step nobody does."""
+"""They know everything about first-order replicas; no policy knows that about stepped engines."""
 
 Make = Callable[[Setup], scheduling.Policy] | type[Oracle]
 POLICIES: dict[str, Make] = {**GATEWAYS, **ORACLES}

@@ -1,10 +1,10 @@
-"""AIBrix, `prefix-cache`, defaults of its code.
+"""AIBrix, `prefix-cache`, with the defaults of its code.
 
-Least request if max r - min r > 8; else of the endpoints that hold a part, by match (largest first) and
-requests (fewest first), the first with r <= mean + 1 standard deviation; else least request.
+Least request if max r - min r > 8; else, of the endpoints that hold a part, ordered by match (largest first)
+and requests (fewest first), the first with r <= mean + 1 standard deviation; else least request.
 
-It believes its own picks: 200,000 blocks of 128 characters for each endpoint, as its documentation has them.
-Not modeled: a block is forgotten 20 minutes after its last use.
+Cache contents are assumed from its own picks: 200,000 blocks of 128 characters per endpoint, as documented.
+Not modeled: a block expires 20 minutes after its last use.
 """
 
 from __future__ import annotations

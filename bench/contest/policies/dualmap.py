@@ -1,9 +1,9 @@
-"""DualMap: two hashes over the prompt's beginning name two endpoints (arXiv 2602.06502).
+"""DualMap: two hashes of the prompt's beginning select two endpoints (arXiv 2602.06502).
 
-Of the two, the one with more of the prompt cached while its predicted TTFT is within the objective; else the
-one that is sooner. The hashed beginning adapts: it is the shortest that recent requests share no more than
-evenly. TTFT is predicted as the uncached tokens in flight without a first token, over a measured rate; caches
-are believed by its own picks.
+Of the two, it takes the one with more of the prompt cached while its predicted TTFT is within the objective;
+else the one with the lower TTFT. The hashed beginning adapts: it is the shortest one shared by no more than
+an even part of recent requests. TTFT is predicted as the uncached tokens in flight without a first token,
+over a measured rate; cache contents are assumed from its own picks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DualMap(Published):
         return tokens / self.setup.prefill_tokens_per_s
 
     def _key(self, prefix: Sequence[int], endpoints: int) -> int:
-        """The first block that tells this prompt from most others; a hash stands for all before it too."""
+        """The first block that distinguishes this prompt from most; its hash covers all blocks before it."""
         most = max(1, len(self._recent)) / endpoints
         for block in prefix:
             if self._seen[block] <= most:

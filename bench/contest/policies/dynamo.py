@@ -1,10 +1,10 @@
-"""NVIDIA Dynamo's KV router, overlap by KV events; temperature 0, scale and credit 1.
+"""NVIDIA Dynamo's KV router, with overlap from KV events; temperature 0, scale and credit 1.
 
-linear:  (prefill blocks in flight + incoming - overlap) + decode blocks in flight + incoming
-lmetric: (prefill blocks in flight + incoming - overlap) * (requests in flight + 1)
+    linear:  (prefill blocks in flight + incoming - overlap) + decode blocks in flight + incoming
+    lmetric: (prefill blocks in flight + incoming - overlap) * (requests in flight + 1)
 
-Its text counts the factor of lmetric in decode blocks; with requests, as in the paper, it does better here.
-Its workers always stream to its frontend.
+Its documentation states the factor of lmetric in decode blocks; with requests, as in the paper, it performs
+better here. Its workers always stream to its frontend.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ least-request  (max - base) / max, base = in flight + 100 * max(in flight - runn
 least-latency  half TTFT, half TPOT: (max - x) / (max - min); 50 where an engine shows neither
 prefix-cache   matched / all blocks, of the 5 endpoints that match best
 
-Waiting, running, TTFT and TPOT are read every second; times are means of that second, or nothing. It believes
-what it picked, of the first 128 blocks of 64 bytes: 2,048 tokens at four bytes each. It keeps 50,000 of those
-for each endpoint. Where the filter leaves none, Kthena answers 400; here all are kept.
+Waiting, running, TTFT and TPOT are read every second; times are means of that second, or nothing. Cache
+contents are assumed from its picks, for the first 128 blocks of 64 bytes: 2,048 tokens at four bytes each,
+at most 50,000 per endpoint. If the filter leaves no endpoint, Kthena returns 400; here all remain.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DefaultPlugins(Published):
 
 
 def least_request(loads: Sequence[EndpointState]) -> Mapping[EndpointState, int]:
-    """Scores by what is in flight, and what of it does not run."""
+    """Scores from requests in flight, and from those of them that are not running."""
     bases = {load: load.requests + WAITING_WEIGHT * max(load.requests - _running(load), 0) for load in loads}
     most = max(bases.values())
     return {load: int((most - base) / most * 100) if most else 100 for load, base in bases.items()}
@@ -76,7 +76,7 @@ def _running(load: EndpointState) -> int:
 
 
 def least_latency(loads: Sequence[EndpointState]) -> Mapping[EndpointState, int]:
-    """Scores by what engines measured in the last second."""
+    """Scores from the engines' measurements of the last second."""
     times = {load: _times_s(load.reading) for load in loads}
     known = {load: each for load, each in times.items() if min(each) > 0.0}
     scores = dict.fromkeys(loads, UNKNOWN)
@@ -93,7 +93,7 @@ def _score(seconds: float, all_s: Sequence[float]) -> float:
 
 
 def _times_s(reading: EngineReading | None) -> tuple[float, float]:
-    """TTFT and TPOT over the second before the reading; 0 where there was nothing in it."""
+    """TTFT and TPOT over the second before the reading; 0 if there were none."""
     if reading is None:
         return 0.0, 0.0
     ttft_s = reading.ttft_s if reading.ttft_at == reading.at else None

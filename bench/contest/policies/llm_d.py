@@ -1,4 +1,4 @@
-"""llm-d's two recommended ways to pick.
+"""llm-d's two recommended configurations.
 
 Weighted: scorers with the precise prefix cache, 3 prefix + 2 queue + 2 KV cache utilization.
 prefix = matched / all blocks, by KV events (`precise-prefix-cache-producer`, with `speculativeIndexing`);

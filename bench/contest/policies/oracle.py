@@ -1,4 +1,4 @@
-"""Oracles: they know when each replica will be free, what its cache will hold, and how fast it is."""
+"""Oracles: they know when each replica will be free, what its cache will contain, and how fast it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.scheduling.predicted import DELAYED_PER_WAITING, MAX_DELAYED
 
 
 class Soonest(Published):
-    """The first token soonest. Where prompts are served in order, what it believes of caches is the truth."""
+    """Picks the earliest first token. With prompts in order, its assumed cache contents are exact."""
 
     def __init__(self, setup: Setup, truth: Truth) -> None:
         super().__init__(setup, OwnPicks(setup.cache_blocks))
@@ -38,12 +38,12 @@ class Soonest(Published):
         return self.uncached_tokens(request, load, now) / self.truth.prefill_tokens_per_s(load)
 
     def delayed(self, loads: Sequence[EndpointState]) -> float:
-        """Requests that a prefill is taken to delay."""
+        """Number of requests that a prefill is assumed to delay."""
         return 0.0
 
 
 class Priced(Soonest):
-    """The default policy's formula on exact figures."""
+    """The default policy's formula with exact figures."""
 
     def delayed(self, loads: Sequence[EndpointState]) -> float:
         waiting = sum(map(self.truth.waiting, loads)) / len(loads)
@@ -51,7 +51,7 @@ class Priced(Soonest):
 
 
 class Sticky(Soonest):
-    """The most cached of those within half a second of the soonest."""
+    """The most cached of those within half a second of the earliest."""
 
     STICKINESS_S = 0.5
 

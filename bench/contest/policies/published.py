@@ -1,8 +1,8 @@
-"""What the published formulas have in common: their account of requests, and what they believe of caches.
+"""Shared by the published formulas: their request accounting, and their assumptions about caches.
 
-Each knows what its router knows, and no more. `beliefs` is its own, fed by its picks, or by KV events where
-its published design has them; engines are read at its router's interval. Sizes of prompts are exact for all,
-ours included, as if every router had the model's tokenizer.
+Each knows only what its router knows. `beliefs` is updated by its own picks, or by KV events if its published
+design has them; engines are read at its router's interval. Prompt sizes are exact for all, including ours, as
+if every router had the model's tokenizer.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from headgate.simulator.traces import TimedRequest
 
 
 class Page(NamedTuple):
-    """What some engines report beyond `EndpointState.reading`."""
+    """Metrics of some engines beyond `EndpointState.reading`."""
 
     waiting_tokens: Callable[[], int]
-    """Uncached tokens of the prompts that wait; to be called at once or never."""
+    """Uncached tokens of waiting prompts; must be called immediately or never."""
     output_tokens: float
-    """Tokens generated since it began."""
+    """Tokens generated since it started."""
 
 
 class Published(Policy):
-    """A formula of another router. Everything but `choose` is called by the contest."""
+    """A formula of another router. The contest calls everything except `choose`."""
 
     uses_prefix = True
     scrape_s = 0.0
-    """How often its router reads each engine's page; 0 for never."""
+    """How often its router reads each engine's metrics page; 0 for never."""
 
     sees_first_tokens = False
-    """Whether its engines stream to it whatever the client asked for, as where both are one system."""
+    """Whether its engines always stream to it, as where both are one system."""
 
     def __init__(self, setup: Setup, beliefs: Beliefs | None = None) -> None:
         self.setup = setup
@@ -50,14 +50,14 @@ class Published(Policy):
     def choose(
         self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
     ) -> EndpointState:
-        """The endpoint by the formula."""
+        """The endpoint that the formula selects."""
 
     def held(self, request: Request, load: EndpointState, now: float) -> int:
-        """Blocks of the prompt that it believes to be in the engine's cache, from the front."""
+        """Leading blocks of the prompt that are assumed to be in the engine's cache."""
         return self.beliefs.held(request.prefix, load, now)
 
     def uncached_tokens(self, request: Request, load: EndpointState, now: float) -> int:
-        """Tokens of the prompt that it believes the engine would prefill."""
+        """Prompt tokens that the engine is assumed to prefill."""
         return max(0, request.prompt_tokens - BLOCK_TOKENS * self.held(request, load, now))
 
     def pick(
@@ -72,20 +72,20 @@ class Published(Policy):
         self.beliefs.booked(request.prefix, choice.load, now)
 
     def scraped(self, load: EndpointState, page: Page, now: float) -> None:
-        """Its router has read an engine's page; `load.reading` has the rest of it."""
+        """Its router has read an engine's page; `load.reading` has the other values."""
 
     def first_token(self, request: TimedRequest, load: EndpointState, now: float) -> None:
-        """The first byte of an answer is here; if it is not streamed, together with the last."""
+        """The first byte of a response arrived; without streaming, together with the last."""
 
     def ended(self, request: TimedRequest, load: EndpointState, now: float) -> None:
-        """An answer is complete."""
+        """A response is complete."""
         self.prompt_blocks[load] -= len(request.prefix)
 
 
 def least(
     loads: Sequence[EndpointState], rng: random.Random, cost: Callable[[EndpointState], float]
 ) -> EndpointState:
-    """The one of the least cost; ties are broken by chance."""
+    """The endpoint with the lowest cost; ties are broken randomly."""
     costs = [cost(load) for load in loads]
     best = min(costs)
     return rng.choice([load for load, each in zip(loads, costs, strict=True) if each == best])

@@ -1,4 +1,4 @@
-"""Those that do not look at caches."""
+"""Policies that ignore caches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LeastRequest(Published):
 
 
 class LeastWorkSeconds(Published):
-    """The shortest queue in seconds, as our estimator learns it, whatever the caches hold."""
+    """The shortest queue in seconds, as our estimator learns it, ignoring caches."""
 
     scrape_s = 1.0
 

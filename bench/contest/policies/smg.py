@@ -1,8 +1,8 @@
 """Shepherd Model Gateway (SGLang's router): `cache_aware` and `least_load`, defaults.
 
 cache_aware: the least load if max r - min r > 64 and max r > 1.5 min r; else the best match if it covers more
-than 0.3 of the prompt, else the least load. It believes its own picks: a tree of 67,108,864 characters for
-each worker (`max_tree_size`).
+than 0.3 of the prompt, else the least load. Cache contents are assumed from its picks: a tree of 67,108,864
+characters for each worker (`max_tree_size`).
 
 least_load: least of (waiting tokens + tokens sent since the last poll) / throughput + 0.15 k / (1 - k)
 seconds, where k is the share of the KV cache in use, and throughput what the engine says it generates, 2,000
@@ -57,7 +57,7 @@ class _Poll(NamedTuple):
     output_tokens: float
     waiting_tokens: int
     throughput: float
-    """Tokens a second since the poll before; 0 if nothing was generated, or there was none."""
+    """Tokens per second since the previous poll; 0 if none were generated, or there was no previous poll."""
     kv_usage: float
 
 
