@@ -1,4 +1,4 @@
-# Headgate: the two commands of the README, and what a developer needs besides.
+# Headgate: the two commands of the README, and targets for development.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,16 +19,16 @@ help:  ## show this list
 up: $(STAMP) fresh  ## install Headgate into .venv and start the quickstart
 	@$(BIN)/headgate up $(EXAMPLE)
 
-compiled: $(COMPILE_STAMP)  ## compile the data path with mypyc, in half a minute (needs a C compiler)
+compiled: $(COMPILE_STAMP)  ## compile the data path with mypyc; takes half a minute and needs a C compiler
 	@$(BIN)/python tools/compile.py
 
-wheels:  ## build a wheel of plain Python, and a compiled one for each of PYTHONS, into dist
+wheels:  ## build a pure Python wheel, and a compiled one for each of PYTHONS, into dist
 	@$(PYTHON) tools/wheels.py $(PYTHONS)
 
 image:  ## build the container image IMAGE with docker, podman or buildah
 	@tools/image.sh $(IMAGE) $(ARGS)
 
-pure: $(STAMP)  ## remove what `make compiled` built: Headgate runs as plain Python again
+pure: $(STAMP)  ## remove the compiled modules: Headgate runs as pure Python again
 	@$(BIN)/python tools/compile.py pure
 
 fresh: $(STAMP)
@@ -36,7 +36,7 @@ fresh: $(STAMP)
 
 test: check unit  ## static checks, then the whole test suite
 
-check: $(DEV_STAMP)  ## ruff, rules of our own, mypy --strict, import contracts
+check: $(DEV_STAMP)  ## ruff, additional source rules, mypy --strict, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/check_source.py
@@ -44,67 +44,67 @@ check: $(DEV_STAMP)  ## ruff, rules of our own, mypy --strict, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(DEV_STAMP) pure redis-server kubectl  ## the tests alone, as plain Python (ARGS="-k name" narrows them)
+unit: $(DEV_STAMP) pure redis-server kubectl  ## the test suite, as pure Python (ARGS="-k name" selects tests)
 	$(BIN)/python -m pytest $(ARGS)
 
 unit-compiled: $(DEV_STAMP) compiled redis-server  ## the tests of the data path, compiled
 	$(BIN)/python -m pytest $(ARGS) $(DATA_PATH)
 
-test-api: $(DEV_STAMP)  ## the suites of the API against another server (KUBECONFIG=...), our CRDs installed
-	@test -n "$(KUBECONFIG)" || { echo "Say which server: make test-api KUBECONFIG=path"; exit 2; }
+test-api: $(DEV_STAMP)  ## the API tests against another server (KUBECONFIG=...) with our CRDs installed
+	@test -n "$(KUBECONFIG)" || { echo "Name a server: make test-api KUBECONFIG=path"; exit 2; }
 	HEADGATE_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/python -m pytest tests/conformance $(ARGS)
 
-redis-server:  ## fetch the one that the tests use into .cache, unless there is one on PATH
+redis-server:  ## fetch redis-server for the tests into .cache, unless it is on PATH
 	@tools/fetch_redis.sh
 
-kubectl:  ## fetch or build the one that the tests use into the user's cache, unless there is one on PATH
+kubectl:  ## fetch or build kubectl for the tests into the user's cache, unless it is on PATH
 	@tools/fetch_kubectl.sh
 
-bench: $(DEV_STAMP)  ## CPU per request and chunk, memory per connection and route, against nginx, Envoy, the Rust routers and LiteLLM
+bench: $(DEV_STAMP)  ## CPU per request and chunk, memory per connection and route, compared with nginx, Envoy, the Rust routers and LiteLLM
 	$(BIN)/python bench/gateway.py $(ARGS)
 
-bench-routing: $(DEV_STAMP)  ## our policies and published formulas on traces, in virtual time (ARGS="--traces DIR")
+bench-routing: $(DEV_STAMP)  ## our policies and published ones on traces, in virtual time (ARGS="--traces DIR")
 	$(BIN)/python bench/routing.py $(ARGS)
 
-bench-routing-live: $(DEV_STAMP)  ## where requests of a trace land, over HTTP, against the Rust routers (ARGS="--trace FILE")
+bench-routing-live: $(DEV_STAMP)  ## routing of a trace over HTTP, compared with Rust routers (ARGS="--trace FILE")
 	$(BIN)/python bench/routing_live.py $(ARGS)
 
-bench-path: $(DEV_STAMP)  ## CPU and calls of one request and one chunk, without sockets
+bench-path: $(DEV_STAMP)  ## CPU time and calls of one request and one chunk, without sockets
 	$(BIN)/python bench/data_path.py
 
-bench-decisions: $(DEV_STAMP)  ## CPU of what is decided for each request, pure and compiled
+bench-decisions: $(DEV_STAMP)  ## CPU time of the decisions for each request, pure and compiled
 	@$(BIN)/python tools/compile.py pure
 	@mkdir -p .cache
 	@$(BIN)/python bench/decisions.py --write .cache/decisions.json > /dev/null
 	@$(BIN)/python tools/compile.py
 	@$(BIN)/python bench/decisions.py --beside .cache/decisions.json
 
-bench-fairness: $(DEV_STAMP)  ## what a noisy neighbour costs others, by queue (ARGS="--live" for over HTTP)
+bench-fairness: $(DEV_STAMP)  ## cost of a noisy neighbor for other tenants, by queue (ARGS="--live" for HTTP)
 	$(BIN)/python bench/fairness.py $(ARGS)
 
-bench-apiserver: $(DEV_STAMP)  ## creates, lists, watches and memory of the embedded API server
+bench-apiserver: $(DEV_STAMP)  ## performance of the embedded API server: creates, lists, watches, memory
 	$(BIN)/python bench/apiserver.py $(ARGS)
 
-bench-attacks: $(DEV_STAMP)  ## what attacks do to everybody else: latency, memory, refusals (ARGS="--only forms")
+bench-attacks: $(DEV_STAMP)  ## effect of attacks on other clients: latency, memory, errors (ARGS="--only forms")
 	$(BIN)/python bench/attacks.py $(ARGS)
 
-soak: $(DEV_STAMP)  ## ten minutes on engines that fail, with changes and killed workers (ARGS="--minutes 2")
+soak: $(DEV_STAMP)  ## ten minutes with failing engines, changes and killed workers (ARGS="--minutes 2")
 	$(BIN)/python bench/soak.py $(ARGS)
 
-soak-health: $(DEV_STAMP)  ## ten minutes on engines that fail at random, beside a picker that is told the truth
+soak-health: $(DEV_STAMP)  ## ten minutes with randomly failing engines, compared with an ideal picker
 	$(BIN)/python bench/soak_health.py $(ARGS)
 
-soak-limits: $(DEV_STAMP) redis-server  ## two minutes of one limit for four gateways, while their Redis fails
+soak-limits: $(DEV_STAMP) redis-server  ## two minutes of one limit shared by four gateways, while their Redis fails
 	$(BIN)/python bench/limits_redis.py $(ARGS)
 
-generated: $(DEV_STAMP)  ## write deploy/crds and the tables of docs/ anew from the code
+generated: $(DEV_STAMP)  ## regenerate deploy/crds and the tables of docs/ from the code
 	$(BIN)/headgate crds --dir deploy/crds
 	$(BIN)/python tools/reference_tables.py
 	$(BIN)/python tools/kubernetes_schemas.py
 	$(BIN)/python tools/settings_table.py
 	$(BIN)/python tools/telemetry_tables.py
 
-lock:  ## write the lock files anew from pyproject.toml (needs uv)
+lock:  ## update the lock files from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --no-emit-index-url -q \
 		-c requirements.lock -o requirements-dev.lock
@@ -128,6 +128,6 @@ $(COMPILE_STAMP): $(STAMP) requirements-compile.lock
 	@$(PIP) install -r requirements-compile.lock
 	@touch $@
 
-clean:  ## remove the environment, compiled modules, caches and the laptop state
+clean:  ## remove the environment, compiled modules, caches and local state
 	find src -name '*.so' -delete
 	rm -rf build $(VENV) .cache .headgate .mypy_cache .ruff_cache .pytest_cache
