@@ -32,7 +32,7 @@ def test_the_same_name_in_another_pool_is_no_clash(kit):
     assert kit.conditions(younger, older, *pools)["Accepted"] == (
         "False",
         "Shadowed",
-        'No request gets here: "m" goes to the older InferenceModel default/older, rule targetModels',
+        'No request is routed here: "m" goes to the older InferenceModel default/older, rule targetModels',
     )
     assert kit.conditions(older, younger, *pools)["Accepted"][0] == "True"
 
@@ -46,7 +46,7 @@ def test_the_same_name_in_another_pool_that_is_missing(kit):
     assert kit.conditions(older, younger, pool)["Accepted"] == (
         "False",
         "Shadowed",
-        'No request gets here: "m" goes to InferenceModel default/younger, rule targetModels',
+        'No request is routed here: "m" goes to InferenceModel default/younger, rule targetModels',
     )
     index = kit.index_of(older, younger, pool)
     one = kit.inference_pool("one", LLM)

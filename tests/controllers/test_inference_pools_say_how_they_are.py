@@ -82,7 +82,7 @@ def test_models_that_lost_their_name_do_not_lead_to_the_pool(kit, told):
     assert told("Routed", pool, lost, elsewhere, other) == (
         "False",
         "Shadowed",
-        f"No request gets here: {taken}",
+        f"No request is routed here: {taken}",
     )
     assert told("Routed", pool, lost, elsewhere)[1] == "Routed"  # while the other pool does not exist
     by_route = '"m" goes to ModelRoute default/r, rule rules[0]'
@@ -90,7 +90,7 @@ def test_models_that_lost_their_name_do_not_lead_to_the_pool(kit, told):
     assert told("Routed", pool, lost, kept, route) == (
         "True",
         "PartlyShadowed",
-        f"By InferenceModels that name it: default/kept. Not for every name: {by_route}",
+        f"By InferenceModels that name it: default/kept. Not for some names: {by_route}",
     )
 
 
@@ -98,7 +98,7 @@ def test_a_name_that_is_only_reserved_leads_nowhere(kit, told):
     """Whoever names the pool for that need not be told to name it."""
     status, reason, message = told("Routed", kit.inference_pool("pool", LLM), kit.inference_model("r", a=0))
     assert (status, reason) == ("False", "NamesReserved")
-    assert message == "No request gets here: names are only reserved, by InferenceModel default/r"
+    assert message == "No request is routed here: names are only reserved, by InferenceModel default/r"
 
 
 def test_names_that_others_have_are_told(kit, told):
@@ -106,11 +106,11 @@ def test_names_that_others_have_are_told(kit, told):
     route = kit.route("r", kit.rule("s"))
     taken = '"m" goes to ModelRoute default/r, rule rules[0]'
     pool = kit.inference_pool("pool", LLM, models="m")
-    assert told("Routed", pool, route) == ("False", "Shadowed", f"No request gets here: {taken}")
+    assert told("Routed", pool, route) == ("False", "Shadowed", f"No request is routed here: {taken}")
     both = kit.inference_pool("pool", LLM, models="m,n")
     status, reason, message = told("Routed", both, route)
     assert (status, reason) == ("True", "PartlyShadowed")
-    assert message.endswith(f"headgate.dev/models: n. Not for every name: {taken}")
+    assert message.endswith(f"headgate.dev/models: n. Not for some names: {taken}")
     model = kit.inference_model("i", pool="other")
     assert told("Routed", pool, model, kit.inference_pool("other", LLM))[1] == "Shadowed"
     assert told(
@@ -118,7 +118,7 @@ def test_names_that_others_have_are_told(kit, told):
     ) == (
         "False",
         "Shadowed",
-        'No request gets here: "*" goes to the older InferencePool default/a, rule models',
+        'No request is routed here: "*" goes to the older InferencePool default/a, rule models',
     )
 
 
@@ -155,6 +155,6 @@ def test_pods_that_another_pool_selects_are_told(kit, told):
     assert told("Conflicted", pool, twin, *others, *pods) == (
         "True",
         "PodsShared",
-        "Selected by other pools too: default/a by InferencePool default/other, ModelServer default/s, "
+        "Also selected by other pools: default/a by InferencePool default/other, ModelServer default/s, "
         "default/b by ModelServer default/s",
     )

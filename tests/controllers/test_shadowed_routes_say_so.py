@@ -17,7 +17,7 @@ def test_the_younger_of_two_says_who_is_older(kit):
     assert accepted(kit, younger, older) == (
         "False",
         "Shadowed",
-        'No request gets here: "m" goes to the older ModelRoute team/older, rule rules[0]',
+        'No request is routed here: "m" goes to the older ModelRoute team/older, rule rules[0]',
     )
     assert accepted(kit, older, younger)[:2] == ("True", "Accepted")
 
@@ -41,12 +41,12 @@ def test_a_model_name_goes_before_adapters(kit):
     model = kit.route("model", kit.rule("s", regex="^/x"), model="lora", created=NEW)
     whole = kit.route("whole", kit.rule("t"), model="", adapters=["lora"], created=OLD)
     told = '"lora" is the modelName of ModelRoute default/model'
-    assert accepted(kit, whole, model) == ("False", "Shadowed", f"No request gets here: {told}")
+    assert accepted(kit, whole, model) == ("False", "Shadowed", f"No request is routed here: {told}")
     part = kit.route("part", kit.rule("t"), model="base", adapters=["lora"], created=OLD)
     assert accepted(kit, part, model) == (
         "True",
         "PartlyShadowed",
-        f"Not for every name do requests get here: {told}",
+        f"Requests for some names are not routed here: {told}",
     )
 
 

@@ -73,7 +73,7 @@ def test_a_failed_liveness_probe_ends_and_restarts_the_container():
     pod = life("OnFailure", terminationGracePeriodSeconds=5)
     pod.decide(0)
     pod.started("main", "id", 0)
-    pod.probed("main", ProbeKind.LIVENESS, False, "HTTP probe answered 500")
+    pod.probed("main", ProbeKind.LIVENESS, False, "HTTP probe returned 500")
     assert pod.decide(1) == [Signal("main", signal.SIGTERM)]
     assert pod.wake_at() == 6
     pod.exited("main", 0, None, 2)

@@ -58,7 +58,7 @@ def in_words(problems: Sequence[routing.Problem]) -> str:
 
 
 def _without_name() -> Finding:
-    told = "spec.modelName and spec.loraAdapters are empty: no request is for this route"
+    told = "spec.modelName and spec.loraAdapters are empty: no request matches this route"
     return Finding(ACCEPTED, False, "NoModelName", told)
 
 
@@ -69,8 +69,8 @@ def _shadowed(route: routing.Route, snapshot: routing.Snapshot) -> Finding | Non
         return None
     told = enumerated(map(str, takers), "; ")
     if len(takers) == len({route.model, *route.adapters} - {None}):
-        return Finding(ACCEPTED, False, "Shadowed", f"No request gets here: {told}")
-    return Finding(ACCEPTED, True, "PartlyShadowed", f"Not for every name do requests get here: {told}")
+        return Finding(ACCEPTED, False, "Shadowed", f"No request is routed here: {told}")
+    return Finding(ACCEPTED, True, "PartlyShadowed", f"Requests for some names are not routed here: {told}")
 
 
 def _in_use(route: api.ModelRoute, snapshot: routing.Snapshot) -> routing.Route | None:
@@ -88,7 +88,7 @@ def _references(route: api.ModelRoute, snapshot: routing.Snapshot) -> Finding:
             if key not in snapshot.pools:
                 missing.setdefault(key, f"spec.rules[{index}].targetModels[{place}].modelServerName")
     if not missing:
-        return Finding(RESOLVED_REFS, True, "ResolvedRefs", "Every ModelServer that is named exists")
+        return Finding(RESOLVED_REFS, True, "ResolvedRefs", "Every referenced ModelServer exists")
     told = enumerated(f"{key.key} ({field})" for key, field in missing.items())
     return Finding(RESOLVED_REFS, False, routing.MODEL_SERVER_NOT_FOUND, f"There is no ModelServer {told}")
 
@@ -97,7 +97,7 @@ def _route_ready(
     route: api.ModelRoute, rules: Sequence[routing.Rule], snapshot: routing.Snapshot, accepted: Finding
 ) -> Finding:
     if not route.spec.rules:
-        return Finding(READY, False, "NoRules", "spec.rules is empty: every request is answered with 404")
+        return Finding(READY, False, "NoRules", "spec.rules is empty: every request gets a 404")
     lacks = [lack for rule in rules if (lack := _lack(rule, snapshot))]
     if lacks:
         return Finding(READY, False, NO_READY_ENDPOINTS, enumerated(lacks, "; "))

@@ -61,16 +61,16 @@ def of_pool(
 
 def _model_accepted(model: api.InferenceModel, snapshot: routing.Snapshot) -> Finding:
     if not model.spec.model_name:
-        why = "spec.modelName is empty: no request is for this object"
+        why = "spec.modelName is empty: no request matches this object"
         return Finding(ACCEPTED, False, "NoModelName", why)
     found = acceptance(model, snapshot)
     routes = _own(subject(model), snapshot)
     if not found.holds or not routes:
         return found
     if takers := routing.takers(snapshot, routes[0]):
-        return Finding(ACCEPTED, False, "Shadowed", f"No request gets here: {_listed(takers)}")
+        return Finding(ACCEPTED, False, "Shadowed", f"No request is routed here: {_listed(takers)}")
     if routes[0].is_reserved:
-        why = "every weight of spec.targetModels is 0: the name is reserved, and its requests are refused"
+        why = "every weight of spec.targetModels is 0: the name is reserved, and its requests are rejected"
         return Finding(ACCEPTED, True, "Accepted", why)
     return found
 
@@ -93,7 +93,7 @@ def _picker(pool: gie_v1.InferencePool, service: api.Service | None) -> Finding:
     """Headgate's gateway picks endpoints itself, so that a missing picker only affects other gateways."""
     reference = pool.spec.endpoint_picker_ref
     if reference is None:
-        why = "No picker is named: Headgate's gateway picks itself"
+        why = "No picker is named: Headgate's gateway picks endpoints itself"
         return Finding(RESOLVED_REFS, True, "ResolvedRefs", why)
     wrong = ""
     if reference.group or reference.kind != "Service":
@@ -102,14 +102,16 @@ def _picker(pool: gie_v1.InferencePool, service: api.Service | None) -> Finding:
         key = f"{pool.metadata.namespace}/{reference.name}"
         wrong = f"there is no Service {key}, or it may not be read"
     elif service.spec.get("type") == "ExternalName":
-        wrong = f"Service {service.metadata.key} is of type ExternalName, which is no picker"
+        wrong = f"Service {service.metadata.key} is of type ExternalName, which cannot be a picker"
     if wrong:
         refuses = reference.failure_mode == "FailClose"
         others = "refuse requests" if refuses else "send requests to any endpoint"
         why = f"spec.endpointPickerRef: {wrong}. Headgate's gateway picks itself and serves"
         why += f"; gateways that ask the picker {others}"
         return Finding(RESOLVED_REFS, False, INVALID_EXTENSION_REF, why)
-    return Finding(RESOLVED_REFS, True, "ResolvedRefs", "The picker exists; Headgate's gateway picks itself")
+    return Finding(
+        RESOLVED_REFS, True, "ResolvedRefs", "The picker exists; Headgate's gateway picks endpoints itself"
+    )
 
 
 def _routed(pool: InferencePool, snapshot: routing.Snapshot, models: Sequence[api.InferenceModel]) -> Finding:
@@ -126,18 +128,21 @@ def _routed(pool: InferencePool, snapshot: routing.Snapshot, models: Sequence[ap
     ways += [f"names in its annotation {marks.MODELS}: {_listed(names)}"] if names else []
     lost = _listed(dict.fromkeys(str(taker) for takers in taken.values() for taker in takers))
     if ways and lost:
-        return Finding(ROUTED, True, "PartlyShadowed", f"By {' and '.join(ways)}. Not for every name: {lost}")
+        return Finding(ROUTED, True, "PartlyShadowed", f"By {' and '.join(ways)}. Not for some names: {lost}")
     if ways:
         return Finding(ROUTED, True, "Routed", f"By {' and '.join(ways)}")
     if lost:
-        return Finding(ROUTED, False, "Shadowed", f"No request gets here: {lost}")
+        return Finding(ROUTED, False, "Shadowed", f"No request is routed here: {lost}")
     if of_models:
-        why = f"No request gets here: names are only reserved, by {_listed(route.key for route in of_models)}"
+        why = (
+            "No request is routed here: names are only reserved, by "
+            f"{_listed(route.key for route in of_models)}"
+        )
         return Finding(ROUTED, False, "NamesReserved", why)
     why = (
-        "No request gets here: name this pool in spec.poolRef of an InferenceModel (group "
-        f"{pool.resource.group}), or set its annotation {marks.MODELS} to the names of its models, or to * "
-        "for all names that nothing else is for"
+        "No request is routed here: name this pool in spec.poolRef of an InferenceModel (group "
+        f"{pool.resource.group}), or set its annotation {marks.MODELS} to the names of its models, or to "
+        "* for all names that no other object serves"
     )
     return Finding(ROUTED, False, "NoRoute", why)
 
@@ -150,7 +155,7 @@ def _conflicted(pods: Sequence[api.Pod], shared: Mapping[str, Sequence[Subject]]
     ]
     if not lines:
         return Finding(CONFLICTED, False, "NoConflicts", "No other pool selects its Pods")
-    return Finding(CONFLICTED, True, "PodsShared", f"Selected by other pools too: {_listed(lines)}")
+    return Finding(CONFLICTED, True, "PodsShared", f"Also selected by other pools: {_listed(lines)}")
 
 
 def _ready(pool: InferencePool, snapshot: routing.Snapshot, pods: Sequence[api.Pod]) -> Finding:

@@ -121,7 +121,7 @@ class Agent:
         try:
             await worker.run()
         except Exception:
-            log.exception("the worker of Pod %s failed; it starts again", pod.metadata.key)
+            log.exception("the worker of Pod %s failed and is restarted", pod.metadata.key)
             again_s = _RETRY_S
         finally:
             self._workers.pop(pod.metadata.uid, None)

@@ -107,8 +107,6 @@ def _field(entry: api.EnvVar, where: str, identity: PodIdentity) -> str:
         return simple[path]
     keyed = _LABEL_PATH.fullmatch(path)
     if keyed is None:
-        raise ContainerConfigError(
-            f"{where}: valueFrom.fieldRef.fieldPath {path!r} is not a field that we know"
-        )
+        raise ContainerConfigError(f"{where}: valueFrom.fieldRef.fieldPath {path!r} is not a supported field")
     values = metadata.labels if keyed[1] == "labels" else metadata.annotations
     return values.get(keyed[2], "")

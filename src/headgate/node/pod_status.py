@@ -46,7 +46,7 @@ def picture(life: PodLife, place: Place, before: api.PodStatus, now: float) -> a
 
 def _where(life: PodLife, place: Place) -> str:
     where = f"served from {place.external}, outside of this node"
-    return where if life.ready else f"{where}, where its readiness probe does not succeed (see its events)"
+    return where if life.ready else f"{where}, where its readiness probe fails (see its events)"
 
 
 def patch(status: api.PodStatus, init: Iterable[api.ContainerStatus] = ()) -> dict[str, Any]:

@@ -88,7 +88,7 @@ async def ask(probe: api.Probe, target: ProbeTarget) -> Answer:
                 return await _http_get(probe.http_get, host, port)
             return await _connect(host, port)
     except TimeoutError:
-        return Answer(False, f"no answer from {host}:{port} within {max(probe.timeout_seconds, 1)} s")
+        return Answer(False, f"no response from {host}:{port} within {max(probe.timeout_seconds, 1)} s")
     except (OSError, ValueError, asyncio.IncompleteReadError) as error:
         return Answer(False, f"{host}:{port}: {error or type(error).__name__}")
 
@@ -106,10 +106,10 @@ async def _http_get(action: api.HTTPGetAction, host: str, port: int) -> Answer:
         writer.write(_request(action, host, port))
         status = _status(await reader.readuntil(b"\n"))
     except asyncio.LimitOverrunError as error:
-        raise ValueError("the answer is not HTTP") from error
+        raise ValueError("the response is not HTTP") from error
     finally:
         await _close(writer)
-    return Answer(200 <= status < 400, f"HTTP probe answered {status}")
+    return Answer(200 <= status < 400, f"HTTP probe returned {status}")
 
 
 def _request(action: api.HTTPGetAction, host: str, port: int) -> bytes:
@@ -131,7 +131,7 @@ def _status(line: bytes) -> int:
     version, _, rest = line.partition(b" ")
     code = rest[:3]
     if not version.startswith(b"HTTP/1.") or not code.isdigit():
-        raise ValueError("the answer is not HTTP")
+        raise ValueError("the response is not HTTP")
     return int(code)
 
 

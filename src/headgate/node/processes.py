@@ -208,7 +208,7 @@ class _Output(asyncio.Protocol):
             self._writer.write(data, time.time())
         except OSError as error:
             # A full disk must not block the engine: keep reading, and discard the output.
-            log.warning("the output of a container is lost from here on: %s", error)
+            log.warning("discarding further output of a container: %s", error)
             self._finish()
         took_s = time.perf_counter() - began
         if took_s > _REST_FROM_S and self._transport is not None:

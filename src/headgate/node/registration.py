@@ -94,23 +94,23 @@ class Registration:
             try:
                 await self._beat(ready=True)
             except cluster.NotFound:
-                log.warning("the Node object %s was deleted; it is made again", self._identity.name)
+                log.warning("the Node object %s was deleted; creating it again", self._identity.name)
                 await self._register_again()
             except cluster.ApiError as error:
-                log.warning("the node's heartbeat was not written: %s", error)
+                log.warning("could not write the node's heartbeat: %s", error)
 
     async def leave(self) -> None:
         """Report that the node stops. Its object and its Pods stay."""
         try:
             await self._beat(ready=False)
         except cluster.ApiError as error:
-            log.info("the node could not say that it stops: %s", error)
+            log.info("could not report that the node stops: %s", error)
 
     async def _register_again(self) -> None:
         try:
             await self.register()
         except cluster.ApiError as error:
-            log.warning("the Node object was not made: %s", error)
+            log.warning("could not create the Node object: %s", error)
 
     async def _beat(self, *, ready: bool) -> None:
         now = timestamps.seconds(time.time())

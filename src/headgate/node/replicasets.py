@@ -96,7 +96,7 @@ class ReplicaSetController:
         try:
             await self._client.delete(api.Pod, metadata.name, metadata.namespace, uid=metadata.uid)
         except (cluster.NotFound, cluster.Conflict):
-            log.debug("Pod %s went before it was deleted", metadata.key)
+            log.debug("Pod %s was gone before it was deleted", metadata.key)
         self._overlay.removed(metadata.uid)
         message = f"Deleted pod: {metadata.name}"
         self._events.record(replica_set, cluster.EventType.NORMAL, "SuccessfulDelete", message)

@@ -57,7 +57,7 @@ class StatusWriter:
                 failures += 1
                 delay_s = _BACKOFF.delay_s(failures, self._rng)
                 log.warning(
-                    "the status of %s was not written, again in %.1f s: %s", self._what, delay_s, error
+                    "could not write the status of %s, retrying in %.1f s: %s", self._what, delay_s, error
                 )
                 await asyncio.sleep(delay_s)
                 self._changed.set()
@@ -75,7 +75,7 @@ class StatusWriter:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
         except TimeoutError:
-            log.warning("the last status of %s was not written within %.0f s", self._what, timeout_s)
+            log.warning("could not write the last status of %s within %.0f s", self._what, timeout_s)
 
     async def _gather(self) -> None:
         """Wait briefly for further changes, unless the change is urgent."""
