@@ -141,7 +141,7 @@ async def test_another_address_can_be_given(machine, pod_manifest):
         patch = {"metadata": {"annotations": {"headgate.dev/address": "127.0.0.1:9"}}}
         await machine.client.patch(api.Pod, "one", "default", patch)
         [pod] = await machine.until(lambda pods: not pods[0].ready)
-        assert "its readiness probe does not succeed" in pod.status.message
+        assert "its readiness probe fails" in pod.status.message
         await machine.client.delete(api.Pod, "one", "default")
         await machine.until(lambda pods: not pods)
 

@@ -49,7 +49,7 @@ def test_refused_manifests_are_told_with_every_error_and_their_place(new_machine
     file.write_text(WRONG)
     done = run(new_machine(), file)
     assert done.returncode == 1
-    assert "2 of 2 objects were refused" in done.stderr
+    assert "2 of 2 objects were rejected" in done.stderr
     assert f'{file}:2: ModelRoute.networking.volcano.sh "wrong" is invalid:\n' in done.stderr
     assert '\n    spec.rateLimit.unit: Unsupported value: "week": supported values: "second"' in done.stderr
     assert "\n    spec.rules[0].targetModels[0].weight: Invalid value: 101" in done.stderr
