@@ -317,9 +317,11 @@ def show(run: dict[str, Any], measures: Sequence[Measure], console: Console) -> 
 @click.option(
     "--objects", type=click.IntRange(100), default=10_000, show_default=True, help="Pods to create."
 )
-@click.option("--clients", type=click.IntRange(1), default=64, show_default=True, help="Writers at once.")
+@click.option("--clients", type=click.IntRange(1), default=64, show_default=True, help="Concurrent writers.")
 @click.option("--lists", type=click.IntRange(1), default=5, show_default=True, help="Full lists (median).")
-@click.option("--watchers", type=click.IntRange(1), default=100, show_default=True, help="Watches at once.")
+@click.option(
+    "--watchers", type=click.IntRange(1), default=100, show_default=True, help="Concurrent watches."
+)
 @click.option("--writes", type=click.IntRange(1), default=100, show_default=True, help="Writes to fan out.")
 @click.option("--pause-ms", type=float, default=20.0, show_default=True, help="Between those writes.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)

@@ -104,8 +104,8 @@ class Row:
 
 
 @click.command(help=__doc__)
-@click.option("--only", multiple=True, help="Attacks whose name has this in it; may be repeated.")
-@click.option("--seconds", default=5.0, show_default=True, help="How long each attack goes on.")
+@click.option("--only", multiple=True, help="Only attacks whose name contains this; repeatable.")
+@click.option("--seconds", default=5.0, show_default=True, help="Seconds per attack.")
 @click.option("--list", "only_names", is_flag=True, help="Print the names of the attacks.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--no-peers", is_flag=True, help="Attack Headgate alone.")

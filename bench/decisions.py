@@ -175,7 +175,7 @@ def printed(measured: Mapping[str, Mapping[str, float]]) -> str:
 
 def main() -> None:
     options = argparse.ArgumentParser(description="What the decisions of the data path cost.")
-    options.add_argument("--beside", type=Path, help="results of another form, which are shown beside")
+    options.add_argument("--beside", type=Path, help="results of another build, to print beside these")
     options.add_argument("--write", type=Path, help="file for the results")
     chosen = options.parse_args()
     measured = json.loads(chosen.beside.read_text()) if chosen.beside else {}

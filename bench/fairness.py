@@ -67,7 +67,9 @@ def table(rows: dict[str, Outcome], traffic: Traffic, where: str) -> Table:
 
 
 @click.command(help=__doc__)
-@click.option("--live", "is_live", is_flag=True, help="Over HTTP, in real time, through a gateway process.")
+@click.option(
+    "--live", "is_live", is_flag=True, help="Run over HTTP, in real time, through a gateway process."
+)
 @click.option(
     "--replicas",
     type=click.IntRange(8),
@@ -76,14 +78,18 @@ def table(rows: dict[str, Outcome], traffic: Traffic, where: str) -> Table:
     help="Engines; an eighth of them is for one tenant alone.",
 )
 @click.option("--seconds", type=click.FloatRange(min=10), default=300.0, show_default=True)
-@click.option("--load", type=click.FloatRange(0.1, 0.95), default=0.8, show_default=True, help="All shares.")
-@click.option("--times", type=click.FloatRange(1), default=10.0, show_default=True, help="Of its share.")
+@click.option(
+    "--load", type=click.FloatRange(0.1, 0.95), default=0.8, show_default=True, help="Load of all shares."
+)
+@click.option(
+    "--times", type=click.FloatRange(1), default=10.0, show_default=True, help="Multiple of its share."
+)
 @click.option(
     "--longer",
     type=click.FloatRange(1),
     default=1.0,
     show_default=True,
-    help="Noisy prompts, by the others'.",
+    help="Length of noisy prompts, as a multiple of the others'.",
 )
 @click.option("--prompt-tokens", type=click.IntRange(16), default=4000, show_default=True, help="Mean.")
 @click.option("--output-tokens", type=click.IntRange(1), default=32, show_default=True, help="Mean.")
@@ -92,7 +98,7 @@ def table(rows: dict[str, Outcome], traffic: Traffic, where: str) -> Table:
     type=click.FloatRange(min=0.1),
     default=1.0,
     show_default=True,
-    help="Engines, and so requests are rarer: what Python takes by itself is less of a run over HTTP.",
+    help="Slow down engines, and with them requests, so that Python's overhead matters less over HTTP.",
 )
 @click.option("--seed", default=1, show_default=True)
 @click.option("--only", default=",".join(QUEUES), show_default=True, help="Queues.")

@@ -213,9 +213,7 @@ ROWS = tuple(scenario.name for scenario in SCENARIOS)
 @click.option(
     "--repeat", type=click.IntRange(1), default=1, show_default=True, help="Windows per cell (median)."
 )
-@click.option(
-    "--streams", type=click.IntRange(1), default=256, show_default=True, help="Streams open at once."
-)
+@click.option("--streams", type=click.IntRange(1), default=256, show_default=True, help="Concurrent streams.")
 @click.option(
     "--idle-streams",
     type=click.IntRange(1),

@@ -286,7 +286,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--limit", type=int, default=6000, help="tokens per second, for all gateways")
-    parser.add_argument("--load", type=float, default=2.0, help="how many times the limit is asked for")
+    parser.add_argument("--load", type=float, default=2.0, help="load as a multiple of the limit")
     options = parser.parse_args()
     results = {}
     for name, faults in (("Redis as it should be", ()), ("Redis failing", FAULTS)):

@@ -150,11 +150,13 @@ def verdict(rows: Sequence[Run]) -> list[str]:
 @click.command(help=__doc__)
 @prompts.trace_option
 @click.option("--requests", type=click.IntRange(2), default=300, show_default=True)
-@click.option("--rate", type=click.FloatRange(min=0.01), default=2.5, show_default=True, help="A second.")
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Medians are of these.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0.01), default=2.5, show_default=True, help="Requests per second."
+)
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds, for medians.")
 @prompts.cache_blocks_option
 @prompts.most_output_option
-@click.option("--seed", default=1, show_default=True, help="Of the times in the first round.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the first round's times.")
 @click.option("--only", default=",".join(policies.POLICIES), show_default=True, help="Policies.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(**options: Any) -> None:

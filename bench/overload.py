@@ -201,13 +201,15 @@ def median(runs: Sequence[loops.Ran]) -> closed_loops.Served:
 
 @click.command(help=__doc__)
 @click.option(
-    "--part", type=click.FloatRange(0.01, 1.0), default=1.0, help="How much of the first table's traffic."
+    "--part", type=click.FloatRange(0.01, 1.0), default=1.0, help="Fraction of the first table's traffic."
 )
-@click.option("--only", type=click.Choice(["priorities", "closed-loops"]), help="One of the tables.")
-@click.option("--rows", default="", help="Closed loops whose name has this in it.")
+@click.option("--only", type=click.Choice(["priorities", "closed-loops"]), help="Print only this table.")
+@click.option("--rows", default="", help="Only closed loops whose name contains this.")
 @click.option("--live", "is_live", is_flag=True, help="Closed loops over HTTP, in real time.")
-@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Of each live row.")
-@click.option("--seed", default=1, show_default=True, help="Of the closed loops.")
+@click.option(
+    "--repeat", type=click.IntRange(1), default=3, show_default=True, help="Repetitions per live row."
+)
+@click.option("--seed", default=1, show_default=True, help="Seed of the closed loops.")
 def main(part: float, only: str | None, rows: str, is_live: bool, repeat: int, seed: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that every started process ends
     console = Console(width=170)

@@ -191,20 +191,24 @@ def standings_table(all_standings: Sequence[Standing]) -> Table:
 
 @click.command()
 @click.option(
-    "--traces", "folder", type=click.Path(path_type=Path), required=True, help="The folder of the traces."
+    "--traces", "folder", type=click.Path(path_type=Path), required=True, help="Directory of the traces."
 )
-@click.option("--trace", "chosen", default="conversation,synthetic", help="Of mooncake_*.jsonl.")
-@click.option("--cache", "caches", default="6000,600", help="Blocks of 512 tokens of each replica.")
 @click.option(
-    "--rows", "row_names", default=",".join(ROWS), help=f"Of {', '.join(ROWS)}.", show_default="all"
+    "--trace", "chosen", default="conversation,synthetic", help="Traces to use, from mooncake_*.jsonl."
 )
-@click.option("--only", help="Names of policies; all if not given.")
+@click.option("--cache", "caches", default="6000,600", help="Cache blocks of 512 tokens per replica.")
+@click.option(
+    "--rows", "row_names", default=",".join(ROWS), help=f"Rows: {', '.join(ROWS)}.", show_default="all"
+)
+@click.option("--only", help="Names of policies. Default: all.")
 @click.option("--engine", type=click.Choice(list(ENGINES)), default="first-order")
 @click.option("--replicas", default=8, type=click.IntRange(1))
-@click.option("--prefill-rate", default=16_000.0, type=click.FloatRange(1.0), help="Tokens a second of each.")
-@click.option("--steps", type=click.IntRange(1), help="Of the bisection; 9, or 8 if it is to be quick.")
-@click.option("--quick", is_flag=True, help="The first 2,000 requests of each trace.")
-@click.option("--seeds", default="1", help="Of jitter and ties: 1,2,3 for means over three runs.")
+@click.option(
+    "--prefill-rate", default=16_000.0, type=click.FloatRange(1.0), help="Tokens per second per replica."
+)
+@click.option("--steps", type=click.IntRange(1), help="Bisection steps. Default: 9, or 8 with --quick.")
+@click.option("--quick", is_flag=True, help="Use only the first 2,000 requests of each trace.")
+@click.option("--seeds", default="1", help="Seeds of jitter and ties: 1,2,3 for means over three runs.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table")
 def main(**options: Any) -> None:
     """Replay traces with every policy and compare the rates that they sustain."""

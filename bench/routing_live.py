@@ -122,10 +122,10 @@ def table(rows: Sequence[dict[str, Any]], chosen: Slice) -> Table:
 @prompts.trace_option
 @click.option("--requests", type=click.IntRange(2), default=1000, show_default=True)
 @click.option(
-    "--rate", type=click.FloatRange(min=0.01), default=9.0, show_default=True, help="Requests a second."
+    "--rate", type=click.FloatRange(min=0.01), default=9.0, show_default=True, help="Requests per second."
 )
 @prompts.cache_blocks_option
-@click.option("--slo-s", type=click.FloatRange(min=0), default=2.0, show_default=True, help="TTFT to hold.")
+@click.option("--slo-s", type=click.FloatRange(min=0), default=2.0, show_default=True, help="TTFT objective.")
 @prompts.most_output_option
 @click.option("--seed", default=1, show_default=True)
 @click.option("--only", default=",".join(ROUTERS), show_default=True, help="Routers.")

@@ -124,7 +124,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--engines", type=int, default=4)
     parser.add_argument("--faults", type=float, default=0.1, help="share of requests that an engine fails")
     parser.add_argument(
-        "--rate", type=float, default=0.0, help="requests a second; 0 is half of the capacity"
+        "--rate", type=float, default=0.0, help="requests per second; 0 is half of the capacity"
     )
     parser.add_argument("--kill-every", type=float, default=20.0, help="seconds")
     parser.add_argument("--seed", type=int, default=1)

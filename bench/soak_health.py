@@ -56,9 +56,9 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seconds", type=float, default=0.0, help="instead of --minutes")
-    parser.add_argument("--seed", type=int, default=1, help="of faults and requests")
+    parser.add_argument("--seed", type=int, default=1, help="seed of faults and requests")
     parser.add_argument("--engines", type=int, default=4)
-    parser.add_argument("--rate", type=float, default=15.0, help="requests a second, each of them sent twice")
+    parser.add_argument("--rate", type=float, default=15.0, help="requests per second, each sent twice")
     parser.add_argument("--output", choices=["table", "json"], default="table")
     return parser.parse_args()
 

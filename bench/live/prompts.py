@@ -26,10 +26,14 @@ trace_option = click.option(
     help="A trace in Mooncake's format; docs/benchmarks.md says where to get one.",
 )
 cache_blocks_option = click.option(
-    "--cache-blocks", type=click.IntRange(256), default=6000, show_default=True, help="Of 512 tokens."
+    "--cache-blocks",
+    type=click.IntRange(256),
+    default=6000,
+    show_default=True,
+    help="Cache blocks of 512 tokens.",
 )
 most_output_option = click.option(
-    "--most-output", type=click.IntRange(1), default=48, show_default=True, help="Tokens of an answer."
+    "--most-output", type=click.IntRange(1), default=48, show_default=True, help="Maximum output tokens."
 )
 
 
