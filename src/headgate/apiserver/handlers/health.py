@@ -89,19 +89,19 @@ class Family:
 
 
 _PREFIX = "headgate_apiserver"
-HELD = Family(f"{_PREFIX}_held", "gauge", "What users hold of what they share.", ("what", "user"))
-LIMIT = Family(f"{_PREFIX}_limit", "gauge", "How much of it all users together may hold.", ("what",))
-WAITING = Family(f"{_PREFIX}_waiting_requests", "gauge", "Requests that wait for their turn.", ("user",))
+HELD = Family(f"{_PREFIX}_held", "gauge", "Amount of each shared limit that users hold.", ("what", "user"))
+LIMIT = Family(f"{_PREFIX}_limit", "gauge", "Shared limits: how much all users together may hold.", ("what",))
+WAITING = Family(f"{_PREFIX}_waiting_requests", "gauge", "Requests waiting for their turn.", ("user",))
 REJECTED = Family(
     f"{_PREFIX}_rejected_total",
     "counter",
-    "Requests, watches and connections that were refused or ended.",
+    "Rejected requests and watches, and closed connections.",
     ("reason",),
 )
 ERRORS = Family(
     f"{_PREFIX}_errors_total",
     "counter",
-    "Responses with a status from 400 on, and watches that ended with an error (410: Expired).",
+    "Responses with a status of 400 or higher, and watches that ended with an error (410: Expired).",
     ("code",),
 )
 STORE = Family(
