@@ -120,7 +120,7 @@ def _list_meta() -> Object:
 
 _STATUS_SCHEMA: Object = {
     "type": "object",
-    "description": "How a request ended that is not answered by an object.",
+    "description": "Result of a request that returns no object.",
     "properties": {
         "apiVersion": {"type": "string", "description": _API_VERSION},
         "kind": {"type": "string", "description": _KIND},
@@ -144,13 +144,13 @@ _STATUS_SCHEMA: Object = {
                 },
                 "causes": {
                     "type": "array",
-                    "description": "Everything that is wrong, field by field.",
+                    "description": "All errors, by field.",
                     "items": {
                         "type": "object",
                         "properties": {
                             "field": {"type": "string", "description": "Path of the field."},
-                            "message": {"type": "string", "description": "What is wrong with it."},
-                            "reason": {"type": "string", "description": "The same in one word."},
+                            "message": {"type": "string", "description": "Description of the error."},
+                            "reason": {"type": "string", "description": "Machine-readable reason."},
                         },
                     },
                 },
@@ -163,18 +163,18 @@ _STATUS_SCHEMA: Object = {
 
 # -- operations
 
-_DRY_RUN = ("dryRun", "string", "All: check everything, store nothing.")
-_MANAGER = ("fieldManager", "string", "Who is writing, for the ownership of fields.")
+_DRY_RUN = ("dryRun", "string", "All: validate without storing anything.")
+_MANAGER = ("fieldManager", "string", "Name of the writer, for field ownership.")
 _VALIDATION = ("fieldValidation", "string", "Unknown and duplicate fields: Ignore, Warn or Strict.")
 _FORCE = ("force", "boolean", "Take fields over from other managers (apply only).")
 _LIST = (
     ("allowWatchBookmarks", "boolean", "Send bookmarks to a watch."),
-    ("continue", "string", "Where a list in pages goes on."),
+    ("continue", "string", "Token of the next page of a list."),
     ("fieldSelector", "string", "Only objects with these fields."),
     ("labelSelector", "string", "Only objects with these labels."),
     ("limit", "integer", "Size of a page."),
-    ("resourceVersion", "string", "Where a watch begins."),
-    ("sendInitialEvents", "boolean", "Begin a watch with what there is."),
+    ("resourceVersion", "string", "Resource version from which a watch begins."),
+    ("sendInitialEvents", "boolean", "Begin a watch with the existing objects."),
     ("timeoutSeconds", "integer", "How long a watch lasts."),
     ("watch", "boolean", "Stream changes instead of a list."),
 )

@@ -38,7 +38,9 @@ _RESOURCE = _object(
     subresource=_text("Part of the object, such as status."),
     name=_text("Name of one object."),
 )
-_PATH = _object("Access to a path that is no object.", path=_text("The path."), verb=_text("The HTTP verb."))
+_PATH = _object(
+    "Access to a path that is not an object.", path=_text("The path."), verb=_text("The HTTP verb.")
+)
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 
@@ -63,23 +65,29 @@ def _definition(group: str, kind: str, description: str, spec: Schema | None) ->
 
 
 DEFINITIONS = (
-    _definition("authentication.k8s.io", "SelfSubjectReview", "SelfSubjectReview tells who is asking.", None),
+    _definition(
+        "authentication.k8s.io", "SelfSubjectReview", "SelfSubjectReview returns the user who sent it.", None
+    ),
     _definition(
         "authentication.k8s.io",
         "TokenReview",
-        "TokenReview tells whose a token is.",
+        "TokenReview returns the user of a token.",
         _object("The question.", token=_text("The bearer token."), audiences=_TEXTS),
     ),
     _definition(
         "authorization.k8s.io",
         "SelfSubjectAccessReview",
-        "SelfSubjectAccessReview tells whether who is asking may do something.",
-        _object("The question, one of the two.", resourceAttributes=_RESOURCE, nonResourceAttributes=_PATH),
+        "SelfSubjectAccessReview returns whether its sender may perform an action.",
+        _object(
+            "The action, as one of the two attributes.",
+            resourceAttributes=_RESOURCE,
+            nonResourceAttributes=_PATH,
+        ),
     ),
     _definition(
         "authorization.k8s.io",
         "SelfSubjectRulesReview",
-        "SelfSubjectRulesReview tells all that who is asking may do in a namespace.",
+        "SelfSubjectRulesReview returns everything that its sender may do in a namespace.",
         _object("The question.", namespace=_text("The namespace.")),
     ),
 )

@@ -73,7 +73,7 @@ def _endpoint(objects: Objects, target: Target, pod: dict[str, Any]) -> tuple[st
         raise errors.not_found("", "nodes", node_name)
     url = (node.decode()["metadata"].get("annotations") or {}).get(LOG_ENDPOINT)
     if not url:
-        raise errors.unavailable(f"Node {node_name} publishes no {LOG_ENDPOINT}, so nobody has its logs")
+        raise errors.unavailable(f"Node {node_name} publishes no {LOG_ENDPOINT}, so its logs are unavailable")
     try:
         parts = urlsplit(url)
         if (
