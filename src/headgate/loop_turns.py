@@ -13,23 +13,24 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
+from typing import Final
 
 TURN_S = 0.002
 """Time per turn for one connection's data, and for all that wait for theirs together."""
-MIN_TURN_S = 0.00002
+MIN_TURN_S: Final = 0.00002
 """Time of one connection if many wait: one request, or a few chunks."""
 MAX_S = 0.01
 """Time per turn for parsing of all connections together, including those that had not waited for a turn."""
-FIRST_BYTES = 64
+FIRST_BYTES: Final = 64
 """Size of the first piece. While a piece takes less than `QUICK_S`, the next one is twice as long."""
 QUICK_S = 0.0002
-AT_ONCE_BYTES = 4096
+AT_ONCE_BYTES: Final = 4096
 """Shorter data is not split while there is time in the turn."""
-LONG_READ_BYTES = 32 * 1024
+LONG_READ_BYTES: Final = 32 * 1024
 """A connection that received this much in one read waits for its next turn before it is read again."""
 CLOSED_AT_ONCE = 64
 """Connections of departed clients closed per turn."""
-LONG_READS = 2
+LONG_READS: Final = 2
 """Connections read again per turn. A read returns up to 256 KB, which takes half a millisecond or more,
 because the pages that the body grows by are new."""
 

@@ -6,9 +6,11 @@ before anything was learned.
 
 from __future__ import annotations
 
-USUAL_TOKENS = 250
+from typing import Final
+
+USUAL_TOKENS: Final = 250
 """Expected tokens for a model without any response yet. Published conversation traces average 200 to 350."""
-MAX_COUNTED = 64
+MAX_COUNTED: Final = 64
 """Each response moves the mean by at least 1/64."""
 MAX_MODELS = 4096
 

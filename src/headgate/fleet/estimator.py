@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.fleet.counted import CountedPrompts, Lesson
 from headgate.fleet.deviation import LEARNED_BY, Deviation
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from headgate.fleet.booked_prompt import BookedPrompt
     from headgate.fleet.reading import EngineReading
 
-STEP_TOKENS = 2048
+STEP_TOKENS: Final = 2048
 """Prompts share steps up to this many tokens in total, and longer ones take several: the default token budget
 of engines. Up to that size, prompts are observed together, because their first tokens come at once."""
-USUAL_PROMPT_TOKENS = 1000.0
+USUAL_PROMPT_TOKENS: Final = 1000.0
 """Assumed size of a request from another gateway until our own requests show a mean."""
-USUAL_SHARE = 1 / 32
-PACE_ERROR = 0.25
+USUAL_SHARE: Final = 1 / 32
+PACE_ERROR: Final = 0.25
 """Relative error of the time that an unstreamed response is assumed to have decoded."""
 
 

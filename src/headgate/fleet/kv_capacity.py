@@ -6,13 +6,14 @@ An engine with a full cache starts no request until others end, however short it
 from __future__ import annotations
 
 import math
+from typing import Final
 
-REMEMBERED_S = 20.0
+REMEMBERED_S: Final = 20.0
 """Time constant of the rate at which requests free cache space."""
-STEPS = 200
+STEPS: Final = 200
 """The decay is applied in this many steps; requests that end within one step count alike."""
-LONGEST_WAIT_S = 60.0
-TIGHT_SHARE = 0.25
+LONGEST_WAIT_S: Final = 60.0
+TIGHT_SHARE: Final = 0.25
 """`is_tight` if less than this share of the cache is free behind the waiting prompts."""
 
 

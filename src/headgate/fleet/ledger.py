@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from headgate.fleet.booked_prompt import BookedPrompt
 from headgate.fleet.ejection import EndpointHealth
@@ -17,19 +17,19 @@ from headgate.fleet.estimator import Estimator
 from headgate.fleet.reading import EngineReading
 from headgate.routing import Endpoint
 
-DECODE_WORK_TOKENS = 200
+DECODE_WORK_TOKENS: Final = 200
 """Load of a request besides its prompt: its share of the decode batch, in tokens of prefill.
 
 A request of unknown length holds a batch slot for about as long as the prefill of a few hundred tokens; the
 learned estimate of each endpoint replaces this figure.
 """
 
-LACKING_S = 60.0
+LACKING_S: Final = 60.0
 """An endpoint that lacks an adapter is tried again after this time: it may have been loaded since."""
-MAX_LACKING = 1024
+MAX_LACKING: Final = 1024
 ModelPath: TypeAlias = tuple[str, str]
 """What a 404 may depend on: the model and the path of a request."""
-MAX_ADAPTERS = 64
+MAX_ADAPTERS: Final = 64
 """Adapters assumed to be loaded at most, if the engine does not report its limit."""
 
 

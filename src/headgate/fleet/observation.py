@@ -7,16 +7,16 @@ its age when a scrape fails.
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from headgate.engines import Figures, Total
 from headgate.fleet.reading import EngineReading
 
-INTERVAL_S = 1.0
+INTERVAL_S: Final = 1.0
 """Shortest interval for means: a shorter one holds too few tokens."""
-START_TOLERANCE_S = 1.0
+START_TOLERANCE_S: Final = 1.0
 
 ReadingState: TypeAlias = Literal["fresh", "stale", "missing", "unsupported"]
 """`missing`: nothing was ever read; `unsupported`: it responds, but has no page of a known engine."""

@@ -8,26 +8,28 @@ The mean prefill rate says what their time is worth where they differ.
 
 from __future__ import annotations
 
+from typing import Final
+
 from headgate.fleet.fit import LARGEST_SURPRISE, SHORTEST_S, Fit
 
-PRIOR_TOKEN_S = 1 / 10_000
+PRIOR_TOKEN_S: Final = 1 / 10_000
 """Prior, between a small model on a large GPU and the reverse."""
-MAX_PREFILLS = 32
+MAX_PREFILLS: Final = 32
 """The pool's mean rate averages about this many observations of prefill."""
-PRIOR_ADAPTER_S = 0.3
+PRIOR_ADAPTER_S: Final = 0.3
 """Prior: an adapter of some hundred MB loads in a second from disk, and at once from host memory."""
-ADAPTER_SHARE = 1 / 8
+ADAPTER_SHARE: Final = 1 / 8
 """Weight of one load in the expected time of the next."""
-PRIOR_HANDOVER_S = 0.02
+PRIOR_HANDOVER_S: Final = 0.02
 """Prior of a handover besides its tokens: a round trip, and the step that it waits for."""
-PRIOR_HANDOVER_TOKEN_S = 6e-6
+PRIOR_HANDOVER_TOKEN_S: Final = 6e-6
 """Prior per token: 128 KB for an 8B model, which takes 5 µs at 200 Gbit/s."""
-PRIOR_BESIDE_TOKENS = 1.2
+PRIOR_BESIDE_TOKENS: Final = 1.2
 """Prior: a decoding sequence computes one token, and reads its KV cache."""
 MIN_BESIDE_TOKENS, MAX_BESIDE_TOKENS = 0.1, 20.0
-PACE_HELD = 0.05
+PACE_HELD: Final = 0.05
 """Steps vary by a third, and the prior may be off by its own size and more."""
-PACE_KEPT = 0.995
+PACE_KEPT: Final = 0.995
 """The number of sequences changes slowly, so their cost needs more streams than the prefill rate needs
 prompts."""
 

@@ -6,21 +6,23 @@ model and script: an older vocabulary makes three tokens of a Chinese character.
 
 from __future__ import annotations
 
+from typing import Final
+
 from headgate.fleet.scripts import LATIN, Amounts
 
-BYTES_PER_TOKEN = 4.0
+BYTES_PER_TOKEN: Final = 4.0
 """Of a new model: English text in most vocabularies, with its JSON."""
-MIN_BYTES = 512
+MIN_BYTES: Final = 512
 """Most tokens of a shorter prompt are the template's."""
 MIN_BYTES_PER_TOKEN, MAX_BYTES_PER_TOKEN = 1.0, 16.0
-MAX_COUNTED = 32
+MAX_COUNTED: Final = 32
 """The mean averages about this many prompts."""
-LEARNED_OF = 8
+LEARNED_OF: Final = 8
 """After MAX_COUNTED prompts, only every 8th is learned."""
-FARTHEST = 1.5
+FARTHEST: Final = 1.5
 """A prompt that deviates by more counts as if it deviated by this factor: a hundred pages of digits, or a
 misjudged image, must not change the estimate of all others."""
-MIN_SHARE = 0.3
+MIN_SHARE: Final = 0.3
 """Least share of a prompt's tokens that is in scripts other than Latin, for its count to say anything about
 them."""
 MAX_MODELS = 4096

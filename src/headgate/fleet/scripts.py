@@ -7,15 +7,16 @@ is found in one check; a long text is sampled.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-LATIN = "latin"
+LATIN: Final = "latin"
 """Includes ASCII: for pure ASCII, the amount is the length."""
-SAMPLED_BYTES = 16 * 1024
-_PIECES = 8
-_LOOKED_AT = 512
-_ESCAPE = b"\\u"
+SAMPLED_BYTES: Final = 16 * 1024
+_PIECES: Final = 8
+_LOOKED_AT: Final = 512
+_ESCAPE: Final = b"\\u"
 
-_WEIGHTS: tuple[tuple[int, int, str, float], ...] = (
+_WEIGHTS: Final[tuple[tuple[int, int, str, float], ...]] = (
     (0x00, 0x7F, LATIN, 1.0),
     (0x80, 0xBF, LATIN, 0.0),
     (0xC0, 0xCD, LATIN, 2.5),
@@ -33,7 +34,9 @@ _WEIGHTS: tuple[tuple[int, int, str, float], ...] = (
 )
 """By first byte of a UTF-8 character (first, last): its script, and its weight, measured with the
 vocabularies of Qwen and DeepSeek. The usage that engines report corrects it."""
-_CLASS_OF = bytes(place for place, (first, last, _, _) in enumerate(_WEIGHTS) for _ in range(first, last + 1))
+_CLASS_OF: Final = bytes(
+    place for place, (first, last, _, _) in enumerate(_WEIGHTS) for _ in range(first, last + 1)
+)
 
 Amounts = Mapping[str, float]
 """By script."""

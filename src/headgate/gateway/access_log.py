@@ -8,7 +8,7 @@ identifiers) is escaped to printable ASCII, so that it can neither end a line no
 from __future__ import annotations
 
 from json.encoder import encode_basestring_ascii
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.gateway import log_text, refusals, trace
 from headgate.gateway.access_fields import FIELDS
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 Tokens = tuple[int, int]
 """Of the prompt, and of the answer."""
 
-_NOT_WAITED = '"duration_queued":0,"flow":null', '"dropped_reason":null'
-_CACHED = 4096
-_CACHED_CHARACTERS = 256
+_NOT_WAITED: Final = '"duration_queued":0,"flow":null', '"dropped_reason":null'
+_CACHED: Final = 4096
+_CACHED_CHARACTERS: Final = 256
 
 
 class AccessLog:

@@ -7,6 +7,7 @@ which can end them well, and JSON in which the client's name of the model is put
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import httptools
 
@@ -18,14 +19,14 @@ from headgate.gateway.refusals import status_line
 from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, Request, nominated
 from headgate.requests.client import Header
 
-_OF_ITS_OWN = HOP_BY_HOP | {b"alt-svc", b"x-request-id", b"content-encoding"}
+_OF_ITS_OWN: Final = HOP_BY_HOP | {b"alt-svc", b"x-request-id", b"content-encoding"}
 """Headers that are not just passed on. `alt-svc` speaks for the origin that the client knows, which is the
 gateway's and not the engine's."""
-_HIDDEN = (*RESERVED, b"x-ratelimit-")
+_HIDDEN: Final = (*RESERVED, b"x-ratelimit-")
 """Prefixes of headers that are not passed on where the gateway itself speaks of a limit."""
 EVENTS, _JSON = b"text/event-stream", b"application/json"
 _NO_CONTENT, _NOT_MODIFIED = 204, 304
-_NO_BODY = frozenset({_NO_CONTENT, _NOT_MODIFIED})
+_NO_BODY: Final = frozenset({_NO_CONTENT, _NOT_MODIFIED})
 """Statuses whose answers have no body, whatever they say."""
 
 

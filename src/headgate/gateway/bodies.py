@@ -6,13 +6,13 @@ the gateway no longer needs it: its endpoint has begun to respond, or the reques
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from headgate.requests.refusal import Refusal
 
-LONG_BYTES = 64 * 1024
+LONG_BYTES: Final = 64 * 1024
 """Past this, a body is long."""
-_KEPT_FREE = 8
+_KEPT_FREE: Final = 8
 """One part in so many is kept for bodies that are not long: uploads must not stop ordinary prompts."""
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import httptools
 
-LAST_CHUNK = b"0\r\n\r\n"
-MAX_LINE_BYTES = 4096
+LAST_CHUNK: Final = b"0\r\n\r\n"
+MAX_LINE_BYTES: Final = 4096
 """Of the size of a chunk with its extensions, which mean nothing to anybody here."""
-MAX_TRAILER_BYTES = 16 * 1024
+MAX_TRAILER_BYTES: Final = 16 * 1024
 """Of all trailers together."""
 
 
-_DIGITS = 8
+_DIGITS: Final = 8
 """Of the size of a chunk that `payload_at` recognises."""
 _LF, _CR = 10, 13
 

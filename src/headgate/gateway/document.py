@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headgate.gateway.chunks import LAST_CHUNK, Chunks, chunk
 from headgate.gateway.names import NameSplice
 
-HELD_BYTES = 64 * 1024
+HELD_BYTES: Final = 64 * 1024
 """So much is held until the name is found, and with it the length of the answer; engines begin with it."""
 
 

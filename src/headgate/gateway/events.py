@@ -9,17 +9,18 @@ chunk of whole events, as engines send them, passes as it came.
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from headgate.gateway.chunks import LAST_CHUNK, Chunks, chunk, payload_at
 from headgate.gateway.names import NameSplice
 from headgate.gateway.usage_events import has_usage, is_usage_only
 
-HELD_BYTES = 64 * 1024
+HELD_BYTES: Final = 64 * 1024
 """An event that is longer is passed on unread: what is held of a stream is bounded."""
 
-_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_MODEL = b'"model"'
-_FIRST_DATA = re.compile(rb"(?:^|[\r\n])data:")
+_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_MODEL: Final = b'"model"'
+_FIRST_DATA: Final = re.compile(rb"(?:^|[\r\n])data:")
 
 
 class EventStream:

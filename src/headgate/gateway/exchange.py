@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import httptools
 
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LATE_S = 0.05
-_LAST_STATUS = 599
-_REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+LATE_S: Final = 0.05
+_LAST_STATUS: Final = 599
+_REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 """What a client may call its request: it is printed in logs and sent back."""
 
 
@@ -637,7 +637,7 @@ def _counting(count: Callable[[bytes], bytes], write: Callable[[bytes], None]) -
     return write_counted
 
 
-_DO: dict[type[effects.Effect], Callable[[Exchange, Any, float], None]] = {
+_DO: Final[dict[type[effects.Effect], Callable[[Exchange, Any, float], None]]] = {
     effects.ReadBody: Exchange._read_body,
     effects.FetchTokens: Exchange._fetch_tokens,
     effects.Hold: Exchange._hold,

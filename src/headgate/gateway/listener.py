@@ -13,7 +13,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from headgate import loop_turns as turns
 from headgate.gateway import limits, local, refusals
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LINGER_S = 2.0
+LINGER_S: Final = 2.0
 """How long a rejected client may go on sending, unheard: cut off at once, it might not read why."""
 
-READ_AHEAD_BYTES = 64 * 1024
+READ_AHEAD_BYTES: Final = 64 * 1024
 """Past this much in requests that wait behind a running one, no more are read."""
 
-_RESET = struct.pack("ii", 1, 0)
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_RESET: Final = struct.pack("ii", 1, 0)
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ClientConnection:

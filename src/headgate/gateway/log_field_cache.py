@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate import routing
 from headgate.gateway import log_text
@@ -11,7 +11,7 @@ from headgate.requests.account import CLIENT, SERVED
 if TYPE_CHECKING:
     from headgate.requests.life import Life
 
-_UPSTREAM = frozenset(
+_UPSTREAM: Final = frozenset(
     {
         "endpoint_unreachable",
         "idle_timeout",
@@ -23,7 +23,9 @@ _UPSTREAM = frozenset(
     }
 )
 """Outcomes that an endpoint is the reason of."""
-_GATEWAY = frozenset({"evicted", "evicted_priority", "evicted_queue_pressure", "queue_full", "queue_timeout"})
+_GATEWAY: Final = frozenset(
+    {"evicted", "evicted_priority", "evicted_queue_pressure", "queue_full", "queue_timeout"}
+)
 """Outcomes with a status below 500 that no client is the reason of."""
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from json.encoder import encode_basestring_ascii
+from typing import Final
 
-SHOWN_CHARACTERS = 1024
+SHOWN_CHARACTERS: Final = 1024
 """Of a path, a model, or a message; what is longer is cut."""
 
-_PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
+_PLAIN: Final = re.compile(r"[!#-<>-\[\]-~]+")
 """What stands in the text form without quotes: printable, no space, quote, backslash or equals sign."""
 
 

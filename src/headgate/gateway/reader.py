@@ -6,7 +6,7 @@ read, since nobody knows where the next request would begin.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 import httptools
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from headgate.gateway.settings import GatewaySettings
     from headgate.gateway.trust import Peer
 
-MAX_BODY_PIECES = 1024
+MAX_BODY_PIECES: Final = 1024
 """Further pieces of a body are put together: a body in tiny chunks would take many times its size."""
-MAX_PIECES_BYTES = 512 * 1024
+MAX_PIECES_BYTES: Final = 512 * 1024
 """Past this, pieces are put together as they come: to join many at the end leaves gaps in the heap."""
 
-MAX_FRAMING_BYTES = 16 * 1024
+MAX_FRAMING_BYTES: Final = 16 * 1024
 """Of chunk sizes and extensions in one body."""
-FRAMING_FACTOR = 16
+FRAMING_FACTOR: Final = 16
 """So many more for each byte of the body: chunks of one byte are legal, and need five bytes or a few more."""
 
-_CHECKED = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"origin"})
+_CHECKED: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"origin"})
 """Headers that are looked at before a body is read."""
-_VERSIONS = ("1.1", "1.0")
-_UPGRADING = frozenset({b"connection", b"upgrade", b"http2-settings"})
-_PROBES = (b"/healthz", b"/readyz", b"/health")
+_VERSIONS: Final = ("1.1", "1.0")
+_UPGRADING: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
+_PROBES: Final = (b"/healthz", b"/readyz", b"/health")
 """Asked by load balancers, which know an address but no name."""
-_SLASH = 47
-_HEAD_END = b"\r\n\r\n"
+_SLASH: Final = 47
+_HEAD_END: Final = b"\r\n\r\n"
 
 
 class Client(Protocol):
@@ -65,8 +65,8 @@ class _Nobody:
         raise AssertionError("a request was read from a closed connection")
 
 
-_NO_PARSER = httptools.HttpRequestParser(None)
-_NOBODY = _Nobody()
+_NO_PARSER: Final = httptools.HttpRequestParser(None)
+_NOBODY: Final = _Nobody()
 
 
 class RequestReader:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Final
 
 import msgspec
 
 from headgate.requests.refusal import Refusal
 
-_STATUS_LINES = {
+_STATUS_LINES: Final = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
 }
 
-ALLOWED = b"GET, HEAD, OPTIONS, POST"
+ALLOWED: Final = b"GET, HEAD, OPTIONS, POST"
 """All methods of the gateway; a path has some of them."""
 
 
-_ANTHROPIC_PATH = b"/v1/messages"
-_RESPONSES_PATH = b"/v1/responses"
+_ANTHROPIC_PATH: Final = b"/v1/messages"
+_RESPONSES_PATH: Final = b"/v1/responses"
 
 
 def body(refusal: Refusal, target: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.gateway import log_text
 from headgate.requests.bodies.pieces import Pieces
@@ -12,7 +12,7 @@ from headgate.requests.client import Header
 if TYPE_CHECKING:
     from headgate.gateway.trust import Peer
 
-HOP_BY_HOP = frozenset(
+HOP_BY_HOP: Final = frozenset(
     {
         b"connection",
         b"keep-alive",
@@ -27,7 +27,7 @@ HOP_BY_HOP = frozenset(
 )
 """Headers that speak of one connection (RFC 9110, 7.6.1) and are never passed on."""
 
-_NOT_FORWARDED = HOP_BY_HOP | {
+_NOT_FORWARDED: Final = HOP_BY_HOP | {
     b"accept-encoding",
     b"accept_encoding",
     b"content-length",
@@ -46,18 +46,18 @@ _NOT_FORWARDED = HOP_BY_HOP | {
     b"x-request-id",
 }
 """Written anew, or not passed on; with underscores, what some servers read as if it had hyphens."""
-_TELL_CLIENT = (b"x-forwarded-for", b"forwarded")
-_NEEDED = {b"host", b"content-length", b"transfer-encoding", b"content-encoding"}
+_TELL_CLIENT: Final = (b"x-forwarded-for", b"forwarded")
+_NEEDED: Final = {b"host", b"content-length", b"transfer-encoding", b"content-encoding"}
 """Headers that `connection` cannot take away."""
-_NONE: frozenset[bytes] = frozenset()
-RESERVED = (b"x-gateway-", b"x-headgate-")
+_NONE: Final[frozenset[bytes]] = frozenset()
+RESERVED: Final = (b"x-gateway-", b"x-headgate-")
 """Prefixes of headers by which gateways talk among themselves; from outside they mean nothing."""
-_FROM_TRUSTED = (*RESERVED, b"x-forwarded-", b"x-real-ip", b"x-amzn-sagemaker-")
+_FROM_TRUSTED: Final = (*RESERVED, b"x-forwarded-", b"x-real-ip", b"x-amzn-sagemaker-")
 """Prefixes of headers that only a trusted client may send. By the last, engines let `/invocations` choose
 another model than the body names, and open and close sessions."""
-LETTER_X = 120
+LETTER_X: Final = 120
 """Of names that do not begin with it, none is reserved: one comparison tells."""
-_HARMLESS = frozenset(
+_HARMLESS: Final = frozenset(
     b"x-stainless-" + ending
     for ending in (
         *(b"arch", b"async", b"lang", b"os", b"package-version", b"read-timeout", b"retry-count", b"runtime"),
@@ -66,11 +66,11 @@ _HARMLESS = frozenset(
 )
 """What OpenAI's and Anthropic's SDKs send with every request: names that one look clears."""
 
-_JOINED_BYTES = 16 * 1024
+_JOINED_BYTES: Final = 16 * 1024
 """A body up to this size is copied behind its head once; a longer one each time that it is sent, so that two
 copies are not kept while the endpoint works."""
 
-_TRACE = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")
+_TRACE: Final = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")
 
 
 class ParsedHead:

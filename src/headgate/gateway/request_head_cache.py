@@ -7,18 +7,19 @@ every check would say the same, so they are compared instead of parsed: about a 
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from headgate.gateway.request import ParsedHead, Request
 
-MAX_HEAD_BYTES = 4096
+MAX_HEAD_BYTES: Final = 4096
 """Longer heads are not kept: every connection keeps one."""
 
-MAX_MISSES = 8
+MAX_MISSES: Final = 8
 """After so many other heads in a row, a connection is taken to carry the requests of many clients."""
 
-_MAX_DIGITS = 9
-_LENGTH = re.compile(rb"\r\ncontent-length: ([1-9][0-9]{0,8})\r\n", re.IGNORECASE)
-_END = b"\r\n\r\n"
+_MAX_DIGITS: Final = 9
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: ([1-9][0-9]{0,8})\r\n", re.IGNORECASE)
+_END: Final = b"\r\n\r\n"
 
 
 class RequestHeadCache:

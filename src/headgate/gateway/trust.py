@@ -13,7 +13,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Header = tuple[bytes, bytes]
 """Lower-case name and value."""
@@ -21,8 +21,8 @@ Header = tuple[bytes, bytes]
 Speakers: TypeAlias = Literal["anyone", "trusted"]
 """Whose word counts, as a setting says it."""
 
-_FOR = re.compile(r'(?:^|[;,\s])for="?([^";,\s]+)', re.IGNORECASE)
-_WITH_PORT = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+")
+_FOR: Final = re.compile(r'(?:^|[;,\s])for="?([^";,\s]+)', re.IGNORECASE)
+_WITH_PORT: Final = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+")
 
 
 def believes(speakers: Speakers, *, is_trusted: bool) -> bool:

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import httptools
 
@@ -23,20 +23,20 @@ from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.client import Header
 from headgate.requests.usage import AnswerTail
 
-_NEWLINE = 10
-_USAGE = b'"usage"'
+_NEWLINE: Final = 10
+_USAGE: Final = b'"usage"'
 
-_VERSIONS = (b"HTTP/1.1 ", b"HTTP/1.0 ")
-_MINOR_VERSION = len(b"HTTP/1.")
-_ZERO = 48
-_MAX_HEADERS = 256
+_VERSIONS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
+_MINOR_VERSION: Final = len(b"HTTP/1.")
+_ZERO: Final = 48
+_MAX_HEADERS: Final = 256
 """Of one response. Each is looked at several times, and 64 KB of head could have 16,000."""
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-_NOTHING = memoryview(b"")
-_SENT_AT_ONCE = 256 * 1024
-TOKEN_BYTES = 512
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
+_NOTHING: Final = memoryview(b"")
+_SENT_AT_ONCE: Final = 256 * 1024
+TOKEN_BYTES: Final = 512
 """Of a stream, what is no longer is parsed without looking at the time: mostly it is one token."""
-_NO_PARSER = httptools.HttpResponseParser(None)
+_NO_PARSER: Final = httptools.HttpResponseParser(None)
 """Stands in once a connection has ended. A parser refers to its connection, and the cycle would keep both
 until the next garbage collection, which the gateway makes rare."""
 

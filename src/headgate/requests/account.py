@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headgate.requests.reported import Usage
 
-SERVED = "served"
-CLIENT = frozenset({"client_gone", "client_stalled"})
+SERVED: Final = "served"
+CLIENT: Final = frozenset({"client_gone", "client_stalled"})
 """Outcomes of requests whose client did not wait for the end of the answer."""
-CLIENT_GONE = 499
+CLIENT_GONE: Final = 499
 """The status of a request whose client left before the end of the answer (nginx's number)."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.fleet import Suspects, blame
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from headgate.requests.life import Life
     from headgate.requests.pool_state import PoolState
 
-NOT_FOUND = 404
-_CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
+NOT_FOUND: Final = 404
+_CREDENTIALS: Final = (b"authorization", b"x-api-key", b"api-key")
 
 
 def asked(life: Life) -> ModelPath:

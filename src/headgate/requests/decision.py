@@ -6,7 +6,7 @@ Pure, apart from the turn that a weighted split takes: nothing is sent, and noth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 import xxhash
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from headgate.requests.client import ClientRequest
     from headgate.requests.pool_state import PoolState
 
-READ_FROM_BYTES = 16 * 1024
+READ_FROM_BYTES: Final = 16 * 1024
 """Where the prompt is not hashed, smaller bodies count as one from end to end."""
-LONGEST_SALT_BYTES = 256
-_USAGE_BY_OPTION = frozenset({"/v1/chat/completions", "/v1/completions"})
+LONGEST_SALT_BYTES: Final = 256
+_USAGE_BY_OPTION: Final = frozenset({"/v1/chat/completions", "/v1/completions"})
 """Where a stream ends with its token counts only if `stream_options` says so."""
-_NAME_OBJECTIVES = frozenset(routing.OBJECTIVE_HEADERS)
+_NAME_OBJECTIVES: Final = frozenset(routing.OBJECTIVE_HEADERS)
 
 
 class Turns(Protocol):
@@ -71,7 +71,7 @@ class Surroundings(Protocol):
         ...
 
 
-UNREAD = scheduling.Request(model="", prompt_tokens=0)
+UNREAD: Final = scheduling.Request(model="", prompt_tokens=0)
 """Of a request that comes to no pool."""
 
 

@@ -6,7 +6,7 @@ lets go of whatever it holds for the request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState
@@ -173,14 +173,14 @@ class HangUp(Effect):
     __slots__ = ()
 
 
-READ_BODY = ReadBody()
-HOLD = Hold()
-STOP_TIMER = StopTimer()
-DROP = Drop()
-OVERTAKE = Overtake()
-DROP_PREFILL = DropPrefill()
-LEAVE_PREFILL = LeavePrefill()
-TAKE_BACK = TakeBack()
-FINISH = Finish()
-HANG_UP = HangUp()
-ANSWER = Answer()
+READ_BODY: Final = ReadBody()
+HOLD: Final = Hold()
+STOP_TIMER: Final = StopTimer()
+DROP: Final = Drop()
+OVERTAKE: Final = Overtake()
+DROP_PREFILL: Final = DropPrefill()
+LEAVE_PREFILL: Final = LeavePrefill()
+TAKE_BACK: Final = TakeBack()
+FINISH: Final = Finish()
+HANG_UP: Final = HangUp()
+ANSWER: Final = Answer()

@@ -9,7 +9,7 @@ used least recently, all that was used before the part that was missing is gone 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.fleet.prefix import hashing
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from headgate.requests.life import Attempt, Life
     from headgate.requests.reported import Usage
 
-MIN_TOKENS = 1024
+MIN_TOKENS: Final = 1024
 """Of smaller beliefs, too little is known to be sure: tokens are estimated."""
-FAR_FEWER = 0.5
+FAR_FEWER: Final = 0.5
 SURE_AFTER_S = 30.0
 """What was sent more recently may not have been prefilled yet as the request was scheduled, so that the
 engine could not use it."""

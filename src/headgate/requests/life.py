@@ -6,7 +6,7 @@ holds no connection, no timer and no clock, so that any shell can have it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.requests import states
 from headgate.requests.account import Account
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headgate.scheduling import Choice
 
 
-UNDECIDED = Decision()
+UNDECIDED: Final = Decision()
 """Of requests that were not decided yet; never changed."""
 
 

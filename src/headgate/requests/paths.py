@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from headgate.requests.refusal import Refusal
 
-SETTING = "clients.forwarded_paths"
+SETTING: Final = "clients.forwarded_paths"
 
-OPENAI = (
+OPENAI: Final = (
     "/v1/audio/speech",
     "/v1/audio/transcriptions",
     "/v1/audio/translations",
@@ -28,8 +29,8 @@ OPENAI = (
     "/v1/moderations",
     "/v1/responses",
 )
-ANTHROPIC = ("/v1/messages", "/v1/messages/count_tokens")
-VLLM = (
+ANTHROPIC: Final = ("/v1/messages", "/v1/messages/count_tokens")
+VLLM: Final = (
     "/classify",
     "/detokenize",
     "/generative_scoring",
@@ -47,21 +48,21 @@ VLLM = (
     "/v2/embed",
     "/v2/rerank",
 )
-SGLANG = ("/encode", "/generate", "/v1/classify", "/v1/detokenize", "/v1/tokenize")
+SGLANG: Final = ("/encode", "/generate", "/v1/classify", "/v1/detokenize", "/v1/tokenize")
 """Those that vLLM does not have as well."""
-TRTLLM = ("/v1/videos/generations",)
+TRTLLM: Final = ("/v1/videos/generations",)
 """Those that neither has."""
 
-DEFAULT = frozenset(OPENAI + ANTHROPIC + VLLM + SGLANG + TRTLLM)
+DEFAULT: Final = frozenset(OPENAI + ANTHROPIC + VLLM + SGLANG + TRTLLM)
 
-OWN = frozenset(("/healthz", "/readyz", "/health", "/v1/models", "/models"))
+OWN: Final = frozenset(("/healthz", "/readyz", "/health", "/v1/models", "/models"))
 """What the gateway answers itself, to GET and HEAD."""
-OWN_BELOW = ("/v1/models/", "/models/")
+OWN_BELOW: Final = ("/v1/models/", "/models/")
 
-_SEGMENT = r"/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]+"
-_PLAIN = re.compile(rf"/|(?:{_SEGMENT})+")
+_SEGMENT: Final = r"/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]+"
+_PLAIN: Final = re.compile(rf"/|(?:{_SEGMENT})+")
 """The root, or segments that no server rewrites (RFC 3986, 3.3): not empty, not dots, no escapes, no `;`."""
-_SHOWN_CHARACTERS = 256
+_SHOWN_CHARACTERS: Final = 256
 
 
 class Paths:

@@ -8,27 +8,27 @@ and would draw most of its pool's requests.
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from typing import Final, Protocol
 
 from headgate.requests.reported import Usage
 from headgate.requests.usage import AnswerTail, is_possible, tail_of
 
-HOLLOW = "no_content"
+HOLLOW: Final = "no_content"
 """What an endpoint has failed with that answered with nothing."""
-BYTES_PER_TOKEN = 4
+BYTES_PER_TOKEN: Final = 4
 """Of an answer that came in no events and without counts: English text."""
-_KEPT_BYTES = 1024
+_KEPT_BYTES: Final = 1024
 """Of a shorter response, all is known; of a longer one if it came in few pieces."""
-_LONGEST_FRAME = 16
+_LONGEST_FRAME: Final = 16
 """Of what stands before the JSON of a response: the size of a chunk."""
-_NO_CHUNK = b"0\r\n\r\n"
-_EVENT = re.compile(rb"^data:[ ]?(?:(\[DONE\])|(?=(\{)))", re.MULTILINE)
-_ERROR = re.compile(
+_NO_CHUNK: Final = b"0\r\n\r\n"
+_EVENT: Final = re.compile(rb"^data:[ ]?(?:(\[DONE\])|(?=(\{)))", re.MULTILINE)
+_ERROR: Final = re.compile(
     rb'\{\s*+"(?:error"\s*+:\s*+[{"]|object"\s*+:\s*+"error"|type"\s*+:\s*+"(?:error|response\.failed)")'
 )
-_OF_CLIENT = re.compile(rb'invalid_request|BadRequest|"code"\s*+:\s*+"?4\d\d')
+_OF_CLIENT: Final = re.compile(rb'invalid_request|BadRequest|"code"\s*+:\s*+"?4\d\d')
 """What an error has that is the client's own, as a stream cannot say by its status any more."""
-_CHAT = "/v1/chat/completions"
+_CHAT: Final = "/v1/chat/completions"
 
 
 class Received(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.fleet import Suspects, adapters, blame
 from headgate.requests import blaming
@@ -12,7 +12,7 @@ from headgate.requests.attempts import go_elsewhere, may_retry
 if TYPE_CHECKING:
     from headgate.requests.life import Life
 
-_SERVER_ERROR = 500
+_SERVER_ERROR: Final = 500
 
 
 def is_turned_down(life: Life, status: int, rest_s: float | None, now: float) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.requests import effects, learning, states
 from headgate.requests.account import CLIENT_GONE, SERVED
@@ -14,7 +14,7 @@ from headgate.requests.refusal import Refusal
 if TYPE_CHECKING:
     from headgate.requests.life import Attempt, Life
 
-BROKE_OFF = {
+BROKE_OFF: Final = {
     "gateway_exhausted": "the gateway can open no further connection",
     "idle_timeout": "the endpoint sent nothing for too long",
     "prefill_failed": "the endpoint that prefilled the prompt failed",
@@ -22,7 +22,7 @@ BROKE_OFF = {
     "upstream_lost": "the endpoint closed the connection",
 }
 """What clients are told, by the outcome; only the log has the words of systems, which may name addresses."""
-_OK = 200
+_OK: Final = 200
 
 
 def settle(life: Life, outcome: str, now: float) -> None:

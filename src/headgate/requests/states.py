@@ -5,33 +5,35 @@ A state is one bit, so that a set of states is a number and a check costs one op
 
 from __future__ import annotations
 
-NEW = 1
+from typing import Final
+
+NEW: Final = 1
 """Its body is complete; nothing was decided."""
-READING = 2
+READING: Final = 2
 """What the decision needs of a large body is read."""
-TOKENS = 4
+TOKENS: Final = 4
 """It waits for tokens of its route's limit."""
-QUEUED = 8
+QUEUED: Final = 8
 """It waits for its turn in its pool."""
-PREFILLING = 16
+PREFILLING: Final = 16
 """Another endpoint prefills its prompt; the one that answers was not asked."""
-REACHING = 32
+REACHING: Final = 32
 """An endpoint was picked; the request is not sent yet."""
-SENT = 64
+SENT: Final = 64
 """An endpoint has it, and has not answered."""
-RETRYING = 128
+RETRYING: Final = 128
 """An attempt failed; the next begins after an interval."""
-ANSWERING = 256
+ANSWERING: Final = 256
 """The head of an answer is here."""
-OVER = 512
+OVER: Final = 512
 """It is settled."""
 
-ANY = NEW | READING | TOKENS | QUEUED | PREFILLING | REACHING | SENT | RETRYING | ANSWERING
+ANY: Final = NEW | READING | TOKENS | QUEUED | PREFILLING | REACHING | SENT | RETRYING | ANSWERING
 """All but the last."""
-TRYING = PREFILLING | REACHING | SENT | RETRYING
+TRYING: Final = PREFILLING | REACHING | SENT | RETRYING
 """It was sent on, and no answer is here."""
 
-NAMES = {
+NAMES: Final = {
     NEW: "new",
     READING: "reading",
     TOKENS: "waiting for tokens",

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from typing import Final, Protocol
 
 from headgate.requests.reported import Reported, Usage, read
 
-MERGE_BELOW_BYTES = 256
-KEEP_BYTES = 4096
+MERGE_BELOW_BYTES: Final = 256
+KEEP_BYTES: Final = 4096
 """Of a piece longer than this, only its end is kept: what is kept of a stream is bounded."""
-MAX_LOOKED_AT = 64
+MAX_LOOKED_AT: Final = 64
 """Members called `usage`, from the last one on, of which each may be null."""
-LONGEST_PROMPT_TOKENS = 1 << 20
+LONGEST_PROMPT_TOKENS: Final = 1 << 20
 """Of prompts that are longer than their requests: those have images, or name what the engine keeps."""
-LONGEST_ANSWER_TOKENS = 1 << 17
+LONGEST_ANSWER_TOKENS: Final = 1 << 17
 """Of answers of which not all is sent: reasoning may be left out."""
-MAX_INNER = 32
+MAX_INNER: Final = 32
 """Objects within a `usage`: of more, an engine would make the gateway count braces for seconds."""
 
 
-_KEY = b'"usage":'
-_FRAMING = re.compile(rb"\r\n[0-9a-fA-F]{1,16}[ \t]*(?:;[^\r\n]*)?\r\n")
+_KEY: Final = b'"usage":'
+_FRAMING: Final = re.compile(rb"\r\n[0-9a-fA-F]{1,16}[ \t]*(?:;[^\r\n]*)?\r\n")
 """What stands between two chunks: proxies before engines end them anywhere, even amid a count."""
-_DATA = b"data:"
-_START = b"message_start"
-_MESSAGES = "/v1/messages"
+_DATA: Final = b"data:"
+_START: Final = b"message_start"
+_MESSAGES: Final = "/v1/messages"
 
 
 def counts(reported: Reported) -> Usage:
@@ -173,9 +173,9 @@ def tail_of(path: str) -> Tail:
     return MessagesTail() if path == _MESSAGES else Tail()
 
 
-CACHED_TOKENS = b"cache"
+CACHED_TOKENS: Final = b"cache"
 """What the names of a count of cached tokens have in common."""
-_CACHED = re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)"[ \t]*:[ \t]*([0-9]{1,16})')
+_CACHED: Final = re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)"[ \t]*:[ \t]*([0-9]{1,16})')
 
 
 def with_cached(data: bytes, tokens: int) -> bytes:

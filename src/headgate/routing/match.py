@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headgate.routing.patterns import Headers, RequestPattern, StringPattern, Work
 from headgate.routing.snapshot import Match, Route, Rule, Snapshot
@@ -41,7 +41,7 @@ def match(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Match 
 
 
 # Routes that get no requests for one of their names, because another takes all of them first.
-_EVERY_PATH = (StringPattern(), StringPattern(prefix=""), StringPattern(prefix="/"))
+_EVERY_PATH: Final = (StringPattern(), StringPattern(prefix=""), StringPattern(prefix="/"))
 
 
 class Taker(NamedTuple):

@@ -26,16 +26,17 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from itertools import repeat
+from typing import Final
 
 from headgate.fleet import EndpointState, PoolRates
 from headgate.scheduling.policy import Policy
 from headgate.scheduling.prefixes import Prefixes
 from headgate.scheduling.request import Choice, Request
 
-DELAYED_PER_WAITING = 5.0
+DELAYED_PER_WAITING: Final = 5.0
 """Requests that a prefill delays, per waiting request: several times as many arrive until the queue is empty
 again. In an M/G/1 queue the factor is 1 / (1 - utilization), so 5 corresponds to four fifths."""
-MAX_DELAYED = 8.0
+MAX_DELAYED: Final = 8.0
 """Limits the price during overload: beyond it nearly every prompt goes where its cache is, and the endpoints
 with popular prefixes would have the whole queue."""
 REMEMBERED = 32
@@ -43,7 +44,7 @@ REMEMBERED = 32
 MIN_IN_FLIGHT_TOKENS, MAX_IN_FLIGHT_TOKENS = 150.0, 300.0
 """Bounds for the weight of a request in flight: not more, because caches would be given up for even load, and
 not less, because it will need cache space and its length is a guess."""
-_NOTHING = repeat(0)
+_NOTHING: Final = repeat(0)
 """Blocks held of a prompt without hashes."""
 
 

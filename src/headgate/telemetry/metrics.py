@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -19,17 +19,17 @@ from prometheus_client.registry import Collector
 from headgate.telemetry.build import installed
 from headgate.telemetry.line_log import LineHandler
 
-LATENCY_S = (
+LATENCY_S: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 )  # fmt: skip
 """Bucket bounds for latencies, in seconds: language models stream for minutes."""
 
-OTHER = "other"
-MAX_CHILDREN = 2000
+OTHER: Final = "other"
+MAX_CHILDREN: Final = 2000
 """Series per metric. Label values come from objects and requests; beyond this many, new ones are "other"."""
 
-PER_TOKEN_S = (
+PER_TOKEN_S: Final = (
     0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.075,
     0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0,
 )  # fmt: skip

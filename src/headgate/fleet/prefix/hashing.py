@@ -15,17 +15,17 @@ import os
 from bisect import bisect_right
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import xxhash
 
-_SECRET = int.from_bytes(os.urandom(8), "little")
+_SECRET: Final = int.from_bytes(os.urandom(8), "little")
 """Seeds the hashes as Python seeds its own: without it, nobody can construct prompts whose blocks collide."""
-BLOCK_BYTES = 1024
+BLOCK_BYTES: Final = 1024
 """The unit of positions in a prompt."""
-GROWTH = 32
+GROWTH: Final = 32
 """Everything before a long block is at least this many times its length."""
-MAX_BYTES = 4 * 1024 * 1024
+MAX_BYTES: Final = 4 * 1024 * 1024
 
 _digest = xxhash.xxh3_64_intdigest
 
@@ -37,7 +37,7 @@ def _block_ends() -> tuple[int, ...]:
     return tuple(ends)
 
 
-BLOCK_ENDS: tuple[int, ...] = _block_ends()
+BLOCK_ENDS: Final[tuple[int, ...]] = _block_ends()
 """Where the blocks of a text end, in units of 1 KB."""
 
 
@@ -57,7 +57,7 @@ def _blocks(first: tuple[int, ...]) -> Blocks:
     return Blocks(tuple(end / BLOCK_BYTES for end in first) + BLOCK_ENDS, byte_ends, slices)
 
 
-USUAL = _blocks(())
+USUAL: Final = _blocks(())
 
 
 @lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 from itertools import repeat
 from operator import or_
+from typing import Final
 
 from headgate.fleet.ledger import EndpointState
 from headgate.fleet.prefix import masks
@@ -16,17 +17,17 @@ from headgate.fleet.prefix.runs import Run, Runs
 
 MAX_BLOCKS = 500_000
 """Limit for all endpoints together; a block takes about 130 bytes of memory in runs of eight."""
-ENDPOINT_BLOCKS = 4096
+ENDPOINT_BLOCKS: Final = 4096
 """Limit of an endpoint whose engine does not report the size of its cache."""
-TTL_S = 900.0
-SWEPT_BLOCKS = 2000
+TTL_S: Final = 900.0
+SWEPT_BLOCKS: Final = 2000
 """About this many blocks expire at most in one sweep, so that it does not delay requests."""
-WHOLE_SHARE = 1 / 64
+WHOLE_SHARE: Final = 1 / 64
 """A run of at most this share of the limit is evicted whole: cutting it costs more than it saves."""
 
 
 _CachedList = tuple[list[EndpointState], masks.Places, int]
-_NONE: _CachedList = ([], {}, 0)
+_NONE: Final[_CachedList] = ([], {}, 0)
 
 
 class PrefixIndex:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import repeat
 from operator import or_
+from typing import Final
 
 import xxhash
 
@@ -18,13 +19,13 @@ from headgate.fleet.ledger import EndpointState
 from headgate.fleet.prefix import kv_events, masks, tiers
 from headgate.fleet.prefix.account import Account, Tally, TooManyBlocksError
 
-EXPECTED_S = 5.0
+EXPECTED_S: Final = 5.0
 """How long blocks of a prompt that was just sent count as held before the engine reports them."""
 
-CLEANED_AT_ONCE = 20_000
+CLEANED_AT_ONCE: Final = 20_000
 """Blocks whose outdated marks are removed in one sweep."""
 
-FRONT = 0
+FRONT: Final = 0
 """The beginning of every prompt, which all engines hold."""
 
 _digest = xxhash.xxh3_64_intdigest

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Literal
+from typing import Final, Literal
 
 from headgate.flow.capacity import Capacity
 from headgate.flow.queue import explain, reporting, why
@@ -25,10 +25,10 @@ from headgate.flow.queue.waiting import Dropped, Waiting
 from headgate.flow.queue.why import Why
 from headgate.flow.sharing import Charge, PoolReport
 
-MIN_WAIT_S = 0.001
+MIN_WAIT_S: Final = 0.001
 """The shortest time to look again if nothing happens."""
-NO_ENDPOINT_RETRY_S = 5
-EXPIRED_AT_ONCE = 64
+NO_ENDPOINT_RETRY_S: Final = 5
+EXPIRED_AT_ONCE: Final = 64
 """Requests that expire before `dropped` must be called: thousands may have the same deadline."""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Final
 
 import msgspec
 
@@ -15,7 +16,7 @@ from headgate.requests.bodies import scan
 from headgate.requests.bodies.members import Fields, decode
 from headgate.requests.refusal import Refusal
 
-MAX_NAME_CHARACTERS = 1024
+MAX_NAME_CHARACTERS: Final = 1024
 """Of a model's name."""
 scanner = scan.Scanner(frozenset(Fields.__struct_fields__) | transfer.READ_MEMBERS)
 """Finds all members that the gateway reads or changes."""
@@ -64,7 +65,7 @@ def _wrong_field(reason: str) -> Refusal:
     return Refusal.bad_request(f"{where}: {expected}", param=param, code="invalid_type")
 
 
-_MODEL_MEMBER = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")')
+_MODEL_MEMBER: Final = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 def replace_model(body: bytes, model: str) -> bytes:

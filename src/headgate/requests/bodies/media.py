@@ -10,31 +10,32 @@ from __future__ import annotations
 import binascii
 import struct
 from collections.abc import Iterator
+from typing import Final
 
 import re2
 import xxhash
 
-TEXT_BYTES_PER_TOKEN = 4
-MIN_BYTES = 4096
+TEXT_BYTES_PER_TOKEN: Final = 4
+MIN_BYTES: Final = 4096
 """Shorter ones are left as they are: as text, they count for as much as an image easily does."""
-SAMPLE_BYTES = 256
+SAMPLE_BYTES: Final = 256
 
-PIXELS_PER_TOKEN = 1024
+PIXELS_PER_TOKEN: Final = 1024
 """As vision models have it that take images at their own size: a token is a square of 28 to 32 pixels."""
 FEWEST_IMAGE_TOKENS, MAX_IMAGE_TOKENS = 64, 16_384
-PIXELS_PER_BYTE = 4
+PIXELS_PER_BYTE: Final = 4
 """Of compressed images whose size is not found."""
-AUDIO_BYTES_PER_TOKEN = 320
+AUDIO_BYTES_PER_TOKEN: Final = 320
 """50 tokens for each second, at 128 kbit/s."""
-OTHER_TOKENS = 2250
+OTHER_TOKENS: Final = 2250
 """Videos and files: ten frames of 640 by 360 pixels."""
-HEAD_CHARACTERS = 32 * 1024
+HEAD_CHARACTERS: Final = 32 * 1024
 """Of the base64, in which the size of an image is looked for."""
-_QUOTE = b'"'[0]
-MAX_SEGMENTS = 256
+_QUOTE: Final = b'"'[0]
+MAX_SEGMENTS: Final = 256
 """Before the frame header of a JPEG: a made-up image could have thousands of empty ones."""
 
-MAX_LOOKED_AT = 2000
+MAX_LOOKED_AT: Final = 2000
 """Places in a prompt where an image may begin. A prompt with more is no prompt with images."""
 
 
@@ -45,7 +46,7 @@ def _options() -> re2.Options:
     return options
 
 
-_BEGIN = re2.compile(rb';base64,|"data"[ \t\r\n]*:[ \t\r\n]*"', _options())
+_BEGIN: Final = re2.compile(rb';base64,|"data"[ \t\r\n]*:[ \t\r\n]*"', _options())
 """RE2 needs the same time for each byte of any text, and lets other threads run meanwhile."""
 
 

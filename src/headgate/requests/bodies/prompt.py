@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import re2
@@ -22,20 +22,20 @@ from headgate.fleet.prefix import hashing
 from headgate.requests.bodies import media, scan
 from headgate.requests.bodies.members import EMPTY, Fields, Prompt
 
-MESSAGES = "/v1/messages"
-SEARCHED_BYTES = 4096
+MESSAGES: Final = "/v1/messages"
+SEARCHED_BYTES: Final = 4096
 """Shorter prompts are not searched for images."""
 
-HASHED_BYTES = hashing.BLOCK_ENDS[-1] * hashing.BLOCK_BYTES
+HASHED_BYTES: Final = hashing.BLOCK_ENDS[-1] * hashing.BLOCK_BYTES
 """Of a prompt nothing is hashed behind these."""
-MAX_MARKS = 64
+MAX_MARKS: Final = 64
 """Of `cache_control` in one prompt; Anthropic takes 4."""
-_MARK = rb',\s*"cache_control"\s*:\s*\{[^{}]*\}|"cache_control"\s*:\s*\{[^{}]*\}\s*,\s*'
-_CACHE_CONTROL = re.compile(_MARK)
-_COUNTED_BYTES = 1 << 20
+_MARK: Final = rb',\s*"cache_control"\s*:\s*\{[^{}]*\}|"cache_control"\s*:\s*\{[^{}]*\}\s*,\s*'
+_CACHE_CONTROL: Final = re.compile(_MARK)
+_COUNTED_BYTES: Final = 1 << 20
 """So much of a large list is counted in one step: a step keeps all other threads waiting."""
-_NULL = b"null"
-_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_NULL: Final = b"null"
+_decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def read(fields: Fields, path: str) -> Prompt:
@@ -149,4 +149,4 @@ def _searched(expression: bytes) -> Any:
     return re2.compile(expression, options)
 
 
-_MARKS = _searched(_MARK)
+_MARKS: Final = _searched(_MARK)

@@ -11,28 +11,28 @@ here are those that the parser finds.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import re2
 
-MAX_DEPTH = 200
+MAX_DEPTH: Final = 200
 """Levels of nested lists and objects. Engines' parsers take 200 (pydantic) to 1,000 (Python's own)."""
-MAX_STOPS = 256
+MAX_STOPS: Final = 256
 """Members that may be looked at: those with a name asked for, and those whose name has escapes."""
-_LONGEST_NAME_BYTES = 256
+_LONGEST_NAME_BYTES: Final = 256
 """No name that is asked for is longer, with an escape for each of its characters."""
-_MEMORY_BYTES = 64 << 20
+_MEMORY_BYTES: Final = 64 << 20
 
-_WS = rb"[ \t\r\n]*"
-_HEX = rb"[0-9a-fA-F]"
-_PAIR = rb"u[dD][89abAB]" + _HEX * 2 + rb"\\u[dD][c-fC-F]" + _HEX * 2
-_UNIT = rb"u(?:[0-9a-ce-fA-CE-F]" + _HEX * 3 + rb"|[dD][0-7]" + _HEX * 2 + rb")"
-_ESCAPE = rb'\\(?:["\\/bfnrt]|' + _UNIT + rb"|" + _PAIR + rb")"
-_PLAIN = rb'[^"\\\x00-\x1f]'
-_STRING = rb'"(?:' + _PLAIN + rb"|" + _ESCAPE + rb')*"'
-_NUMBER = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
-_INSIDE = rb"[-+.0-9a-zA-Z:, \t\r\n]"
+_WS: Final = rb"[ \t\r\n]*"
+_HEX: Final = rb"[0-9a-fA-F]"
+_PAIR: Final = rb"u[dD][89abAB]" + _HEX * 2 + rb"\\u[dD][c-fC-F]" + _HEX * 2
+_UNIT: Final = rb"u(?:[0-9a-ce-fA-CE-F]" + _HEX * 3 + rb"|[dD][0-7]" + _HEX * 2 + rb")"
+_ESCAPE: Final = rb'\\(?:["\\/bfnrt]|' + _UNIT + rb"|" + _PAIR + rb")"
+_PLAIN: Final = rb'[^"\\\x00-\x1f]'
+_STRING: Final = rb'"(?:' + _PLAIN + rb"|" + _ESCAPE + rb')*"'
+_NUMBER: Final = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
+_INSIDE: Final = rb"[-+.0-9a-zA-Z:, \t\r\n]"
 """What stands between the strings and brackets of nested values."""
 
 
@@ -154,19 +154,19 @@ def _compiled(expression: bytes) -> Any:
     return re2.compile(expression, options)
 
 
-VALUE = _compiled(_value())
-_DEEP = _compiled(rb"(?:(?:" + _INSIDE + rb"|" + _STRING + rb")*[\[{]){%d}" % (MAX_DEPTH + 1))
+VALUE: Final = _compiled(_value())
+_DEEP: Final = _compiled(rb"(?:(?:" + _INSIDE + rb"|" + _STRING + rb")*[\[{]){%d}" % (MAX_DEPTH + 1))
 """A value that opens one level within the other, more than it may."""
-_MANY = _compiled(rb"(?s)(?:[^\[{]*[\[{]){%d}" % (MAX_DEPTH + 1))
+_MANY: Final = _compiled(rb"(?s)(?:[^\[{]*[\[{]){%d}" % (MAX_DEPTH + 1))
 """Text with as many brackets as a value needs to be too deep."""
-_SPACE = _compiled(_WS)
-_BEGIN = _compiled(_WS + rb"\{")
-_EMPTY = _compiled(_WS + rb"\}" + _WS + rb"\z")
-_KEY = _compiled(_STRING)
-_COLON = _compiled(_WS + rb":" + _WS)
-_DELIMITER = _compiled(_WS + rb"(?:,|\}" + _WS + rb"\z)")
-_SURROGATE = _compiled(rb"\\u[dD][89a-fA-F]" + _HEX * 2)
-_NO_LONE = _compiled(rb"(?s)(?:[^\\]|\\[^u]|\\" + _UNIT + rb"|\\" + _PAIR + rb")*")
+_SPACE: Final = _compiled(_WS)
+_BEGIN: Final = _compiled(_WS + rb"\{")
+_EMPTY: Final = _compiled(_WS + rb"\}" + _WS + rb"\z")
+_KEY: Final = _compiled(_STRING)
+_COLON: Final = _compiled(_WS + rb":" + _WS)
+_DELIMITER: Final = _compiled(_WS + rb"(?:,|\}" + _WS + rb"\z)")
+_SURROGATE: Final = _compiled(rb"\\u[dD][89a-fA-F]" + _HEX * 2)
+_NO_LONE: Final = _compiled(rb"(?s)(?:[^\\]|\\[^u]|\\" + _UNIT + rb"|\\" + _PAIR + rb")*")
 
 
 def _end(expression: Any, body: bytes | bytearray, at: int) -> int:

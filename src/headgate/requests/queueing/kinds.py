@@ -6,13 +6,13 @@ They are counted as they come and go: a scrape looks through nobody.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from headgate.flow.queue import Waiting
     from headgate.requests.decision import Decision
 
-UNKNOWN = "unknown"
+UNKNOWN: Final = "unknown"
 """Stands for every model that has no route, so that clients cannot make labels up."""
 
 

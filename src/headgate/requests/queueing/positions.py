@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from headgate.flow.queue import Waiting
 
-FRESH_S = 1.0
+FRESH_S: Final = 1.0
 """So long a count is good enough: a thousand who ask must not make a thousand counts."""
 
 
