@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the virtual environment DIRECTORY with PYTHON, or completes one that was left half-made. Says what is
-# missing before it makes anything, and leaves nothing behind when it fails or is interrupted.
+# Creates the virtual environment DIRECTORY with PYTHON, or completes an unfinished one. Reports missing
+# requirements before it creates anything, and leaves nothing behind if it fails or is interrupted.
 # usage: environment.sh PYTHON DIRECTORY
 set -euo pipefail
 python=$1 directory=$2

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sees to it that there is a kubectl for the tests: the one on PATH, or those that HEADGATE_KUBECTL names, or else a
-# pinned release in the user's cache. That comes from Kubernetes' own download page, with its checksum; where that
-# page cannot be reached, Go builds it from its module (a few minutes). Without any of these the tests that need
-# kubectl are skipped, so this never fails.
+# Provides a kubectl for the tests: the one on PATH, those that HEADGATE_KUBECTL names, or else a pinned release in
+# the user's cache. It is downloaded from Kubernetes' download page and verified by its checksum; if that page is
+# unreachable, Go builds it from its module (a few minutes). Without any of these, tests that need kubectl are
+# skipped, so this never fails.
 # usage: fetch_kubectl.sh [--path]    --path: prints where the pinned release is kept, and fetches nothing
 set -euo pipefail
 version=1.34.4
@@ -52,7 +52,7 @@ build() {
 		echo "module headgate.invalid/kubectl"
 		echo "go $(awk '$1 == "go" { print $2 }' "$mod")"
 		echo "require $module v$version"
-		# Kubernetes replaces some of its modules by folders of its repository: the proxy has them under 0.MINOR.PATCH.
+		# Kubernetes replaces some modules with directories of its repository; the proxy has them as 0.MINOR.PATCH.
 		awk '/=> \.\/staging/ { print $1 == "replace" ? $2 : $1 }' "$mod" | sort -u \
 			| while read -r staging; do echo "replace $staging => $staging v$staged"; done
 	} >go.mod

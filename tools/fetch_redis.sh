@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Sees to it that there is a redis-server for the tests: the one on PATH, or the one that HEADGATE_REDIS_SERVER
-# names, or else Debian's or Ubuntu's, which is unpacked into .cache/redis: nothing is installed, and nobody
-# needs to be root.
+# Provides a redis-server for the tests: the one on PATH, the one that HEADGATE_REDIS_SERVER names, or else
+# Debian's or Ubuntu's, unpacked into .cache/redis: nothing is installed, and root is not needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 home=.cache/redis

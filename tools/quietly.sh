@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command in a process group of its own, which Ctrl-C ends without its last words: Python would print
-# where it was interrupted.
+# Runs a command in its own process group, which Ctrl-C ends without output: Python would print a traceback.
 # usage: quietly.sh COMMAND [ARGUMENT ...]
 set -m
 "$@" </dev/null &
