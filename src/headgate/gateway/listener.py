@@ -10,7 +10,6 @@ import asyncio
 import logging
 import socket
 import struct
-from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, cast
@@ -75,7 +74,7 @@ class ClientConnection:
         self._counted_as = ""
         """The address that the client counts under, where addresses are counted."""
         self._exchange: Exchange | None = None
-        self._waiting: deque[Request] = deque()
+        self._waiting: list[Request] = []
         self._ahead_bytes = 0
         """Of the bodies of those that wait."""
         self._rejected: Refusal | None = None
@@ -357,7 +356,7 @@ class ClientConnection:
     def _serve_next(self) -> None:
         if self._exchange is not None or not self._waiting or self._transport is None:
             return
-        request = self._waiting.popleft()
+        request = self._waiting.pop(0)
         self._ahead_bytes -= len(request.body)
         if not (self._waiting or self._rejected or self._unread or self._waits_to_read):
             self._transport.resume_reading()
