@@ -25,7 +25,7 @@ from headgate.flow.queue import FlowQueue, FlowSettings, Waiting
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.recorder import Recorder
-from headgate.gateway.request import Request
+from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.shell import Shell
 from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.upstream import UpstreamConnection
@@ -98,7 +98,8 @@ class Held:
     def __init__(self, plane: DataPlane, number: int, now: float, sent: list[Held]) -> None:
         headers = [(b"x-headgate-fairness-id", b"flow-%d" % (number % FLOWS))]
         peer = Peer("", Networks(()))
-        request = Request(b"POST", b"/v1/completions", headers, b"", True, False, now, peer, b"g")
+        head = ParsedHead(b"POST", b"/v1/completions", headers, False, peer, b"g")
+        request = Request(head, b"", True, now)
         decision = Decision()
         decision.scheduled = scheduling.Request(model="m", prompt_tokens=100, output_tokens=100)
         self.life = Life(plane, request, ReceivedBody(request.path), decision)

@@ -47,11 +47,21 @@ def imported(path: Path) -> set[str]:
     return found
 
 
+SHELL = {
+    "headgate.gateway.listener",
+    "headgate.gateway.services",
+    "headgate.gateway.upstream",
+    "headgate.loop_turns",
+}
+"""Parts of the gateway's shell that every request passes through: measured to cost less if compiled."""
+
+
 def test_what_is_compiled_does_no_io(tool):
-    """A compiled module reads no clock and starts no task: its time and its randomness are arguments."""
+    """All other compiled modules read no clock and start no task: time and randomness are arguments."""
     paths = tool.modules()
     assert len(paths) > 50
-    assert {tool.name_of(path): imported(path) & IMPURE for path in paths if imported(path) & IMPURE} == {}
+    impure = {tool.name_of(path): imported(path) & IMPURE for path in paths if imported(path) & IMPURE}
+    assert impure.keys() == SHELL
 
 
 def test_patterns_mean_files(tool):

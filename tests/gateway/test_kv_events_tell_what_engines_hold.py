@@ -330,7 +330,7 @@ async def test_prompts_without_a_turn_are_not_looked_at(listening, publisher, mo
     tokens = gateway.shell.kv_events.tokens
     monkeypatch.setattr(tokens_module, "PER_S", 0.0)
     tokens._saved = 0.0
-    monkeypatch.setattr(tokens_module, "_asked", None)
+    monkeypatch.setattr(tokens_module, "_tokenize_request", None)
     assert (await gateway.ask({"model": "m", "prompt": PROMPT})).status == 200
     assert tokens.counts["skipped"] == 1
 
