@@ -154,7 +154,7 @@ class UpstreamConnection:
         self._write: Callable[[bytes], None] | None = None
         """Writes to the client, once its answer flows; `_change` makes of the bytes what the client gets."""
         self._cut = False
-        """Whether the last bytes ended amid a line: what follows belongs to them."""
+        """Whether the last bytes ended within a line or within token counts: what follows belongs to them."""
         self.passed_bytes = 0
         """Bytes of the answer that went straight to the client."""
         self.reused = False
@@ -296,9 +296,8 @@ class UpstreamConnection:
         if passed:
             write(passed)
         self.passed_bytes += len(data)
-        is_cut = data[-1] != _NEWLINE
-        if is_cut or self._cut or data.find(_USAGE) >= 0:
-            self._cut = is_cut
+        if data[-1] != _NEWLINE or self._cut or data.find(_USAGE) >= 0:
+            self._cut = _ends_amid(data, self._cut)
             exchange.tail.add(data)
         if self._complete:
             self._finish(exchange, exchange.now())
@@ -375,7 +374,7 @@ class UpstreamConnection:
             self._finish(exchange, now)
         else:
             self._change, self._write = exchange.fast_path() or (None, None)
-            self._cut = not data.endswith(b"\n")
+            self._cut = _ends_amid(data, False)
 
     def _answer_is_invalid(self, exchange: Exchange, error: Exception) -> None:
         self.abort()
@@ -482,6 +481,18 @@ class UpstreamConnection:
     def on_message_complete(self) -> None:
         self._complete = True
         self._keep_alive = self._parser.should_keep_alive()  # llhttp forgets it after this callback
+
+
+def _ends_amid(data: bytes, was_cut: bool) -> bool:
+    """Whether the data ends within a line, or within the counts of a `usage`, which a proxy before the engine
+    may have divided among chunks: then more braces are open behind it than closed. `was_cut` says the same of
+    the data before."""
+    if not data.endswith(b"\n"):
+        return True
+    at = data.rfind(_USAGE)
+    if at < 0:
+        return was_cut and data.find(b"}") < 0
+    return data.count(b"}", at) <= data.count(b"{", at)
 
 
 def _reason(error: Exception) -> str:

@@ -198,12 +198,16 @@ def _object(text: bytes, start: int) -> bytes:
     Braces are only counted: the strings of a `usage` have none.
     """
     end = text.find(b"}", start)
+    if end < 0:
+        return b""
     if text.startswith(b"{", start) and text.count(b"{", start, end) == 1:
         return text[start : end + 1]
     if text[start : start + 1] != b"{" and not text[start:end].lstrip().startswith(b"{"):
         return b""
     for _ in range(MAX_INNER):
-        if end < 0 or text.count(b"{", start, end) <= text.count(b"}", start, end) + 1:
+        if text.count(b"{", start, end) <= text.count(b"}", start, end) + 1:
             return text[start : end + 1]
         end = text.find(b"}", end + 1)
+        if end < 0:
+            break
     return b""

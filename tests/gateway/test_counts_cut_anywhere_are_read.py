@@ -1,0 +1,66 @@
+"""Token counts may come in any pieces, and break off anywhere: they are read if all of them came."""
+
+import pytest
+
+from headgate.requests.usage import MessagesTail, Tail, tail_of
+
+USAGE = b'"usage": {"prompt_tokens":7,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":3}}'
+BODY = b'{"choices":[],' + USAGE + b"}"
+MESSAGE = b'event: message_start\ndata: {"message":{"usage":{"input_tokens":7,"output_tokens":1}}}\n\n'
+
+
+@pytest.mark.parametrize("size", range(len(BODY)))
+def test_counts_that_break_off(size):
+    """Only the whole object counts; whatever is there of it, nothing fails."""
+    tail = Tail()
+    tail.add(BODY[:size])
+    whole = BODY[:size].count(b"}") >= 2
+    assert (tail.usage() is not None) == whole
+
+
+@pytest.mark.parametrize("size", range(len(MESSAGE)))
+def test_counts_of_a_message_that_break_off(size):
+    """The same of the messages API, whose counts stand at the beginning."""
+    tail = tail_of("/v1/messages")
+    assert isinstance(tail, MessagesTail)
+    tail.add(MESSAGE[:size])
+    assert (tail.usage() is not None) == (MESSAGE[:size].count(b"}") >= 1)
+
+
+def chunk(data):
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+@pytest.mark.parametrize("cut", [BODY.index(USAGE) + each for each in (0, 8, 9, 20, 60, 75)])
+async def test_counts_that_a_proxy_divides_among_chunks(gateway, endpoint, cut):
+    """Each chunk comes by itself, so that the gateway forwards one before it has the next. Only the name
+    `usage` has to be in one piece: forwarding looks for it and keeps nothing else."""
+    client = await gateway.connect()
+    client.post()
+    call = await endpoint.call()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    parts = [chunk(BODY[:2]), chunk(BODY[2:cut]), chunk(BODY[cut:])]
+    call.write(head)
+    call.write(parts[0])
+    await client.head()
+    for number, part in enumerate(parts):
+        if number:
+            call.write(part)
+        assert await client.reader.readexactly(len(part)) == part
+    call.write(b"0\r\n\r\n")
+    assert await client.reader.readexactly(5) == b"0\r\n\r\n"
+    tokens = "headgate_gateway_tokens_total"
+    assert gateway.metric(tokens, direction="input") == 7
+    assert gateway.metric(tokens, direction="output") == 5
+
+
+async def test_counts_that_break_off_amid_a_stream_end_the_request(gateway, endpoint, eventually):
+    """The endpoint is lost: its request is settled, and nothing of it is left in flight."""
+    client = await gateway.connect()
+    client.post()
+    call = await endpoint.call()
+    call.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunk(BODY[:60]))
+    await client.head()
+    call.reset()
+    await eventually(lambda: gateway.settled == 1)
+    assert all(load.requests == 0 for pool in gateway.shell.plane.pools.values() for load in pool.loads)
