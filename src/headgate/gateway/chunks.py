@@ -43,8 +43,8 @@ def payload_at(data: bytes) -> int:
 
 
 class Chunks:
-    """Takes the framing off. Apart from its length, it must have been checked before: llhttp reads the same
-    bytes first, and bounds nothing.
+    """Takes the framing off. Apart from its length, it must have been checked before: by llhttp,
+    which bounds nothing, or by `payload_at`.
     """
 
     __slots__ = ("_line", "_remaining", "_trailer_bytes")

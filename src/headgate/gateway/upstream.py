@@ -1,7 +1,8 @@
 """Connections to endpoints: one HTTP/1.1 exchange at a time on each, kept alive in between.
 
 The response head is parsed and rewritten; body bytes go to the client exactly as they came, chunk framing
-included. llhttp sees them too, but only to tell where the response ends.
+included. llhttp reads them too, only to find the end of the response; a chunk that comes whole is recognised
+without it.
 """
 
 from __future__ import annotations
