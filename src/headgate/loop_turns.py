@@ -129,6 +129,26 @@ class Turns:
         return {"waiting": len(self._light) + len(self._waiting)}
 
 
+class Backlog:
+    """Received data that a connection has not parsed yet, and its place among those that wait for a turn."""
+
+    __slots__ = ("data", "has_more", "is_light", "waits")
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.has_more = False
+        """Whether the data being parsed goes on behind the current piece."""
+        self.is_light = True
+        """Whether everything that ever came was parsed in one turn."""
+        self.waits = False
+        """Whether reading is paused until it is this connection's turn."""
+
+    def take(self) -> bytes:
+        """Return the data, which is kept no longer."""
+        data, self.data = self.data, b""
+        return data
+
+
 class Closings:
     """Closes the connections of departed clients, a few in each turn.
 

@@ -88,7 +88,7 @@ async def test_body_in_tiny_chunks(gateway, endpoint, eventually):
     client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"".join(chunks))
     connection = next(iter(gateway.shell.clients.all))
     await eventually(lambda: connection._reader.body_bytes == 2 * len(chunks))
-    assert len(connection._reader._body) <= 1025
+    assert len(connection._reader._body._pieces) <= 1025
     client.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body) % 2, body[-1:]) if len(body) % 2 else b"0\r\n\r\n")
     assert (await endpoint.call()).body == body
     endpoint.calls[0].answer()
@@ -203,7 +203,7 @@ async def test_refusals_name_the_remedy(start_gateway, endpoint, sent, remedy, r
         await endpoint.call()
         client.send(sent)
         (connection,) = gateway.shell.clients.all
-        await eventually(lambda: len(connection._waiting) == 4)
+        await eventually(lambda: connection.waiting == 4)
         endpoint.behave = lambda call: call.answer()
         endpoint.calls[0].answer()
         responses = [await client.response() for _ in range(6)]

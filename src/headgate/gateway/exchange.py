@@ -6,7 +6,6 @@ Nothing is decided here.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -18,6 +17,9 @@ from headgate.gateway.answer import Answer
 from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.continuation import Continuation
+from headgate.gateway.dial import Dial
+from headgate.gateway.fast_path import FastPath
+from headgate.gateway.outgoing import Outgoing
 from headgate.gateway.prefill import PrefillCall
 from headgate.gateway.refusals import error_event
 from headgate.requests import effects, prefill_way, states, way
@@ -31,23 +33,15 @@ if TYPE_CHECKING:
     import asyncio
 
     from headgate.engines.transfer import PrefillAnswer
-    from headgate.fleet import EndpointState
-    from headgate.gateway.connections import EndpointConnections
     from headgate.gateway.request import Request
     from headgate.gateway.services import Services
-    from headgate.gateway.upstream import FastPath, UpstreamConnection
+    from headgate.gateway.upstream import UpstreamConnection
     from headgate.quota.waiter import Waiter
     from headgate.requests.bodies import large
-    from headgate.requests.bodies.pieces import Pieces
     from headgate.requests.client import Header
-    from headgate.requests.life import Attempt
     from headgate.requests.pool_state import PoolState
     from headgate.requests.refusal import Refusal
-    from headgate.requests.usage import AnswerTail
 
-log = logging.getLogger(__name__)
-
-LATE_S: Final = 0.05
 _LAST_STATUS: Final = 599
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 """What a client may call its request: it is printed in logs and sent back."""
@@ -77,13 +71,11 @@ class Exchange:
 
     __slots__ = (
         "_answer",
-        "_body",
         "_client",
-        "_connecting",
+        "_dial",
+        "_fast_path",
         "_head",
-        "_is_traced",
-        "_long_body",
-        "_payload",
+        "_outgoing",
         "_prefill",
         "_received",
         "_services",
@@ -93,7 +85,6 @@ class Exchange:
         "now",
         "request",
         "request_id",
-        "tail",
     )
 
     def __init__(self, services: Services, client: Client, request: Request) -> None:
@@ -105,23 +96,18 @@ class Exchange:
         is_plain = given_id and _REQUEST_ID.fullmatch(given_id)
         self.request_id = given_id if is_plain else services.new_request_id()
         self._received = received = ReceivedBody(request.path)
-        self.tail: AnswerTail = received.tail
-        """Gets the end of a body that goes past `forward`."""
         self.life = Life(services.plane, request, received)
-        self._body: bytes | Pieces | None = None
-        """What the payload was made of."""
-        self._payload = b""
-        self._is_traced = False
-        """Whether it was drawn if the request begins a trace."""
-        self._long_body: bytes | Pieces = b""
-        """Sent after the payload; empty where the payload includes the body. Joining them would copy it."""
+        self._outgoing = Outgoing(self.request_id)
         self._upstream: UpstreamConnection | None = None
-        self._connecting: asyncio.Task[None] | None = None
+        self._dial: Dial | None = None
+        """Makes the connection to the endpoint, where there is no idle one."""
         self._prefill: PrefillCall | None = None
         self._timer: asyncio.TimerHandle | Waiter | large_reader.Reading | None = None
         self._head: tuple[int, list[Header]] = (0, [])
         """Status and headers of the answer that was reported last."""
         self._answer: Answer | Continuation | None = None
+        self._fast_path: FastPath | None = None
+        """What passes the body on, past `forward`."""
 
     def start(self, now: float) -> None:
         """Begins, at `now`: the time of one event is read once, and handed on to all that comes of it."""
@@ -134,7 +120,7 @@ class Exchange:
     @property
     def bytes_so_far(self) -> int:
         """Of the answer's body, as they came from the endpoint."""
-        passed = self._upstream.passed_bytes if self._upstream is not None else 0
+        passed = self._fast_path.passed_bytes if self._fast_path is not None else 0
         return self._received.size + passed
 
     # -- what its life wants
@@ -235,115 +221,55 @@ class Exchange:
         if self._upstream is not None:
             self._upstream.abort()
             self._upstream = None
-        if self._connecting is not None:
-            self._connecting.cancel()
-            self._connecting = None
+        if self._dial is not None:
+            self._dial.cancel()
+            self._dial = None
 
     # -- to an endpoint
 
     def _ask(self, effect: effects.Ask, now: float) -> None:
-        services = self._services
-        if effect.body is not self._body:
-            self._begin_trace()
-            self._body = effect.body
-            self._payload, self._long_body = self.request.parts(effect.body, self.request_id)
-        pool, load = effect.pool, effect.load
+        services, pool, load = self._services, effect.pool, effect.load
+        self._outgoing.prepare(services, self.request, effect.body)
         connections = pool.connections.get(load) or services.connections_to(pool, load)
         connection = None if effect.is_afresh else connections.take()
         if connection is not None:
             self._send_on(connection, now)
         else:
-            self._connecting = services.spawn(self._connect(connections, pool, load))
-
-    def _begin_trace(self) -> None:
-        """Whether the request begins a trace is drawn once."""
-        if not self._is_traced:
-            self._is_traced = True
-            if self._services.settings.tracing.sample_ratio:
-                self._services.begin_trace(self.request)
+            self._dial = Dial(services, self, pool, load)
 
     def _send_on(self, connection: UpstreamConnection, now: float) -> None:
         self._upstream = connection
         way.sent(self.life, now)
-        connection.send(self, self._payload, self._long_body)
+        connection.send(self, self._outgoing.payload, self._outgoing.long_body)
         if self._client.is_paused:
             connection.pause_reading()
 
-    async def _connect(self, connections: EndpointConnections, pool: PoolState, load: EndpointState) -> None:
-        """If this takes long, the request goes to another endpoint meanwhile, and what comes of the
-        connection tells only of the endpoint."""
-        plane, attempt = self._services.plane, self.life.attempt
-        started_at = self.now()
-        long_s = pool.evidence.connects.long_s(started_at)
-        timer = None
-        if long_s is not None:
-            due_at = started_at + long_s
-            timer = self._services.loop.call_later(long_s, self._connects_slowly, attempt, due_at)
-        try:
-            connection = await connections.connect()
-        except Exception as error:
-            self._connect_failed(error, connections, pool, load, is_overtaken=not self._is_at(attempt))
-            return
-        finally:
-            if timer is not None:
-                timer.cancel()
-        now = self.now()
-        plane.connected(pool, now - started_at)
-        if not self._is_at(attempt):
-            connections.keep(connection)
-            return
-        self._connecting = None
+    def connected(self, connection: UpstreamConnection, now: float) -> None:
+        """A new connection to the endpoint is there."""
+        self._dial = None
         self._send_on(connection, now)
 
-    def _connect_failed(
-        self,
-        error: Exception,
-        connections: EndpointConnections,
-        pool: PoolState,
-        load: EndpointState,
-        *,
-        is_overtaken: bool,
-    ) -> None:
-        """A host that cannot even be encoded is a ValueError. Anything else is a fault of ours, and the
-        client must not wait for ever for it."""
-        plane, now = self._services.plane, self.now()
-        is_shortage = isinstance(error, ShortageError)
-        if not isinstance(error, OSError | ValueError | ShortageError):
-            log.exception("connecting to %s", connections.endpoint.address)
-        if isinstance(error, ConnectionRefusedError):
-            plane.engine_restarted(load)  # its process has ended, and its cache with it
-        if is_overtaken:
-            if not is_shortage:
-                plane.health.failed(pool, load, "connect", now)
-            return
-        self._connecting = None
-        if is_shortage:
+    def connect_failed(self, error: Exception, now: float) -> None:
+        """There is no connection to the endpoint."""
+        self._dial = None
+        if isinstance(error, ShortageError):
             self._report(lambda: way.connections_exhausted(self.life, str(error), now), now)
         else:
             self._report(lambda: way.connect_failed(self.life, why_unreachable(error), now), now)
 
-    def _is_at(self, attempt: Attempt | None) -> bool:
-        """Whether the request still waits for what came of this attempt."""
-        return attempt is self.life.attempt and self.life.load is not None
-
-    def _connects_slowly(self, attempt: Attempt | None, due_at: float) -> None:
-        """If this call is late, the gateway itself was busy, and the connection may have been made meanwhile:
-        look again."""
-        if self._connecting is None or not self._is_at(attempt):
-            return
-        now = self.now()
-        if now - due_at > LATE_S:
-            self._services.loop.call_later(LATE_S, self._connects_slowly, attempt, now + LATE_S)
-        else:
-            self._report(lambda: way.connects_slowly(self.life, now), now)
+    def connects_slowly(self, now: float) -> None:
+        """Another endpoint may be faster."""
+        self._report(lambda: way.connects_slowly(self.life, now), now)
 
     def _overtake(self, effect: effects.Overtake, now: float) -> None:
-        self._connecting = None
+        if self._dial is not None:
+            self._dial.leave()
+            self._dial = None
 
     # -- to an endpoint that prefills
 
     def _begin_prefill(self, effect: effects.Prefill, now: float) -> None:
-        self._begin_trace()
+        self._outgoing.begin_trace(self._services, self.request)
         payload = self.request.parts(effect.body, self.request_id)
         self._prefill = PrefillCall(self._services, self, effect, payload)
         self._prefill.start()
@@ -409,7 +335,7 @@ class Exchange:
             # The endpoint compresses although it was asked not to: counts are read in a copy.
             is_chunked = isinstance(answer, Answer) and answer.is_chunked
             inflated = self._services.inflating.tail(received.tail, headers, is_chunked=is_chunked)
-            self.tail = received.tail = inflated
+            received.tail = inflated
         received.is_encoded = answer.is_encoded
         if request.wants_decision:
             answer.add(decision_header.line(self, self._limits_told(now)))
@@ -420,7 +346,7 @@ class Exchange:
         if answer.ends_with_connection:
             upstream.ends_with_connection()
         self._answer = answer
-        self._body, self._payload, self._long_body = None, b"", b""
+        self._outgoing.drop()
         if life.pairing is None and (request.held_bytes <= LONG_BYTES or not upstream.is_sending):
             self._services.bodies.release(request)
 
@@ -461,7 +387,7 @@ class Exchange:
             way.heard(life, now)  # a head alone is sent by engines whose workers hang
             if not life.account.first_byte_at:
                 way.first_byte(life, now)
-            self.tail.add(data)
+            received.tail.add(data)
             received.size += len(data)
         else:
             life.account.heard_at = now
@@ -476,26 +402,27 @@ class Exchange:
                 passed = life.pairing.counted(passed)
             self._client.write(passed)
 
-    def fast_path(self) -> FastPath | None:
-        """How further bytes of the answer come to the client; None if they must pass through `forward`."""
+    def fast_path(self, data: bytes) -> FastPath | None:
+        """How the bytes behind `data` come to the client; None if they must pass through `forward`."""
         answer, write, life = self._answer, self._client.writer(), self.life
         if answer is None or write is None or not life.account.first_byte_at:
             return None
         if not answer.is_straight or answer.is_encoded:
             return None  # of a compressed answer, all bytes are needed to read its end
-        if life.pairing is None:
-            return answer.change, write
-        return answer.change, _counting(life.pairing.counted, write)
+        if life.pairing is not None:
+            write = _counting(life.pairing.counted, write)
+        self._fast_path = FastPath(write, answer.change, self._received.tail, data)
+        return self._fast_path
 
     def _count_passed(self) -> bool:
         """Counts what went past `forward`; says whether anything did since this was last called."""
-        answer, received, upstream = self._answer, self._received, self._upstream
+        answer, received, path = self._answer, self._received, self._fast_path
         if answer is not None and not answer.is_plain:
             received.taken_bytes = answer.taken_bytes
-        if upstream is None or not upstream.passed_bytes:
+        if path is None or not path.passed_bytes:
             return False
-        received.size += upstream.passed_bytes
-        upstream.passed_bytes = 0
+        received.size += path.passed_bytes
+        path.passed_bytes = 0
         return True
 
     def finished(self, now: float) -> None:
@@ -511,7 +438,10 @@ class Exchange:
             received.taken_bytes = answer.taken_bytes
             if held:
                 self._client.write(held if life.pairing is None else life.pairing.counted(held))
-        way.finished(life, now)
+        try:
+            way.finished(life, now)
+        except Exception:
+            self._broke(now)
         self._perform(now)
 
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
@@ -520,20 +450,19 @@ class Exchange:
         self._upstream = None
         now, has_begun = self.now(), connection.has_begun
         is_crossed = connection.reused and not has_begun
-        way.endpoint_lost(self.life, message, now, is_crossed=is_crossed, has_begun=has_begun)
-        self._perform(now)
+        lost, life = way.endpoint_lost, self.life
+        self._report(lambda: lost(life, message, now, is_crossed=is_crossed, has_begun=has_begun), now)
 
     def upstream_broke(self, message: str) -> None:
         """The endpoint's answer is not HTTP."""
         self._count_passed()
         self._upstream = None
         now = self.now()
-        way.endpoint_broke(self.life, message, now, is_head=self._answer is None)
-        self._perform(now)
+        is_head = self._answer is None
+        self._report(lambda: way.endpoint_broke(self.life, message, now, is_head=is_head), now)
 
     def _take_back(self, effect: effects.TakeBack, now: float) -> None:
         self._answer = None
-        self.tail = self._received.tail
 
     # -- what the client's connection reports
 
@@ -549,8 +478,7 @@ class Exchange:
         """Nobody waits for the answer any more: the endpoint stops at once."""
         self._count_passed()
         now = self.now()
-        way.client_gone(self.life, now)
-        self._perform(now)
+        self._report(lambda: way.client_gone(self.life, now), now)
 
     def sweep(self, now: float) -> None:
         """Called about once a second, which costs requests nothing."""
@@ -618,7 +546,7 @@ class Exchange:
         if self._prefill is not None:
             self._prefill.drop()
             self._prefill = None
-        self._body, self._payload, self._long_body = None, b"", b""
+        self._outgoing.drop()
         self._services.recorder.settled(self, now)
         if self.request.held_bytes:
             self._services.bodies.release(self.request)

@@ -39,6 +39,30 @@ _RESET: Final = struct.pack("ii", 1, 0)
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
+class RequestsAhead:
+    """Requests that a client sent before the response to an earlier one was complete, the oldest first."""
+
+    __slots__ = ("body_bytes", "requests")
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.body_bytes = 0
+
+    def add(self, request: Request) -> None:
+        self.requests.append(request)
+        self.body_bytes += len(request.body)
+
+    def next(self) -> Request:
+        """Remove the oldest."""
+        request = self.requests.pop(0)
+        self.body_bytes -= len(request.body)
+        return request
+
+    def clear(self) -> None:
+        self.requests.clear()
+        self.body_bytes = 0
+
+
 class ClientConnection:
     """One client connection, from accept to close.
 
@@ -46,20 +70,17 @@ class ClientConnection:
     """
 
     __slots__ = (
-        "_ahead_bytes",
+        "_ahead",
+        "_backlog",
         "_clients",
         "_counted_as",
         "_exchange",
-        "_is_light",
         "_peer",
         "_reader",
         "_rejected",
         "_services",
         "_settings",
         "_transport",
-        "_unread",
-        "_waiting",
-        "_waits_to_read",
         "is_paused",
     )
 
@@ -74,16 +95,9 @@ class ClientConnection:
         self._counted_as = ""
         """The address that the client counts under, where addresses are counted."""
         self._exchange: Exchange | None = None
-        self._waiting: list[Request] = []
-        self._ahead_bytes = 0
-        """Of the bodies of those that wait."""
+        self._ahead = RequestsAhead()
         self._rejected: Refusal | None = None
-        self._unread = b""
-        """What has come and is left for the next turn of the event loop."""
-        self._is_light = True
-        """Whether all that it ever brought was parsed in one turn."""
-        self._waits_to_read = False
-        """Whether reading is paused until it is this connection's turn among those that upload much."""
+        self._backlog = turns.Backlog()
         self.is_paused = False
         """Whether the client reads too slowly for more to be written."""
 
@@ -129,7 +143,7 @@ class ClientConnection:
     @property
     def waiting(self) -> int:
         """Requests that the client sent ahead."""
-        return len(self._waiting)
+        return len(self._ahead.requests)
 
     @property
     def reading_since(self) -> float | None:
@@ -139,7 +153,7 @@ class ClientConnection:
 
     def data_received(self, data: bytes) -> None:
         uploads = self._services.uploads
-        if len(data) > turns.AT_ONCE_BYTES or self._unread or not uploads.has_time:
+        if len(data) > turns.AT_ONCE_BYTES or self._backlog.data or not uploads.has_time:
             self._receive_in_turns(data, uploads)
         elif self._rejected is None:
             began = perf_counter()
@@ -151,21 +165,22 @@ class ClientConnection:
     def _receive_in_turns(self, data: bytes, uploads: turns.Turns) -> None:
         """Data that may take long to parse, and behind which more may be waiting to be read; or that comes in
         a turn in which much was parsed."""
+        backlog = self._backlog
         if self._rejected is not None:
             pass
-        elif self._unread or not uploads.has_time:
+        elif backlog.data or not uploads.has_time:
             self._leave_unread(data)  # where some was left, this was on its way as reading was paused
         else:
             rest = self._rest_of_counted_body(data, uploads)
             if rest:
                 rest = self._request_with_body(rest, uploads)
             if rest and (rest := uploads.read(rest, self._take_piece)):
-                self._is_light = False
+                backlog.is_light = False
                 self._leave_unread(rest)
         if len(data) >= turns.LONG_READ_BYTES:
-            self._is_light = False
+            backlog.is_light = False
             self._wait_to_read()
-        elif self._unread:
+        elif backlog.data:
             self._wait_to_read()
 
     def _rest_of_counted_body(self, data: bytes, uploads: turns.Turns) -> bytes:
@@ -190,14 +205,14 @@ class ClientConnection:
 
     def _leave_unread(self, data: bytes) -> None:
         """Keeps data for a later turn. It counts as held, or clients could have as much of it as they are."""
-        memory = self._services.bodies
-        self._unread += data
+        memory, backlog = self._services.bodies, self._backlog
+        backlog.data += data
         memory.held += len(data)
-        if memory.is_exceeded_by(len(self._unread)):
+        if memory.is_exceeded_by(len(backlog.data)):
             self._reject(memory.refusal())
 
     def _take_unread(self) -> bytes:
-        data, self._unread = self._unread, b""
+        data = self._backlog.take()
         self._services.bodies.held -= len(data)
         return data
 
@@ -211,30 +226,31 @@ class ClientConnection:
 
     def _wait_to_read(self) -> None:
         """Long uploads are read by turns. A rejected client's are too, though nobody looks at the bytes."""
-        if self._waits_to_read or self._transport is None or self._transport.is_closing():
+        backlog = self._backlog
+        if backlog.waits or self._transport is None or self._transport.is_closing():
             return
-        is_amid = self._unread or self._waiting or self._reader.is_amid_request
+        is_amid = backlog.data or self._ahead.requests or self._reader.is_amid_request
         if self._rejected is None and not is_amid:
             return
-        self._waits_to_read = True
+        backlog.waits = True
         self._transport.pause_reading()
-        self._services.uploads.wait(self._read_on, is_light=self._is_light)
+        self._services.uploads.wait(self._read_on, is_light=backlog.is_light)
 
     def _read_on(self) -> bool:
-        self._waits_to_read = False
+        self._backlog.waits = False
         data = self._take_unread()
         if self._transport is None or self._transport.is_closing():
             return False
         if data:
             self._receive_in_turns(data, self._services.uploads)
-        if self._waits_to_read or (self._rejected is None and self._is_full):
+        if self._backlog.waits or (self._rejected is None and self._is_full):
             return False
         self._transport.resume_reading()
         return not data or len(data) >= turns.LONG_READ_BYTES
 
     def take(self, request: Request) -> Refusal | None:
         """Serves a request, or keeps it for later; says why if there is no room."""
-        if self._exchange is None and not self._waiting and not self.is_paused:
+        if self._exchange is None and not self._ahead.requests and not self.is_paused:
             self._serve(request, request.arrived_at)
             return None
         return self._wait(request)
@@ -242,7 +258,7 @@ class ClientConnection:
     def may_continue(self) -> None:
         """Tells a client that asks first to send its body, as soon as the answers before it are out: amid
         one of them, an interim response would be taken for a part of it."""
-        if self._exchange is None and not self._waiting:
+        if self._exchange is None and not self._ahead.requests:
             self._reader.owes_continue = False
             self.write(_CONTINUE)
 
@@ -279,14 +295,13 @@ class ClientConnection:
         self.is_paused = False
         if self._exchange is not None:
             self._exchange.resume()
-        elif self._waiting:
+        elif self._ahead.requests:
             self._services.loop.call_soon(self._serve_next)
 
     def _gone(self) -> None:
-        for request in self._waiting:
+        for request in self._ahead.requests:
             self._services.bodies.release(request)
-        self._waiting.clear()
-        self._ahead_bytes = 0
+        self._ahead.clear()
         self._reader.drop_body()
         exchange, self._exchange = self._exchange, None
         if exchange is not None and not exchange.life.is_over:
@@ -299,15 +314,14 @@ class ClientConnection:
 
         Reading goes on as long as there is room: while it pauses, a client that leaves is not noticed.
         """
-        if len(self._waiting) >= self._settings.max_pipelined:
+        if len(self._ahead.requests) >= self._settings.max_pipelined:
             limit = self._settings.max_pipelined
             self._services.bodies.release(request)
             return Refusal.bad_request(
                 f"more than {limit} requests sent ahead: wait for answers before more are sent",
                 code="pipeline_too_long",
             )
-        self._waiting.append(request)
-        self._ahead_bytes += len(request.body)
+        self._ahead.add(request)
         if self._is_full and self._transport is not None:
             self._transport.pause_reading()
         return None
@@ -315,7 +329,8 @@ class ClientConnection:
     @property
     def _is_full(self) -> bool:
         """Whether no more requests are read ahead."""
-        return len(self._waiting) >= self._settings.max_pipelined or self._ahead_bytes > READ_AHEAD_BYTES
+        ahead = self._ahead
+        return len(ahead.requests) >= self._settings.max_pipelined or ahead.body_bytes > READ_AHEAD_BYTES
 
     def _serve(self, request: Request, now: float) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -344,7 +359,7 @@ class ClientConnection:
         self._reader.begun_at = now
         if not keep_alive or self._services.draining:
             self._transport.close()
-        elif self._waiting:
+        elif self._ahead.requests:
             # From the loop, not from here: a client that sends many requests ahead must not deepen the stack.
             if not self.is_paused:
                 self._services.loop.call_soon(self._serve_next)
@@ -354,11 +369,10 @@ class ClientConnection:
             self.may_continue()
 
     def _serve_next(self) -> None:
-        if self._exchange is not None or not self._waiting or self._transport is None:
+        if self._exchange is not None or not self._ahead.requests or self._transport is None:
             return
-        request = self._waiting.pop(0)
-        self._ahead_bytes -= len(request.body)
-        if not (self._waiting or self._rejected or self._unread or self._waits_to_read):
+        request = self._ahead.next()
+        if not (self._ahead.requests or self._rejected or self._backlog.data or self._backlog.waits):
             self._transport.resume_reading()
         self._serve(request, self._services.now())
 
@@ -398,7 +412,7 @@ class ClientConnection:
         self._rejected = refusal
         self._take_unread()
         self._reader.drop_body()
-        if self._exchange is None and not self._waiting:
+        if self._exchange is None and not self._ahead.requests:
             self._answer_rejection(refusal)
 
     def _answer_rejection(self, refusal: Refusal) -> None:
@@ -408,7 +422,7 @@ class ClientConnection:
         self._services.recorder.rejected(refusal, self.address, reader.target, self._services.now())
         self.write(refusals.refused(refusal, reader.target, keep_alive=False, lines=reader.answer_lines))
         self._transport.write_eof()
-        if not self._waits_to_read:
+        if not self._backlog.waits:
             self._transport.resume_reading()
         reader.begun_at = self._services.now()
 
@@ -434,7 +448,7 @@ class ClientConnection:
                 # While memory is short, long bodies have no more time than others: a few clients that send
                 # slowly would keep everybody else from sending any.
                 self._reject(self._services.bodies.refusal())
-        elif self._transport.is_closing() or self._waiting:
+        elif self._transport.is_closing() or self._ahead.requests:
             if age_s > settings.keep_alive_s:
                 self._transport.abort()  # it does not read what was written for it
         elif age_s > settings.keep_alive_s or self._services.draining:
@@ -443,9 +457,9 @@ class ClientConnection:
     def unused_since(self, now: float) -> float | None:
         """Since when it has had no request, or one that arrives very slowly; None if it is of use."""
         transport, reader = self._transport, self._reader
-        if self._exchange is not None or self._waiting or self._rejected is not None:
+        if self._exchange is not None or self._ahead.requests or self._rejected is not None:
             return None
-        if self._unread or self._waits_to_read:
+        if self._backlog.data or self._backlog.waits:
             return None
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
             return None
@@ -461,7 +475,7 @@ class ClientConnection:
         return self._counted_as
 
     def close_if_idle(self) -> None:
-        idle = self._exchange is None and not self._waiting and not self._reader.is_amid_request
+        idle = self._exchange is None and not self._ahead.requests and not self._reader.is_amid_request
         if idle and self._transport is not None:
             self._transport.close()
 

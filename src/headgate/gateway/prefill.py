@@ -7,7 +7,6 @@ unless it drops the call before.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Protocol
 
 import httptools
@@ -18,17 +17,15 @@ from headgate.engines.transfer.connectors import read_answer
 from headgate.gateway import retry_after
 from headgate.gateway.chunks import Chunks
 from headgate.gateway.connections import ShortageError, why_unreachable
-from headgate.requests.usage import AnswerTail, Tail
+from headgate.gateway.dial import Dial
 
 if TYPE_CHECKING:
-    from headgate.gateway.connections import EndpointConnections
+    from headgate.gateway.fast_path import FastPath
     from headgate.gateway.services import Services
-    from headgate.gateway.upstream import FastPath, UpstreamConnection
+    from headgate.gateway.upstream import UpstreamConnection
     from headgate.requests.bodies.pieces import Pieces
     from headgate.requests.client import Header
     from headgate.requests.effects import Prefill
-
-log = logging.getLogger(__name__)
 
 MAX_ANSWER_BYTES = 1 << 20
 """Of an answer with one token; the block ids of a prompt with a million tokens are half of it."""
@@ -47,33 +44,69 @@ class Listener(Protocol):
     def prefill_impossible(self, message: str, now: float) -> None: ...
 
 
+class _Response:
+    """The whole response of an endpoint to a prefill."""
+
+    __slots__ = ("_chunks", "_pieces", "_size", "headers", "length", "status")
+
+    def __init__(self, status: int, headers: list[Header]) -> None:
+        """Raises HttpParserError for framing that cannot be read."""
+        self.status = status
+        self.headers = headers
+        self.length: int | None = None
+        """As the head says."""
+        self._chunks: Chunks | None = None
+        for name, value in headers:
+            if name == b"content-length":
+                self.length = int(value)
+            elif name == b"transfer-encoding":
+                if value.lower() != b"chunked":
+                    raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
+                self._chunks = Chunks()
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    @property
+    def ends_with_connection(self) -> bool:
+        return self._chunks is None and self.length is None and self.status != 204
+
+    def add(self, data: bytes) -> bool:
+        """Keep bytes of the body; returns whether it is short enough."""
+        if self._chunks is not None:
+            data, _ = self._chunks.feed(data)
+        self._size += len(data)
+        if self._size > MAX_ANSWER_BYTES:
+            return False
+        if data:
+            self._pieces.append(data)
+        return True
+
+    def body(self) -> bytes:
+        return b"".join(self._pieces)
+
+
 class PrefillCall:
     """Started once; over when its listener was told how it ended, or when it was dropped."""
 
     __slots__ = (
         "_attempt",
-        "_body",
-        "_chunks",
-        "_connecting",
         "_connection",
-        "_headers",
+        "_dial",
         "_listener",
-        "_long_body",
         "_needs_answer",
         "_payload",
         "_pool",
+        "_response",
         "_services",
-        "_size",
-        "_status",
         "_timer",
         "is_over",
         "now",
-        "tail",
     )
 
     def __init__(
         self, services: Services, listener: Listener, effect: Prefill, payload: tuple[bytes, bytes | Pieces]
     ) -> None:
+        """`payload` is the request, and a long body that follows it."""
         self._services = services
         self.now = services.now
         self._listener: Listener | None = listener
@@ -81,62 +114,48 @@ class PrefillCall:
         self._pool = effect.pool
         self._attempt = effect.attempt
         self._needs_answer = effect.needs_answer
-        self._payload, self._long_body = payload
-        self.tail: AnswerTail = Tail()
-        """Never filled: the answer passes through `forward`."""
+        self._payload = payload
         self.is_over = False
-        self._status = 0
-        self._headers: list[Header] = []
-        self._body: list[bytes] = []
-        self._size = 0
-        self._chunks: Chunks | None = None
+        self._response: _Response | None = None
         self._connection: UpstreamConnection | None = None
-        self._connecting: asyncio.Task[None] | None = None
+        self._dial: Dial | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Sends the prompt on a connection that there is or is made."""
+        """Send the prompt, on an idle connection or a new one."""
         timeout_s = self._pool.pool.timeout_s
         if timeout_s is not None:
             self._timer = self._services.loop.call_later(timeout_s, self._took_too_long)
-        connections = self._connections()
-        connection = connections.take()
+        connection = self._services.connections_to(self._pool, self._attempt.load).take()
         if connection is not None:
-            self._send_on(connection)
+            self._send_on(connection, self.now())
         else:
-            self._connecting = self._services.spawn(self._connect(connections))
+            self._connect()
 
-    def _connections(self) -> EndpointConnections:
-        return self._services.connections_to(self._pool, self._attempt.load)
+    def _connect(self) -> None:
+        self._dial = Dial(self._services, self, self._pool, self._attempt.load)
 
-    async def _connect(self, connections: EndpointConnections) -> None:
-        began_at = self.now()
-        try:
-            connection = await connections.connect()
-        except ShortageError as error:
-            self._connecting = None
-            listener = self._end()
-            if listener is not None:
-                listener.prefill_impossible(str(error), self.now())
-            return
-        except Exception as error:
-            if not isinstance(error, OSError | ValueError):
-                log.exception("connecting to %s", connections.endpoint.address)
-            self._connecting = None
-            if isinstance(error, ConnectionRefusedError):
-                # its process has ended, and its cache with it
-                self._services.plane.engine_restarted(self._attempt.load)
-            self._fail("connect", why_unreachable(error))
-            return
-        self._connecting = None
-        self._services.plane.connected(self._pool, self.now() - began_at)
-        self._send_on(connection)
-
-    def _send_on(self, connection: UpstreamConnection) -> None:
+    def _send_on(self, connection: UpstreamConnection, now: float) -> None:
         self._connection = connection
         if self._listener is not None:
-            self._listener.prefill_sent(self.now())
-        connection.send(self, self._payload, self._long_body)
+            self._listener.prefill_sent(now)
+        connection.send(self, *self._payload)
+
+    # -- what the new connection reports
+
+    def connected(self, connection: UpstreamConnection, now: float) -> None:
+        self._dial = None
+        self._send_on(connection, now)
+
+    def connect_failed(self, error: Exception, now: float) -> None:
+        self._dial = None
+        if not isinstance(error, ShortageError):
+            self._fail("connect", why_unreachable(error))
+        elif (listener := self._end()) is not None:
+            listener.prefill_impossible(str(error), now)
+
+    def connects_slowly(self, now: float) -> None:
+        """It is waited for nevertheless."""
 
     # -- what the upstream connection reports
 
@@ -144,7 +163,6 @@ class PrefillCall:
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None:
         """Raises HttpParserError for framing that cannot be read."""
-        self._status, self._headers = status, headers
         rest_s = retry_after.seconds(headers) if status in retry_after.STATUSES else None
         if self._listener is not None:
             self._listener.prefill_head(status, rest_s, now)
@@ -152,46 +170,35 @@ class PrefillCall:
             self.drop()
         if self.is_over:
             return
-        length: int | None = None
-        for name, value in headers:
-            if name == b"content-length":
-                length = int(value)
-            elif name == b"transfer-encoding":
-                if value.lower() != b"chunked":
-                    raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
-                self._chunks = Chunks()
-        if self._chunks is None and length is None and status != 204:
+        self._response = response = _Response(status, headers)
+        if response.ends_with_connection:
             connection.ends_with_connection()
-        if length is not None and length > MAX_ANSWER_BYTES:
-            self._fail("oversized", f"sent an answer of {length} bytes to a prefill")
+        if response.length is not None and response.length > MAX_ANSWER_BYTES:
+            self._fail("oversized", f"sent an answer of {response.length} bytes to a prefill")
 
     def forward(self, data: bytes, now: float) -> None:
-        """Keeps bytes of the body, within bounds."""
+        """Keep bytes of the body, within bounds."""
         if self.is_over:
             return
         self._attempt.heard(now)
-        if self._chunks is not None:
-            data, _ = self._chunks.feed(data)
-        self._size += len(data)
-        if self._size > MAX_ANSWER_BYTES:
+        if self._response is not None and not self._response.add(data):
             self._fail("oversized", f"sent more than {MAX_ANSWER_BYTES} bytes as its answer to a prefill")
-        elif data:
-            self._body.append(data)
 
-    def fast_path(self) -> FastPath | None:
+    def fast_path(self, data: bytes) -> FastPath | None:
         """All of it passes through `forward`."""
         return None
 
     def finished(self, now: float) -> None:
-        """The answer is complete."""
-        if self.is_over:
+        """The response is complete."""
+        response = self._response
+        if self.is_over or response is None:
             return
         self._connection = None
-        body = b"".join(self._body)
-        if self._status >= 400:
+        body = response.body()
+        if response.status >= 400:
             listener = self._end()
             if listener is not None:
-                listener.prefill_refused(self._status, self._headers, body, now)
+                listener.prefill_refused(response.status, response.headers, body, now)
             return
         try:
             read = read_answer(body)
@@ -207,12 +214,12 @@ class PrefillCall:
             listener.prefilled(read, now)
 
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
-        """The connection ended before the answer did; an idle one may have crossed with our request."""
+        """The connection ended before the response did; an idle one may have crossed with our request."""
         if self.is_over:
             return
         self._connection = None
         if connection.reused and not connection.has_begun:
-            self._connecting = self._services.spawn(self._connect(self._connections()))
+            self._connect()
         else:
             self._fail("reset", message)
 
@@ -251,17 +258,17 @@ class PrefillCall:
         garbage collection would free both."""
         listener, self._listener = self._listener, None
         self.is_over = True
-        self._payload = self._long_body = b""
-        self._body.clear()
+        self._payload = b"", b""
+        self._response = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._connection is not None:
             self._connection.abort()
             self._connection = None
-        if self._connecting is not None:
-            self._connecting.cancel()
-            self._connecting = None
+        if self._dial is not None:
+            self._dial.cancel()
+            self._dial = None
         if listener is None:
             self._attempt.end(self.now())
         self._services.left_behind.discard(self)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 import httptools
 
 from headgate.gateway import bodies, hosts, unreadable
+from headgate.gateway.incoming import FRAMING_FACTOR, MAX_FRAMING_BYTES, IncomingBody, IncomingHead
 from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.request_head_cache import RequestHeadCache
 from headgate.loop_turns import AT_ONCE_BYTES
-from headgate.requests.bodies.large import LARGE_BYTES
-from headgate.requests.client import Header
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -23,16 +22,6 @@ if TYPE_CHECKING:
     from headgate.gateway.services import Services
     from headgate.gateway.settings import GatewaySettings
     from headgate.gateway.trust import Peer
-
-MAX_BODY_PIECES: Final = 1024
-"""Further pieces of a body are put together: a body in tiny chunks would take many times its size."""
-MAX_PIECES_BYTES: Final = 512 * 1024
-"""Past this, pieces are put together as they come: to join many at the end leaves gaps in the heap."""
-
-MAX_FRAMING_BYTES: Final = 16 * 1024
-"""Of chunk sizes and extensions in one body."""
-FRAMING_FACTOR: Final = 16
-"""So many more for each byte of the body: chunks of one byte are legal, and need five bytes or a few more."""
 
 _CHECKED: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"origin"})
 """Headers that are looked at before a body is read."""
@@ -73,18 +62,13 @@ class RequestReader:
     """Reads the requests of one connection, and hands each to the connection when it is complete."""
 
     __slots__ = (
-        "_answer_lines",
         "_body",
-        "_body_size",
-        "_chunked_bytes",
         "_fed_bytes",
         "_first_data",
-        "_headers",
+        "_head",
         "_heads",
-        "_host",
         "_host_checked",
         "_in_head",
-        "_is_chunked",
         "_memory",
         "_parser",
         "_peer",
@@ -92,11 +76,8 @@ class RequestReader:
         "_refusal",
         "_services",
         "_settings",
-        "_target",
         "_unused_bytes",
-        "_version",
         "begun_at",
-        "body_bytes",
         "client",
         "owes_continue",
     )
@@ -113,27 +94,17 @@ class RequestReader:
         self._first_data = b""
         """The data being parsed, if a request begins with it."""
         self._refusal: Refusal | None = None
-        self._target = b""
-        self._headers: list[Header] = []
-        self._version = ""
-        self._host = b""
+        self._head = IncomingHead()
         self._host_checked: bytes | None = None
         """The host that was found to be allowed last: all requests of a connection have the same, mostly."""
-        self._answer_lines = b""
-        self._body: list[bytes | bytearray] = []
-        self.body_bytes = 0
-        """Of the request being read, those that came: as many are counted as held."""
+        self._body = IncomingBody()
+        """Of the request being read; its bytes are counted as held."""
         self._fed_bytes = 0
         """Length of the data being parsed."""
         self._unused_bytes = 0
         """Bytes that came since the head began, or since the body last grew: so the extensions of chunks
         and the trailers are bounded too."""
         self._in_head = True
-        self._body_size = 0
-        """As its head says, of the request being read."""
-        self._is_chunked = False
-        self._chunked_bytes = 0
-        """Bytes of a chunked body that came, with its framing."""
         self.begun_at = services.now()
         """When the request being read began, or when the connection fell idle."""
         self.owes_continue = False
@@ -175,8 +146,8 @@ class RequestReader:
     def _parse(self, data: bytes) -> Refusal | None:
         self._fed_bytes = len(data)
         self._unused_bytes += len(data)
-        if self._is_chunked and not self._in_head:
-            self._chunked_bytes += len(data)
+        if self._body.is_chunked and not self._in_head:
+            self._body.framed(len(data))
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -186,14 +157,16 @@ class RequestReader:
         if self._unused_bytes > self._settings.max_head_bytes and self._refusal is None:
             part = "head" if self._in_head else "trailer"
             self._refusal = unreadable.too_large(part, self._settings.max_head_bytes, 431)
-        if self._is_chunked and not self._in_head and self._refusal is None:
-            self._check_framing()
+        body = self._body
+        if body.is_chunked and not self._in_head and self._refusal is None and body.has_too_much_framing:
+            self._refusal = unreadable.too_much_framing(MAX_FRAMING_BYTES, FRAMING_FACTOR)
         return self._refusal
 
     def _take_known(self, request: Request) -> Refusal | None:
         """Goes on as after the last callback of llhttp, which did not see the bytes."""
         self.begun_at = request.arrived_at = self._services.now()
-        self._target, self._answer_lines = request.target, request.answer_lines
+        head = self._head
+        head.target, head.answer_lines = request.target, request.answer_lines
         request.keep_alive = not self._services.leaving
         memory, size = self._memory, request.held_bytes
         memory.held += size
@@ -208,14 +181,14 @@ class RequestReader:
         """Ends the reading for good. The parser and the connection refer to the reader: reference cycles that
         would keep all three until the next garbage collection, which the gateway makes rare."""
         self._parser, self.client = _NO_PARSER, _NOBODY
-        self._headers, self._first_data = [], b""
+        self._head.clear()
+        self._first_data = b""
         self.drop_body()
 
     def drop_body(self) -> None:
         """What came of a body is not needed: its request is rejected, or its client has left."""
-        self._memory.held -= self.body_bytes
-        self.body_bytes = 0
-        self._body = []
+        self._memory.held -= self._body.size
+        self._body.drop()
 
     @property
     def is_amid_request(self) -> bool:
@@ -224,35 +197,39 @@ class RequestReader:
     @property
     def body_left(self) -> int:
         """Bytes to come of a body of known length; 0 where something else comes next."""
-        return 0 if self._in_head or self._is_chunked else self._body_size - self.body_bytes
+        return 0 if self._in_head else self._body.left
+
+    @property
+    def body_bytes(self) -> int:
+        """Of the request being read, those that came."""
+        return self._body.size
 
     @property
     def target(self) -> bytes:
         """Of the request being read, as far as it came."""
-        return self._target
+        return self._head.target
 
     @property
     def answer_lines(self) -> bytes:
         """Header lines that the answer to the request being read has to have."""
-        return self._answer_lines
+        return self._head.answer_lines
 
     # -- llhttp callbacks
 
     def on_message_begin(self) -> None:
-        self._target = self._answer_lines = b""
-        self._headers = []
+        self._head.clear()
         # Behind another message, nobody knows yet how much of the data is this one's.
         self._unused_bytes = self._unused_bytes or 1
         self._in_head = True
         self.begun_at = self._services.now()
 
     def on_url(self, target: bytes) -> None:
-        self._target += target
+        self._head.target += target
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
             return  # a trailer: merged into the headers, it would pass by what was checked in them
-        headers = self._headers
+        headers = self._head.headers
         headers.append((name.lower(), value))
         if len(headers) > self._settings.max_headers:
             self._refuse(unreadable.too_many_headers(self._settings.max_headers))
@@ -262,12 +239,13 @@ class RequestReader:
             self._check_head_size()
         self._in_head = False
         self._unused_bytes = 0
-        version = self._version = self._parser.get_http_version()
+        head = self._head
+        version = head.version = self._parser.get_http_version()
         if version not in _VERSIONS:
             self._refuse(unreadable.unknown_version(version))
         hosts_said = 0
         host = length = coding = expected = origin = b""
-        for name, value in self._headers:
+        for name, value in head.headers:
             if name in _CHECKED:
                 if name == b"host":
                     hosts_said += 1
@@ -282,41 +260,33 @@ class RequestReader:
                     coding = coding + b", " + value if coding else value
         cors = self._policy.cors
         if cors is not None:
-            self._answer_lines = cors.lines(origin) if origin else cors.unasked
-        size = self._body_size = int(length) if length else 0
+            head.answer_lines = cors.lines(origin) if origin else cors.unasked
+        size = int(length) if length else 0
         if size > self._settings.max_body_bytes:
             self._body_too_large()
-        self._is_chunked = bool(coding)
-        self._chunked_bytes = 0
+        self._body.begin(size, is_chunked=bool(coding))
         if coding:
             self._check_coding(coding)
         if hosts_said != 1:
             self._check_count_of_hosts(hosts_said)
-        if self._target[0] != _SLASH or self._target.find(b"#") >= 0:
+        if head.target[0] != _SLASH or head.target.find(b"#") >= 0:
             host = self._split_target(host, hosts_said)
         if host != self._host_checked:
             host = self._check_host(host)
-        self._host = host
+        head.host = host
         if size > bodies.LONG_BYTES and not self._memory.has_room(size):
             self._refuse(self._memory.refusal())
         if expected:
             self._expect(expected, has_body=bool(coding) or (length or b"0") != b"0")
 
-    def on_body(self, body: bytes) -> None:
-        pieces = self._body
-        if pieces and isinstance(joined := pieces[0], bytearray):
-            joined += body
-        elif len(pieces) < MAX_BODY_PIECES and self.body_bytes < MAX_PIECES_BYTES:
-            pieces.append(body)
-        else:
-            pieces[:] = [bytearray().join((*pieces, body))]
-        self.body_bytes += len(body)
+    def on_body(self, data: bytes) -> None:
+        body, memory = self._body, self._memory
+        body.add(data)
         self._unused_bytes = 0
-        memory = self._memory
-        memory.held += len(body)
-        if memory.held > memory.limit_of_long and memory.is_exceeded_by(self.body_bytes):
+        memory.held += len(data)
+        if memory.held > memory.limit_of_long and memory.is_exceeded_by(body.size):
             self._refuse(memory.refusal())
-        if self.body_bytes > self._settings.max_body_bytes:
+        if body.size > self._settings.max_body_bytes:
             self._body_too_large()
 
     def on_message_complete(self) -> None:
@@ -325,21 +295,20 @@ class RequestReader:
         if self._parser.should_upgrade():
             return  # llhttp reads no body where an upgrade is asked for; it says so next
         self.owes_continue = False
-        body = self._body
-        is_http_1_1 = self._version == "1.1"
-        head = ParsedHead(
+        head = self._head
+        is_http_1_1 = head.version == "1.1"
+        parsed = ParsedHead(
             self._parser.get_method(),
-            self._target,
-            self._headers,
+            head.target,
+            head.headers,
             not is_http_1_1,
             self._peer,
-            self._host,
-            self._answer_lines,
+            head.host,
+            head.answer_lines,
         )
         keep_alive = is_http_1_1 and self._parser.should_keep_alive() and not self._services.leaving
-        request = Request(head, self._whole(body), keep_alive, self._services.now())
-        self._body = []
-        self.body_bytes = 0  # they are the request's now
+        request = Request(parsed, self._body.whole(), keep_alive, self._services.now())
+        self._body.drop()  # its bytes stay counted: they are the request's now
         if not request.keep_alive:
             self._heads.forget()  # llhttp takes nothing behind it, and so nothing else may
         elif self._first_data:
@@ -347,12 +316,6 @@ class RequestReader:
         refusal = self.client.take(request)
         if refusal is not None:
             self._refuse(refusal)
-
-    def _whole(self, body: list[bytes | bytearray]) -> bytes | bytearray:
-        """A large body is not copied once more."""
-        if len(body) != 1:
-            return b"".join(body)
-        return body[0] if self.body_bytes > LARGE_BYTES else bytes(body[0])
 
     # -- checks
 
@@ -368,14 +331,8 @@ class RequestReader:
 
     def _check_head_size(self) -> None:
         """Counts exactly, where the bytes that came are enough for the head to be too long."""
-        size = len(self._target) + sum(len(name) + len(value) for name, value in self._headers)
-        if size > self._settings.max_head_bytes:
+        if self._head.size > self._settings.max_head_bytes:
             self._refuse(unreadable.too_large("head", self._settings.max_head_bytes, 431))
-
-    def _check_framing(self) -> None:
-        most = MAX_FRAMING_BYTES + FRAMING_FACTOR * self.body_bytes
-        if self._chunked_bytes - self.body_bytes > most:
-            self._refusal = unreadable.too_much_framing(MAX_FRAMING_BYTES, FRAMING_FACTOR)
 
     def _body_too_large(self) -> None:
         self._refuse(unreadable.too_large("body", self._settings.max_body_bytes, 413))
@@ -383,14 +340,14 @@ class RequestReader:
     def _check_coding(self, value: bytes) -> None:
         if value.lower() != b"chunked":
             self._refuse(unreadable.unknown_coding(value))
-        if self._version == "1.0":
+        if self._head.version == "1.0":
             # Whoever passed it on did not know the coding, and may have seen other bytes as the body.
             self._refuse(unreadable.invalid("HTTP/1.0 has no transfer-encoding"))
 
     def _check_count_of_hosts(self, count: int) -> None:
         if count > 1:
             self._refuse(hosts.bad_host(f"the request names {count} hosts: one is needed"))
-        if self._version == "1.1":
+        if self._head.version == "1.1":
             self._refuse(hosts.bad_host("the request has no host header: HTTP/1.1 needs one"))
 
     def _split_target(self, host: bytes, hosts_said: int) -> bytes:
@@ -398,10 +355,10 @@ class RequestReader:
         method = self._parser.get_method()
         if method == b"CONNECT":
             self._refuse(unreadable.no_tunnels())
-        split = hosts.split_target(method, self._target)
+        split = hosts.split_target(method, self._head.target)
         if isinstance(split, Refusal):
             self._refuse(split)
-        named, self._target = split
+        named, self._head.target = split
         if named is None:
             return host
         if hosts_said and named.lower() != host.strip().lower():
@@ -411,7 +368,7 @@ class RequestReader:
     def _check_host(self, host: bytes) -> bytes:
         host = host.strip(b" \t")
         refusal = self._policy.hosts.refusal(host)
-        if refusal is not None and (refusal.status == 400 or self._target not in _PROBES):
+        if refusal is not None and (refusal.status == 400 or self._head.target not in _PROBES):
             self._refuse(refusal)
         if refusal is None:
             self._host_checked = host
@@ -420,7 +377,7 @@ class RequestReader:
     def _expect(self, expected: bytes, *, has_body: bool) -> None:
         if expected.strip().lower() != b"100-continue":
             self._refuse(unreadable.unknown_expectation(expected))
-        if has_body and self._version == "1.1" and not self._parser.should_upgrade():
+        if has_body and self._head.version == "1.1" and not self._parser.should_upgrade():
             self.owes_continue = True
             self.client.may_continue()
 
@@ -436,8 +393,8 @@ class RequestReader:
             if method == b"CONNECT":
                 self._refusal = unreadable.no_tunnels()
                 return
-            head = [b"%b %b HTTP/%b\r\n" % (method, self._target, self._version.encode())]
-            head += [b"%b: %b\r\n" % header for header in self._headers if header[0] not in _UPGRADING]
+            head = [b"%b %b HTTP/%b\r\n" % (method, self._head.target, self._head.version.encode())]
+            head += [b"%b: %b\r\n" % header for header in self._head.headers if header[0] not in _UPGRADING]
             if not self._parser.should_keep_alive():
                 head.append(b"connection: close\r\n")
             data = b"".join((*head, b"\r\n", rest))

@@ -347,7 +347,7 @@ class Stories(RuleBasedStateMachine):
         held = sum(each.request.held_bytes for each in self.exchanges if not each.life.is_over)
         for client in self.clients:
             held += client.protocol._reader.body_bytes
-            held += sum(request.held_bytes for request in client.protocol._waiting)
+            held += sum(request.held_bytes for request in client.protocol._ahead.requests)
         assert self.shell.services.bodies.held == held <= MAX_BODIES
 
     def teardown(self):

@@ -1,0 +1,44 @@
+"""A request as an endpoint gets it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.gateway.request import Request
+    from headgate.gateway.services import Services
+    from headgate.requests.bodies.pieces import Pieces
+
+
+class Outgoing:
+    """The bytes that are sent, made anew only if an attempt needs another body."""
+
+    __slots__ = ("_body", "_is_traced", "_request_id", "long_body", "payload")
+
+    def __init__(self, request_id: bytes) -> None:
+        self._request_id = request_id
+        self._is_traced = False
+        """Whether it was drawn if the request begins a trace."""
+        self._body: bytes | Pieces | None = None
+        """What the payload was made of."""
+        self.payload = b""
+        self.long_body: bytes | Pieces = b""
+        """Sent after the payload; empty where the payload includes the body. Joining them would copy it."""
+
+    def prepare(self, services: Services, request: Request, body: bytes | Pieces) -> None:
+        """Make the payload for this body."""
+        if body is not self._body:
+            self.begin_trace(services, request)
+            self._body = body
+            self.payload, self.long_body = request.parts(body, self._request_id)
+
+    def begin_trace(self, services: Services, request: Request) -> None:
+        """Draw once whether the request begins a trace."""
+        if not self._is_traced:
+            self._is_traced = True
+            if services.settings.tracing.sample_ratio:
+                services.begin_trace(request)
+
+    def drop(self) -> None:
+        """Free the body: it is not sent again."""
+        self._body, self.payload, self.long_body = None, b"", b""
