@@ -19,7 +19,8 @@ HEED_S = 1.0
 class Reporting(Protocol):
     """The queue."""
 
-    held: int
+    @property
+    def held(self) -> int: ...
 
     def fullness(self, now: float) -> float | None: ...
     def parts(self, now: float) -> tuple[object, ...]: ...

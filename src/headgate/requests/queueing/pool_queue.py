@@ -17,9 +17,9 @@ from headgate.requests import charging
 from headgate.requests.decision import no_endpoint
 from headgate.requests.queueing import reasons
 from headgate.requests.queueing.flow_names import FlowNames
+from headgate.requests.queueing.held import HeldRequests
 from headgate.requests.queueing.kinds import Kinds, kind_of
 from headgate.requests.queueing.pending_report import ALONE, PendingReport, Place
-from headgate.requests.queueing.positions import Positions
 from headgate.requests.queueing.room import PoolRoom
 from headgate.requests.refusal import Refusal
 from headgate.requests.wait import Wait
@@ -61,24 +61,12 @@ class PoolQueue:
         self._flow = FlowQueue(queueing.flow, self.room.capacity, plane.rng, bounds)
         self.tally = PendingReport() if place.workers > 1 else None
         """What other workers are to be told; None where there are none."""
-        self.passes = self._flow.passes
-        """Whether a request may go at once: its priority, and the time."""
-        self._waits: dict[Waiting, Wait] = {}
-        """Those that are held, in the order of their arrival."""
-        self.counts_all = self.settings.goes_by_usage
-        """Whether fairness goes by what requests have taken, also of those that need not wait."""
-        self.held = 0
-        """How many these are."""
+        self._held = HeldRequests()
         self.sharing: Sequence[PoolQueue] = (self,)
         """The queues of all pools that have endpoints of this one's, itself among them."""
         self.names = FlowNames(queueing.flow)
         """Which flows there are."""
-        self.kinds = Kinds()
-        """How many wait, as metrics tell them apart."""
-        self._positions = Positions()
         self._alarm = shell.alarm(self._look)
-        self.wake = self._alarm.wake
-        """Says that there may be room."""
         self._is_removed = False
 
     # -- what is told of it
@@ -91,6 +79,29 @@ class PoolQueue:
     @property
     def settings(self) -> FlowSettings:
         return self._flow.settings
+
+    @property
+    def held(self) -> int:
+        """How many requests wait."""
+        return len(self._held)
+
+    @property
+    def kinds(self) -> Kinds:
+        """How many wait, as metrics tell them apart."""
+        return self._held.kinds
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether fairness goes by what requests have taken, also of those that need not wait."""
+        return self._flow.settings.goes_by_usage
+
+    def passes(self, priority: int, now: float) -> bool:
+        """Whether a request of this priority may go at once."""
+        return self._flow.passes(priority, now)
+
+    def wake(self) -> None:
+        """There may be room."""
+        self._alarm.wake()
 
     def refresh_endpoints(self, now: float) -> None:
         """An endpoint may have failed."""
@@ -106,7 +117,7 @@ class PoolQueue:
 
     def waits(self) -> Iterable[Wait]:
         """Those that are held, the oldest first."""
-        return self._waits.values()
+        return self._held.waits()
 
     def why_wait(self, priority: int, now: float) -> str:
         """What a request that comes now would wait for; empty if it would go at once."""
@@ -129,7 +140,7 @@ class PoolQueue:
         """What a client hears that waits."""
         if self.room.is_empty:
             return "queued, no endpoint is ready yet"
-        position, work = self._positions.of(place, self._waits, now)
+        position, work = self._held.position(place, now)
         per_s = self._flow.drain_per_s(now)
         when = f", about {max(work / per_s, 1.0):.0f} s" if per_s else ""
         return f"queued, position {position}{when}"
@@ -140,13 +151,13 @@ class PoolQueue:
         """The pool as a new snapshot has it."""
         self._pool = pool
         self.room.use(pool, now)
-        if self.held:
+        if self._held:
             self.wake()
 
     def sweep(self, now: float) -> None:
         """Called about once a second."""
         self.room.sweep(now)
-        if self.held:
+        if self._held:
             self.wake()
 
     def change(self, queueing: Queueing, now: float) -> None:
@@ -156,7 +167,6 @@ class PoolQueue:
         self._flow.capacity = self.room.capacity
         self._flow.change(queueing.flow, now)
         self.names.settings = queueing.flow
-        self.counts_all = self.settings.goes_by_usage
         if self.tally is not None:
             self.tally.was_active = True  # others go by the bounds that were told last
         self.wake()
@@ -178,7 +188,7 @@ class PoolQueue:
         self.room.take_share(share.room, share.elsewhere)
         self._flow.bounds.take(share)
         self._flow.charge(share.charges, now)
-        if self.held:
+        if self._held:
             self.wake()
 
     def close(self, now: float) -> None:
@@ -218,9 +228,7 @@ class PoolQueue:
         )
         kind = kind_of(decision, waiting)
         wait = life.wait = Wait(self, waiting, kind, now, wants_progress=hints.wants_progress)
-        self._waits[waiting] = wait
-        self.kinds.increment(kind, waiting.size)
-        self.held += 1
+        self._held.add(wait)
         if self.tally is not None:
             self.tally.came[waiting.priority] += 1
         dropped = self._refused(waiting, now)
@@ -242,7 +250,7 @@ class PoolQueue:
         wait = life.wait
         if wait is not None and wait.home is self:
             waiting = wait.place
-            mine = self._waits.get(waiting)
+            mine = self._held.of(waiting)
             if mine is not None:
                 self._flow.leave(waiting, now)
                 mine.dropped_reason = reasons.CANCELLED
@@ -291,7 +299,9 @@ class PoolQueue:
         self._turn_away(self._flow.dropped(now), now)
         sent = 0
         while sent < AT_ONCE and (waiting := self._flow.next(now)) is not None:
-            self._send(self._waits[waiting], now)
+            wait = self._held.of(waiting)
+            assert wait is not None
+            self._send(wait, now)
             sent += 1
         self._turn_away(self._flow.dropped(now), now)
         for waiting, dropped in self._flow.victims(now):
@@ -299,7 +309,7 @@ class PoolQueue:
         self.room.note_starvation(self.held, self.settings.no_endpoint_ttl_s)
         if sent == AT_ONCE:
             self.wake()
-        elif self.held:
+        elif self._held:
             self._alarm.wake_at(self._flow.wake_at(now), now)
         self._observer.looked(began)
 
@@ -319,15 +329,15 @@ class PoolQueue:
 
     def _turn_all_away(self, now: float) -> None:
         """In slices: other pools have their turns in between."""
-        for wait in list(itertools.islice(self._waits.values(), AT_ONCE)):
+        for wait in list(itertools.islice(self._held.waits(), AT_ONCE)):
             self._flow.leave(wait.place, now)
             self._drop(wait, reasons.DELETED, now)
-        if self._waits:
+        if self._held:
             self.wake()
 
     def _turn_away(self, dropped: Sequence[tuple[Waiting, Dropped]], now: float) -> None:
         for waiting, why in dropped:
-            wait = self._waits.get(waiting)
+            wait = self._held.of(waiting)
             if wait is not None:  # else its client left before it was told
                 self._drop(wait, why, now)
 
@@ -359,9 +369,7 @@ class PoolQueue:
             owner.turn_away(self._refusal(dropped, 0.0), now)
 
     def _end(self, wait: Wait, outcome: str, now: float) -> None:
-        del self._waits[wait.place]
+        self._held.remove(wait)
         self.names.decrement(wait.place.flow)
-        self.kinds.decrement(wait.kind, wait.place.size)
-        self.held -= 1
         wait.over_at = now
         self._observer.ended(self._pool, wait, outcome, now)
