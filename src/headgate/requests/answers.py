@@ -1,4 +1,4 @@
-"""The answer of an endpoint: its head is judged, its first byte noted; what follows passes elsewhere."""
+"""Handles the response of an endpoint: its head and its first body byte. The rest bypasses the life."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
-    """Gives it to the client, or the request to another endpoint."""
+    """Forward the response to the client, or retry on another endpoint."""
     pool, load, account, attempt = life.pool, life.load, life.account, life.attempt
     assert pool is not None
     assert load is not None
@@ -53,7 +53,7 @@ def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
 
 
 def _back_at(life: Life, pool: PoolState, at: float, now: float) -> list[float]:
-    """When endpoints want requests again, if those that were asked all want none now."""
+    """When endpoints accept requests again, if all that were tried want none now."""
     asked = life.suspects.back_at() if life.suspects is not None else []
     return [at, *asked, *(load.resting_until for load in pool.loads if load.resting_until > now)]
 
@@ -63,13 +63,13 @@ def _waits_for_prefill(life: Life) -> bool:
 
 
 def first_byte(life: Life, now: float) -> None:
-    """The first byte of the body is here, and with it the first token."""
+    """The first byte of the body arrived, and with it the first token."""
     account, pool, attempt, decision = life.account, life.pool, life.attempt, life.decision
     assert pool is not None
     assert attempt is not None
     account.first_byte_at = now
     if account.upstream_status >= 400:
-        return  # an error tells nothing of prefilling
+        return  # an error says nothing about prefill time
     took_s = now - account.sent_at
     if decision.stream:
         pool.evidence.first_tokens.note(took_s)
@@ -82,7 +82,7 @@ def first_byte(life: Life, now: float) -> None:
 
 
 def finished(life: Life, now: float) -> None:
-    """The client has, or is about to have, all of it."""
+    """The client has received the whole response, or is about to."""
     load, account = life.load, life.account
     if load is not None and load.failures_in_row and not blame.is_suspect(account.upstream_status):
         load.succeeded(now, account.sent_at)

@@ -1,4 +1,4 @@
-"""How an endpoint that was picked is asked: booked, timed, and sent the request."""
+"""Sends a request to a picked endpoint: the attempt, its booking and its timer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def begin(life: Life, choice: Choice, now: float) -> Attempt:
-    """Begins an attempt: its endpoint is not asked again."""
+    """Begin an attempt. Its endpoint is not tried again."""
     life.account.attempts += 1
     life.tried.append(choice.load)
     life.load = choice.load
@@ -24,7 +24,7 @@ def begin(life: Life, choice: Choice, now: float) -> Attempt:
 
 
 def book(life: Life, attempt: Attempt) -> None:
-    """Books the whole request on the endpoint."""
+    """Book the whole request on the endpoint."""
     scheduled = life.decision.scheduled
     uncached_tokens = scheduled.prompt_tokens - attempt.choice.cached_tokens
     attempt.booking = attempt.load.book(
@@ -37,7 +37,7 @@ def book(life: Life, attempt: Attempt) -> None:
 
 
 def ask(life: Life, pool: PoolState, attempt: Attempt, body: bytes | Pieces) -> None:
-    """The request goes to the endpoint, which has the pool's time for the head of an answer."""
+    """Send the request to the endpoint, with the pool's timeout for the response head."""
     life.state = states.REACHING
     if pool.pool.timeout_s is not None:
         attempt.has_timer = True

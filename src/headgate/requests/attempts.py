@@ -1,6 +1,6 @@
-"""Attempts to bring a request to an endpoint, until one answers or none may be tried any more.
+"""Attempts to send a request to an endpoint, until one responds or no further attempt is allowed.
 
-An attempt that fails before the answer's head is followed by another while the pool allows it, at once or
+An attempt that fails before the response head is followed by another while the pool allows it, immediately or
 after an interval.
 """
 
@@ -21,18 +21,18 @@ log = logging.getLogger(__name__)
 
 
 def first(life: Life, pool: PoolState, now: float) -> None:
-    """Begins: the request need not wait for its turn, or no longer."""
+    """Begin the first attempt, once the request need not wait or waits no longer."""
     life.pool = pool
     pool.budget.requests += 1
     if life.decision.body is not life.request.body:
-        life.request.body = b""  # of the two, one is sent
+        life.request.body = b""  # only one of the two bodies is sent
     attempt(life, now)
 
 
 def attempt(life: Life, now: float) -> None:
-    """Sends the request to an endpoint that was not tried yet.
+    """Send the request to an endpoint that was not tried yet.
 
-    A policy that raises fails the request, and nothing else.
+    A policy that raises an exception fails this request only.
     """
     pool = life.pool
     assert pool is not None
@@ -68,10 +68,10 @@ def _attempt_alone(life: Life, pool: PoolState, now: float) -> None:
 
 
 def broke(life: Life, now: float) -> None:
-    """Refuses a request for an exception that nobody else would see, which is being handled."""
+    """Refuse a request because of the exception being handled, which nothing else would report."""
     where = life.pool.pool.key if life.pool is not None else "no pool"
     log.exception("a request to %s could not be sent", where)
-    life.todo.clear()  # what was to be done is of a state that it never reached
+    life.todo.clear()  # the effects belong to a state that was never reached
     if life.state == states.OVER:
         raise
     settlement.refuse(life, Refusal.broken("the gateway failed to send the request: its log says why"), now)
@@ -81,10 +81,10 @@ def broke(life: Life, now: float) -> None:
 
 
 def failed(life: Life, reason: str, message: str, now: float, *, has_begun: bool = False) -> None:
-    """Ends an attempt that got no answer; tries another endpoint while that is allowed, and unless a part of
-    a response had come: the endpoint may have done the work, and nobody else is asked to do it again.
+    """End an attempt that got no response, and retry on another endpoint if that is allowed. An attempt is
+    not retried once a part of its response has arrived: the endpoint may have done the work.
 
-    `message` says of the endpoint what it did, for the log.
+    `message` says what the endpoint did, for the log.
     """
     pool, load = life.pool, life.load
     assert pool is not None
@@ -98,7 +98,7 @@ def failed(life: Life, reason: str, message: str, now: float, *, has_begun: bool
 
 
 def go_elsewhere(life: Life, reason: str, now: float) -> None:
-    """Leaves the endpoint for another; a retry was granted."""
+    """Retry on another endpoint, after the retry was granted."""
     assert life.pool is not None
     life.todo.append(effects.DROP)
     end_attempt(life, reason, now)
@@ -107,7 +107,7 @@ def go_elsewhere(life: Life, reason: str, now: float) -> None:
 
 
 def overtake(life: Life, now: float) -> None:
-    """Leaves an endpoint that is slow to connect, if that may be."""
+    """Leave an endpoint that is slow to connect, if a retry is allowed."""
     pool, load = life.pool, life.load
     assert pool is not None
     assert load is not None
@@ -118,7 +118,7 @@ def overtake(life: Life, now: float) -> None:
 
 
 def give_up(life: Life, reason: str, logged: str, now: float) -> None:
-    """Tells the client that the last attempt failed, and the log what happened where."""
+    """Refuse the request because its last attempt failed; `logged` names the endpoint."""
     if reason == "timeout":
         told, code = "no endpoint answered in time", "upstream_timeout"
         refusal = Refusal.upstream(told, code=code, status=504, logged=logged)
@@ -132,7 +132,7 @@ def give_up(life: Life, reason: str, logged: str, now: float) -> None:
 
 
 def end_attempt(life: Life, reason: str, now: float) -> None:
-    """Leaves the endpoint; who is to blame is the caller's."""
+    """End the attempt on this endpoint; blaming it is up to the caller."""
     attempt = life.attempt
     assert attempt is not None
     life.todo.append(effects.STOP_TIMER)
@@ -143,7 +143,7 @@ def end_attempt(life: Life, reason: str, now: float) -> None:
 
 
 def begin_again(life: Life, reason: str, now: float) -> bool:
-    """Tries another pair after an answer that broke off before anything of it was passed on."""
+    """Retry with another pair after a response that broke off before any of it was forwarded."""
     assert life.pool is not None
     if not may_retry(life, life.pool, now):
         return False
@@ -154,9 +154,9 @@ def begin_again(life: Life, reason: str, now: float) -> bool:
 
 
 def may_retry(life: Life, pool: PoolState, now: float, reserved: float = 0.0) -> bool:
-    """Whether the pool allows another attempt, has an endpoint that was not tried, and a retry to spare
-    besides those reserved, which is spent. Its endpoints of now are meant: those of the request's arrival may
-    be gone."""
+    """Whether the pool allows another attempt, has an untried endpoint, and has a retry left beyond the
+    reserved ones; if so, spend the retry. Uses the pool's current endpoints, as those from the request's
+    arrival may be gone."""
     plane = life.plane
     latest = plane.pools.get(pool.pool.key)
     if latest is None:
@@ -180,7 +180,7 @@ def _is_another(life: Life, pool: PoolState, now: float) -> bool:
 
 
 def retry(life: Life, now: float) -> None:
-    """Tries again, at once or after the pool's interval."""
+    """Retry immediately, or after the pool's interval."""
     assert life.pool is not None
     interval_s = life.pool.pool.retry_interval_s
     if interval_s > 0:
@@ -191,7 +191,7 @@ def retry(life: Life, now: float) -> None:
 
 
 def ask_afresh(life: Life) -> None:
-    """The same endpoint is asked once more, on a new connection; its time goes on."""
+    """Send the request to the same endpoint again, on a new connection; its timer keeps running."""
     assert life.pool is not None
     assert life.attempt is not None
     life.state = states.REACHING
@@ -200,7 +200,7 @@ def ask_afresh(life: Life) -> None:
 
 
 def finds_pool(life: Life, waited_for: str, now: float) -> bool:
-    """Goes on with the pool as it is now; where that is gone, the request is refused."""
+    """Continue with the pool as it is now, or refuse the request if the pool is gone."""
     assert life.pool is not None
     key = life.pool.pool.key
     pool = life.plane.pools.get(key)

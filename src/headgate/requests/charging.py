@@ -1,4 +1,4 @@
-"""What a request costs its flow: as it is taken for when it waits, and as it turns out when it is over."""
+"""What a request costs its flow: an estimate while it is queued, and its actual usage when it is over."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def work(scheduled: Request, plane: DataPlane, loads: Sequence[EndpointState]) -> int:
-    """In tokens: those of its prompt that no endpoint holds, and those that its answer is expected to have,
-    also where its shell did not say how many."""
+    """Estimated work in tokens: those of the prompt that no endpoint has cached, and the expected tokens of
+    the response, even if the shell gave no estimate."""
     held = plane.prefixes.matched(scheduled.prefix, loads) if scheduled.prefix else None
     cached = scheduled.tokens_in(max(held)) if held else 0
     output_tokens = scheduled.output_tokens or plane.answer_sizes.expected(scheduled.model, None)
@@ -27,16 +27,16 @@ def work(scheduled: Request, plane: DataPlane, loads: Sequence[EndpointState]) -
 
 
 def has_taken(life: Life) -> bool:
-    """Whether an engine worked for it: it was served, or an answer had begun, or its client left while it was
-    at an endpoint. What endpoints failed at is nobody's."""
+    """Whether an engine worked for the request: it was served, a response had begun, or the client left
+    during an attempt. Work that endpoints failed to complete is charged to nobody."""
     account = life.account
     outcome = account.outcome
     return outcome == SERVED or bool(account.first_byte_at) or (outcome in CLIENT and account.attempts > 0)
 
 
 def taken_by(life: Life, charged: int) -> flow_queue.Usage:
-    """What a request has taken that is over: an engine that refused it has done no work, and of an answer
-    that broke off, or whose client left, as much counts as came."""
+    """The usage of a request that is over. A request that the engine rejected used nothing. If the response
+    broke off or the client left, the part that arrived is charged."""
     account, decision = life.account, life.decision
     if account.upstream_status >= 400:
         return flow_queue.Usage(prompt_tokens=0, output_tokens=0)
@@ -48,10 +48,10 @@ def taken_by(life: Life, charged: int) -> flow_queue.Usage:
 
 
 def taken(scheduled: Request, charged: int, counted: Usage | None, output_tokens: int) -> flow_queue.Usage:
-    """Of its prompt what the engine counted, else as it was estimated.
+    """The usage by the engine's prompt count, or else by the estimate.
 
-    `charged` is the work that it was taken for. Many engines do not say what they had in their cache: then
-    that is believed which was believed before.
+    `charged` is the work estimated before. Many engines do not report cached tokens; then the earlier
+    estimate is used.
     """
     believed = max(scheduled.prompt_tokens + scheduled.output_tokens - charged, 0)
     if counted is None:

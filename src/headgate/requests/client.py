@@ -1,4 +1,4 @@
-"""What a decision reads of a client's request, whoever brought it: HTTP, Envoy, or a trace."""
+"""The part of a client's request that decisions read, from HTTP, Envoy, or a trace."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ Header = tuple[bytes, bytes]
 
 
 class ClientRequest(Protocol):
-    """One request with its whole body. Its head never changes."""
+    """One request with its whole body. Its head is immutable."""
 
     body: bytes | bytearray
-    """Empty once another body is sent in its place, or nothing is sent again."""
+    """Empty once another body is sent instead, or no further attempt can follow."""
 
     held_bytes: int
-    """What it counts for in the memory of bodies; 0 once that is released."""
+    """Bytes counted for it in the memory of bodies; 0 once released."""
 
     @property
     def path(self) -> str:
@@ -24,24 +24,24 @@ class ClientRequest(Protocol):
 
     @property
     def headers(self) -> list[Header]:
-        """In their order, the names in lower case."""
+        """In their order, with lower-case names."""
         ...
 
     @property
     def arrived_at(self) -> float:
-        """In monotonic seconds, as all times here."""
+        """In monotonic seconds."""
         ...
 
     @property
     def content_coding(self) -> bytes:
-        """What the client says that its body is encoded as; empty if as nothing."""
+        """The content-encoding that the client declares; empty if none."""
         ...
 
     @property
     def is_from_trusted(self) -> bool:
-        """Whether who is connected may speak for others."""
+        """Whether the connection's peer may speak for other clients."""
         ...
 
     def header(self, name: bytes) -> str:
-        """The first value of a header by its lower-case name, "" if there is none."""
+        """The first value of a header by its lower-case name; "" if it is missing."""
         ...

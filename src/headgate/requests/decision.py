@@ -1,6 +1,6 @@
-"""What is to be done with a request: the pool that it goes to, and the body that is sent there.
+"""Decides about a request: the pool that serves it, and the body that the endpoint gets.
 
-Pure, apart from the turn that a weighted split takes: nothing is sent, and nothing waits.
+Pure, except that a weighted split advances: nothing is sent, and nothing waits.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from headgate.requests.pool_state import PoolState
 
 READ_FROM_BYTES: Final = 16 * 1024
-"""Where the prompt is not hashed, smaller bodies count as one from end to end."""
+"""If the prompt is not hashed, smaller bodies count as prompt as a whole."""
 LONGEST_SALT_BYTES: Final = 256
 _USAGE_BY_OPTION: Final = frozenset({"/v1/chat/completions", "/v1/completions"})
-"""Where a stream ends with its token counts only if `stream_options` says so."""
+"""Paths where a stream ends with token counts only if `stream_options` asks for them."""
 _NAME_OBJECTIVES: Final = frozenset(routing.OBJECTIVE_HEADERS)
 
 
 class Turns(Protocol):
-    """Gives the target of a rule whose turn it is, and takes that turn; or only looks."""
+    """Returns the next target of a rule's weighted split. An implementation may peek without advancing it."""
 
     def next(self, route: ObjectRef, rule: routing.Rule) -> routing.Target | None: ...
 
 
 class Surroundings(Protocol):
-    """What a decision depends on besides the request; a DataPlane, or what somebody supposes."""
+    """What a decision depends on besides the request: a DataPlane, or a hypothetical one."""
 
     @property
     def snapshot(self) -> routing.Snapshot: ...
@@ -52,7 +52,8 @@ class Surroundings(Protocol):
     def pools(self) -> Mapping[ObjectRef, PoolState]: ...
     @property
     def destinations(self) -> Mapping[str, Destination]:
-        """Where all requests of a model go; of other models, each has to be looked at."""
+        """The destination of each model whose requests all go to one pool; other models need a match per
+        request."""
         ...
 
     @property
@@ -67,16 +68,16 @@ class Surroundings(Protocol):
     def paths(self) -> paths.Paths: ...
     @property
     def believes_objectives(self) -> bool:
-        """Whether all clients may name an objective, and not trusted ones only."""
+        """Whether every client may name an objective, not only trusted ones."""
         ...
 
 
 UNREAD: Final = scheduling.Request(model="", prompt_tokens=0)
-"""Of a request that comes to no pool."""
+"""For a request that reaches no pool."""
 
 
 class Decision:
-    """Where one request goes. Where it is refused, the fields say how far it came."""
+    """The destination of one request. If it is refused, the fields are set as far as the decision got."""
 
     __slots__ = (
         "body",
@@ -97,34 +98,34 @@ class Decision:
 
     def __init__(self) -> None:
         self.model = ""
-        """What the client asked for."""
+        """The model that the client requested."""
         self.stream = False
         self.match: routing.Match | None = None
         self.target: routing.Target | None = None
         self.pool: PoolState | None = None
         self.upstream_model = ""
-        """What the endpoint is asked for: what the target says; else its own name for the model, where it has
-        one, or the adapter's."""
+        """The model name sent to the endpoint: the target's, else the endpoint's own name for the model, if
+        it has one, or the adapter's."""
         self.scheduled = UNREAD
-        """What the scheduler is told of it."""
+        """The request as the scheduler sees it."""
         self.prompt_bytes = 0
-        """How long the prompt is, if its tokens are estimated by that alone; 0 otherwise."""
+        """Length of the prompt, if its tokens are estimated from that alone; 0 otherwise."""
         self.prompt_amounts: Amounts | None = None
-        """How much of it is in which script, if it is not all ASCII."""
+        """The amount of text per script, if the prompt is not all ASCII."""
         self.body: bytes | Pieces = b""
-        """What is sent to the endpoint; dropped once nothing is sent again."""
+        """Sent to the endpoint; dropped once no further attempt can follow."""
         self.change: large.Change | None = None
-        """How that differs from what the client sent, of a large JSON body; dropped together with it."""
+        """For a large JSON body, its difference from the client's body; dropped together with `body`."""
         self.client_name = b""
-        """The model's name as a JSON string, to be put back into the answer; empty where the endpoint knows
-        the model by the same name."""
+        """The client's model name as a JSON string, to restore in the response; empty if the endpoint uses
+        the same name."""
         self.usage_unasked = False
-        """Whether the endpoint is asked for the usage of a stream, and the client did not."""
+        """Whether the gateway asks for the usage of a stream for which the client did not ask."""
         self.refusal: Refusal | None = None
 
 
 def decide(known: Surroundings, request: ClientRequest, body: large.Body | None = None) -> Decision:
-    """Finds the pool of the request and what is sent to it. Of a large request, the body was read before."""
+    """Find the pool of a request, and build the body for it. A large body was read before."""
     decision = Decision()
     decision.refusal = known.paths.refusal(request.path) or encoded(request)
     if decision.refusal is not None:
@@ -157,8 +158,8 @@ def _not_ready() -> Refusal:
 
 
 def encoded(request: ClientRequest) -> Refusal | None:
-    """Why a body is not read of which its client says that it is encoded. What it looks like does not matter:
-    the endpoint would go by what it says."""
+    """Refuse a body that is declared as encoded. Its content does not matter, as the endpoint would trust the
+    declaration."""
     if not request.content_coding:
         return None
     coding = request.content_coding[:64].decode("latin-1").strip()
@@ -187,7 +188,7 @@ def _find_pool(decision: Decision, known: Surroundings, request: ClientRequest) 
 
 
 def _look_for_pool(decision: Decision, known: Surroundings, request: ClientRequest) -> Destination | Refusal:
-    """Where this request goes, of a model whose requests may go several ways."""
+    """The destination of this request, for a model whose requests may go to several."""
     model = decision.model
     try:
         match = decision.match = routing.match(known.snapshot, model, request.path, request.header)
@@ -219,7 +220,7 @@ def _no_target(match: routing.Match, model: str) -> Refusal:
 
 
 def _no_pool(match: routing.Match, target: routing.Target) -> Refusal:
-    """A ModelServer that is missing is the mistake of who wrote the route; an InferencePool may yet come."""
+    """A missing ModelServer is a mistake in the route; an InferencePool may be created later."""
     why = f"{match.route.key} names {target.pool}, which does not exist"
     if target.pool.kind == routing.MODEL_SERVER:
         return Refusal.missing(why, code="model_not_found")
@@ -243,7 +244,7 @@ def _fill_body(
             )
         except ScanError as error:
             return invalid_json(str(error))
-        except RecursionError:  # it is as deep as could just be read before
+        except RecursionError:  # the body was just shallow enough for the decoder
             return invalid_json("it is nested too deeply")
         decision.client_name = msgspec.json.encode(model)
     decision.scheduled = _scheduled(decision, known, request, upstream_model, fields, form is not None, None)
@@ -259,7 +260,7 @@ def _fill_body(
 def _fill_large_body(
     decision: Decision, known: Surroundings, request: ClientRequest, fields: Fields, body: large.Body
 ) -> None:
-    """The same without a step whose time grows with the body."""
+    """Like `_fill_body`, without any step that takes time proportional to the body."""
     model, upstream_model = decision.model, decision.upstream_model
     is_form = isinstance(body.form, forms.Form)
     is_renamed = upstream_model != model
@@ -284,9 +285,9 @@ def _scheduled(
     is_form: bool,
     known_prompt: Prompt | None,
 ) -> scheduling.Request:
-    """What the scheduler is told; the hashes of the prompt only if the pool's policy looks at them.
+    """The request as the scheduler sees it, with the hashes of its prompt if the pool's policy uses them.
 
-    A form has no prompt; that of a large body was read before.
+    A form has no prompt; the prompt of a large body was read before.
     """
     pool, match, target = decision.pool, decision.match, decision.target
     assert pool is not None
@@ -331,7 +332,7 @@ def _scheduled(
 
 
 def _bytes_per_token(decision: Decision, known: Surroundings, model: str, read: Prompt) -> float:
-    """Notes what the estimate goes by, so that the engine's count can correct it."""
+    """Records the basis of the estimate, so that the engine's count can correct it."""
     if read.tokens:
         return read.size / read.tokens
     sizes = known.prompt_sizes
@@ -344,13 +345,13 @@ def _bytes_per_token(decision: Decision, known: Surroundings, model: str, read: 
 
 
 def _salt(fields: Fields) -> bytes:
-    """Salts are remembered, long ones by their hash."""
+    """Salts are stored, so long ones are replaced by their hash."""
     salt = bytes(fields.cache_salt)
     return salt if len(salt) <= LONGEST_SALT_BYTES else xxhash.xxh3_128_digest(salt)
 
 
 def _priority(objectives: Mapping[str, int], request: ClientRequest, otherwise: int) -> int:
-    """That of the objective that the request names, if it is one of the pool's."""
+    """The priority of the objective that the request names, if the pool has that objective."""
     named = {header: value for header, value in reversed(request.headers) if header in _NAME_OBJECTIVES}
     if not named:
         return otherwise
@@ -359,9 +360,9 @@ def _priority(objectives: Mapping[str, int], request: ClientRequest, otherwise: 
 
 
 def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused | None = None) -> Refusal:
-    """Why a pool has no endpoint that could be asked, each of which may have so many requests.
+    """Why a pool has no endpoint for a request. `max_requests`: the limit per endpoint.
 
-    `refused` is what its policy says, where there are endpoints that it might have picked.
+    `refused` is the reason of its policy, if there were endpoints to pick from.
     """
     key = pool.pool.key
     if refused is not None:

@@ -1,4 +1,4 @@
-"""Where all requests of a model go: worked out once for a snapshot, as most leave nothing to decide."""
+"""The destinations of models whose requests all go to one pool, precomputed once per snapshot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Destination(NamedTuple):
-    """Where every request of one model goes, whatever else is in it."""
+    """The destination of every request of one model, regardless of its other content."""
 
     match: routing.Match
     target: routing.Target
@@ -21,8 +21,8 @@ class Destination(NamedTuple):
 
 
 def destinations(snapshot: routing.Snapshot, pools: Mapping[ObjectRef, PoolState]) -> dict[str, Destination]:
-    """Those of models and adapters, by name, whose first route has a first rule for all requests, with one
-    target that exists."""
+    """Destinations by name of model or adapter. A name has one if the first rule of its first route matches
+    all requests and has a single target that exists."""
     names = snapshot.models.keys() | snapshot.adapters.keys()
     found = ((name, _destination(name, snapshot, pools)) for name in names)
     return {name: destination for name, destination in found if destination is not None}
@@ -34,7 +34,7 @@ def changed(
     pools: Mapping[ObjectRef, PoolState],
     difference: routing.Difference,
 ) -> dict[str, Destination]:
-    """The destinations that follow those of the snapshot before."""
+    """Destinations for a new snapshot, derived from those of the previous one."""
     found = dict(before)
     for name in difference.names:
         destination = _destination(name, snapshot, pools)
@@ -52,7 +52,7 @@ def changed(
 def _destination(
     name: str, snapshot: routing.Snapshot, pools: Mapping[ObjectRef, PoolState]
 ) -> Destination | None:
-    routes, is_adapter = snapshot.models.get(name), False  # a model comes before an adapter of its name
+    routes, is_adapter = snapshot.models.get(name), False  # models take precedence over adapters
     if routes is None:
         routes, is_adapter = snapshot.adapters.get(name, ()), True
     rule = routes[0].rules[0] if routes and routes[0].rules else None

@@ -1,4 +1,4 @@
-"""What becomes of endpoints by what was heard of them: failures, requests for a rest, silence."""
+"""Updates the health of endpoints: failures, Retry-After, silence."""
 
 from __future__ import annotations
 
@@ -17,54 +17,55 @@ BEHIND_S = 1.5
 
 
 class Health:
-    """Of all endpoints of a data plane. What it knows of them is in their loads, and in their pools."""
+    """For all endpoints of a data plane. Keeps its knowledge in the endpoint states and pools."""
 
     def __init__(self, observer: Observer, engines: Engines) -> None:
         self._observer = observer
         self._engines = engines
         self._swept_at = -math.inf
         self._is_behind = True
-        """Whether the gateway itself was busy for long, so that it may not have read what endpoints sent."""
+        """Whether the gateway was too busy to read what endpoints sent."""
 
     def begin_sweep(self, now: float) -> None:
-        """Requests are looked at for silence, as they are about once a second."""
+        """Begin to check requests for silence, which happens about once a second."""
         self._is_behind = now - self._swept_at > BEHIND_S
         self._swept_at = now
 
     def attempt_failed(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
-        """Counts an attempt for which the endpoint is to blame: it gave no answer, or one like 503."""
+        """Count an attempt that failed through the endpoint's fault: no response, or one such as 503."""
         self._observer.attempt_failed(pool, reason)
         self.failed(pool, load, reason, now)
 
     def failed(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
-        """Counts a failure of an endpoint, which may eject it."""
+        """Count a failure of an endpoint, which may eject it."""
         if pool.evidence.failed(load, reason, now, pool.budget.requests + pool.budget.granted):
             self._ejected(pool, load, reason, now)
         if pool.queue is not None:
             pool.queue.refresh_endpoints(now)
 
     def disappointed(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
-        """Counts a response that says nothing, which may eject its endpoint if the others respond better."""
+        """Count a response without content, which may eject its endpoint if others respond better."""
         attempts = pool.budget.requests + pool.budget.granted
         if pool.evidence.disappointed(load, reason, now, attempts):
             self._ejected(pool, load, reason, now)
 
     def rests(self, pool: PoolState, load: fleet.EndpointState, seconds: float, now: float) -> float:
-        """Notes that an endpoint wants no requests for so long; says until when it gets none."""
+        """Record that an endpoint asked for no requests for `seconds`; return the time until which it gets
+        none."""
         if load.resting_until <= now:
             self._observer.rests(pool, load, seconds)
         return load.rests(now, seconds)
 
     def hangs(self, pool: PoolState, load: fleet.EndpointState, now: float) -> None:
-        """Ejects an endpoint that answers nothing."""
+        """Eject an endpoint that responds to nothing."""
         if load.ejected_until <= now and load.hangs(now):
             self._ejected(pool, load, HANG, now)
             if pool.queue is not None:
                 pool.queue.refresh_endpoints(now)
 
     def is_stopped(self, pool: PoolState, load: fleet.EndpointState, long_s: float, now: float) -> bool:
-        """Whether nothing at all is heard of an endpoint, not even an answer to a question of the gateway's
-        own, while others of its pool are heard of. It is asked if it was not."""
+        """Whether an endpoint sent nothing for `long_s`, not even a response to the gateway's own query,
+        while other endpoints of its pool did. Queries the endpoint if that was not done."""
         watch = self._engines.watch(load)
         if watch is None or self._is_behind or now - load.heard_at <= long_s:
             return False
@@ -78,14 +79,14 @@ class Health:
         )
 
     def is_silent(self, pool: PoolState, load: fleet.EndpointState, since: float) -> bool:
-        """Whether no part of any response came from an endpoint since then, though one came from another of
-        its pool."""
+        """Whether an endpoint sent no part of any response since `since`, although another one of its pool
+        did."""
         if self._is_behind or load.heard_at >= since:
             return False
         return any(other.heard_at > since for other in pool.loads)
 
     def _heard_at(self, load: fleet.EndpointState) -> float:
-        """When it last sent a part of an answer to anybody here."""
+        """When the endpoint last sent a part of a response to this process."""
         watch = self._engines.watch(load)
         return load.heard_at if watch is None else max(load.heard_at, watch.heard_at)
 
@@ -94,7 +95,7 @@ class Health:
 
 
 def why(load: fleet.EndpointState) -> str:
-    """What an endpoint was last ejected for, in words that follow "after"."""
+    """Why an endpoint was last ejected, in words that follow "after"."""
     if load.reasons and load.reasons[-1] == HANG:
         return "answering none of its requests, while other endpoints answered theirs"
     reasons = list(load.reasons)

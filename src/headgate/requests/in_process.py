@@ -1,6 +1,6 @@
-"""The least shell: effects are noted, and whoever drives it reports what comes of them.
+"""A minimal shell: it records effects, and its caller reports the events.
 
-For tests, and for a picker, which hands the choice of an endpoint to another proxy.
+For tests, and for a picker, which only returns the picked endpoint to another proxy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class InProcess:
-    """Owns one request. After each event, `done` has the effects that followed, the latest last."""
+    """Owns one request. `done` has all effects so far, the latest last."""
 
     def __init__(self, plane: DataPlane, request: ClientRequest) -> None:
         self.received = ReceivedBody(request.path)
@@ -27,12 +27,12 @@ class InProcess:
         self.done: list[effects.Effect] = []
 
     def start(self, now: float) -> None:
-        """The body is complete."""
+        """Start once the body is complete."""
         way.begin(self.life, now)
         self.settle(now)
 
     def settle(self, now: float) -> None:
-        """Takes what the life wants, in its order; called after each event that was reported."""
+        """Perform the pending effects in order; call it after every event."""
         todo = self.life.todo
         while todo:
             effect = todo.pop(0)
@@ -43,7 +43,7 @@ class InProcess:
                 assert pool.queue is not None
                 pool.queue.hold(self, now)
             elif isinstance(effect, effects.FetchTokens):
-                way.tokens_out(self.life, now)  # there is nowhere to fetch them from
+                way.tokens_out(self.life, now)  # there is no other source of tokens
 
     def admitted(self, pool: PoolState, now: float) -> None:
         way.admitted(self.life, pool, now)
@@ -55,11 +55,11 @@ class InProcess:
 
     @property
     def asked(self) -> effects.Ask | None:
-        """The endpoint that is to be asked, as of the last effect that says so."""
+        """The latest effect that sends the request to an endpoint."""
         return next((each for each in reversed(self.done) if isinstance(each, effects.Ask)), None)
 
     @property
     def refusal(self) -> Refusal | None:
-        """Why the request is not served, where it is refused."""
+        """Why the request was refused; None if it was not."""
         last = self.done[-1] if self.done else None
         return last.refusal if isinstance(last, effects.Refuse | effects.CutOff) else None

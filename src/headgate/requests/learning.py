@@ -1,9 +1,9 @@
-"""What the counts at the end of an answer teach: bytes per token, how long answers are, how fast tokens come,
-and where caches hold more than the prompt, or less than believed.
+"""Learns from the counts at the end of a response: bytes per token, response lengths, token rates, and which
+prefixes caches gained or lost.
 
-An engine that reports far fewer cached tokens than was believed has lost what it had, to requests of others
-or in a restart. This prompt it holds again, now that it has prefilled it; but as caches lose first what was
-used least recently, all that was used before the part that was missing is gone as well, and is forgotten.
+An engine that reports far fewer cached tokens than expected has evicted them for other requests, or lost them
+in a restart. It has this prompt again, as it has just prefilled it. But caches evict the least recently used
+first, so everything used before the missing part is gone too, and is forgotten.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from headgate.requests.reported import Usage
 
 MIN_TOKENS: Final = 1024
-"""Of smaller beliefs, too little is known to be sure: tokens are estimated."""
+"""Smaller expectations are ignored, as token counts are estimates."""
 FAR_FEWER: Final = 0.5
 SURE_AFTER_S = 30.0
-"""What was sent more recently may not have been prefilled yet as the request was scheduled, so that the
-engine could not use it."""
+"""A prompt sent more recently may not have been prefilled when the request was scheduled, so the engine could
+not use it."""
 
 
 def learn(life: Life, usage: Usage, booking: Booking | None, now: float) -> None:
-    """Takes the counts of a request that was served, at its end."""
+    """Learn from the counts of a request that was served, at its end."""
     plane, decision, prompt_tokens = life.plane, life.decision, usage.prompt
     if decision.prompt_bytes and prompt_tokens:
         plane.prompt_sizes.learn(
@@ -36,7 +36,7 @@ def learn(life: Life, usage: Usage, booking: Booking | None, now: float) -> None
     answer_tokens = usage.completion
     attempt = life.attempt
     is_whole = life.pairing is None
-    # With a pairing, what is cached where an answer is generated was handed over from where it was prefilled.
+    # With a pairing, cached tokens at the decoding endpoint were handed over by the prefill endpoint.
     if answer_tokens:
         plane.answer_sizes.learn(decision.scheduled.model, answer_tokens)
         if decision.stream and booking is not None:
@@ -56,12 +56,12 @@ def learn(life: Life, usage: Usage, booking: Booking | None, now: float) -> None
 
 
 def _learn_answer(life: Life, attempt: Attempt, usage: Usage) -> None:
-    """What an endpoint has generated behind a prompt that it had prefilled is in its cache as well."""
+    """Tokens that an endpoint generated after a prefilled prompt are in its cache too."""
     decision = life.decision
     scheduled = decision.scheduled
     if not scheduled.prefix:
         return
-    if not scheduled.block_ends:  # each block has as many tokens as the next
+    if not scheduled.block_ends:  # all blocks have the same number of tokens
         blocks = (usage.prompt + usage.completion) / scheduled.block_tokens
         life.plane.prefixes.answered(scheduled.prefix, attempt.load, blocks)
     elif decision.prompt_bytes:

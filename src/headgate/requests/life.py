@@ -1,7 +1,7 @@
-"""One request, from its complete body to its settlement: what is known of it, and what it waits for.
+"""The state of one request, from its complete body to its settlement.
 
-Events are the functions of `way`, which change a `Life` and leave in `todo` what its shell has to do. It
-holds no connection, no timer and no clock, so that any shell can have it.
+Events are the functions of `way`: they change a `Life` and add effects for its shell to `todo`. A Life has no
+connection, timer or clock, so any shell can own it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 UNDECIDED: Final = Decision()
-"""Of requests that were not decided yet; never changed."""
+"""For requests not decided yet; never changed."""
 
 
 class Attempt:
-    """One try to have the request answered by one endpoint."""
+    """One try to get a response from one endpoint."""
 
     __slots__ = ("began_at", "booking", "choice", "has_timer", "load", "prefix_used_at")
 
@@ -39,15 +39,15 @@ class Attempt:
         self.load: EndpointState = choice.load
         self.began_at = began_at
         self.booking: Booking | None = None
-        """What the endpoint is counted to have of it, until it has it no more."""
+        """The request's booking on the endpoint; None when it has ended."""
         self.has_timer = False
-        """Whether a timer runs until the head of an answer."""
+        """Whether a timer for the response head is running."""
         self.prefix_used_at: float | None = None
-        """When the endpoint last used the end of what it is believed to hold of the prompt."""
+        """When the endpoint last used the end of the prefix that it is expected to have cached."""
 
 
 class Life:
-    """`todo` are the effects that were not performed yet, in their order."""
+    """`todo` has the effects to perform, in order."""
 
     __slots__ = (
         "account",
@@ -70,7 +70,7 @@ class Life:
     def __init__(
         self, plane: DataPlane, request: ClientRequest, received: Received, decision: Decision | None = None
     ) -> None:
-        """`decision` is given by a shell whose requests come decided."""
+        """`decision` is passed by shells that decide themselves."""
         self.plane = plane
         self.request = request
         self.received = received
@@ -80,19 +80,19 @@ class Life:
         self.todo: list[Effect] = []
         self.account = Account(request.arrived_at, len(request.body))
         self.reservation: Reservation | None = None
-        """What it holds of the token limit of its route, if that has one."""
+        """Tokens reserved of its route's limit, if it has one."""
         self.wait: Wait | None = None
-        """Its time in the pool's queue; None for the many that may go at once."""
+        """Its time in the pool's queue; None if it was never queued, which is common."""
         self.attempt: Attempt | None = None
-        """The last one; None before the first."""
+        """The last attempt; None before the first."""
         self.load: EndpointState | None = None
-        """The endpoint that is to answer, or has; None where there is none now."""
+        """The endpoint that responds or is expected to; None if there is none now."""
         self.tried: list[EndpointState] = []
-        """Endpoints that are not asked again."""
+        """Endpoints that are not tried again."""
         self.suspects: Suspects | None = None
-        """The endpoints that rejected it, as long as it is open whose fault that was."""
+        """Endpoints that rejected it, until it is known whose fault that was."""
         self.pairing: Pairing | None = None
-        """Of a request that comes to a pool where prefill and decode are apart."""
+        """For a request to a pool with separate prefill and decode."""
 
     @property
     def choice(self) -> Choice | None:
@@ -105,21 +105,21 @@ class Life:
 
     @property
     def phase(self) -> str:
-        """What it waits for, in a word or two."""
+        """What it waits for, in one to three words."""
         return states.NAMES[self.state]
 
     @property
     def can_be_evicted(self) -> bool:
-        """Whether it can still be taken back from its endpoint with a clean refusal."""
+        """Whether it can still be removed from its endpoint and refused cleanly."""
         return bool(self.state & states.TRYING) and self.load is not None
 
     def expect(self, event: str) -> None:
-        """Raises NotAllowedError if the event cannot happen now: its shell is mistaken."""
+        """Raise NotAllowedError if the event is not allowed now, which is a bug of the shell."""
         if not states.ALLOWED[event] & self.state:
             raise states.NotAllowedError(f"{event} of a request that is {self.phase}: {self.story()}")
 
     def validate(self) -> None:
-        """Raises AssertionError if what is known contradicts itself."""
+        """Raise AssertionError if the state is inconsistent."""
         attempt, account, state = self.attempt, self.account, self.state
         is_booked = attempt is not None and attempt.booking is not None
         assert bool(account.outcome) == (state == states.OVER), self.story()
@@ -156,7 +156,7 @@ class Life:
 
 
 def tried_by(life: Life, now: float) -> list[tuple[str, str, int]]:
-    """All attempts of a request that is over: the endpoint's name, what happened, milliseconds."""
+    """All attempts of a request that is over: endpoint name, what happened, milliseconds."""
     tried = [*(life.account.failed_attempts or ())]
     attempt = life.attempt
     if attempt is not None and life.load is not None:

@@ -1,4 +1,4 @@
-"""Who is told what happens to requests, and who asks engines: what a request's life needs of either."""
+"""Interfaces that a request's life needs: an observer for metrics, and queries to engines."""
 
 from __future__ import annotations
 
@@ -12,59 +12,60 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Is told, for metrics; changes nothing."""
+    """Receives events for metrics; has no influence on requests."""
 
     def attempt_failed(self, pool: PoolState, reason: str) -> None: ...
     def retry(self, pool: PoolState, granted: bool) -> None: ...
     def ejected(self, pool: PoolState, load: EndpointState, reason: str, *, is_out: bool) -> None:
-        """An endpoint has failed too often. Where its pool has no better, it is still asked, and not out."""
+        """An endpoint failed too often. `is_out` is false if it is still used because its pool has no better
+        one."""
 
     def rests(self, pool: PoolState, load: EndpointState, seconds: float) -> None:
-        """An endpoint asked for no requests for so long."""
+        """An endpoint asked for no requests for this long."""
 
     def connected(self, pool: PoolState, took_s: float) -> None: ...
     def paired(self, pool: PoolState, decision: str) -> None: ...
     def prefilled(self, pool: PoolState, took_s: float) -> None: ...
     def cached(self, pool: PoolState, prompt: int, believed: int, reported: int) -> None:
-        """Tokens of one prompt, and those of them that were cached."""
+        """Tokens of one prompt, and how many of them were expected and reported to be cached."""
 
 
 class Watch(Protocol):
-    """Whoever asks questions of the gateway's own of one endpoint."""
+    """Sends the gateway's own queries to one endpoint."""
 
     @property
     def heard_at(self) -> float:
-        """When the endpoint last answered one."""
+        """When the endpoint last responded to a query."""
         ...
 
     def is_unanswered(self, now: float) -> bool:
-        """Whether the endpoint, which used to answer, leaves an open question unanswered."""
+        """Whether an endpoint that used to respond has left a query without a response."""
         ...
 
     def list_models_soon(self) -> None:
-        """Asks for its models, unless that was just done."""
+        """List its models, unless that was done recently."""
 
 
 class Engines(Protocol):
-    """What asks engines, beside the requests."""
+    """Queries to engines, besides requests."""
 
     def watch(self, load: EndpointState) -> Watch | None:
-        """Whoever asks an endpoint; None if nobody does."""
+        """The watch of an endpoint; None if there is none."""
         ...
 
     def list_models_soon(self, load: EndpointState) -> None: ...
 
     @property
     def tell_of_caches(self) -> bool:
-        """Whether any engine tells what its cache stores."""
+        """Whether any engine reports what its cache stores."""
         ...
 
     def sent(self, scheduled: Request, body: bytes | Pieces, choice: Choice, now: float) -> None:
-        """A prompt goes to an endpoint whose cache will tell of it."""
+        """A prompt is sent to an endpoint that may report its cache."""
 
 
 class Unobserved:
-    """An observer that keeps nothing, and engines that nobody asks."""
+    """An observer that records nothing, and engines without queries."""
 
     tell_of_caches = False
 

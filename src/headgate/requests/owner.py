@@ -1,4 +1,4 @@
-"""Who has a request that waits, as its queue sees it."""
+"""The owner of a queued request, as its queue sees it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Owner(Protocol):
     def life(self) -> Life: ...
 
     def admitted(self, pool: PoolState, now: float) -> None:
-        """It is the request's turn."""
+        """The request may be sent."""
 
     def turn_away(self, refusal: Refusal, now: float) -> None:
-        """Its turn does not come, or it is taken back from its endpoint."""
+        """The request was dropped from the queue, or evicted from its endpoint."""

@@ -1,6 +1,6 @@
-"""What is kept of a request whose prompt one endpoint prefills and whose answer another generates.
+"""State of a request whose prompt one endpoint prefills and whose response another generates.
 
-It knows the connector's terms, which pair serves, what the prefill came to, and what each of both is sent.
+It keeps the connector's terms, the pair, the result of the prefill, and builds the bodies for both endpoints.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from headgate.requests.prefill import PrefillAttempt
 
 DISAGGREGATED = "remote"
-"""How it is called that the prompt is prefilled by another endpoint."""
+"""The decision that another endpoint prefills the prompt."""
 NOT_SPLIT = "not_split"
 """The pool has no phases any more."""
 NOT_HANDED_OVER = "not_handed_over"
-"""The endpoint that prefilled does not say where the cache is."""
+"""The prefill endpoint did not report where the cache is."""
 
 
 class Pairing:
-    """Of one request; made once it comes to a pool in which prefill and decode are apart."""
+    """State of one request; created when it reaches a pool with separate prefill and decode."""
 
     __slots__ = (
         "_body",
@@ -60,15 +60,15 @@ class Pairing:
         self._is_fetched = False
         self.pair: scheduling.Pair | None = None
         self.prefill: PrefillAttempt | None = None
-        """The last attempt at it; None if there was none, or it is of no use any more."""
+        """The last prefill attempt; None if there was none, or it is useless by now."""
         self.tried: list[EndpointState] = []
-        """Endpoints that failed to prefill it."""
+        """Endpoints that failed to prefill the prompt."""
         self.decision = ""
-        """`remote`, or why the endpoint that answers does it all."""
+        """`remote`, or why the decoding endpoint also prefills."""
 
     def take_terms(self, pool: PoolState, path: str, default_tokens: int) -> bool:
-        """Takes those of the pool as it is now: its owner may have changed it between two attempts. Returns
-        whether what was prefilled before is of no use by them."""
+        """Apply the current terms of the pool, which its owner may change between two attempts. Return
+        whether these make an earlier prefill useless."""
         phases = pool.pool.phases
         if phases is self._phases:
             return False
@@ -84,10 +84,10 @@ class Pairing:
         self.terms = terms(pool, phases, self._body, default_tokens)
         return is_other
 
-    # -- what both are sent
+    # -- bodies of both requests
 
     def prefill_body(self, prefill: EndpointState, rng: random.Random) -> bytes | Pieces:
-        """What is sent to the endpoint that prefills."""
+        """The body for the prefill endpoint."""
         assert self._body is not None
         assert self._connector is not None
         assert self._phases is not None
@@ -97,7 +97,7 @@ class Pairing:
         return _payload(self._connector.prefill(self._body, self._meeting))
 
     def decode_body(self) -> bytes | Pieces:
-        """What is sent to the endpoint that answers."""
+        """The body for the decoding endpoint."""
         if self._body is None or self._connector is None:
             return self._raw
         if self.decision != DISAGGREGATED:
@@ -107,29 +107,29 @@ class Pairing:
 
     @property
     def is_in_parts(self) -> bool:
-        """Whether both bodies are made of parts of the client's own."""
+        """Whether both bodies consist of parts of the client's body."""
         return self._change is not None
 
-    # -- how far it is
+    # -- progress
 
     @property
     def at_once(self) -> bool:
-        """Whether both endpoints are asked at the same time."""
+        """Whether both endpoints get their requests at the same time."""
         return self._connector is not None and self._connector.at_once
 
     @property
     def needs_answer(self) -> bool:
-        """Whether the endpoint that answers has to be sent what the prefill's answer says."""
+        """Whether the decoding endpoint needs data from the prefill's response."""
         return self._connector is not None and self._connector.needs_answer
 
     @property
     def running(self) -> PrefillAttempt | None:
-        """The prefill that is under way."""
+        """The prefill in progress."""
         return self.prefill if self.prefill is not None and not self.prefill.is_over else None
 
     @property
     def is_prefilled(self) -> bool:
-        """Whether the prompt is prefilled, and nobody can have fetched it for the last time."""
+        """Whether the prompt is prefilled, and its cache can still be fetched."""
         if self.prefill is None or not self.prefill.took_s:
             return False
         assert self._connector is not None
@@ -137,45 +137,45 @@ class Pairing:
 
     @property
     def lacks_parameters(self) -> bool:
-        """Whether the prefill's answer does not say what the endpoint that answers has to know."""
+        """Whether the prefill's response lacks the data that the decoding endpoint needs."""
         assert self.prefill is not None
         return self.needs_answer and self.prefill.answer.handed_over is None
 
     @property
     def waits_for_prefill(self) -> bool:
-        """Whether the endpoint that answers was asked before the prompt was prefilled: the head of its answer
-        tells nothing yet."""
+        """Whether the decoding endpoint got its request before the prefill ended: its response head says
+        nothing yet."""
         return self.at_once and self.running is not None
 
     def sent(self) -> None:
-        """The endpoint that answers has the request: it may have fetched what was prefilled."""
+        """The decoding endpoint has the request, and may have fetched the cache."""
         self._is_fetched = True
 
     def answered(self, prompt_tokens: int, took_s: float) -> None:
-        """The endpoint that answers has sent its first token, so long after it was asked: that teaches how
-        long a KV cache takes to come there, unless it was asked before there was one."""
+        """The decoding endpoint sent its first token after `took_s`. Learn from it how long the transfer of a
+        KV cache takes, unless the request was sent before there was one."""
         if self.decision != DISAGGREGATED or self.at_once or self.pair is None:
             return
         fetched = max(prompt_tokens - self.pair.decode.cached_tokens, 0)
         self.pair.decode.load.estimator.rates.pool.learn_handover(fetched, took_s)
 
     def forget(self) -> None:
-        """Nothing is sent again: the prompt need not be held."""
+        """Drop the prompt, as no further attempt can follow."""
         self._raw = b""
         self._body = self._change = None
 
     def validate(self, state: int) -> None:
-        """Raises AssertionError if what is known contradicts itself."""
+        """Raise AssertionError if the state is inconsistent."""
         assert (state != states.PREFILLING) or self.running is not None, "nobody prefills"
         assert self.pair is not None or self.running is None, "a prefill without a pair"
         if state & (states.NEW | states.READING | states.TOKENS | states.QUEUED | states.RETRYING):
             assert self.running is None, "a prefill for an attempt that there is not"
 
-    # -- what is told of it
+    # -- reports
 
     @property
     def cached_tokens(self) -> int | None:
-        """Of the prompt, in the cache of the endpoint that prefilled it; None where that is not known."""
+        """Prompt tokens cached by the prefill endpoint; None if unknown."""
         return self.prefill.answer.cached_tokens if self.prefill is not None else None
 
     def told(self) -> dict[str, object]:
@@ -189,8 +189,8 @@ class Pairing:
         }
 
     def counted(self, data: bytes) -> bytes:
-        """What the endpoint that answers counts as cached are all tokens that were handed over to it: the
-        client is told how many the other one had in its cache."""
+        """Correct the cached tokens in a response: the decoding endpoint counts all tokens that were handed
+        over, but clients should see those that the prefill endpoint had cached."""
         if data.find(CACHED_TOKENS) < 0:
             return data
         cached = self.cached_tokens
@@ -198,7 +198,7 @@ class Pairing:
 
 
 def read_body(path: str, body: bytes | Pieces, change: large.Change | None) -> transfer.Body | None:
-    """What the connectors see of a request; None if they cannot do anything with it."""
+    """The request as connectors see it; None if they cannot handle it."""
     if isinstance(body, bytes):
         return transfer.read(path, body)
     return change.for_transfer(path, body) if change is not None else None

@@ -1,8 +1,8 @@
-"""An attempt on two endpoints: the prompt goes to one, the request to another.
+"""An attempt on a pair of endpoints: one prefills the prompt, the other serves the request.
 
-A pair is chosen, the prompt prefilled, then the endpoint that answers is asked as any other would be; some
-connectors have both at once, and the prefill is watched while the answer flows. A failure of either leads to
-another pair, as long as nothing of an answer has reached the client.
+A pair is picked, the prompt is prefilled, and the decoding endpoint gets the request as any other endpoint
+would. Some connectors send both at once, and the prefill is watched while the response is forwarded. If
+either fails, another pair is tried, as long as no part of a response has reached the client.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def attempt(life: Life, pool: PoolState, now: float) -> None:
-    """Sends the request to a pair that was not tried yet."""
+    """Send the request to a pair that was not tried yet."""
     plane, decision = life.plane, life.decision
     pairing = life.pairing
     if pairing is None:
@@ -70,7 +70,7 @@ def attempt(life: Life, pool: PoolState, now: float) -> None:
 
 
 def pick(life: Life, pairing: Pairing, pool: PoolState, now: float) -> scheduling.Pair | None:
-    """The next pair: with what was prefilled already, where that can be fetched. Books nothing."""
+    """Pick the next pair; it reuses an earlier prefill that can still be fetched. Books nothing."""
     plane, scheduled, tried = life.plane, life.decision.scheduled, life.tried
     if pairing.take_terms(pool, life.request.path, plane.rules.remote_min_tokens):
         discard(life, pairing, now)
@@ -104,7 +104,7 @@ def pick(life: Life, pairing: Pairing, pool: PoolState, now: float) -> schedulin
 
 
 def _no_pair(life: Life, pool: PoolState, pairing: Pairing, now: float) -> Refusal:
-    """Why nobody can be asked."""
+    """Why no pair can serve the request."""
     plane, scheduled = life.plane, life.decision.scheduled
     if pairing.at_once and plane.candidates(pool, life.tried, now):
         return Refusal.unavailable(
@@ -117,7 +117,7 @@ def _no_pair(life: Life, pool: PoolState, pairing: Pairing, now: float) -> Refus
 
 
 def do_all_of_it(life: Life, why: str, now: float) -> None:
-    """The endpoint that answers gets the whole request, although the prompt was sent to another."""
+    """Send the whole request to the decoding endpoint, although another one got the prompt."""
     pairing, pool, attempt = life.pairing, life.pool, life.attempt
     assert pairing is not None
     assert pool is not None
@@ -131,7 +131,7 @@ def do_all_of_it(life: Life, why: str, now: float) -> None:
 
 
 def leave_prefill(life: Life, reason: str, now: float) -> None:
-    """Another endpoint has to prefill it, if any."""
+    """Give up this prefill endpoint; another one has to prefill, if any."""
     pairing = life.pairing
     assert pairing is not None
     prefill = pairing.prefill
@@ -142,7 +142,7 @@ def leave_prefill(life: Life, reason: str, now: float) -> None:
 
 
 def leave_endpoint(life: Life, now: float) -> None:
-    """The endpoint that was to answer counts as not tried."""
+    """Count the decoding endpoint as not tried."""
     attempt = life.attempt
     assert attempt is not None
     settlement.end_booking(life, attempt, now)
@@ -151,13 +151,13 @@ def leave_endpoint(life: Life, now: float) -> None:
 
 
 def discard(life: Life, pairing: Pairing, now: float) -> None:
-    """What was prefilled is of no use any more."""
+    """Discard the prefill, as it is of no use any more."""
     settlement.drop_prefill(life, now)
     pairing.prefill = pairing.pair = None
 
 
 def give_up_prefill(life: Life, now: float) -> None:
-    """Keeps of it only what another endpoint can fetch."""
+    """Stop the prefill; keep a complete one if another endpoint can fetch it."""
     pairing = life.pairing
     if pairing is not None:
         settlement.drop_prefill(life, now)
@@ -166,7 +166,7 @@ def give_up_prefill(life: Life, now: float) -> None:
 
 
 def marks(life: Life, pool: PoolState, choice: Choice) -> Iterator[tuple[bytes, bytes]]:
-    """Headers that the policy gives the answer, of each phase."""
+    """The headers that the policy adds to the response, for each phase."""
     pair = life.pairing.pair if life.pairing is not None else None
     if pair is None:
         yield from pool.policy.marks(life.decision.scheduled, choice)

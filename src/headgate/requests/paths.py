@@ -1,9 +1,9 @@
-"""Which paths the gateway forwards to endpoints: inference paths of the engines, and what a setting adds.
+"""The paths that the gateway forwards to endpoints: the engines' inference paths, and those of a setting.
 
 Engines serve inference and management (load an adapter, sleep, update weights, run any RPC) on one port, so
-the list names what may pass, and whatever an engine adds later is closed until it is listed. Paths are
-compared byte by byte and forwarded as they came. A path that a server might rewrite before it routes
-(escapes, dot segments, double slashes, parameters) is rejected: two servers could take it for two paths.
+this is an allowlist: paths that an engine adds later are not forwarded until they are listed. Paths are
+compared byte by byte and forwarded unchanged. A path that a server might rewrite before it routes (escapes,
+dot segments, double slashes, parameters) is rejected, because two servers could interpret it differently.
 """
 
 from __future__ import annotations
@@ -49,24 +49,25 @@ VLLM: Final = (
     "/v2/rerank",
 )
 SGLANG: Final = ("/encode", "/generate", "/v1/classify", "/v1/detokenize", "/v1/tokenize")
-"""Those that vLLM does not have as well."""
+"""Those that vLLM does not have."""
 TRTLLM: Final = ("/v1/videos/generations",)
-"""Those that neither has."""
+"""Those that neither of them has."""
 
 DEFAULT: Final = frozenset(OPENAI + ANTHROPIC + VLLM + SGLANG + TRTLLM)
 
 OWN: Final = frozenset(("/healthz", "/readyz", "/health", "/v1/models", "/models"))
-"""What the gateway answers itself, to GET and HEAD."""
+"""Paths of the gateway itself, for GET and HEAD."""
 OWN_BELOW: Final = ("/v1/models/", "/models/")
 
 _SEGMENT: Final = r"/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]+"
 _PLAIN: Final = re.compile(rf"/|(?:{_SEGMENT})+")
-"""The root, or segments that no server rewrites (RFC 3986, 3.3): not empty, not dots, no escapes, no `;`."""
+"""The root, or segments that no server rewrites (RFC 3986, 3.3): not empty, no dot segments, no escapes, no
+`;`."""
 _SHOWN_CHARACTERS: Final = 256
 
 
 class Paths:
-    """The default paths, and those of the setting: each is one path, or ends in `/*`."""
+    """The default paths, and those of the setting: each is a path, or ends with `/*`."""
 
     def __init__(self, added: Iterable[str] = ()) -> None:
         added = tuple(added)
@@ -93,14 +94,14 @@ class Paths:
         )
 
     def methods(self, path: str) -> bytes:
-        """The methods that a path has, as the header `allow` lists them; empty if there is no such path."""
+        """The methods allowed on a path, for the header `allow`; empty if the path does not exist."""
         is_posted = self._is_forwarded(path)
         if _is_own(path):
             return b"GET, HEAD, OPTIONS, POST" if is_posted else b"GET, HEAD, OPTIONS"
         return b"OPTIONS, POST" if is_posted else b""
 
     def wrong_method(self, method: str, path: str) -> Refusal:
-        """For a path that there is, with a method that it does not have."""
+        """For an existing path with a method that is not allowed."""
         methods = self.methods(path)
         wanted = "GET" if methods.startswith(b"GET") else "POST"
         return Refusal.method_not_allowed(f"{method} is not served at {_shown(path)}: send {wanted}", methods)
@@ -112,7 +113,7 @@ class Paths:
 
 
 def problems(paths: Iterable[str]) -> list[str]:
-    """What is wrong with each entry of the setting that cannot match."""
+    """The errors in entries of the setting that cannot match."""
     return [
         f"{path[:_SHOWN_CHARACTERS]!r}: a path such as /v1/decisions, or all below one such as /team-a/*, is "
         "needed, without escapes, a query, and empty or dot segments"

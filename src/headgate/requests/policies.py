@@ -1,4 +1,4 @@
-"""Which policy picks the endpoints of each pool: as the settings say, or the pool's own annotation."""
+"""The policy that picks the endpoints of each pool, by the settings or the pool's annotation."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ log = logging.getLogger(__name__)
 
 
 class Policies:
-    """Makes the policies of pools. All of them look at one prefix index."""
+    """Makes the policies of pools. They share one prefix index."""
 
     def __init__(self, rules: Rules, prefixes: PrefixIndex) -> None:
         self._name = rules.policy
         self._prefixes = prefixes
         self._plan = _plan(rules)
         self.decoding: scheduling.Policy = scheduling.WithAdapters(scheduling.LeastDecoding(prefixes))
-        """Picks who answers where others prefill, if the policy of the pool does not judge that."""
+        """Picks decoding endpoints, unless the policy of the pool does."""
 
     def of(self, pool: routing.Pool) -> scheduling.Policy:
-        """A new policy for a pool: by the profile or policy that its annotation names, else as all others.
+        """A new policy for a pool: the profile or policy in its annotation, else the default.
 
-        Requests for adapters go where those are at home, unless it judges that itself.
+        Requests for adapters go to the adapters' homes, unless the policy handles adapters itself.
         """
         chosen = self._chosen(pool)
         return chosen if chosen.judges_adapters else scheduling.WithAdapters(chosen)
@@ -53,7 +53,7 @@ class Policies:
         return configuration.named(self._name, self._prefixes)
 
     def shown(self, pools: Iterable[tuple[routing.Pool, scheduling.Policy]]) -> dict[str, Any]:
-        """For the admin page: what is in effect, and which pools ask for what there is not."""
+        """For the admin page: policies in effect, and pools that name unknown ones."""
         profiles = (*configuration.NAMES, *(self._plan.profiles if self._plan is not None else ()))
         return {
             "default": self._name if self._plan is None else "configuration",
@@ -67,7 +67,8 @@ class Policies:
 
 
 def _plan(rules: Rules) -> Plan | None:
-    """What the configuration file says. It was judged as it was read: here, nothing but the code differs."""
+    """The plan of the configuration file. It was validated when it was read, so errors here mean that code
+    differs."""
     if rules.plan is None:
         return None
     reading = configuration.read(rules.plan, allow_alpha=rules.allow_experimental_plugins)

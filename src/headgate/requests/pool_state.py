@@ -1,4 +1,4 @@
-"""A pool of the snapshot as the data path has it."""
+"""A pool of the snapshot as the data path sees it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PoolState:
-    """A pool of the snapshot with the loads of its endpoints, ready for the pick."""
+    """A pool of the snapshot with the states of its endpoints, ready for picks."""
 
     __slots__ = (
         "_default_decoding",
@@ -44,7 +44,7 @@ class PoolState:
         self.policy = policy
         self._default_decoding = decoding
         self.rates = rates or fleet.Rates()
-        """What endpoints go by that know too little of themselves yet."""
+        """Used for endpoints that know too little of their own rates."""
         self.evidence = evidence or fleet.Evidence()
         self.name = pool.name
         self.loads = [ledger.load(endpoint) for endpoint in pool.endpoints]
@@ -52,29 +52,30 @@ class PoolState:
             load.labels = pool.labels.get(load.endpoint, {})
             load.estimator.join(self.rates)
         self.adapters: frozenset[str] = frozenset()
-        """Names that its engines say are adapters; the others are names of the model itself."""
+        """Names that its engines list as adapters; others are names of the model itself."""
         self.note_adapters()
         self.pairs = scheduling.Pairs(self.loads, pool.phases) if pool.phases is not None else None
-        """None where every endpoint serves whole requests."""
+        """None if every endpoint serves whole requests."""
         self.queue: Queue | None = None
-        """Where requests wait for their turn; None where nothing is sent."""
+        """Where requests wait for capacity; None if nothing is sent."""
         self.connections: dict[fleet.EndpointState, Any] = {}
-        """What the shell reaches endpoints by that were picked; by identity, which costs less than to compare
+        """The shell's connections by picked endpoint; keyed by identity, which is cheaper than comparing
         endpoints."""
 
     @property
     def decoding(self) -> scheduling.Policy:
-        """Picks who answers where others prefill."""
+        """Picks decoding endpoints in a pool with separate prefill."""
         return self.policy if self.policy.judges_decoding else self._default_decoding
 
     def not_serving(self, asked: fleet.ModelPath, now: float) -> list[fleet.EndpointState]:
-        """Endpoints that answered 404 lately for what others serve, and are well otherwise."""
+        """Endpoints that recently responded with 404 to requests that others serve, and are otherwise
+        healthy."""
         if self.evidence.unserved_until <= now:
             return []
         return [load for load in self.loads if load.unserved.get(asked, now) > now]
 
     def note_adapters(self) -> None:
-        """Takes over what the engines last said."""
+        """Update the adapters from the engines' latest readings."""
         readings = [load.reading for load in self.loads if load.reading is not None]
         told = [reading for reading in readings if reading.adapters_listed or reading.adapters_running]
         if told or self.adapters:
@@ -82,7 +83,7 @@ class PoolState:
             self.adapters = frozenset[str]().union(*listed)
 
     def limit(self, prefixes: PrefixIndex, sizes: fleet.PromptSizes) -> None:
-        """Lets no more be believed of an endpoint than its engine's cache can hold."""
+        """Bound the prefixes expected on an endpoint by the size of its engine's cache."""
         if not self.policy.uses_prefix:
             return
         for load in self.loads:

@@ -1,4 +1,4 @@
-"""One attempt to have a prompt prefilled by another endpoint: its account with that endpoint."""
+"""One attempt to have another endpoint prefill a prompt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PrefillAttempt:
-    """Over once `end` was called; it has succeeded if `took_s` is set."""
+    """Over once `end` was called; successful if `took_s` is set."""
 
     __slots__ = (
         "_pool",
@@ -32,35 +32,35 @@ class PrefillAttempt:
     )
 
     def __init__(self, pool: PoolState, choice: Choice, request: Request, now: float) -> None:
-        """Books it. `request` is what the endpoint was picked for."""
+        """Book the prompt. `request` is the one for which the endpoint was picked."""
         self._pool = pool
         self.choice = choice
         self.load = choice.load
         self.answer = PrefillAnswer()
         self.began_at = self.heard_at = now
         self.took_s = 0.0
-        """How long it took; 0 as long as it has not succeeded."""
+        """Duration in seconds; 0 until it has succeeded."""
         self.has_timer = pool.pool.timeout_s is not None
-        """Whether the shell gives it up in time, by what its pool was as it began."""
+        """Whether the shell enforces a timeout, by the pool's settings when it began."""
         self.is_sent = False
-        """Whether the endpoint has it: before, its silence tells nothing."""
+        """Whether the endpoint has the request: before that, its silence means nothing."""
         self.is_over = False
         self.status = 0
-        """Of its answer; 0 until that has begun."""
+        """Of its response; 0 until the response has begun."""
         uncached_tokens = max(request.prompt_tokens - choice.cached_tokens, 0)
         self.booking = self.load.book(uncached_tokens, 0, now, adapter=request.adapter)
         pool.policy.booked(request, choice, now)
 
     def silent_s(self, now: float) -> float:
-        """For how long the endpoint, which was asked, has sent nothing."""
+        """Seconds since the endpoint last sent anything, after it got the request."""
         return now - self.heard_at if self.is_sent else 0.0
 
     def heard(self, now: float) -> None:
-        """A part of its answer is here."""
+        """A part of the response arrived."""
         self.heard_at = self.load.heard_at = now
 
     def head(self, plane: DataPlane, status: int, rest_s: float | None, now: float) -> bool:
-        """The head of its answer is here; says whether the endpoint does not do it."""
+        """The response head arrived; return whether the endpoint failed to prefill."""
         self.status = status
         if status < 400:
             self._pool.evidence.prefills.note(now - self.heard_at)
@@ -84,7 +84,7 @@ class PrefillAttempt:
         self.end(now)
 
     def end(self, now: float) -> None:
-        """The endpoint has it no more. Twice is harmless."""
+        """End the booking. A second call does nothing."""
         if self.is_over:
             return
         self.is_over = True

@@ -1,6 +1,7 @@
-"""The way of a prompt that another endpoint prefills: what is reported of that endpoint, event by event.
+"""The events of a prompt that another endpoint prefills, in their usual order.
 
-The endpoint that answers has the last word on a request; where it waits for the prefill, another pair has.
+After an error response to the prefill, the decoding endpoint gets the whole request and decides; if it
+already waits for the prefill, another pair is tried.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def prefill_sent(life: Life, now: float) -> None:
 
 
 def prefill_head(life: Life, status: int, rest_s: float | None, now: float) -> None:
-    """The head of its answer is here. Failures are told at once; of any other answer the body is read."""
+    """The response head arrived. Failures are handled immediately; otherwise the body is read."""
     _, prefill, _ = _expect(life, "prefill_head")
     if prefill.head(life.plane, status, rest_s, now):
         message = f"{prefill.load.endpoint.address} answered the prefill with status {status}"
@@ -38,7 +39,7 @@ def prefill_head(life: Life, status: int, rest_s: float | None, now: float) -> N
 
 
 def prefilled(life: Life, answer: PrefillAnswer, now: float) -> None:
-    """The prompt is prefilled: the endpoint that answers is asked, if it was not at once."""
+    """The prompt is prefilled: send the request to the decoding endpoint, unless it was sent already."""
     pairing, prefill, pool = _expect(life, "prefilled")
     attempt = life.attempt
     assert attempt is not None
@@ -51,7 +52,7 @@ def prefilled(life: Life, answer: PrefillAnswer, now: float) -> None:
     latest = life.plane.pools.get(pool.pool.key)
     able = None if latest is None else latest.pairs.decode if latest.pairs is not None else latest.loads
     if able is not None and attempt.load not in able:
-        # It was taken out of the pool meanwhile, and knows nothing of the request yet.
+        # It was removed from the pool meanwhile, and has not seen the request yet.
         pairs.leave_endpoint(life, now)
         life.account.attempts -= 1
         life.pool = latest
@@ -63,7 +64,8 @@ def prefilled(life: Life, answer: PrefillAnswer, now: float) -> None:
 
 
 def prefill_refused(life: Life, status: int, headers: list[Header], body: bytes, now: float) -> None:
-    """The endpoint answers with an error: the request is wrong, or what was made of it, or the endpoint."""
+    """The endpoint responded with an error: the fault of the request, of the gateway's changes, or of the
+    endpoint."""
     pairing, prefill, pool = _expect(life, "prefill_refused")
     prefill.end(now)
     reason, refusing = f"prefill_status_{status}", prefill.load
@@ -95,14 +97,14 @@ def prefill_refused(life: Life, status: int, headers: list[Header], body: bytes,
 
 
 def prefill_failed(life: Life, reason: str, message: str, now: float) -> None:
-    """The endpoint did not do it; another does, or the one that answers does it all."""
+    """The endpoint failed: try another pair, or an endpoint that also prefills."""
     _, prefill, _ = _expect(life, "prefill_failed")
     prefill.end(now)
     _fail(life, reason, message, now)
 
 
 def prefill_impossible(life: Life, message: str, now: float) -> None:
-    """The gateway itself cannot ask any endpoint."""
+    """The gateway itself cannot reach any endpoint."""
     _, prefill, _ = _expect(life, "prefill_impossible")
     prefill.end(now)
     life.todo.append(effects.DROP)
@@ -113,7 +115,7 @@ def prefill_impossible(life: Life, message: str, now: float) -> None:
 
 
 def judge(life: Life, prefill: PrefillAttempt, now: float) -> None:
-    """Gives up an endpoint that was silent for too long. Where the pool has a timeout, the shell does."""
+    """Give up an endpoint that was silent for too long. If the pool has a timeout, the shell enforces it."""
     pool = life.pool
     assert pool is not None
     silent_s = prefill.silent_s(now)
@@ -132,8 +134,8 @@ def judge(life: Life, prefill: PrefillAttempt, now: float) -> None:
 
 
 def leave_stopped(life: Life, now: float) -> None:
-    """Another pair is asked, while the pool allows it and nothing has reached the client. Else the request
-    goes on waiting."""
+    """Try another pair, if the pool allows it and nothing has reached the client. Otherwise the request keeps
+    waiting."""
     pairing, pool, attempt = life.pairing, life.pool, life.attempt
     assert pairing is not None
     assert pairing.prefill is not None
@@ -156,7 +158,7 @@ def leave_stopped(life: Life, now: float) -> None:
 
 
 def _fail(life: Life, reason: str, message: str, now: float) -> None:
-    """Another pair is asked, while the pool allows it and nothing has reached the client."""
+    """Try another pair, if the pool allows it and nothing has reached the client."""
     pairing, pool, attempt = life.pairing, life.pool, life.attempt
     assert pairing is not None
     assert pairing.prefill is not None
@@ -174,7 +176,7 @@ def _fail(life: Life, reason: str, message: str, now: float) -> None:
     if not settlement.take_back(life):
         settlement.cut_off(life, "prefill_failed", message, now)
         return
-    # The endpoint that answers is not to blame, unless the other waited for it in vain.
+    # The decoding endpoint is not to blame, unless the prefill endpoint waited for it in vain.
     pairs.leave_endpoint(life, now)
     if at_once and reason == "timeout":
         life.tried.append(attempt.load)
@@ -185,7 +187,7 @@ def _fail(life: Life, reason: str, message: str, now: float) -> None:
 
 
 def _suspect(life: Life, load: EndpointState, status: int, now: float) -> None:
-    """What the request comes to elsewhere tells whether the rejection was the endpoint's own fault."""
+    """Record a rejection: the request's outcome elsewhere tells whether it was the endpoint's own fault."""
     if status == blaming.NOT_FOUND and life.decision.scheduled.adapter:
         blaming.lacks(life, load, now)
     elif blame.is_suspect(status):
@@ -194,7 +196,7 @@ def _suspect(life: Life, load: EndpointState, status: int, now: float) -> None:
 
 
 def _expect(life: Life, event: str) -> tuple[Pairing, PrefillAttempt, PoolState]:
-    """Raises NotAllowedError if no prefill is under way."""
+    """Raise NotAllowedError if no prefill is in progress."""
     life.expect(event)
     pairing, pool = life.pairing, life.pool
     if pairing is None or pairing.running is None or pool is None:

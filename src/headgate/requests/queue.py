@@ -1,4 +1,4 @@
-"""What a request's life needs of the queue of its pool."""
+"""The queue of a pool, as a request's life needs it."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from typing import Any, Protocol
 
 
 class Queue(Protocol):
-    """Where requests wait until their pool has room for them."""
+    """Holds requests until their pool has capacity."""
 
     @property
     def counts_all(self) -> bool:
-        """Whether it is told of the end of every request, and not only of those that waited."""
+        """Whether it needs to know the end of every request, not only of those that were queued."""
         ...
 
     def passes(self, priority: int, now: float) -> bool:
-        """Whether a request of this priority may go at once."""
+        """Whether a request of this priority may be sent immediately."""
         ...
 
     def why_wait(self, priority: int, now: float) -> str:
-        """What a request that comes now would wait for; empty if it would go at once."""
+        """What a request that arrives now would wait for; empty if it would be sent immediately."""
         ...
 
     def hold(self, owner: Any, now: float) -> None:
-        """Takes a request that does not pass, of this `Owner`; or refuses it, if it has no place for it."""
+        """Queue the request of this `Owner`, which does not pass; or refuse it if the queue is full."""
 
     def answered(self, life: Any) -> None:
-        """The head of an answer is here to the `Life` of a request that waited."""
+        """The response head of a request that was queued arrived; `life` is its `Life`."""
 
     def settled(self, life: Any, now: float) -> None:
-        """The `Life` of a request of the pool is over; if it still waits, its client has gone."""
+        """A request of the pool is over; if its `Life` is still queued, the client has left."""
 
     def room_made(self) -> None:
-        """Something of a request of the pool has ended."""
+        """Capacity was released by a request of the pool."""
 
     def refresh_endpoints(self, now: float) -> None:
-        """An endpoint of the pool may have failed, or come back."""
+        """An endpoint of the pool may have failed or recovered."""

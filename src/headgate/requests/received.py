@@ -1,8 +1,7 @@
-"""What has come of an answer, and what that tells of the tokens in it.
+"""The received part of a response, and what it says about the tokens in it.
 
 An engine that has lost its workers may begin each response well, since its API server is alive, and end it at
-once: a response with status 200 that holds an error, or nothing, where an answer should be. It looks idle,
-and would draw most of its pool's requests.
+once: status 200 with an error, or with nothing. It looks idle, and would attract most of its pool's requests.
 """
 
 from __future__ import annotations
@@ -14,58 +13,59 @@ from headgate.requests.reported import Usage
 from headgate.requests.usage import AnswerTail, is_possible, tail_of
 
 HOLLOW: Final = "no_content"
-"""What an endpoint has failed with that answered with nothing."""
+"""The failure of an endpoint that sent a response without content."""
 BYTES_PER_TOKEN: Final = 4
-"""Of an answer that came in no events and without counts: English text."""
+"""For a response without events and counts: English text."""
 _KEPT_BYTES: Final = 1024
-"""Of a shorter response, all is known; of a longer one if it came in few pieces."""
+"""A response up to this size is kept as a whole; a longer one only if it came in few pieces."""
 _LONGEST_FRAME: Final = 16
-"""Of what stands before the JSON of a response: the size of a chunk."""
+"""The longest text before the JSON of a response: a chunk size."""
 _NO_CHUNK: Final = b"0\r\n\r\n"
 _EVENT: Final = re.compile(rb"^data:[ ]?(?:(\[DONE\])|(?=(\{)))", re.MULTILINE)
 _ERROR: Final = re.compile(
     rb'\{\s*+"(?:error"\s*+:\s*+[{"]|object"\s*+:\s*+"error"|type"\s*+:\s*+"(?:error|response\.failed)")'
 )
 _OF_CLIENT: Final = re.compile(rb'invalid_request|BadRequest|"code"\s*+:\s*+"?4\d\d')
-"""What an error has that is the client's own, as a stream cannot say by its status any more."""
+"""Marks an error that is the client's fault, as a stream can no longer say so by its status."""
 _CHAT: Final = "/v1/chat/completions"
 
 
 class Received(Protocol):
-    """Kept by the shell as an answer comes."""
+    """Maintained by the shell as a response arrives."""
 
     has_passed: bool
-    """Whether the client has a part of the answer."""
+    """Whether any part of the response was sent to the client."""
 
     @property
     def size(self) -> int:
-        """Bytes of the body that came from the endpoint; 0 is nothing."""
+        """Bytes of the body received from the endpoint; 0 means none."""
         ...
 
     @property
     def passed_bytes(self) -> int:
-        """Of these, as the client has them."""
+        """Their number as sent to the client."""
         ...
 
     def usage(self, request_bytes: int) -> Usage | None:
-        """What the endpoint says that it counted, as far as that can be."""
+        """The counts reported by the endpoint, if they are plausible."""
         ...
 
     def tokens(self, expected: int, counted: Usage | None, *, is_stream: bool) -> int:
-        """How many tokens came of an answer that broke off, or has no counts."""
+        """The number of tokens received of a response that broke off, or has no counts."""
         ...
 
     def is_hollow(self, path: str, counted: Usage | None, *, is_stream: bool) -> bool:
-        """Whether a whole response of status 200 holds nothing. A client's mistake is none."""
+        """Whether a complete response of status 200 has no content. An error that is the client's fault
+        counts as content."""
         ...
 
     def forget(self, path: str) -> None:
-        """The answer was taken back."""
+        """The response was withdrawn."""
         ...
 
 
 class ReceivedBody:
-    """Of an answer over HTTP."""
+    """A response over HTTP."""
 
     __slots__ = ("has_passed", "is_encoded", "size", "tail", "taken_bytes")
 
@@ -74,9 +74,9 @@ class ReceivedBody:
         self.has_passed = False
         self.size = 0
         self.taken_bytes = 0
-        """By how much the body became shorter on the way."""
+        """Bytes removed from the body by the gateway."""
         self.is_encoded = False
-        """Whether its bytes are compressed, so that they tell neither events nor counts."""
+        """Whether the body is compressed, so that its bytes show neither events nor counts."""
 
     def forget(self, path: str) -> None:
         self.tail = tail_of(path)
@@ -96,12 +96,12 @@ class ReceivedBody:
         return usage if is_possible(usage, request_bytes, self.tail.plain_bytes or self.size) else None
 
     def tokens(self, expected: int, counted: Usage | None, *, is_stream: bool) -> int:
-        """Counts that there are may be those of its beginning.
+        """Counts, if there are any, may be those from the beginning of the response.
 
-        Engines send what they generate, a token in each event; of an answer in one piece, no more than was
-        expected is believed. A compressed answer that could not be inflated counts for as many as expected,
-        or for its bytes if these are fewer. Read from the end of the answer and its length: nothing is kept
-        for it on its way.
+        Engines send tokens as they generate them, one per event. A response in one piece counts for no more
+        than expected. A compressed response that could not be inflated counts for the expected tokens, or its
+        bytes if these are fewer. Computed from the end and the length of the response, so forwarding it costs
+        nothing more.
         """
         size = self.tail.plain_bytes if self.is_encoded else self.size
         if not size:
@@ -111,7 +111,7 @@ class ReceivedBody:
         return came if counted is None else max(came, counted.completion)
 
     def is_hollow(self, path: str, counted: Usage | None, *, is_stream: bool) -> bool:
-        """Judged as far as the answer was kept."""
+        """Decides by the part of the response that was kept."""
         if counted is not None:
             return not counted.completion and path == _CHAT
         size, text = self.size, self.tail.text()

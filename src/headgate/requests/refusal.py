@@ -1,6 +1,6 @@
-"""Why a request is not served: the same value in every shell, with status, code and body of the response.
+"""Why a request is not served, with status, code and body of the response; the same value in every shell.
 
-Bodies have OpenAI's form `{"error": {"message", "type", "param", "code"}}`, or Anthropic's.
+Bodies have OpenAI's format `{"error": {"message", "type", "param", "code"}}`, or Anthropic's.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _ANTHROPIC_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-"""As Anthropic's API has them; of all others it calls a 4xx "invalid_request_error" and a 5xx "api_error"."""
+"""From Anthropic's API. Its type for other 4xx is "invalid_request_error", and for other 5xx "api_error"."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a request is not served. `code` is the word for it in metrics and logs."""
+    """Why a request is not served. `code` identifies the reason in metrics and logs."""
 
     status: int
     type: str
@@ -35,9 +35,9 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
     retry_after_s: int | None = None
     lines: bytes = b""
-    """Further header lines, each with its CRLF."""
+    """Additional header lines, each with its CRLF."""
     logged: str = ""
-    """What the log says instead of the message: with the addresses and names that clients do not see."""
+    """Logged instead of the message: with addresses and names that clients must not see."""
 
     @property
     def log_message(self) -> str:
@@ -59,7 +59,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def missing(cls, message: str, *, code: str) -> Refusal:
-        """The model that is asked for is none that can be had."""
+        """The requested model is not available."""
         return cls.bad_request(message, code=code, param="model", status=404)
 
     @classmethod
@@ -69,7 +69,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def no_rule_matches(cls, model: str) -> Refusal:
-        """Says nothing of the rules: what they ask for may be a secret between operator and client."""
+        """Reveals nothing about the rules: what they match may be a secret between operator and client."""
         why = f"the model {model[:256]!r} is served, but not for this request: no rule of its routes matches"
         return cls.missing(f"{why}; check the path, the headers and the body", code="model_not_found")
 
@@ -83,7 +83,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         logged: str = "",
         dropped: Reason | None = None,
     ) -> Refusal:
-        """`dropped` is what headers say where no endpoint can serve the request."""
+        """`dropped`: the reason in the headers if no endpoint can serve the request."""
         return cls(
             status=503,
             type="service_unavailable_error",
@@ -107,7 +107,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def broken(cls, message: str) -> Refusal:
-        """A fault of the gateway's own, or of a part that was plugged into it."""
+        """A bug of the gateway, or of a plugin."""
         return cls(status=500, type="server_error", code="internal_error", message=message)
 
     @classmethod
@@ -124,5 +124,5 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def dropped_lines(reason: Reason) -> bytes:
-    """The header lines that say why a request was not sent."""
+    """The header lines with the reason why a request was dropped."""
     return b"".join(b"%b: %b\r\n" % (name, reason.encode()) for name in DROPPED_HEADERS)

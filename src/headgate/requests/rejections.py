@@ -1,4 +1,4 @@
-"""Answers that are errors: whether another endpoint is asked, and what that tells of the first."""
+"""Error responses: whether the request is retried on another endpoint, and what they say about the first."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ _SERVER_ERROR: Final = 500
 
 
 def is_turned_down(life: Life, status: int, rest_s: float | None, now: float) -> bool:
-    """Whether an answer that is an error is dropped, as another endpoint is asked.
+    """Whether an error response is dropped because the request is retried on another endpoint.
 
-    `rest_s` is for how long the endpoint wants no requests, if it says so.
+    `rest_s`: how long the endpoint wants no requests, if it says so.
     """
     adapter = life.decision.scheduled.adapter
     if status == blaming.NOT_FOUND and adapter:
         return _goes_where_adapter_is(life, adapter, now)
     if blame.is_suspect(status):
         return _goes_elsewhere(life, status, rest_s, now)
-    if life.suspects is not None:  # a mistake of the client, which only this one has found
+    if life.suspects is not None:  # the client's mistake, which only this endpoint noticed
         blaming.blame_all(life, life.suspects.served(), now)
     return False
 
 
 def _goes_where_adapter_is(life: Life, adapter: str, now: float) -> bool:
-    """Drops a 404 for an adapter, where another endpoint may have it; this one is well, and lacks it."""
+    """Drop a 404 for an adapter if another endpoint may have it. The endpoint is healthy, but lacks the
+    adapter."""
     pool, load = life.pool, life.load
     assert pool is not None
     assert load is not None
@@ -45,8 +46,8 @@ def _goes_where_adapter_is(life: Life, adapter: str, now: float) -> bool:
 
 
 def _goes_elsewhere(life: Life, status: int, rest_s: float | None, now: float) -> bool:
-    """Drops a rejection that may be the endpoint's own fault, where another endpoint can be asked. The
-    response of that one tells whose fault it was."""
+    """Drop a rejection that may be the endpoint's own fault, if another endpoint can be tried. Its response
+    tells whose fault it was."""
     pool, load, plane = life.pool, life.load, life.plane
     assert pool is not None
     assert load is not None

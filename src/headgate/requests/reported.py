@@ -13,14 +13,14 @@ class Usage(NamedTuple):
     """Tokens of one request."""
 
     prompt: int = 0
-    """All of it, cached or not."""
+    """All tokens of the prompt, cached or not."""
     completion: int = 0
     cached: int | None = None
-    """Of the prompt; None where the engine does not say."""
+    """Cached tokens of the prompt; None if the engine does not report them."""
 
 
 class Reported(CachedTokens, frozen=True):
-    """`usage` as an engine has it, in the names of the chat, the responses and the messages API."""
+    """`usage` as reported by an engine, with the field names of the chat, responses and messages APIs."""
 
     prompt_tokens: Count = 0
     completion_tokens: Count = 0

@@ -1,4 +1,4 @@
-"""The settings that decisions about requests depend on, in one value that every shell fills in."""
+"""The settings that decisions about requests depend on, as one value that every shell provides."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds."""
 
     max_requests: int
-    """That one endpoint may have from here at a time."""
+    """In flight on one endpoint from this process."""
     retries: int
-    """After the first attempt of a request, where its pool does not say how many."""
+    """After the first attempt of a request, unless its pool sets a number."""
     response_timeout_s: float
-    """Until the head of a response that is not streamed, where the pool does not say."""
+    """For the response head of a request that is not streamed, unless the pool sets a timeout."""
     stream_response_timeout_s: float
-    """The same of one that is streamed."""
+    """The same for a streamed request."""
     idle_timeout_s: float
-    """For which an endpoint may be silent amid its response, or a client read nothing of it."""
+    """How long an endpoint may be silent during its response, or a client may read nothing of it."""
     remote_min_tokens: int
-    """From how many uncached tokens on another endpoint prefills a prompt, where nobody else says."""
+    """Uncached tokens from which another endpoint prefills a prompt, unless the pool or policy sets a
+    threshold."""
     ask_tokens_again_s: float
-    """Until so long after its arrival, a request may ask once more for tokens that are counted elsewhere."""
+    """For this long after its arrival, a request may ask again for tokens that are counted elsewhere."""
     believes_objectives: bool
-    """Whether all clients may name an objective, and not trusted ones only."""
+    """Whether every client may name an objective, not only trusted ones."""
     policy: str
     """The scheduling policy of pools that name none."""
     plan: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""The end of a request, whatever led to it: its account is closed once, and what it holds given back."""
+"""The end of a request: closes its account, once, and releases what it holds."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BROKE_OFF: Final = {
     "upstream_invalid": "the endpoint sent what is not valid HTTP",
     "upstream_lost": "the endpoint closed the connection",
 }
-"""What clients are told, by the outcome; only the log has the words of systems, which may name addresses."""
+"""The message for clients, by outcome. Only the log has system errors, which may contain addresses."""
 _OK: Final = 200
 
 
 def settle(life: Life, outcome: str, now: float) -> None:
-    """Closes the account. The caller adds the last effect."""
+    """Close the account. The caller adds the last effect."""
     assert life.state != states.OVER, f"settled twice: {life.account.outcome}, then {outcome}"
     account, attempt, pool = life.account, life.attempt, life.pool
     life.state = states.OVER
@@ -36,7 +36,7 @@ def settle(life: Life, outcome: str, now: float) -> None:
         is_well = is_served and account.upstream_status < 400
         blame_all(life, life.suspects.served() if is_well else life.suspects.compare(0), now)
     if life.pairing is not None and life.pairing.running is not None:
-        if is_served:  # the prefill has done its work, and only its own answer is late
+        if is_served:  # the prefill has done its work; only its response is late
             life.todo.append(effects.LEAVE_PREFILL)
         else:
             drop_prefill(life, now)
@@ -71,7 +71,7 @@ def _judge_content(life: Life, now: float) -> None:
 
 
 def refuse(life: Life, refusal: Refusal, now: float) -> None:
-    """No endpoint can be asked, or asked again."""
+    """Refuse the request, because no endpoint can be tried, or tried again."""
     if life.state & (states.TRYING | states.ANSWERING):
         life.todo.append(effects.DROP)
         drop_prefill(life, now)
@@ -83,19 +83,19 @@ def refuse(life: Life, refusal: Refusal, now: float) -> None:
 
 
 def told_status(life: Life, status: int) -> int:
-    """What the client gets for this status: one that heard of its progress has a 200 already."""
+    """The status that the client gets: a client that received progress already has a 200."""
     return _OK if life.wait is not None and life.wait.has_head else status
 
 
 def hang_up(life: Life, outcome: str, now: float) -> None:
-    """The client has left, or is as good as gone."""
+    """The client has left, or reads nothing any more."""
     life.account.status = CLIENT_GONE
     settle(life, outcome, now)
     life.todo.append(effects.HANG_UP)
 
 
 def cut_off(life: Life, outcome: str, message: str, now: float) -> None:
-    """Ends a request whose answer broke off. One of which nothing was passed on is refused."""
+    """End a request whose response broke off. If nothing of it was forwarded, refuse the request."""
     refusal = Refusal.upstream(
         f"the answer broke off: {BROKE_OFF.get(outcome, 'the endpoint failed')}",
         code=outcome,
@@ -113,7 +113,7 @@ def cut_off(life: Life, outcome: str, message: str, now: float) -> None:
 
 
 def take_back(life: Life) -> bool:
-    """Forgets an answer of which nothing has reached the client; says whether that is so."""
+    """Withdraw a response of which nothing has reached the client; return whether that was possible."""
     account = life.account
     if not account.status:
         return True
@@ -126,17 +126,17 @@ def take_back(life: Life) -> bool:
     return True
 
 
-# -- what it holds
+# -- held resources
 
 
 def drop_body(life: Life) -> None:
-    """Nothing is sent again: a stream need not hold its prompt."""
+    """Drop the body, as no further attempt can follow: a stream need not hold its prompt."""
     life.request.body = life.decision.body = b""
     life.decision.change = None
 
 
 def end_booking(life: Life, attempt: Attempt, now: float, answer_tokens: int | None = None) -> None:
-    """`answer_tokens`: those of a complete answer, if the endpoint has counted them."""
+    """`answer_tokens`: those of a complete response, if the endpoint reported them."""
     if attempt.booking is not None:
         attempt.booking.end(now, answer_tokens)
         attempt.booking = None
@@ -146,7 +146,7 @@ def end_booking(life: Life, attempt: Attempt, now: float, answer_tokens: int | N
 
 
 def drop_prefill(life: Life, now: float) -> None:
-    """Stops a prefill that is under way."""
+    """Stop a prefill in progress."""
     if life.pairing is not None and life.pairing.running is not None:
         life.pairing.running.end(now)
         life.todo.append(effects.DROP_PREFILL)

@@ -1,4 +1,4 @@
-"""What is done about endpoints that say nothing and clients that read nothing, about once a second."""
+"""Handles endpoints that send nothing and clients that read nothing; runs about once a second."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 def judge(life: Life, now: float, *, is_stalled: bool, has_begun: bool) -> None:
-    """Gives up what was silent for too long. `is_stalled` says that the client reads nothing, `has_begun`
-    that a part of a response head has come."""
+    """Give up whatever was silent for too long. `is_stalled`: the client reads nothing. `has_begun`: a part
+    of a response head has arrived."""
     if life.pairing is not None and life.pairing.running is not None:
         prefill_way.judge(life, life.pairing.running, now)
     if not life.state & (states.SENT | states.ANSWERING):
-        return  # waiting, connecting and waiting to retry have times of their own
+        return  # queueing, connecting and retry intervals have their own timeouts
     pool, load, account, rules = life.pool, life.load, life.account, life.plane.rules
     assert pool is not None
     assert load is not None
     silent_s = now - account.heard_at
     if is_stalled:
         if silent_s > rules.idle_timeout_s:
-            settlement.hang_up(life, "client_stalled", now)  # its endpoint is not kept waiting for ever
+            settlement.hang_up(life, "client_stalled", now)  # do not make the endpoint wait forever
     elif life.state == states.ANSWERING:
         if silent_s > rules.idle_timeout_s:
             break_off(life, "idle_timeout", "the endpoint sent nothing for too long", now)
@@ -42,7 +42,7 @@ def judge(life: Life, now: float, *, is_stalled: bool, has_begun: bool) -> None:
 
 
 def _head_timeout_s(life: Life) -> float:
-    """How long the endpoint may take for the head of its answer, where no timer runs for that."""
+    """The timeout for the response head, infinite if a timer enforces it."""
     rules = life.plane.rules
     if life.attempt is not None and life.attempt.has_timer:
         return math.inf
@@ -57,8 +57,8 @@ def no_head_in_time(life: Life, now: float, *, has_begun: bool) -> None:
 def _judge_endpoint(
     life: Life, pool: PoolState, load: EndpointState, silent_s: float, now: float, *, has_begun: bool
 ) -> None:
-    """If nothing at all is heard of it, and nothing of a response has come, another is asked, if that may be.
-    Else the request goes on waiting."""
+    """Leave an endpoint that sends nothing at all, if no part of a response has arrived and a retry is
+    allowed. Otherwise the request keeps waiting."""
     if silent_s > ACCEPTED_AFTER_S:
         blaming.accepted(life, now)
     hang_s = load.policy.hang_s
@@ -71,7 +71,7 @@ def _judge_endpoint(
 
 
 def leave_stopped(life: Life, now: float, *, has_begun: bool = False) -> None:
-    """Nothing at all is heard of the endpoint."""
+    """Leave an endpoint that sends nothing at all."""
     pool, load = life.pool, life.load
     assert pool is not None
     assert load is not None
@@ -82,8 +82,8 @@ def leave_stopped(life: Life, now: float, *, has_begun: bool = False) -> None:
 
 
 def break_off(life: Life, outcome: str, message: str, now: float) -> None:
-    """No more comes of an answer. If its client has a part, ending the connection is the only honest sign
-    left for most; a pair whose answer was not passed on may begin again."""
+    """A response ends early. If the client has a part of it, closing the connection is for most clients the
+    only reliable sign; a pair whose response was not forwarded may be retried."""
     blaming.endpoint_failed(life, outcome, now)
     is_kept = life.pairing is None or not settlement.take_back(life)
     if is_kept or not attempts.begin_again(life, outcome, now):
@@ -91,7 +91,7 @@ def break_off(life: Life, outcome: str, message: str, now: float) -> None:
 
 
 def invalid(life: Life, message: str, now: float, *, is_head: bool) -> None:
-    """An endpoint sent what is not HTTP."""
+    """An endpoint sent invalid HTTP."""
     if not is_head:
         break_off(life, "upstream_invalid", message, now)
         return
@@ -102,8 +102,8 @@ def invalid(life: Life, message: str, now: float, *, is_head: bool) -> None:
 
 
 def judge_impatience(life: Life, now: float) -> None:
-    """The client has left, maybe because nothing came. Clients that wait for less than a hang takes to be
-    told would hide it for ever."""
+    """The client has left, maybe because nothing arrived. Clients that give up before a hang is detected
+    would otherwise hide it forever."""
     pool, load, account = life.pool, life.load, life.account
     if not life.state & (states.SENT | states.ANSWERING) or account.first_byte_at:
         return

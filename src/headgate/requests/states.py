@@ -1,6 +1,6 @@
-"""The states of a request, and in which of them each event may happen.
+"""The states of a request, and the states in which each event is allowed.
 
-A state is one bit, so that a set of states is a number and a check costs one operation.
+A state is one bit, so that a set of states is a number and a check is one operation.
 """
 
 from __future__ import annotations
@@ -8,30 +8,30 @@ from __future__ import annotations
 from typing import Final
 
 NEW: Final = 1
-"""Its body is complete; nothing was decided."""
+"""Its body is complete; nothing is decided."""
 READING: Final = 2
-"""What the decision needs of a large body is read."""
+"""The parts of a large body that the decision needs are being read."""
 TOKENS: Final = 4
 """It waits for tokens of its route's limit."""
 QUEUED: Final = 8
-"""It waits for its turn in its pool."""
+"""It is queued for its pool."""
 PREFILLING: Final = 16
-"""Another endpoint prefills its prompt; the one that answers was not asked."""
+"""Another endpoint prefills its prompt; the decoding endpoint has no request yet."""
 REACHING: Final = 32
 """An endpoint was picked; the request is not sent yet."""
 SENT: Final = 64
-"""An endpoint has it, and has not answered."""
+"""An endpoint has the request, and has not responded."""
 RETRYING: Final = 128
 """An attempt failed; the next begins after an interval."""
 ANSWERING: Final = 256
-"""The head of an answer is here."""
+"""The response head has arrived."""
 OVER: Final = 512
 """It is settled."""
 
 ANY: Final = NEW | READING | TOKENS | QUEUED | PREFILLING | REACHING | SENT | RETRYING | ANSWERING
 """All but the last."""
 TRYING: Final = PREFILLING | REACHING | SENT | RETRYING
-"""It was sent on, and no answer is here."""
+"""An attempt is in progress, and no response has arrived."""
 
 NAMES: Final = {
     NEW: "new",
@@ -45,7 +45,7 @@ NAMES: Final = {
     ANSWERING: "answering",
     OVER: "over",
 }
-"""As debug pages and errors have them."""
+"""For debug pages and errors."""
 
 ALLOWED = {
     "begin": NEW,
@@ -74,8 +74,8 @@ ALLOWED = {
     "prefill_failed": PREFILLING | REACHING | SENT | ANSWERING,
     "prefill_impossible": PREFILLING | REACHING | SENT | ANSWERING,
 }
-"""Whatever is not listed for an event is a mistake of the shell that reports it."""
+"""An event in any other state is a bug of the shell that reports it."""
 
 
 class NotAllowedError(Exception):
-    """An event was reported that cannot happen now."""
+    """An event was reported in a state that does not allow it."""

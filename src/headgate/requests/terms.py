@@ -1,4 +1,4 @@
-"""On which terms prefill and decode of a request may be apart: its form, its connector, the thresholds."""
+"""The conditions for separate prefill and decode of a request: its API, its connector, the thresholds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from headgate.requests.pool_state import PoolState
 
 NO_FORM = "form"
-"""Why a request is served whole that is none of an API with prompts."""
+"""Why a request is served whole if its API has no prompts."""
 
 
 def terms(
@@ -31,7 +31,7 @@ def terms(
 
 
 def in_words(decision: str, terms: scheduling.Terms) -> str:
-    """Why the endpoint that answers prefills the prompt as well."""
+    """Why the decoding endpoint also prefills the prompt."""
     words = {
         scheduling.SHORT: f"the prompt is shorter than {terms.remote_tokens} tokens",
         scheduling.CACHED: f"fewer than {terms.remote_tokens} tokens of the prompt are not in its cache",

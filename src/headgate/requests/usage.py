@@ -1,4 +1,4 @@
-"""Reads the token counts that an engine reports at the end of its answer, without decoding the answer."""
+"""Reads the token counts that an engine reports at the end of its response, without decoding the response."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from headgate.requests.reported import Reported, Usage, read
 
 MERGE_BELOW_BYTES: Final = 256
 KEEP_BYTES: Final = 4096
-"""Of a piece longer than this, only its end is kept: what is kept of a stream is bounded."""
+"""Only the end of a longer piece is kept, to bound the memory per stream."""
 MAX_LOOKED_AT: Final = 64
-"""Members called `usage`, from the last one on, of which each may be null."""
+"""Members named `usage`, from the last one on, any of which may be null."""
 LONGEST_PROMPT_TOKENS: Final = 1 << 20
-"""Of prompts that are longer than their requests: those have images, or name what the engine keeps."""
+"""Applies to prompts longer than their requests: those with images, or that refer to content stored by the
+engine."""
 LONGEST_ANSWER_TOKENS: Final = 1 << 17
-"""Of answers of which not all is sent: reasoning may be left out."""
+"""Applies to responses that are not sent in full: reasoning may be omitted."""
 MAX_INNER: Final = 32
-"""Objects within a `usage`: of more, an engine would make the gateway count braces for seconds."""
+"""Objects within a `usage`: with more, an engine could make the gateway count braces for seconds."""
 
 
 _KEY: Final = b'"usage":'
 _FRAMING: Final = re.compile(rb"\r\n[0-9a-fA-F]{1,16}[ \t]*(?:;[^\r\n]*)?\r\n")
-"""What stands between two chunks: proxies before engines end them anywhere, even amid a count."""
+"""Framing between two chunks: proxies in front of engines end chunks anywhere, even within a count."""
 _DATA: Final = b"data:"
 _START: Final = b"message_start"
 _MESSAGES: Final = "/v1/messages"
@@ -31,8 +32,8 @@ _MESSAGES: Final = "/v1/messages"
 def counts(reported: Reported) -> Usage:
     """The counts in one form for all APIs.
 
-    The messages API reports separately the prompt tokens that its cache held and those that it stored. No
-    more than the whole prompt counts as cached, or sums over requests would become negative.
+    The messages API reports prompt tokens read from the cache and written to it separately. Cached tokens are
+    capped at the prompt, or sums over requests would become negative.
     """
     cached = reported.cached
     prompt = reported.prompt_tokens or (
@@ -46,8 +47,8 @@ def counts(reported: Reported) -> Usage:
 
 
 def is_possible(usage: Usage, request_bytes: int, answer_bytes: int) -> bool:
-    """Whether an engine can have counted this: a few send zeros, or numbers beyond any context window.
-    Longer prompts and answers than those have at least a byte for each token."""
+    """Whether an engine can have counted this: a few send zeros, or numbers beyond any context window. Above
+    the limits, prompts and responses have at least one byte per token."""
     prompt, completion = usage.prompt, usage.completion
     return (
         prompt + completion > 0
@@ -57,33 +58,34 @@ def is_possible(usage: Usage, request_bytes: int, answer_bytes: int) -> bool:
 
 
 class AnswerTail(Protocol):
-    """Keeps the end of an answer, for what is counted there."""
+    """Keeps the end of a response, where counts are reported."""
 
     @property
     def plain_bytes(self) -> int:
-        """How long a compressed answer is, as far as it was inflated; 0 where that was not done."""
+        """The inflated size of a compressed response, as far as it was inflated; 0 if it was not."""
         ...
 
     def add(self, data: bytes) -> None:
-        """The next bytes of the answer, as they came."""
+        """Add the next bytes of the response, as they arrived."""
 
     def text(self) -> bytes:
-        """What is kept."""
+        """The part that is kept."""
         ...
 
     def event_bytes(self) -> float:
-        """How long server-sent events are on average, framing included; 0 if there are none."""
+        """Average size of server-sent events, including framing; 0 if there are none."""
         ...
 
     def usage(self) -> Usage | None:
-        """The last `usage` object that is kept; None if there is none, or it is null or cut off."""
+        """The last `usage` object that is kept; None if there is none, or it is null or truncated."""
         ...
 
 
 class Tail:
-    """The end of an answer: its last four pieces, by reference, since a copy would cost more than forwarding.
+    """The end of a response: its last four pieces, by reference, since a copy would cost more than
+    forwarding.
 
-    Small reads are put together, so that the pieces have at least 1 KB between them.
+    Small reads are merged, so that the pieces have at least 1 KB in total.
     """
 
     __slots__ = ("_first", "_fourth", "_second", "_third")
@@ -135,15 +137,15 @@ class Tail:
 
 
 class MessagesTail(Tail):
-    """The same of an answer of the messages API, of which a stream says at its beginning how long its prompt
-    is, and at its end perhaps only how long the answer is."""
+    """The end of a response of the messages API. Its stream reports the prompt's tokens at the beginning, and
+    at the end perhaps only those of the response."""
 
     __slots__ = ("_head", "_is_beginning")
 
     def __init__(self) -> None:
         super().__init__()
         self._head = b""
-        """What comes up to the end of `message_start`: pings and comments may precede it."""
+        """The beginning, up to the end of `message_start`, which pings and comments may precede."""
         self._is_beginning = True
 
     def add(self, data: bytes) -> None:
@@ -169,18 +171,18 @@ class MessagesTail(Tail):
 
 
 def tail_of(path: str) -> Tail:
-    """What keeps the end of an answer on this path."""
+    """A new tail for responses on this path."""
     return MessagesTail() if path == _MESSAGES else Tail()
 
 
 CACHED_TOKENS: Final = b"cache"
-"""What the names of a count of cached tokens have in common."""
+"""A common part of the names for counts of cached tokens."""
 _CACHED: Final = re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)"[ \t]*:[ \t]*([0-9]{1,16})')
 
 
 def with_cached(data: bytes, tokens: int) -> bytes:
-    """The bytes with this count of cached tokens where they have a higher one, and as many bytes as before:
-    neither a length nor a chunk around them changes. A count that is cut off at their end stays."""
+    """Lower higher counts of cached tokens to `tokens`. Keeps the length of the data, so that content length
+    and chunk sizes stay valid. A count that is cut off at the end is not changed."""
     text = b"%d" % tokens
 
     def lower(found: re.Match[bytes]) -> bytes:
@@ -193,9 +195,9 @@ def with_cached(data: bytes, tokens: int) -> bytes:
 
 
 def _object(text: bytes, start: int) -> bytes:
-    """The JSON object that begins at `start`, after white space; empty if there is none or it is cut off.
+    """The JSON object that begins at `start`, after white space; empty if there is none or it is truncated.
 
-    Braces are only counted: the strings of a `usage` have none.
+    Only counts braces: the strings of a `usage` have none.
     """
     end = text.find(b"}", start)
     if end < 0:

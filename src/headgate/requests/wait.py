@@ -13,12 +13,12 @@ class Home(Protocol):
     """The queue."""
 
     def progress(self, place: Waiting, now: float) -> str:
-        """How far a request is, in words."""
+        """The request's progress, in words."""
         ...
 
 
 class Wait:
-    """Made for a request that may not go at once; kept to its end, for the log."""
+    """Made for a request that cannot be sent immediately; kept until its end, for the log."""
 
     __slots__ = (
         "begun_at",
@@ -40,30 +40,29 @@ class Wait:
         self.place = place
         """Its place in the queue."""
         self.kind = kind
-        """As metrics tell requests apart."""
+        """Its kind in metrics."""
         self.begun_at = begun_at
-        """When it came to the queue."""
+        """When it was queued."""
         self.over_at: float | None = None
-        """When it was sent, dropped, or given up; None while it waits."""
+        """When it was sent, dropped, or abandoned; None while it is queued."""
         self.dropped_reason = ""
-        """Why it was not served, or was taken back; empty if nothing of that happened."""
+        """Why it was dropped or evicted; empty if it was neither."""
         self.wants_progress = wants_progress
-        """Whether its client asks to hear how far it is."""
+        """Whether its client asked for progress reports."""
         self.has_head = False
-        """Whether its client has the head of a stream already."""
+        """Whether its client has received a response head already."""
         self.told_at = 0.0
-        """When its client last heard of it; 0 is never."""
+        """When its client last received progress; 0 means never."""
         self.told_bytes = 0
-        """Of the stream's body, besides the answer's, framing included."""
+        """Bytes of progress in the body of the stream, including framing."""
 
     @property
     def is_over(self) -> bool:
         return self.over_at is not None
 
     def seconds(self, now: float) -> float:
-        """How long it waited, or waits until now."""
+        """How long it waited, or has waited so far."""
         return (now if self.over_at is None else self.over_at) - self.begun_at
 
     def progress(self, now: float) -> str:
-        """How far it is, in words."""
         return self.home.progress(self.place, now)

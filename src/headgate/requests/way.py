@@ -1,8 +1,8 @@
-"""The way of a request, from top to bottom: what its shell reports, event by event, and what follows.
+"""The events of a request in their usual order, as reported by its shell, and what follows from each.
 
-Each function takes one event at the time `now`, changes the `Life`, and adds to `life.todo` what the shell
-has to do: see `effects`. Where an event may happen says `states.ALLOWED`; at any other time it raises
-NotAllowedError. What a prefill by another endpoint adds is in `prefill_way`.
+Each function handles one event at the time `now`: it changes the `Life`, and adds effects for the shell to
+`life.todo` (see `effects`). `states.ALLOWED` lists the states that allow an event; in others it raises
+NotAllowedError. The events of a prefill by another endpoint are in `prefill_way`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headgate.requests.pool_state import PoolState
 
 
-# 1. It is decided where the request goes.
+# 1. Decide where the request goes.
 def begin(life: Life, now: float) -> None:
     """The body is complete."""
     life.expect("begin")
@@ -38,7 +38,7 @@ def begin(life: Life, now: float) -> None:
 
 
 def body_read(life: Life, body: large.Body | None, now: float) -> None:
-    """What the decision needs of a large body was read; None if that failed."""
+    """A large body was read for the decision; `body` is None if that failed."""
     life.expect("body_read")
     life.state = states.NEW
     if body is None:
@@ -49,7 +49,7 @@ def body_read(life: Life, body: large.Body | None, now: float) -> None:
         decided(life, now)
 
 
-# 2. It takes tokens of its route's limit.
+# 2. Reserve tokens of its route's limit.
 def decided(life: Life, now: float) -> None:
     """The decision is made, here or by the shell."""
     life.expect("decided")
@@ -61,7 +61,7 @@ def decided(life: Life, now: float) -> None:
 
 
 def tokens_fetched(life: Life, now: float) -> None:
-    """Tokens are on lease. If others took them first, they are fetched once more while there is time."""
+    """Tokens were leased. If other requests took them first, ask once more while there is time."""
     life.expect("tokens_fetched")
     may_wait = now - life.request.arrived_at < life.plane.rules.ask_tokens_again_s
     has_pool = attempts.finds_pool(life, "for tokens of its limit", now)
@@ -70,13 +70,13 @@ def tokens_fetched(life: Life, now: float) -> None:
 
 
 def tokens_out(life: Life, now: float) -> None:
-    """There are none, and none will come in time."""
+    """There are no tokens, and none will come in time."""
     life.expect("tokens_out")
     if limiting.refuse(life, now):
         _enter(life, now)
 
 
-# 3. It goes to its pool, or waits for its turn there.
+# 3. Send it to its pool, or queue it there.
 def _enter(life: Life, now: float) -> None:
     pool = life.pool
     assert pool is not None
@@ -89,18 +89,18 @@ def _enter(life: Life, now: float) -> None:
 
 
 def admitted(life: Life, pool: PoolState, now: float) -> None:
-    """It is the request's turn; `pool` is as it is now."""
+    """The request may leave the queue; `pool` is the pool as it is now."""
     life.expect("admitted")
     attempts.first(life, pool, now)
 
 
 def turned_away(life: Life, refusal: Refusal, now: float) -> None:
-    """Its turn does not come, or it is taken back from its endpoint for others."""
+    """The request was dropped from the queue, or evicted from its endpoint in favor of others."""
     life.expect("turned_away")
     settlement.refuse(life, refusal, now)
 
 
-# 4. It is sent to an endpoint; another one has it if that fails.
+# 4. Send it to an endpoint; retry on another if that fails.
 def sent(life: Life, now: float) -> None:
     """The endpoint has the request."""
     life.expect("sent")
@@ -111,7 +111,7 @@ def sent(life: Life, now: float) -> None:
 
 
 def connect_failed(life: Life, message: str, now: float) -> None:
-    """The endpoint could not be reached; `message` says how that failed, for the log."""
+    """The endpoint could not be reached; `message` says why, for the log."""
     life.expect("connect_failed")
     attempts.failed(life, "connect", message, now)
 
@@ -123,13 +123,13 @@ def connections_exhausted(life: Life, message: str, now: float) -> None:
 
 
 def connects_slowly(life: Life, now: float) -> None:
-    """A new connection takes suspiciously long: another endpoint is asked, if that may be."""
+    """A new connection takes suspiciously long: try another endpoint, if a retry is allowed."""
     life.expect("connects_slowly")
     attempts.overtake(life, now)
 
 
 def timer(life: Life, now: float, *, has_begun: bool = False) -> None:
-    """The interval before an attempt is over, or the time that it had for the head of an answer."""
+    """The retry interval is over, or the timeout for the response head."""
     life.expect("timer")
     if life.state != states.RETRYING:
         silence.no_head_in_time(life, now, has_begun=has_begun)
@@ -137,33 +137,34 @@ def timer(life: Life, now: float, *, has_begun: bool = False) -> None:
         attempts.attempt(life, now)
 
 
-# 5. An answer comes, and flows; of its bytes, only the first passes here.
+# 5. Forward the response; of its body, only the first byte is reported here.
 def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
-    """The head of an answer is here; `rest_s` is the Retry-After of a status that may have one."""
+    """The response head arrived; `rest_s` is its Retry-After, if the status may have one."""
     life.expect("head")
     answers.head(life, status, rest_s, now)
 
 
 def first_byte(life: Life, now: float) -> None:
-    """The first byte of its body is here."""
+    """The first byte of the response body arrived."""
     life.expect("first_byte")
     answers.first_byte(life, now)
 
 
 def heard(life: Life, now: float) -> None:
-    """Something of a body came since this was last said."""
+    """Body data has arrived since the last call."""
     if life.load is not None:
         life.account.heard_at = life.load.heard_at = now
 
 
 def sweep(life: Life, now: float, *, is_stalled: bool = False, has_begun: bool = False) -> None:
-    """About a second has passed. `is_stalled` says that the client reads nothing."""
+    """About a second has passed. `is_stalled`: the client reads nothing."""
     silence.judge(life, now, is_stalled=is_stalled, has_begun=has_begun)
 
 
 def endpoint_lost(life: Life, message: str, now: float, *, is_crossed: bool, has_begun: bool) -> None:
-    """The connection ended before the answer did. `is_crossed` says that the endpoint closed an idle one just
-    as it was used: no failure, and nothing was answered, so the same endpoint is asked once more."""
+    """The connection ended before the response did. `is_crossed`: the endpoint closed an idle connection just
+    as it was reused. That is no failure, and nothing was sent in response, so the same endpoint is tried
+    again."""
     life.expect("endpoint_lost")
     if life.state == states.ANSWERING:
         silence.break_off(life, "upstream_lost", message, now)
@@ -175,26 +176,26 @@ def endpoint_lost(life: Life, message: str, now: float, *, is_crossed: bool, has
 
 
 def endpoint_broke(life: Life, message: str, now: float, *, is_head: bool) -> None:
-    """The endpoint's answer, or its head, is not HTTP. Not retried: it may have done the work."""
+    """The response, or its head, is not valid HTTP. Not retried, as the endpoint may have done the work."""
     life.expect("endpoint_broke")
     silence.invalid(life, message, now, is_head=is_head)
 
 
-# 6. It ends: see `settlement` for what that means.
+# 6. End it: `settlement` describes what that means.
 def finished(life: Life, now: float) -> None:
-    """The answer is complete."""
+    """The response is complete."""
     life.expect("finished")
     answers.finished(life, now)
 
 
 def client_gone(life: Life, now: float) -> None:
-    """Nobody waits for the answer any more."""
+    """The client has left."""
     life.expect("client_gone")
     silence.judge_impatience(life, now)
     settlement.hang_up(life, "client_gone", now)
 
 
 def broke(life: Life, now: float) -> None:
-    """The shell failed to do what it had to; called as it handles the exception."""
+    """The shell failed to perform an effect; called while it handles the exception."""
     life.expect("broke")
     attempts.broke(life, now)

@@ -1,1 +1,1 @@
-"""What is read of a request's body, and changed in it: the model, the prompt, and a few options."""
+"""Reads and changes request bodies: the model, the prompt, and a few options."""

@@ -1,6 +1,6 @@
-"""Reads the few fields of a request body that routing needs, and splices another model name into it.
+"""Reads the few fields of a request body that routing needs, and replaces the model name in it.
 
-The body stays as the client sent it: unknown fields, key order, numbers of any size.
+All other bytes stay as the client sent them: unknown fields, key order, numbers of any size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headgate.requests.bodies.members import Fields, decode
 from headgate.requests.refusal import Refusal
 
 MAX_NAME_CHARACTERS: Final = 1024
-"""Of a model's name."""
+"""Limit for the name of a model."""
 scanner = scan.Scanner(frozenset(Fields.__struct_fields__) | transfer.READ_MEMBERS)
 """Finds all members that the gateway reads or changes."""
 
@@ -25,7 +25,7 @@ scanner = scan.Scanner(frozenset(Fields.__struct_fields__) | transfer.READ_MEMBE
 def inspect(body: bytes) -> Fields | Refusal:
     """The routing fields of a JSON body, or why it cannot be routed.
 
-    Needs up to 6 ns for each byte, in one step: of large bodies, pass only the members that are needed.
+    Takes up to 6 ns per byte, in one step: for large bodies, pass only the members that are needed.
     """
     try:
         fields = decode(body)
@@ -58,7 +58,7 @@ def _why_invalid(body: bytes, error: Exception) -> str:
 
 
 def _wrong_field(reason: str) -> Refusal:
-    """msgspec says "Expected `str | null`, got `int` - at `$.model`"."""
+    """Parse msgspec's message, such as "Expected `str | null`, got `int` - at `$.model`"."""
     expected, _, path = reason.partition(" - at ")
     param = path.strip("`").removeprefix("$.") or None
     where = f"`{param}`" if param else "the request body"
@@ -69,12 +69,12 @@ _MODEL_MEMBER: Final = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 def replace_model(body: bytes, model: str) -> bytes:
-    """The body with another value for its top-level `model`, every other byte as it was.
+    """The body with another value for its top-level `model`, all other bytes unchanged.
 
-    `body` must have passed `inspect`, and `model` be another than its own. The first member that looks
-    right almost always is; the body, decoded again, says so. Where it is not (a nested object, a
-    duplicate, a key with escapes), the members are scanned. Raises ScanError for bodies that are nested
-    very deeply, or have very many duplicates.
+    `body` must have passed `inspect`, and `model` must differ from its own. The first member that looks right
+    almost always is; decoding the result confirms it. If it is not (a nested object, a duplicate, a key with
+    escapes), the members are scanned. Raises ScanError for bodies that are nested very deeply or have very
+    many duplicates.
     """
     value = json.dumps(model).encode()
     found = _MODEL_MEMBER.search(body)
@@ -86,9 +86,9 @@ def replace_model(body: bytes, model: str) -> bytes:
 
 
 def ask_for_usage(body: bytes, fields: Fields) -> bytes | None:
-    """The body of a streamed request with `stream_options.include_usage`; None if it has that itself.
+    """The body of a streamed request with `stream_options.include_usage` added; None if it is set already.
 
-    Other options stay. Options that are no object are left to the engine, which refuses them.
+    Keeps other options. If `stream_options` is not an object, the body is left for the engine to reject.
     """
     asked = bytes(fields.stream_options)
     if not asked:
@@ -105,7 +105,7 @@ def ask_for_usage(body: bytes, fields: Fields) -> bytes | None:
 
 
 def with_usage(options: bytes) -> bytes | None:
-    """The value of `stream_options` with `include_usage`; None if it has that, or is no object."""
+    """The value of `stream_options` with `include_usage`; None if it is set already, or not an object."""
     try:
         members = _decode_options(options) or {}
     except msgspec.DecodeError:
@@ -124,6 +124,7 @@ def _splice(body: bytes, start: int, end: int, value: bytes) -> bytes:
 
 
 def _find_member(body: bytes, name: str) -> tuple[int, int]:
-    """Where the value of a top-level member stands; of duplicates the last, which counts."""
+    """Start and end of the value of a top-level member; of duplicates the last, which is the effective
+    one."""
     member = [each for each in scanner.members(body) if each.name == name][-1]
     return member.value, member.end

@@ -1,7 +1,7 @@
-"""Reads the model that a multipart form names, as audio is sent with, and splices another name into it.
+"""Reads the model name in a multipart form, the format of audio requests, and replaces it.
 
-The form stays as the client sent it: parts, their order, headers and files. What two readers could take for
-different forms is refused, since the endpoint will read it again (RFC 7578, RFC 2046).
+Parts, their order, headers and files stay as the client sent them. A form that two parsers could interpret
+differently is rejected, as the endpoint parses it again (RFC 7578, RFC 2046).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headgate.requests.client import Header
 from headgate.requests.refusal import Refusal
 
 BYTES_PER_TOKEN = 320
-"""Estimate of the work in a form: 50 tokens for each second of audio, as Whisper has it, at 128 kbit/s."""
+"""Estimate of the work in a form: 50 tokens per second of audio, as in Whisper, at 128 kbit/s."""
 
 MAX_PARTS = 1000
 MAX_PART_HEAD_BYTES = 4 * 1024
@@ -22,7 +22,7 @@ MAX_PART_HEADERS = 16
 MAX_PARAMETERS = 8
 """Of the content-disposition of a part."""
 SEARCHED_BYTES = 1 << 20
-"""For a boundary, in one step: a step keeps all other threads waiting."""
+"""Searched for a boundary in one step, as a step blocks all other threads."""
 MAX_NAME_BYTES = 1024
 
 _MULTIPART = b"multipart/"
@@ -38,13 +38,13 @@ _RECODED = re.compile(
     re.IGNORECASE,
 )
 _CHARSET = re.compile(rb";[ \t]*charset(?!=\"?(?:utf-?8|us-ascii)\b)", re.IGNORECASE)
-"""Of the whole form; some servers read all its parts by it."""
+"""In the content-type of the whole form; some servers decode all its parts with it."""
 _READ = (b"model", b"stream", b"_charset_")
 _TRUE = frozenset({b"true", b"1", b"on", b"yes", b"t", b"y"})
 
 
 class Form(msgspec.Struct, frozen=True):
-    """What is read of a form, and where the name of its model stands."""
+    """Fields read from a form, and the position of its model name."""
 
     model: str
     stream: bool
@@ -56,11 +56,11 @@ class Form(msgspec.Struct, frozen=True):
 
 
 class _UnclearError(ValueError):
-    """A form that is none, or that could be read in two ways."""
+    """The body is not a form, or is ambiguous."""
 
 
 def read(headers: list[Header], body: bytes | bytearray) -> Form | Refusal | None:
-    """The form in a body, or why it cannot be routed; None for a body that does not claim to be multipart.
+    """The form in a body, or why it cannot be routed; None for a body that is not declared as multipart.
 
     Takes time linear in the body.
     """
@@ -115,7 +115,7 @@ def _form(body: bytes | bytearray, boundary: bytes) -> Form | Refusal:
 
 
 def _parts(body: bytes | bytearray, boundary: bytes) -> dict[bytes, tuple[int, int]]:
-    """Where the values of `model` and `stream` stand; files and other parts are passed over."""
+    """Start and end of the values of `model` and `stream`; files and other parts are skipped."""
     delimiter = b"\r\n--" + boundary
     if not body.startswith(delimiter[2:]):
         raise _UnclearError("it does not begin with the boundary of content-type")
@@ -156,7 +156,7 @@ def _find(body: bytes | bytearray, delimiter: bytes, start: int) -> int:
 
 
 def _name(lines: list[bytes]) -> tuple[bytes, bool]:
-    """What the head of a part says it is called, and whether it is a file."""
+    """The name of a part by its headers, and whether it is a file."""
     if len(lines) > MAX_PART_HEADERS:
         raise _UnclearError(f"a part has more than {MAX_PART_HEADERS} headers")
     if any(line[:1] in (b" ", b"\t") or b"\n" in line or b"\r" in line for line in lines):

@@ -1,7 +1,8 @@
 """Reads large request bodies in short steps, or in steps that release Python's global lock.
 
-A body up to `LARGE_BYTES` is decoded where it arrives, which takes a millisecond or two at most. Of a larger
-one a few places are known afterwards, by which it is changed and forwarded without a copy.
+A body up to `LARGE_BYTES` is decoded on the event loop, which takes one or two milliseconds at most. For a
+larger one, only the positions of a few members are kept; they suffice to change and forward it without a
+copy.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 LARGE_BYTES = 256 * 1024
 """The longest body that is decoded on the event loop."""
 MAX_MEMBER_BYTES = 64 * 1024
-"""Of a member that is decoded: the model's name, options, limits. The prompt is not decoded."""
+"""Limit for a member that is decoded: the model's name, options, limits. The prompt is not decoded."""
 
 _DECODED = frozenset(
     {
@@ -36,7 +37,7 @@ _DECODED = frozenset(
 
 
 class Body(msgspec.Struct, frozen=True):
-    """What was read of a large body."""
+    """What was read from a large body."""
 
     whole: bytes | bytearray
     fields: Fields | Refusal
@@ -45,10 +46,10 @@ class Body(msgspec.Struct, frozen=True):
     prompt: Prompt = EMPTY
     members: tuple[scan.Member, ...] = ()
     prompts: int = 1
-    """How many prompts a request of the completions API has."""
+    """The number of prompts of a request of the completions API."""
 
     def changed(self, model: str | None, *, asks_for_usage: bool) -> Change:
-        """The body with another model's name, or with `stream_options.include_usage`; or as it is."""
+        """The body with another model name or with `stream_options.include_usage`, or unchanged."""
         values: dict[str, bytes] = {}
         if model is not None:
             values["model"] = json.dumps(model).encode()
@@ -69,9 +70,9 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class Change:
-    """A JSON body with other values for some of its members, and with `stream_options` if that is `added`.
+    """A JSON body with new values for some of its members, and with `added` as its `stream_options`.
 
-    It lives as long as the request. The copy of the prompt that is hashed does not: it ends with the `Body`.
+    Lives as long as the request. The hashed copy of the prompt lives only as long as the `Body`.
     """
 
     def __init__(
@@ -86,12 +87,12 @@ class Change:
         self._members = members
         self._prompts = prompts
         self._values = values
-        """Of repeated members the last is changed, which counts."""
+        """Of repeated members, the last is changed, as it is the effective one."""
         self._added = added
         self.asks_for_usage = bool(added) or "stream_options" in values
 
     def pieces(self) -> Pieces:
-        """The body that is sent."""
+        """The body to send."""
         view = memoryview(self._whole)
         last = {member.name: member for member in self._members if member.name in self._values}
         buffers: list[Buffer] = []
@@ -108,7 +109,7 @@ class Change:
         return Pieces(buffers)
 
     def for_transfer(self, path: str, whole: Pieces) -> transfer.Body | None:
-        """The body for the connectors, by those of its members that they read."""
+        """The body for the connectors: the members that they read, and the rest."""
         view = memoryview(self._whole)
         fields: dict[str, msgspec.Raw] = {}
         others: list[memoryview] = []
@@ -125,7 +126,7 @@ class Change:
 
 
 def read(headers: list[Header], body: bytes | bytearray, path: str) -> Body:
-    """Reads a body of any size. Runs in a thread; takes time linear in the body."""
+    """Read a body of any size. Runs in a thread; takes time linear in the body."""
     try:
         members = scanner.members(body)
     except scan.ScanError as error:
@@ -155,5 +156,5 @@ def _prompts(body: bytes | bytearray, place: tuple[int, int]) -> int:
         return 1
     first, _ = scan.first_item(body, start)
     if body[first : first + 1] not in (b'"', b"[", b"]"):
-        return 1  # tokens of one prompt
+        return 1  # token ids of one prompt
     return max(scan.count_items(body, start, transfer.MAX_PROMPTS), 1)

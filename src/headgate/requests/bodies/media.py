@@ -1,8 +1,8 @@
-"""Images, audio and files inside a prompt: who they are, and how many tokens they come to.
+"""Identifies images, audio and files inside a prompt, and estimates their tokens.
 
-They stand in a JSON body as long base64 strings, and their length says little: 1 MB of an image is a few
-thousand tokens, not 250,000. Each is replaced by its hash, repeated to the length of a text of as many
-tokens, so that places in the prompt fit its tokens, and prompts with different images are different.
+In a JSON body they are long base64 strings, and their length says little: 1 MB of an image is a few thousand
+tokens, not 250,000. Each is replaced by its hash, repeated to the length of a text with the same number of
+tokens. So positions in the prompt correspond to its tokens, and prompts with different images differ.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import xxhash
 
 TEXT_BYTES_PER_TOKEN: Final = 4
 MIN_BYTES: Final = 4096
-"""Shorter ones are left as they are: as text, they count for as much as an image easily does."""
+"""Shorter strings are left unchanged: as text, they count about as much as an image."""
 SAMPLE_BYTES: Final = 256
 
 PIXELS_PER_TOKEN: Final = 1024
-"""As vision models have it that take images at their own size: a token is a square of 28 to 32 pixels."""
+"""For vision models that take images at their own size: a token is a square of 28 to 32 pixels."""
 FEWEST_IMAGE_TOKENS, MAX_IMAGE_TOKENS = 64, 16_384
 PIXELS_PER_BYTE: Final = 4
 """Of compressed images whose size is not found."""
 AUDIO_BYTES_PER_TOKEN: Final = 320
-"""50 tokens for each second, at 128 kbit/s."""
+"""50 tokens per second, at 128 kbit/s."""
 OTHER_TOKENS: Final = 2250
 """Videos and files: ten frames of 640 by 360 pixels."""
 HEAD_CHARACTERS: Final = 32 * 1024
-"""Of the base64, in which the size of an image is looked for."""
+"""Of the base64 string, searched for the size of an image."""
 _QUOTE: Final = b'"'[0]
 MAX_SEGMENTS: Final = 256
-"""Before the frame header of a JPEG: a made-up image could have thousands of empty ones."""
+"""Before the frame header of a JPEG: a crafted image could have thousands of empty ones."""
 
 MAX_LOOKED_AT: Final = 2000
-"""Places in a prompt where an image may begin. A prompt with more is no prompt with images."""
+"""Positions in a prompt where an image may begin. A prompt with more does not contain images."""
 
 
 def _options() -> re2.Options:
@@ -47,13 +47,13 @@ def _options() -> re2.Options:
 
 
 _BEGIN: Final = re2.compile(rb';base64,|"data"[ \t\r\n]*:[ \t\r\n]*"', _options())
-"""RE2 needs the same time for each byte of any text, and lets other threads run meanwhile."""
+"""RE2 takes the same time per byte of any text, and lets other threads run meanwhile."""
 
 
 def is_likely(text: bytes | bytearray, start: int = 0, end: int | None = None) -> bool:
-    """Whether a JSON text may have a long base64 string in it: somewhere there is neither space nor quote.
+    """Whether a JSON text may contain a long base64 string, that is, has a stretch without spaces and quotes.
 
-    Looks at a sixteenth of it, since a search through all would cost more than to hash it.
+    Looks at a sixteenth of the text, since searching all of it would cost more than hashing it.
     """
     for at in range(start + MIN_BYTES // 2, len(text) if end is None else end, MIN_BYTES):
         last = at + SAMPLE_BYTES
@@ -63,9 +63,9 @@ def is_likely(text: bytes | bytearray, start: int = 0, end: int | None = None) -
 
 
 def replaced(text: bytes | bytearray, most: int, start: int = 0, end: int | None = None) -> tuple[bytes, int]:
-    """The text with a stand-in for each base64 string: data URLs, and values of members `data`.
+    """The text with a placeholder for each base64 string: data URLs, and values of members named `data`.
 
-    Of the result only the first `most` bytes are made; the number is how long all of it would be.
+    Only the first `most` bytes of the result are built; the number is its full length.
     """
     end = len(text) if end is None else end
     view = memoryview(text)
@@ -96,7 +96,7 @@ def _segments(text: bytes | bytearray, start: int, end: int) -> Iterator[tuple[i
         if last - first >= MIN_BYTES:
             sample = text[first : first + SAMPLE_BYTES]
             if text[found.start()] == _QUOTE and b";base64," in sample:
-                at = first  # a data URL, which says what it is
+                at = first  # a data URL, which declares its type
             elif b" " not in sample:
                 yield first, last
 
@@ -107,7 +107,7 @@ def _stand_in(data: memoryview, length: int) -> bytes:
 
 
 def tokens(data: bytes | memoryview) -> int:
-    """How many tokens a base64 string is estimated to be, by what it says that it is."""
+    """Estimate the tokens of a base64 string from its file header."""
     length = len(data) * 3 // 4
     head = _decoded(bytes(data[:HEAD_CHARACTERS]).replace(b"\\/", b"/"))
     if (
@@ -144,7 +144,7 @@ def _area(head: bytes, at: int, form: str) -> int:
 
 
 def _jpeg_pixels(head: bytes) -> int:
-    """The area that the frame header says (ITU-T T.81, B.2.2); 0 if it is not within the head."""
+    """Pixels according to the frame header (ITU-T T.81, B.2.2); 0 if it is not within the head."""
     at = 2
     for _ in range(MAX_SEGMENTS):
         if at + 9 > len(head) or head[at] != 0xFF:

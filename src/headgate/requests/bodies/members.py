@@ -1,4 +1,4 @@
-"""The members of a JSON request body that routing reads, and the prompt that they hold."""
+"""The members of a JSON request body that routing reads, and the prompt they contain."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _ABSENT = msgspec.Raw(b"")
 
 
 class Fields(msgspec.Struct, frozen=True, gc=False):
-    """What is decoded of a body; everything else is skipped over.
+    """The members decoded from a body; all others are skipped.
 
-    Members that make up the prompt are only found, not decoded, which costs no more than to skip them.
+    Members of the prompt are located but not decoded, which costs no more than skipping them.
     """
 
     model: str | None = None
@@ -29,7 +29,8 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def most_tokens(self) -> int | None:
-        """How long the answer may be; None without a limit, and where it is for the engine to refuse it."""
+        """Limit for the length of the response; None if there is none, or if it is invalid, which the engine
+        rejects."""
         limit = self.max_tokens or self.max_completion_tokens or self.max_output_tokens
         if not limit:
             return None
@@ -41,14 +42,15 @@ decode = msgspec.json.Decoder(Fields).decode
 
 
 class Prompt(msgspec.Struct, frozen=True, gc=False):
-    """What is hashed of a request, and how long it is."""
+    """The text of a prompt that is hashed, and its size."""
 
     text: bytes | memoryview
-    """At least what is hashed of it, from its beginning. Of a large body, a view if it stands there whole."""
+    """At least the part that is hashed, from the beginning. For a large body, a view if that part is
+    contiguous."""
     size: int
-    """In bytes of text, of all prompts where there is a list of them."""
+    """In bytes of text, over all prompts of a list."""
     tokens: int = 0
-    """How many they are, where the client sent token ids; 0 otherwise."""
+    """The number of token ids that the client sent; 0 if it sent text."""
     has_media: bool = False
 
 

@@ -1,4 +1,4 @@
-"""A large message as the buffers that it consists of: changed without being copied."""
+"""A large message as a list of buffers, so that it can be changed without a copy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Pieces:
-    """Never changed once it is made. As long as it is held, so are the buffers."""
+    """Immutable. Keeps its buffers alive."""
 
     __slots__ = ("_size", "buffers")
 

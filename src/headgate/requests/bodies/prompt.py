@@ -1,12 +1,11 @@
-"""The prompt in a request's body, as bytes that grow only at their end while a conversation goes on.
+"""The prompt of a request body, as bytes that only grow at their end while a conversation continues.
 
-Its parts are put together in the order in which chat templates put them: tools, what the system says, then
-the messages; the last part without the bracket or the quote that ends it. They are the client's own bytes,
-not decoded a second time: a client that writes the same conversation with other white space or another order
-of keys begins another prompt, and each client writes its own in one way. Settings of the request that come
-before or after the prompt in its body do not matter.
+Its parts are joined in the order of chat templates: tools, system instructions, then messages; the last part
+without its closing bracket or quote. They are the client's own bytes, not decoded a second time: other white
+space or another key order makes another prompt, but each client writes its prompts in one way. Settings
+before or after the prompt in the body do not matter.
 
-Anthropic's `cache_control` marks wander from message to message as a conversation grows, and are left out.
+Anthropic's `cache_control` marks move from message to message as a conversation grows, and are removed.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ SEARCHED_BYTES: Final = 4096
 """Shorter prompts are not searched for images."""
 
 HASHED_BYTES: Final = hashing.BLOCK_ENDS[-1] * hashing.BLOCK_BYTES
-"""Of a prompt nothing is hashed behind these."""
+"""Nothing beyond this position of a prompt is hashed."""
 MAX_MARKS: Final = 64
-"""Of `cache_control` in one prompt; Anthropic takes 4."""
+"""Of `cache_control` in one prompt; Anthropic accepts 4."""
 _MARK: Final = rb',\s*"cache_control"\s*:\s*\{[^{}]*\}|"cache_control"\s*:\s*\{[^{}]*\}\s*,\s*'
 _CACHE_CONTROL: Final = re.compile(_MARK)
 _COUNTED_BYTES: Final = 1 << 20
-"""So much of a large list is counted in one step: a step keeps all other threads waiting."""
+"""Counted of a large list in one step, as a step blocks all other threads."""
 _NULL: Final = b"null"
 _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -64,7 +63,7 @@ def _whole(main: bytes, fields: Fields, *, has_marks: bool = False) -> Prompt:
 
 
 def _of_list(main: bytes, fields: Fields) -> Prompt:
-    """Of several prompts the first counts: what endpoints hold of the others is not asked."""
+    """Of several prompts, use the first: what endpoints have cached of the others is not considered."""
     kind = main[1:].lstrip()[:1]
     if kind.isdigit():
         return Prompt(main[:-1], len(main), tokens=main.count(b",") + 1)
@@ -79,8 +78,8 @@ Place = tuple[int, int]
 
 
 def read_large(body: bytes | bytearray, places: Mapping[str, Place], path: str) -> Prompt:
-    """The same of a large body, whose members stand at these places: copies no more than is hashed, and
-    nothing of a prompt that is one member and has no images."""
+    """The prompt of a large body with members at these places. Copies no more than is hashed, and nothing if
+    the prompt is one member without images."""
     start, end = places.get("messages") or places.get("input") or places.get("prompt") or (0, 0)
     if end - start < 2 or body[start : start + len(_NULL)] == _NULL:
         return EMPTY

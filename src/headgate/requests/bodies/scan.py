@@ -1,11 +1,11 @@
-"""Finds the top-level members of a large JSON body in one pass, without decoding what is not needed.
+"""Finds the top-level members of a large JSON body in one pass, decoding only what is needed.
 
-The pass is made by RE2 automata, which need the same time for each byte whatever the body looks like, and
-which run without Python's global lock: in a thread, they leave the event loop alone.
+The pass uses RE2 automata. They take the same time per byte for any body, and run without Python's global
+lock, so in a thread they do not block the event loop.
 
-Brackets of one kind are not told from those of another, and commas inside nested values are not checked: such
-a body is forwarded, and the engine rejects it. For every body that a JSON parser accepts, the members found
-here are those that the parser finds.
+Kinds of brackets are not distinguished, and commas inside nested values are not checked: such a body is
+forwarded, and the engine rejects it. For every body that a JSON parser accepts, the members found are those
+that the parser finds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import msgspec
 import re2
 
 MAX_DEPTH: Final = 200
-"""Levels of nested lists and objects. Engines' parsers take 200 (pydantic) to 1,000 (Python's own)."""
+"""Levels of nested lists and objects. The parsers of engines accept 200 (pydantic) to 1,000 (Python's
+own)."""
 MAX_STOPS: Final = 256
-"""Members that may be looked at: those with a name asked for, and those whose name has escapes."""
+"""Limit for members to examine: those with a requested name, and those whose name has escapes."""
 _LONGEST_NAME_BYTES: Final = 256
-"""No name that is asked for is longer, with an escape for each of its characters."""
+"""No requested name is longer, even with an escape for each character."""
 _MEMORY_BYTES: Final = 64 << 20
 
 _WS: Final = rb"[ \t\r\n]*"
@@ -33,30 +34,30 @@ _PLAIN: Final = rb'[^"\\\x00-\x1f]'
 _STRING: Final = rb'"(?:' + _PLAIN + rb"|" + _ESCAPE + rb')*"'
 _NUMBER: Final = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
 _INSIDE: Final = rb"[-+.0-9a-zA-Z:, \t\r\n]"
-"""What stands between the strings and brackets of nested values."""
+"""What may occur between the strings and brackets of nested values."""
 
 
 class ScanError(ValueError):
-    """The body is no JSON object that can be scanned; the message says where and why."""
+    """The body is not a JSON object that can be scanned; the message says where and why."""
 
 
 class Member:
-    """One top-level member that was asked for: where it begins, and where its value stands."""
+    """The position of one requested top-level member, and of its value."""
 
     __slots__ = ("behind", "end", "name", "start", "value")
 
     def __init__(self, name: str, start: int, value: int, end: int, behind: int) -> None:
         self.name = name
         self.start = start
-        """Of its name, quotes included."""
+        """Of its name, including the opening quote."""
         self.value = value
         self.end = end
         self.behind = behind
-        """Behind the comma that follows; the end of the body for the last member of all."""
+        """After the comma that follows; the end of the body for its last member."""
 
 
 class Scanner:
-    """Finds the members with some names. Made once for a set of names; used by any thread."""
+    """Finds the members with certain names. Built once for a set of names; may be used by any thread."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
@@ -65,7 +66,7 @@ class Scanner:
         self._others = _compiled(rb"(?:" + member + rb"(?:,|\}" + _WS + rb"\z))*")
 
     def members(self, body: bytes | bytearray) -> list[Member]:
-        """Those asked for, in their order, with all repetitions. Raises ScanError."""
+        """The requested members in their order, with all repetitions. Raises ScanError."""
         found: list[Member] = []
         at, size = _end(_BEGIN, body, 0), len(body)
         if not at:
@@ -100,13 +101,13 @@ class Scanner:
 
 
 def first_item(body: bytes | bytearray, start: int) -> tuple[int, int]:
-    """Where the first item of the list at `start` stands; twice the same place where there is none."""
+    """Start and end of the first item of the list at `start`; equal if the list is empty."""
     at = _end(_SPACE, body, start + 1)
     return at, _end(VALUE, body, at)
 
 
 def count_items(body: bytes | bytearray, start: int, most: int) -> int:
-    """How many items the list at `start` has; `most` if there are more."""
+    """Count the items of the list at `start`, up to `most`."""
     count, (at, end) = 0, first_item(body, start)
     while end > at and count < most:
         count += 1
@@ -119,14 +120,15 @@ def count_items(body: bytes | bytearray, start: int, most: int) -> int:
 
 
 def lone_surrogate(text: bytes | bytearray, start: int = 0) -> str:
-    """Half of a surrogate pair in a JSON text, as it is escaped; "" if there is none."""
+    """The first half of a surrogate pair in a JSON text, as escaped there; "" if there is none."""
     at = _end(_NO_LONE, text, start)
     found = _SURROGATE.match(text, at)
     return bytes(found[0]).decode() if found is not None else ""
 
 
 def _other_than(words: tuple[bytes, ...]) -> bytes:
-    """An expression for the rest of a string without escapes that is none of these words, quote included."""
+    """An expression for the rest of a string without escapes, including its quote, that is none of these
+    words."""
     branches = [] if b"" in words else [rb'"']
     followed: dict[bytes, list[bytes]] = {}
     for word in words:
@@ -156,7 +158,7 @@ def _compiled(expression: bytes) -> Any:
 
 VALUE: Final = _compiled(_value())
 _DEEP: Final = _compiled(rb"(?:(?:" + _INSIDE + rb"|" + _STRING + rb")*[\[{]){%d}" % (MAX_DEPTH + 1))
-"""A value that opens one level within the other, more than it may."""
+"""A value that opens one level more than the limit, each within the other."""
 _MANY: Final = _compiled(rb"(?s)(?:[^\[{]*[\[{]){%d}" % (MAX_DEPTH + 1))
 """Text with as many brackets as a value needs to be too deep."""
 _SPACE: Final = _compiled(_WS)
@@ -170,13 +172,13 @@ _NO_LONE: Final = _compiled(rb"(?s)(?:[^\\]|\\[^u]|\\" + _UNIT + rb"|\\" + _PAIR
 
 
 def _end(expression: Any, body: bytes | bytearray, at: int) -> int:
-    """Where a match that begins at a place ends; the place itself where nothing matches."""
+    """The end of a match that begins at `at`; `at` itself if nothing matches."""
     found = expression.match(body, at)
     return found.end() if found is not None else at
 
 
 def _why_no_value(body: bytes | bytearray, at: int) -> str:
-    """Why no value is read at a place; where that could be its depth or not, both are said."""
+    """Why there is no value at this position. If its depth may be the reason or not, the text names both."""
     if _end(_DEEP, body, at) > at:
         return f"nested deeper than {MAX_DEPTH} levels"
     if _end(_MANY, body, at) > at:

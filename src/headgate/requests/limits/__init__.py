@@ -1,1 +1,1 @@
-"""Token limits of routes: what a request takes of them, and what clients are told."""
+"""Token limits of routes: reservations, refusals, and rate limit headers for clients."""

@@ -1,8 +1,9 @@
-"""What clients are told of a limit: OpenAI's `x-ratelimit-{limit,remaining,reset}-{requests,tokens}`.
+"""The rate limit headers of responses, as in OpenAI's API:
+`x-ratelimit-{limit,remaining,reset}-{requests,tokens}`.
 
-Tokens are those of the direction, input or output, of which the smaller share is left. Requests, of which no
-number is set, are requests like this one: how many of its size the limit has room for in a unit of time, and
-how many would go now. Both are reset when that direction is full again.
+Tokens are those of the direction, input or output, with the smaller share left. Requests have no limit of
+their own: the headers give the number of requests of this size that the limit allows per unit of time, and
+how many of them could be sent now. Both reset when that direction is full again.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ _LINES = (
     b"x-ratelimit-reset-requests: %b\r\nx-ratelimit-reset-tokens: %b\r\n"
 )
 _DEGRADED = b"x-headgate-degraded: rate-limit\r\n"
-"""On answers that were limited by this gateway's share: it cannot reach where all gateways count together."""
+"""Sent if this gateway enforced its own share, because it cannot reach the shared counter."""
 
 
 def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) -> bytes:
-    """The header lines for a request of so many tokens of prompt and, as expected, of answer."""
+    """The header lines for a request with these prompt tokens and expected response tokens."""
     input, output, written = limit.input, limit.output, limit.written
     allowed = left = requests_allowed = requests_left = 0
     share = 2.0
@@ -38,7 +39,7 @@ def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) 
         budget = output.budget
         most, available = budget.limit, budget.available(now)
         there, part = int(available), available / most
-        # It need not suffice for the whole answer: one token is enough to go.
+        # The rest need not suffice for the whole response: one token is enough to start.
         each = output_tokens or 1
         may, might = -(-there // each), -(-most // each)
         if input is None or may < requests_left:
@@ -58,13 +59,13 @@ def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) 
 
 
 def duration(seconds: float) -> bytes:
-    """As OpenAI writes it: 20ms, 8s, 1m30s, 1h0m0s; never less than it is."""
+    """Format as OpenAI does: 20ms, 8s, 1m30s, 1h0m0s; rounded up."""
     return _milliseconds(ceil(seconds) * 1000 if seconds >= 1 else ceil(seconds * 1000))
 
 
 @functools.lru_cache(4096)
 def _milliseconds(count: int) -> bytes:
-    """Of whole seconds from 1000 on."""
+    """From 1000 on, a multiple of 1000."""
     if 0 < count < 1000:
         return b"%dms" % count
     minutes, seconds = divmod(count // 1000, 60)

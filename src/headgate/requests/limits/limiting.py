@@ -1,4 +1,4 @@
-"""A request takes tokens of its route's limit, waits for them, or is refused."""
+"""Reserves tokens of a route's limit for a request, waits for them, or refuses the request."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def is_limited(life: Life) -> bool:
 
 
 def reserve(life: Life, now: float, *, may_wait: bool) -> bool:
-    """Says whether the request may go on: its tokens are reserved, or its limit is gone. Else it waits for
-    them, if it may, or is refused."""
+    """Return whether the request may continue: its tokens are reserved, or its limit no longer exists.
+    Otherwise it waits for tokens, if `may_wait`, or is refused."""
     limit, scheduled = limit_of(life), life.decision.scheduled
     if limit is None:
         return True
@@ -36,7 +36,8 @@ def reserve(life: Life, now: float, *, may_wait: bool) -> bool:
 
 
 def refuse(life: Life, now: float) -> bool:
-    """There are not enough tokens. Says whether the request may go on nevertheless, as its limit is gone."""
+    """Refuse the request for lack of tokens. Return whether it may continue anyway, as its limit no longer
+    exists."""
     limit, scheduled = limit_of(life), life.decision.scheduled
     if limit is None:
         return True

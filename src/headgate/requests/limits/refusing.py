@@ -1,4 +1,4 @@
-"""The refusal of a request for which its route's limit has too little left."""
+"""The refusal of a request that exceeds its route's limit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from headgate.flow.limits import RouteLimit, Shortage
 
 _NOT_AGAIN = b"x-should-retry: false\r\n"
-"""Keeps OpenAI's and Anthropic's SDKs from sending in vain what can never pass."""
+"""Stops the SDKs of OpenAI and Anthropic from retrying a request that can never pass."""
 
 
 def refusal(limit: RouteLimit, shortage: Shortage, lines: bytes) -> Refusal:
-    """By what a route's limit lacks, with these header lines."""
+    """The refusal for this shortage, with these header lines."""
     if limit.is_cut_off and not shortage.is_for_ever:
         return _cut_off(limit.name, lines)
     return _too_little(limit.name, shortage, lines)
@@ -52,7 +52,7 @@ def _too_little(name: str, shortage: Shortage, lines: bytes) -> Refusal:
 
 
 def _cut_off(name: str, lines: bytes) -> Refusal:
-    """Where the limit is strict, and the Redis that counts it is away."""
+    """The limit is strict, and its Redis is unreachable."""
     return Refusal(
         status=503,
         type="service_unavailable_error",

@@ -1,7 +1,8 @@
-"""What a request takes from its route's limit: an estimate at first, at its end what it used.
+"""Settles a request's reservation of its route's limit: first an estimate, at the end the actual usage.
 
-Nothing is used by a request to which no endpoint gave an answer, or only an error. Where an answer broke off,
-or its client left, the prompt counts, and as much of the answer as came: engines send what they generate.
+A request without a response, or with an error response, uses nothing. If the response broke off or the client
+left, the prompt counts, and as much of the response as arrived, since engines send tokens as they generate
+them.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def limit_of(life: Life) -> RouteLimit | None:
-    """That of the request's route; None if it has none, or none any more."""
+    """The limit of the request's route; None if it has none, or no longer has one."""
     match = life.decision.match
     return life.plane.token_limits.by_route.get(match.route.key) if match is not None else None
 
 
 def settle(life: Life, reservation: Reservation, now: float) -> None:
-    """Counts what the request used, whatever became of it."""
+    """Count what the request used, whatever its outcome."""
     account = life.account
     usage = account.usage
     if not account.bytes_out or account.upstream_status >= 400:

@@ -1,6 +1,5 @@
-"""The queue of a pool: which requests wait until the pool has capacity, and what each of them is told.
+"""The queue of a pool: which requests wait for capacity, and the errors of those that are dropped.
 
-Decisions only, like the rest of `requests`. `PoolQueue` is given the time with each call, and a `QueueShell`
-that wakes it and reads what requests ask for: the gateway does that on its event loop, the simulator in
-virtual time.
+Decisions only, like the rest of `requests`. Each call passes the time to `PoolQueue`. A `QueueShell` wakes it
+and reads the hints of requests: in the gateway on its event loop, in the simulator in virtual time.
 """

@@ -1,9 +1,9 @@
-"""Which flow of a queue a request is of, with a bound on how many flows there are.
+"""Assigns a request to a flow of its queue, and bounds the number of flows.
 
-Fairness divides a pool among flows, so whoever can make up names of flows can take the pool. A name from a
-trusted client, or one with a weight, is a flow of its own. API keys are checked by nobody: of one client
-address, a few that wait at a time are flows, and the others share the flow of the address. Where fairness
-goes by past usage, none is, as a new key would always be first. Past a number of flows, further ones share.
+Fairness divides a pool among flows, so whoever can invent flow names can take the pool. A name from a trusted
+client, or one with a weight, is a flow of its own. Nobody checks API keys: per client address, a few of those
+with queued requests are flows, and the rest share the flow of the address. If fairness depends on past usage,
+none is, as a new key would always be first. Beyond a number of flows, new ones are shared.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ SHARED_FLOWS = 64
 
 
 class FlowNames:
-    """Of one queue. `came` and `went` are told of each request that waits."""
+    """The flows of one queue. Call `increment` and `decrement` for each queued request."""
 
     def __init__(self, settings: FlowSettings) -> None:
         self.settings = settings
         self._waiting: Counter[str] = Counter()
         self._addresses: dict[str, str] = {}
-        """Of each flow of an API key that waits."""
+        """Client addresses, by queued flow of an API key."""
         self._keys: Counter[str] = Counter()
-        """How many of those each address has."""
+        """The number of those flows per address."""
 
     def of(self, asked: QueueHints) -> str:
-        """The flow of a request that comes now."""
+        """The flow of a request that arrives now."""
         name = asked.flow
         settings = self.settings
         if name in self._waiting or not name or name in settings.weights:
@@ -48,14 +48,14 @@ class FlowNames:
         return f"shared-{zlib.crc32(name.encode()) % SHARED_FLOWS}"
 
     def increment(self, name: str, asked: QueueHints) -> None:
-        """A request waits in this flow, which `of` gave it."""
+        """A request is queued in this flow, which `of` returned for it."""
         if name not in self._waiting and name == asked.flow and asked.address:
             self._addresses[name] = asked.address
             self._keys[asked.address] += 1
         self._waiting[name] += 1
 
     def decrement(self, name: str) -> None:
-        """It waits no longer."""
+        """A request of this flow is no longer queued."""
         self._waiting[name] -= 1
         if self._waiting[name]:
             return
@@ -70,7 +70,7 @@ class FlowNames:
         return {"flows": len(self._waiting), "keys": len(self._addresses), "addresses": len(self._keys)}
 
     def validate(self) -> None:
-        """Checks the invariants; for tests."""
+        """Check the invariants; for tests."""
         assert all(count > 0 for count in self._waiting.values())
         assert self._addresses.keys() <= self._waiting.keys()
         assert self._keys == Counter(self._addresses.values())

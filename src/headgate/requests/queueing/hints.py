@@ -1,4 +1,4 @@
-"""What a request asks of its queue: in whose name it comes, how soon it is wanted, how long it waits."""
+"""Hints of a request for its queue: flow, time objective, and how long it may wait."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 
 
 class QueueHints(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request asks for; times are in seconds since its arrival."""
+    """The hints of one request; times are in seconds since its arrival."""
 
     flow: str
     address: str = ""
-    """Of the client, where the flow is its API key, which nobody has checked; empty otherwise."""
+    """The client's address, if the flow is its unchecked API key; empty otherwise."""
     objective_s: float = math.inf
     patience_s: float = math.inf
-    """How long its client waits at most."""
+    """The longest time that its client waits."""
     wants_progress: bool = False

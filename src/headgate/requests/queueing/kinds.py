@@ -1,6 +1,6 @@
-"""Which requests that wait are told apart in metrics, and how many there are of each kind.
+"""Counts queued requests by the kinds that metrics distinguish.
 
-They are counted as they come and go: a scrape looks through nobody.
+Counts are updated as requests come and go, so a scrape iterates over no requests.
 """
 
 from __future__ import annotations
@@ -13,30 +13,31 @@ if TYPE_CHECKING:
     from headgate.requests.decision import Decision
 
 UNKNOWN: Final = "unknown"
-"""Stands for every model that has no route, so that clients cannot make labels up."""
+"""Stands for every model without a route, so that clients cannot invent labels."""
 
 
 class Kind(NamedTuple):
-    """Requests of one pool that are not told apart."""
+    """Requests of one pool that metrics do not distinguish."""
 
     priority: int
     flow: str
-    """Whose they are."""
+    """The tenant."""
     model: str
-    """What they ask for,"""
+    """The model that the client requested."""
     target: str
-    """and what the endpoint is asked for."""
+    """The model that the endpoint is asked for."""
 
 
 def kind_of(decision: Decision, place: Waiting) -> Kind:
-    """What clients may make up, as there is a route for every name, is not told apart."""
+    """The kind of a queued request. Models of a route for every name count as one, as clients could invent
+    them."""
     if decision.match is None or decision.match.route.takes_unknown:
         return Kind(place.priority, place.flow, UNKNOWN, UNKNOWN)
     return Kind(place.priority, place.flow, decision.model, decision.upstream_model)
 
 
 class Kinds:
-    """Of one queue."""
+    """The counts of one queue."""
 
     def __init__(self) -> None:
         self._sizes: dict[Kind, tuple[int, int]] = {}
@@ -53,5 +54,5 @@ class Kinds:
             del self._sizes[kind]
 
     def sizes(self) -> Iterable[tuple[Kind, tuple[int, int]]]:
-        """Of each of which any wait: how many, and the bytes of their bodies."""
+        """Each kind with queued requests: their number, and the bytes of their bodies."""
         return self._sizes.items()

@@ -1,4 +1,4 @@
-"""What one worker has to tell the others of the queue of one pool."""
+"""Collects what one worker reports to the others about the queue of one pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from headgate.flow.queue import Usage
 from headgate.flow.sharing import Charge, Charges, PoolReport
 
 HEED_S = 1.0
-"""So long after others told of a pool, they are told what runs of it here, although nothing waits."""
+"""For this long after others last reported a pool, this worker reports its requests in flight even with
+nothing queued."""
 
 
 class Reporting(Protocol):
@@ -28,7 +29,7 @@ class Reporting(Protocol):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Which of how many workers this is, from 0."""
+    """The number of this worker, from 0, and the number of workers."""
 
     workers: int
     number: int
@@ -38,24 +39,24 @@ ALONE = Place(1, 0)
 
 
 class PendingReport:
-    """What is to be told of one queue."""
+    """The next report of one queue."""
 
     __slots__ = ("came", "charges", "heard_at", "told", "told_parts", "was_active")
 
     def __init__(self) -> None:
         self.came: Counter[int] = Counter()
-        """Requests that wanted to wait, by their priority."""
+        """Requests that needed to queue, by priority."""
         self.charges = Charges()
         self.heard_at = -math.inf
-        """When others last told something of the pool."""
+        """When others last reported the pool."""
         self.was_active = False
         self.told: float | None = None
-        """How full the pool was with what runs here, as last told."""
+        """The pool's fullness from requests of this worker, as last reported."""
         self.told_parts: object = None
-        """What this worker went by then."""
+        """The parts that this worker used then."""
 
     def served(self, priority: int, flow: str, taken: Usage, sent: int | None) -> None:
-        """A request is over; `sent` is the work that was told when it went, if it had waited."""
+        """A request is over; `sent` is the work reported when it was dispatched, if it was queued."""
         self.charges.add(
             priority,
             flow,
@@ -67,14 +68,14 @@ class PendingReport:
         )
 
     def missed(self, report: PoolReport) -> None:
-        """It did not get to where it was told: all of it is told again."""
+        """The report was not delivered: report all of it again."""
         self.was_active = True
         self.charges.add_all(report.charges)
         for priority, waits in report.bands.items():
             self.came[priority] += waits.came
 
     def report(self, queue: Reporting, now: float) -> PoolReport | None:
-        """None where nothing is to be told."""
+        """The next report; None if there is nothing to report."""
         is_active = bool(queue.held or self.came or self.charges)
         fullness = queue.fullness(now)
         is_heeded = now - self.heard_at < HEED_S and fullness != self.told

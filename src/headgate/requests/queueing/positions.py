@@ -1,7 +1,7 @@
-"""About where in a queue each request stands: for those who ask, and counted again only now and then.
+"""Approximate positions of requests in a queue, recounted only now and then.
 
-The order of service is decided when there is room, and whoever comes later may go before; so this is how it
-would be if nobody came: higher priorities first, and in each the flows by turns.
+The order of service is decided when there is capacity, and later requests may go first. So this is the order
+if no more requests arrived: higher priorities first, and within each the flows in turn.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from headgate.flow.queue import Waiting
 
 FRESH_S: Final = 1.0
-"""So long a count is good enough: a thousand who ask must not make a thousand counts."""
+"""Positions are reused for this long, so that a thousand clients that ask do not cause a thousand counts."""
 
 
 class Positions:
-    """Of one queue."""
+    """Positions in one queue."""
 
     def __init__(self) -> None:
         self._positions: dict[int, tuple[int, int]] = {}
-        """By the order of arrival: requests that have gone are not kept by it."""
+        """By order of arrival, which does not keep references to requests that have left."""
         self._at = 0.0
 
     def of(self, place: Waiting, all_waiting: Iterable[Waiting], now: float) -> tuple[int, int]:
-        """From 1, which is next; and the tokens of work up to its own. Of `all_waiting`, oldest first."""
+        """Position from 1, which is next, and tokens of work up to and including its own. `all_waiting` is
+        oldest first."""
         if now - self._at >= FRESH_S or place.order not in self._positions:
             self._at = now
             self._positions = _counted(all_waiting)

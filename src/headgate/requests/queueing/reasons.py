@@ -1,4 +1,4 @@
-"""What clients are told of requests that were not sent: one place maps why to status, code and words."""
+"""Errors for requests that were dropped: maps each reason to status, code and message."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _TYPES = {429: "rate_limit_error", 503: "service_unavailable_error"}
 NO_ENDPOINTS: Reason = "rejected-no-endpoints"
 CANCELLED: Reason = "rejected-context-cancelled"
 HELD = "held"
-"""What became of a request that wanted to wait, and may."""
+"""The outcome of a request that was accepted into the queue."""
 DISPATCHED = "dispatched"
-"""The outcome of a wait that came to its end as it should."""
+"""The outcome of a request that was dispatched from the queue."""
 CODES: dict[Reason, str] = {
     "rejected-saturated": "queue_full",
     "rejected-no-endpoints": "no_ready_endpoint",
@@ -24,7 +24,7 @@ CODES: dict[Reason, str] = {
     "evicted-queue-pressure": "evicted_queue_pressure",
     "evicted-priority": "evicted_priority",
 }
-"""Of each reason: the code of the error, which is the outcome in metrics and the access log."""
+"""The error code of each reason, which is also the outcome in metrics and the access log."""
 
 
 DELETED = Dropped(
@@ -34,12 +34,13 @@ FAULTY = Dropped(reason=NO_ENDPOINTS, message="it cannot have endpoints", retry_
 
 
 def refusal(dropped: Dropped, pool: str) -> Refusal:
-    """The answer to a request that waited for a pool, or wanted to."""
+    """The error for a request that was queued for a pool, or needed to be."""
     return _refusal(dropped, f"{pool}: {dropped.message}")
 
 
 def without_endpoints(dropped: Dropped, none: Refusal, waited_s: float) -> Refusal:
-    """The same where the pool has no endpoint; `none` says why, to those that do not wait for one."""
+    """The error if the pool has no endpoint; `none` is the one for requests that do not wait for an
+    endpoint."""
     if waited_s < 1:
         return msgspec.structs.replace(none, lines=dropped_lines(dropped.reason))
     waited = f", and none came in {waited_s:.0f} s"

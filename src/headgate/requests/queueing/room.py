@@ -1,4 +1,4 @@
-"""Whether a pool has room for one more request, by those of its endpoints that requests may go to now."""
+"""Whether a pool has capacity for another request, by the endpoints that may get requests now."""
 
 from __future__ import annotations
 
@@ -34,47 +34,48 @@ class PoolRoom:
         self._pool = pool
         self._share = share
         self._elsewhere = 0.0
-        """What other workers have in flight, as a share of all the room."""
+        """Requests in flight from other workers, as a fraction of the pool's capacity."""
         self._counts_on_all = True
-        """Whether requests may go to each of the pool's endpoints."""
+        """Whether every endpoint of the pool counts, that is, may get requests."""
         self._is_starved = False
-        """Whether requests wait because there is no endpoint."""
+        """Whether requests are queued because there is no endpoint."""
         self.change(queueing, now)
 
     def change(self, queueing: Queueing, now: float) -> None:
-        """Goes on by other settings."""
+        """Apply new settings."""
         self.detector = queueing.capacity.detector
-        """Which one says whether there is room."""
+        """Name of the detector that decides whether there is capacity."""
         self.capacity = capacity.make(queueing.capacity, self._plane.rules.max_requests)
         self.capacity.take_share(self._share)
         self.refresh_endpoints(now)
 
     def take_share(self, share: float, elsewhere: float) -> None:
-        """This worker has so much of the room from now on, and others take so much of it."""
+        """Set this worker's fraction of the capacity, and the fraction in use by other workers."""
         self._share, self._elsewhere = share, elsewhere
         self.capacity.take_share(share)
 
     @property
     def share(self) -> float:
-        """This worker's of all the room."""
+        """This worker's fraction of the capacity."""
         return self._share
 
     def fullness(self, now: float) -> float | None:
-        """What this worker has in flight, as a share of all the room; None where that is not counted."""
+        """Requests in flight from this worker, as a fraction of the pool's capacity; None if they are not
+        counted."""
         return self.capacity.fullness(now)
 
     def use(self, pool: PoolState, now: float) -> None:
-        """The pool as a new snapshot has it."""
+        """Use the pool of a new snapshot."""
         self._pool = pool
         self.refresh_endpoints(now)
 
     def refresh_endpoints(self, now: float) -> None:
-        """Counts on the endpoints that would be picked now: one that failed lately has no room for anybody,
-        unless there is no other."""
+        """Count the endpoints that would be picked now. One that failed recently has no capacity, unless
+        there is no other."""
         pool = self._pool
         loads = pool.loads if self.answering() else ()
         able = [load for load in loads if load.suspect_until <= now]
-        if 2 * len(able) < len(loads):  # those that return have their share of the requests at once
+        if 2 * len(able) < len(loads):  # returning endpoints get their share of requests immediately
             able = [load for load in loads if load.away_until <= now and not load.avoided(now)]
         self._counts_on_all = pool.pairs is not None or len(able) in (0, len(loads))
         counted = loads if self._counts_on_all else able
@@ -82,22 +83,22 @@ class PoolRoom:
         self.capacity.follow(counted, pool.pool.phases, resting)
 
     def sweep(self, now: float) -> None:
-        """An endpoint may have come back from its failures, of which nothing else tells."""
+        """Recheck failed endpoints: nothing reports when one comes back."""
         if not self._counts_on_all:
             self.refresh_endpoints(now)
 
     def answering(self) -> Sequence[EndpointState]:
-        """The endpoints that answer, where others prefill; or all."""
+        """The endpoints that generate responses: those that decode if prefill is separate, else all."""
         pool = self._pool
         return pool.loads if pool.pairs is None else pool.pairs.decode
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no endpoint that could answer."""
+        """Whether no endpoint could respond."""
         return self.capacity.is_empty()
 
     def note_starvation(self, held: int, wait_s: float) -> None:
-        """Reports when requests begin to wait for an endpoint, and when one has come."""
+        """Report when requests begin to wait for an endpoint, and when one has come."""
         is_starved = held > 0 and self.is_empty
         if is_starved and not self._is_starved:
             self._observer.starves(self._pool, wait_s)
@@ -106,14 +107,14 @@ class PoolRoom:
         self._is_starved = is_starved
 
     def why_full(self, priority: int, now: float) -> str:
-        """What keeps a request of this priority; empty if there is room."""
+        """Why a request of this priority has to wait; empty if there is capacity."""
         if self.capacity.has_room(priority, now):
             return ""
         return f"the pool has no room: {self.capacity.why_full(priority, now)}"
 
     def saturation(self, now: float) -> Mapping[str, float]:
-        """How full the pool is; from 1 on there is no room. And its stages, where it has any: these by what
-        this worker has."""
+        """Fullness of the pool; from 1 on it has no capacity. Includes its stages, if any, by this worker's
+        requests."""
         stages = self.capacity.by_stage(now) if isinstance(self.capacity, Stages) else {}
         fullness = self.fullness(now)
         if self._share == 1.0 or fullness is None:
@@ -122,5 +123,5 @@ class PoolRoom:
         return {**of_all, "all": fullness + self._elsewhere}
 
     def stale_endpoints(self, now: float) -> int:
-        """Those of which the detector knows nothing fresh that it would go by."""
+        """Endpoints whose readings are too old for the detector."""
         return self.capacity.stale(now)

@@ -1,4 +1,4 @@
-"""What a queue needs of the shell that drives it: an alarm, what requests ask for, and who is told of it."""
+"""Interfaces that a queue needs of its shell: an alarm, the hints of requests, and an observer."""
 
 from __future__ import annotations
 
@@ -14,61 +14,62 @@ if TYPE_CHECKING:
 
 
 class Alarm(Protocol):
-    """Calls the queue's `look` with the time, after it was woken or when a time has come."""
+    """Calls the queue's `look` with the time, after `wake` or at a set time."""
 
     def wake(self) -> None:
-        """Soon, and once, however often this is called before that."""
+        """Wake soon, and once, no matter how often this is called before."""
 
     def wake_at(self, at: float, now: float) -> None:
-        """At a time, unless it is woken before; infinite is never."""
+        """Wake at this time, unless woken earlier; infinity means never."""
 
     def stop(self) -> None:
-        """Not any more: the queue has begun to look, or has nothing to look for."""
+        """Cancel the alarm: the queue is looking already, or has nothing to look for."""
 
 
 class QueueObserver(Protocol):
-    """Is told what happens in queues, for metrics and logs; changes nothing."""
+    """Receives queue events for metrics and logs; has no influence on the queue."""
 
     def begins(self) -> float:
-        """The queue begins to work: the mark from which `entered` and `looked` measure how long that took."""
+        """The queue begins to work. Returns the mark from which `entered` and `looked` measure the
+        duration."""
         ...
 
     def entered(self, pool: PoolState, place: Waiting, outcome: str, began: float) -> None:
-        """A request wanted to wait; the outcome is `reasons.HELD`, or why it may not."""
+        """A request needed to queue; the outcome is `reasons.HELD`, or why it was rejected."""
 
     def ended(self, pool: PoolState, wait: Wait, outcome: str, now: float) -> None:
-        """A request waits no more; the outcome is `reasons.DISPATCHED`, or why it was not sent."""
+        """A request left the queue; the outcome is `reasons.DISPATCHED`, or why it was dropped."""
 
     def evicted(self, pool: PoolState, priority: int) -> None:
-        """A running request was ended for others that wait."""
+        """A running request was evicted in favor of queued ones."""
 
     def looked(self, began: float) -> None:
-        """The queue has looked who may go."""
+        """The queue has checked which requests may be sent."""
 
     def starves(self, pool: PoolState, wait_s: float) -> None:
-        """Requests begin to wait because there is no endpoint; each does for so long."""
+        """Requests begin to wait because there is no endpoint, each for up to `wait_s`."""
 
     def recovers(self, pool: PoolState) -> None:
-        """An endpoint has come that requests waited for."""
+        """An endpoint came for which requests waited."""
 
     def failed(self, pool: PoolState, what: str) -> None:
-        """An exception, which is being handled, kept a request from being sent or refused. The queue goes on
-        unless this raises it again."""
+        """The exception being handled prevented a request from being sent or refused. The queue continues
+        unless this method raises it again."""
 
 
 class QueueShell(Protocol):
-    """What drives the queues of a process."""
+    """Drives the queues of a process."""
 
     @property
     def observer(self) -> QueueObserver: ...
     def alarm(self, look: Callable[[float], None]) -> Alarm:
-        """Makes the alarm of one queue."""
+        """Make the alarm of one queue."""
         ...
 
     def hints(self, life: Life, flow_header: bytes) -> QueueHints:
-        """What a request asks for; where there is a `flow_header`, that alone names its flow."""
+        """The hints of a request; if there is a `flow_header`, only that header names its flow."""
         ...
 
     def size(self, life: Life) -> int:
-        """Bytes that a request holds while it waits."""
+        """Bytes that a request holds while it is queued."""
         ...
