@@ -1,4 +1,5 @@
-"""One limit for all workers of a gateway: the supervisor keeps the accounts, workers lease from them."""
+"""One token limit for all workers of a gateway: the supervisor keeps the accounts, and workers lease from
+them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ SWEEP_S = 60.0
 
 
 class _Account:
-    """An account, and by which limit it goes."""
+    """An account with its limit."""
 
     def __init__(self, claim: Claim, epoch: str, now: float) -> None:
         self.budget = LocalBudget(claim.limit, claim.unit_s, now)
@@ -32,8 +33,8 @@ class _Account:
 
 
 class Accounts:
-    """The supervisor's side. `epoch` is its own: another supervisor's accounts are others, and are told what
-    was left by the workers."""
+    """The supervisor's side. `epoch` identifies this supervisor: accounts of another one are new, and workers
+    report what was left in the old ones."""
 
     def __init__(self, epoch: str) -> None:
         self._epoch = epoch
@@ -51,7 +52,8 @@ class Accounts:
         return account
 
     def _sweep(self, now: float) -> None:
-        """Forgets those that are full again, as nobody has asked for long: a route that is gone, or rests."""
+        """Forget accounts that are full again and have had no claims for long: their routes are gone or
+        idle."""
         if now - self._swept_at < SWEEP_S:
             return
         self._swept_at = now
@@ -71,7 +73,7 @@ class SupervisorTransport:
 
     def __init__(self, send: Callable[[messages.Report], bool], workers: int) -> None:
         self.is_heard = True
-        """Whether answers are still read."""
+        """Whether responses are still read."""
         self.is_hushed = False
         """Whether the supervisor is being replaced."""
         self._send = send
@@ -99,4 +101,4 @@ class SupervisorTransport:
             future.set_result(answer.grants)
 
     async def close(self) -> None:
-        """Nothing to close: the channel is the worker's."""
+        """Nothing to close: the channel belongs to the worker."""

@@ -1,4 +1,4 @@
-"""The wire between a supervisor and a worker: messages of msgpack, each behind its length."""
+"""The channel between a supervisor and a worker: msgpack messages, each preceded by its length."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from headgate.workers.messages import Order, Report
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 MAX_CARRIED_BYTES = MAX_MESSAGE_BYTES // 2
-"""Longest body that a message is made of: who gets a longer message takes it for nonsense, and ends."""
+"""Longest body that a message may carry. The receiver of a longer message treats it as an error and closes
+the channel."""
 MAX_UNREAD_BYTES = 1024 * 1024
-"""Past this much that the other end has not read, it is taken to be stuck and is told nothing more."""
+"""With more unread bytes than this, the other end is considered stuck and gets no further messages."""
 
 Received = TypeVar("Received")
 Sent = TypeVar("Sent")
@@ -25,11 +26,11 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Closed(Exception):  # noqa: N818 - reads as what it says
-    """The other end is gone, or talks nonsense."""
+    """The other end is gone, or sent an invalid message."""
 
 
 class Channel(Generic[Received, Sent]):
-    """One end of the wire."""
+    """One end of the channel."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class Channel(Generic[Received, Sent]):
         self._reader, self._writer, self._decoder = reader, writer, decoder
 
     async def receive(self) -> Received:
-        """The next message. Raises Closed."""
+        """Return the next message. Raises Closed."""
         try:
             (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
             if length > MAX_MESSAGE_BYTES:
@@ -50,7 +51,7 @@ class Channel(Generic[Received, Sent]):
             raise Closed(str(error)) from error
 
     def send(self, message: Sent) -> bool:
-        """Sends without waiting; says whether the other end still reads."""
+        """Send without waiting; return whether the other end still reads."""
         transport = self._writer.transport
         if transport.is_closing() or transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             return False
@@ -59,10 +60,10 @@ class Channel(Generic[Received, Sent]):
         return True
 
     async def flush(self, limit_s: float) -> None:
-        """Until all is written, or the other end does not read for `limit_s` seconds."""
+        """Wait until all is written, for at most `limit_s` seconds."""
         transport = self._writer.transport
         if transport.is_closing():
-            return  # which the limits of a transport of uvloop do not outlive
+            return  # the limits of a uvloop transport do not survive its close
         transport.set_write_buffer_limits(0)
         try:
             async with asyncio.timeout(limit_s):

@@ -1,4 +1,4 @@
-"""The settings in effect: read again when their file changes, kept when the new ones are invalid."""
+"""The settings in effect: reloaded when their file changes, and kept if the new ones are invalid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Load = Callable[[], GatewaySettings]
 
 
 class Configuration:
-    """Where the settings come from, and what became of the last try to read them."""
+    """The source of the settings, and the result of the last attempt to read them."""
 
     def __init__(
         self,
@@ -37,13 +37,14 @@ class Configuration:
         registry: telemetry.Registry,
         past: GatewaySettings | None = None,
     ) -> None:
-        """`past` settings are kept where new ones are invalid; without them, raises InvalidSettings."""
+        """`past` settings stay in effect if the new ones are invalid; without them, raises
+        InvalidSettings."""
         self._load = load
         self.file = file
         self.waiting: dict[str, Any] = {}
-        """Settings that differ in the file and take effect with the next start or upgrade."""
+        """Changed settings of the file that take effect with the next start or upgrade."""
         self.errors: list[str] = []
-        """Why the last try was refused."""
+        """Why the last attempt was rejected."""
         try:
             self.settings = load()
             """In effect."""
@@ -72,7 +73,7 @@ class Configuration:
         )
 
     def reload(self) -> bool:
-        """Reads the settings again; says whether some that take effect at once have changed."""
+        """Read the settings again; return whether any that apply immediately have changed."""
         self._signature = self._look()
         try:
             new = self._load()
@@ -91,7 +92,7 @@ class Configuration:
             log.error("the new configuration is not used: %s", line)
 
     def keep_addresses(self, past: GatewaySettings) -> None:
-        """Goes on with the addresses that there were: the new ones cannot be used."""
+        """Keep the past addresses, as the new ones cannot be used."""
         kept = {section: getattr(past, section) for section in _ADDRESSES}
         wanted = self.settings
         self.settings = msgspec.structs.replace(wanted, **kept)
@@ -100,7 +101,7 @@ class Configuration:
     def _take(self, new: GatewaySettings) -> bool:
         types = setting_types.settings()
         differing = changes(self.settings, new)
-        # Derived values take effect with the settings that they are computed from.
+        # Derived values take effect with the settings from which they are computed.
         live = {
             path: value for path, (_, value) in differing.items() if path not in types or types[path].is_live
         }
@@ -119,7 +120,7 @@ class Configuration:
         return bool(live)
 
     async def watch(self, on_change: Callable[[], None]) -> None:
-        """Reloads whenever the file has changed and then stayed as it is for a moment, until cancelled."""
+        """Reload whenever the file has changed and then been stable for one interval, until cancelled."""
         seen = self._signature
         while self.file is not None or self.settings.scheduling.config_file is not None:
             await asyncio.sleep(POLL_S)
@@ -128,7 +129,8 @@ class Configuration:
                 on_change()
 
     def _look(self) -> tuple[int, ...]:
-        """Differs when the file does, also where a link to it moved: Kubernetes changes ConfigMaps so."""
+        """A signature of the files. It also changes if a symbolic link is moved, as Kubernetes does to update
+        ConfigMaps."""
         files = (self.file, self.settings.scheduling.config_file)
         return tuple(each for file in files if file is not None for each in _state_of(file))
 
@@ -143,7 +145,7 @@ class Configuration:
 
 
 def _state_of(file: str | Path) -> tuple[int, ...]:
-    """Of a file; of none, nothing."""
+    """Device, inode, modification time and size of a file; empty if there is no file."""
     try:
         found = os.stat(file)
     except OSError:

@@ -1,6 +1,5 @@
-"""What a supervisor and its workers tell each other. An upgrade may put different versions at the two ends:
-fields may be added with a default, and neither end minds those that it does not know.
-"""
+"""The messages between a supervisor and its workers. During an upgrade, the two ends may have different
+versions: new fields need a default, and both ends ignore unknown fields."""
 
 from __future__ import annotations
 
@@ -18,17 +17,17 @@ from headgate.telemetry.sums import Family
 
 
 class Begin(msgspec.Struct, tag=True, frozen=True):
-    """The first message: who the worker is, and by which settings (as `written`) it serves."""
+    """The first message: the worker's number, and its settings (as `written`)."""
 
     worker: int
     workers: int
     settings: dict[str, Any]
     listeners: list[int] = []
-    """Descriptors of all listening sockets, which the worker has from its start."""
+    """Descriptors of all listening sockets, which the worker inherits."""
     keeps_accounts: bool = False
-    """Whether the supervisor answers Claims."""
+    """Whether the supervisor responds to Claims."""
     shares_queues: bool = False
-    """Whether it answers Waiting."""
+    """Whether the supervisor responds to Waiting."""
 
 
 class Serve(msgspec.Struct, tag=True, frozen=True):
@@ -38,23 +37,23 @@ class Serve(msgspec.Struct, tag=True, frozen=True):
 
 
 class Change(msgspec.Struct, tag=True, frozen=True):
-    """Go on with these settings."""
+    """Apply these settings."""
 
     settings: dict[str, Any]
 
 
 class Leave(msgspec.Struct, tag=True, frozen=True):
-    """Say that you are not ready, and end connections with their next answer; serve whatever comes."""
+    """Report not ready, and close each connection after its next response; keep serving until then."""
 
 
 class Retire(msgspec.Struct, tag=True, frozen=True):
-    """Another serves in your place: end once your connections have ended, or after so many seconds."""
+    """Another worker has replaced you: end once your connections have ended, or after this many seconds."""
 
     limit_s: float
 
 
 class Drain(msgspec.Struct, tag=True, frozen=True):
-    """Close what is idle, and end once your requests have ended, or after so many seconds."""
+    """Close idle connections, and end once your requests have ended, or after this many seconds."""
 
     limit_s: float
 
@@ -65,32 +64,31 @@ class Ask(msgspec.Struct, tag=True, frozen=True):
     id: int
     method: str
     path: str
-    """As the client wrote it, with its escapes."""
+    """As the client wrote it, including escapes."""
     query: str
     body: bytes = b""
     headers: list[tuple[str, str]] = []
 
 
 class Count(msgspec.Struct, tag=True, frozen=True):
-    """Tell your metrics."""
+    """Report your metrics."""
 
     id: int
 
 
 class Quiesce(msgspec.Struct, tag=True, frozen=True):
-    """The supervisor is about to be replaced: answer with Hushed, then say nothing until the next order."""
+    """The supervisor is about to be replaced: respond with Hushed, then send nothing until the next order."""
 
 
 class Grants(msgspec.Struct, tag=True, frozen=True):
-    """The answer to Claims, in their order."""
+    """The response to Claims, in their order."""
 
     id: int
     grants: list[Grant]
 
 
 class Shares(msgspec.Struct, tag=True, frozen=True):
-    """What the worker may do of what is set for the queues of all workers, by pools; some time after Waiting
-    of any of them."""
+    """This worker's shares of the queues' limits, by pool; sent some time after any worker's Waiting."""
 
     pools: dict[str, PoolShare]
 
@@ -99,21 +97,21 @@ class Shares(msgspec.Struct, tag=True, frozen=True):
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
-    """Requests can be routed."""
+    """The worker can route requests."""
 
 
 class Failed(msgspec.Struct, tag=True, frozen=True):
-    """The worker cannot start, for a reason that a person can mend."""
+    """The worker cannot start, for a reason that an operator can fix."""
 
     message: str
 
 
 class Leaving(msgspec.Struct, tag=True, frozen=True):
-    """Somebody told the worker to end; it serves until another does in its place."""
+    """The worker received SIGTERM; it serves until it is replaced."""
 
 
 class Answered(msgspec.Struct, tag=True, frozen=True):
-    """The answer to Ask."""
+    """The response to Ask."""
 
     id: int
     status: int
@@ -122,25 +120,25 @@ class Answered(msgspec.Struct, tag=True, frozen=True):
 
 
 class Counted(msgspec.Struct, tag=True, frozen=True):
-    """The answer to Count; without being asked now and then and at the end, with id 0."""
+    """The response to Count; also sent unasked, with id 0, from time to time and at the end."""
 
     id: int
     families: list[Family]
 
 
 class Hushed(msgspec.Struct, tag=True, frozen=True):
-    """The answer to Quiesce."""
+    """The response to Quiesce."""
 
 
 class Claims(msgspec.Struct, tag=True, frozen=True):
-    """Of accounts by their names, which all workers of a gateway share, if its supervisor keeps them."""
+    """Claims on accounts by name. All workers of a gateway share them, if its supervisor keeps them."""
 
     id: int
     claims: list[tuple[str, Claim]]
 
 
 class Waiting(msgspec.Struct, tag=True, frozen=True):
-    """What waits at the worker, by pools, of those where that has changed; and pools that are gone."""
+    """Queued requests of the worker, for pools where this has changed; and pools that are gone."""
 
     pools: dict[str, PoolReport]
     gone: list[str] = []
@@ -151,13 +149,13 @@ Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed | Cla
 
 
 def written(settings: GatewaySettings) -> dict[str, Any]:
-    """Settings as any version reads them."""
+    """Settings in a form that any version can read."""
     values: dict[str, Any] = msgspec.to_builtins(settings.by_path())
     return old_settings.with_old_names(values)
 
 
 def known(settings: dict[str, Any]) -> GatewaySettings:
-    """The settings that this version knows, of those that any version wrote."""
+    """The settings that this version knows, of those written by any version."""
     nested: dict[str, dict[str, Any]] = {}
     for path, value in old_settings.from_any_version(settings).items():
         section, _, name = path.partition(".")

@@ -1,7 +1,8 @@
-"""By which names the metrics and admin pages answer, so that no website reads them through a browser.
+"""The host names under which the metrics and admin pages respond, so that no website reads them through a
+browser.
 
-By DNS rebinding, a website points its own name at the address of these ports, and its visitors' browsers then
-take the pages here for its own. Such requests carry the website's name in `host`.
+With DNS rebinding, a website points its own name to the address of these ports, and browsers of its visitors
+treat the pages as the website's own. Such requests have the website's name in `host`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
     from headgate.serving import Application
 
 PROBES = ("/healthz", "/readyz")
-"""Answered whatever the host is: kubelets and load balancers know an address only, and they tell nothing."""
+"""Served for any host: kubelets and load balancers know only an address, and these paths reveal nothing."""
 _SAFE = ("GET", "HEAD")
 _SHOWN_BYTES = 128
 
 
 class KnownHosts:
-    """An ASGI application that serves another one under the names that are the gateway's own.
+    """An ASGI application that serves another one under the gateway's own host names.
 
-    Those are the loopback names and addresses, the address that a connection came to, the host that the page
-    is set to listen on, and `clients.allowed_hosts`.
+    These are the loopback names and addresses, the local address of the connection, the host on which the
+    page is configured to listen, and `clients.allowed_hosts`.
     """
 
     def __init__(
@@ -38,8 +39,8 @@ class KnownHosts:
         host: Callable[[GatewaySettings], str],
         rejected: Callable[[str], None],
     ) -> None:
-        """`settings` are those of now; `host` is where the page listens by them; `rejected` is called for
-        each request that is rejected, with the reason."""
+        """`settings` returns the current settings; `host` returns the page's listen address from them;
+        `rejected` is called for each rejected request, with the reason."""
         self._app = app
         self._settings = settings
         self._host = host
@@ -54,7 +55,7 @@ class KnownHosts:
             await self._app(scope, receive, send)
 
     def _refusal(self, scope: dict[str, Any]) -> tuple[str, int, str] | None:
-        """The reason that is counted, status and message for a request that is not answered."""
+        """Reason for the metric, status and message, if the request is rejected."""
         hosts = [value.strip() for name, value in scope["headers"] if name == b"host"]
         origins = [value.strip() for name, value in scope["headers"] if name == b"origin"]
         if scope["path"] not in PROBES and (len(hosts) != 1 or not self._knows(hosts[0], scope)):

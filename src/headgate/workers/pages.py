@@ -1,6 +1,7 @@
-"""The metrics page and the admin page of all workers: each is asked, and their answers are put together.
+"""The metrics page and the admin page of all workers: merges the responses of every worker.
 
-A worker that does not answer in time is left out and named; of its metrics the last known are taken.
+A worker that does not respond in time is left out of the admin pages and listed; its last known metrics are
+used.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Answers = Mapping[WorkerProcess, Shown]
 
 
 def metrics_page(supervisor: Supervisor) -> KnownHosts:
-    """GET /metrics: the sums over all workers, those that have ended included."""
+    """GET /metrics: sums over all workers, including those that have ended."""
 
     async def metrics(request: Request) -> Response:
         workers = list(supervisor.workers)
@@ -47,9 +48,9 @@ def metrics_page(supervisor: Supervisor) -> KnownHosts:
 
 
 def admin_page(supervisor: Supervisor) -> KnownHosts:
-    """GET /healthz and /readyz, and under /debug what the workers know and do, as JSON.
+    """GET /healthz and /readyz, and under /debug the state of the workers, as JSON.
 
-    What is not known here is asked of one worker.
+    Other paths are served by one worker.
     """
 
     async def healthz(_: Request) -> Response:
@@ -136,7 +137,7 @@ def _states(supervisor: Supervisor) -> Shown:
 async def _ask_all(
     supervisor: Supervisor, request: Request
 ) -> tuple[dict[WorkerProcess, Answered], list[str]]:
-    """The answers by worker, in the workers' order, and of the others why there is none."""
+    """Responses by worker, in the workers' order, and the reasons why others did not respond."""
     workers = sorted(supervisor.workers, key=lambda worker: (worker.slot, worker.started))
     path, query = request.url.path, request.url.query
     answers = await asyncio.gather(
@@ -154,22 +155,22 @@ async def _ask_all(
     return found, silent
 
 
-# -- putting together
+# -- merging
 
 
 def _requests(answers: Answers, request: Request) -> Shown:
-    """The oldest of all workers' first, as many as were asked for."""
+    """The oldest requests of all workers, up to the requested number."""
     found = [{"worker": w.slot, **each} for w, shown in answers.items() for each in shown["requests"]]
     found.sort(key=lambda each: each["age_s"], reverse=True)
     limit = max((len(shown["requests"]) for shown in answers.values()), default=0)
     if given := request.query_params.get("limit"):
-        limit = int(given)  # the workers have judged it
+        limit = int(given)  # the workers have validated it
     counts = {name: sum(shown[name] for shown in answers.values()) for name in ("total", "sent_ahead")}
     return {**counts, "requests": found[:limit]}
 
 
 def _endpoints(answers: Answers, _: Request) -> Shown:
-    """Of each pool every worker's view of each endpoint, those of one endpoint one after the other."""
+    """For each pool, every worker's view of each endpoint, sorted by endpoint."""
     pools: Shown = {}
     for worker, shown in answers.items():
         for pool, endpoints in shown.items():
@@ -180,7 +181,7 @@ def _endpoints(answers: Answers, _: Request) -> Shown:
 
 
 def _limits(answers: Answers, _: Request) -> Shown:
-    """Of each route every worker's own account."""
+    """For each route, every worker's own account."""
     routes: Shown = {}
     for worker, shown in answers.items():
         for route, limit in shown.items():
@@ -189,7 +190,7 @@ def _limits(answers: Answers, _: Request) -> Shown:
 
 
 def _flow(answers: Answers, _: Request) -> Shown:
-    """Of each pool every worker's queue: each has its own."""
+    """For each pool, every worker's queue: each worker has its own."""
     pools: Shown = {}
     for worker, shown in answers.items():
         for pool, queues in shown.items():
@@ -198,7 +199,7 @@ def _flow(answers: Answers, _: Request) -> Shown:
 
 
 def _settings(settings: GatewaySettings) -> Shown:
-    """Those that can be set; what is computed from them is shown where it takes effect."""
+    """Settings that can be set; values computed from them are shown where they take effect."""
     return {
         section.name: {
             each.name: msgspec.to_builtins(getattr(getattr(settings, section.name), each.name))
@@ -209,7 +210,7 @@ def _settings(settings: GatewaySettings) -> Shown:
 
 
 def _config(supervisor: Supervisor, answers: Answers) -> Shown:
-    """The objects as the first worker that serves has them, the settings, and the state of all workers."""
+    """The objects of the first serving worker, the settings, and the state of all workers."""
     serving = [worker for worker in answers if not worker.is_retiring] or list(answers)
     shown = dict(answers[serving[0]]) if serving else {}
     shown.pop("statistics", None)

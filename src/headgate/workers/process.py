@@ -1,4 +1,4 @@
-"""A worker as its supervisor sees it: a process, the channel to it, and what it last told."""
+"""A worker as its supervisor sees it: a process, the channel to it, and its last reports."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from headgate.workers.accounts import Accounts
 from headgate.workers.shared_queues import SharedQueues
 
 CLOSED_S = 60.0
-"""How long a worker may run on that has closed its channel, or drains since it found it broken."""
+"""How long a worker may run after it has closed its channel, or drains because it found the channel
+broken."""
 MAX_UNANSWERED = 8
-"""A worker that owes so many answers is asked nothing more."""
+"""A worker with this many outstanding responses gets no further queries."""
 
 COMMAND = (sys.executable, "-P", "-m", "headgate.cli.gateway.worker")
 """With -P, a file in the working directory is never imported as a module."""
@@ -41,7 +42,7 @@ class NoAnswer(Exception):  # noqa: N818 - reads as what it says
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that this process started when another version of the supervisor ran in it."""
+    """A worker started by this process when it ran another version of the supervisor."""
 
     pid: int
     channel: int
@@ -64,27 +65,27 @@ class WorkerProcess:
         self.started = started
         """Seconds since the epoch."""
         self.listeners = frozenset(listeners)
-        """Descriptors of the listening sockets that it has from its start."""
+        """Descriptors of the listening sockets that it inherited."""
         self.is_retiring = False
         self.ready = asyncio.Event()
         self.connected = asyncio.Event()
-        """Set once it can be told something."""
+        """Set once it can receive orders."""
         self.ended = asyncio.Event()
         self.leaving = asyncio.Event()
-        """Set when somebody told it to end."""
+        """Set when it received SIGTERM."""
         self.hushed = asyncio.Event()
         self.heard_at = time.monotonic()
         self.failure = ""
         self.status: int | None = None
-        """As waitpid has it."""
+        """From waitpid."""
         self.families: list[Family] = []
-        """What it counted, as it last told."""
+        """Its metrics, as last reported."""
         self.accounts: Accounts | None = None
-        """Of which it may claim; a worker of an earlier version claims nothing."""
+        """The accounts for its claims; workers of an earlier version send no claims."""
         self.queues: SharedQueues | None = None
-        """Which it has with all other workers."""
+        """The queues shared by all workers."""
         self._serves: list[int] | None = None
-        # All that it needs is opened here, where the descriptors of the reserve are free. Raises OSError.
+        # Open all descriptors now, while those of the reserve are free. Raises OSError.
         self._pidfd = os.pidfd_open(pid)
         try:
             self._sock, self._ours = sock, sock.dup()
@@ -94,13 +95,14 @@ class WorkerProcess:
         self._channel: wire.Channel[messages.Report, messages.Order] | None = None
         self._answers: dict[int, _Answer] = {}
         self._unsent: list[messages.Order] = []
-        """What it was told before there was a channel to it."""
+        """Orders from before the channel was open."""
 
     @classmethod
     def start(
         cls, slot: int, workers: int, settings: GatewaySettings, listeners: Collection[int]
     ) -> WorkerProcess:
-        """A new process, which has the listening sockets but does not accept on them yet. Raises OSError."""
+        """Start a process that inherits the listening sockets but does not accept on them yet. Raises
+        OSError."""
         ours, theirs = socket.socketpair()
         with theirs:
             os.set_inheritable(theirs.fileno(), True)
@@ -108,7 +110,7 @@ class WorkerProcess:
             null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
             pid = 0
             try:
-                # A session of its own: Ctrl-C is for the supervisor, which ends all in good order.
+                # A session of its own: Ctrl-C is meant for the supervisor, which ends all workers in order.
                 pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[null], setsid=True)
                 worker = cls(pid, slot, ours, time.time(), listeners)
             except OSError:
@@ -154,7 +156,7 @@ class WorkerProcess:
         )
 
     async def run(self, freed: Callable[[], None] = lambda: None) -> None:
-        """Listens to it until it has ended and all that it said was heard.
+        """Read its reports until it has ended and all of them are read.
 
         `freed` is called whenever descriptors were closed.
         """
@@ -171,7 +173,7 @@ class WorkerProcess:
                 while True:
                     self._hear(await self._channel.receive())
             except wire.Closed:
-                # It ends when it finds nobody at the other end, unless it is stuck.
+                # It ends when it finds the channel closed, unless it is stuck.
                 self._channel.close()
                 self._sock.close()
                 freed()
@@ -223,19 +225,19 @@ class WorkerProcess:
             future.set_result(report)
 
     def tell(self, order: messages.Order) -> bool:
-        """Says whether it could be sent, or will be as soon as there is a channel."""
+        """Send an order; return whether it was sent, or will be once there is a channel."""
         if self._channel is None:
             self._unsent.append(order)
             return True
         return self._channel.send(order)
 
     def serve(self, listeners: list[int]) -> None:
-        """Tells it to accept on these listening sockets, unless it does already."""
+        """Order it to accept on these listening sockets, unless it does already."""
         if self._serves != listeners and self.tell(messages.Serve(listeners)):
             self._serves = listeners
 
     def retire(self, limit_s: float) -> None:
-        """Another serves in its place."""
+        """Order it to retire, as another worker has replaced it."""
         self.is_retiring = True
         self.tell(messages.Retire(limit_s))
 
@@ -254,14 +256,14 @@ class WorkerProcess:
         limit_s: float,
         headers: Sequence[tuple[str, str]] = (),
     ) -> messages.Answered:
-        """A request to its debug pages. Raises NoAnswer."""
+        """Send a request to its debug pages. Raises NoAnswer."""
         ask = messages.Ask(next(_ids), method, path, query, body, list(headers))
         answered = await self._request(ask, limit_s)
         assert isinstance(answered, messages.Answered)
         return answered
 
     async def count(self, limit_s: float) -> None:
-        """Makes `families` fresh. Raises NoAnswer."""
+        """Update `families`. Raises NoAnswer."""
         await self._request(messages.Count(next(_ids)), limit_s)
 
     async def _request(
@@ -272,7 +274,7 @@ class WorkerProcess:
         future: _Answer = asyncio.get_running_loop().create_future()
         self._answers[order.id] = future
         await asyncio.wait({future}, timeout=limit_s)
-        if not future.done():  # still owed: it counts against the worker until it comes
+        if not future.done():  # still outstanding: counts against the worker until it arrives
             raise NoAnswer(f"worker {self.slot} did not answer in {limit_s:g} s")
         if future.cancelled():
             raise NoAnswer(f"worker {self.slot} has ended")

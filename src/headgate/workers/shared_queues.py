@@ -1,4 +1,4 @@
-"""The supervisor's side of queues that all workers of a gateway have together."""
+"""The supervisor's side of the queues that the workers of a gateway share."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from headgate.flow.sharing import Hub, PoolReport
 from headgate.workers import messages
 
 GATHER_S = 0.02
-"""After a report others are waited for, which come about when it does: one answer is for all of them."""
+"""Wait this long after a report for those of other workers, which arrive at about the same time, and respond
+to all at once."""
 
 
 class Worker(Protocol):
-    """Who reports, and is told its part."""
+    """Sends reports, and receives its shares."""
 
     def __hash__(self) -> int: ...
     def tell(self, order: messages.Shares, /) -> object: ...
 
 
 class SharedQueues:
-    """Tells all workers what each may do, soon after any of them has told something."""
+    """Sends all workers their shares, soon after a report from any of them."""
 
     def __init__(self, workers: int) -> None:
         self._hub: Hub[Worker] = Hub(workers)
         self._is_due = False
 
     def hear(self, worker: Worker, reports: Mapping[str, PoolReport], gone: Collection[str]) -> None:
-        """What waits at a worker, and pools that are no more."""
+        """Take a worker's report of queued requests, and of pools that are gone."""
         self._hub.hear(worker, reports)
         self._hub.drop(worker, gone)
         self._tell_soon()
 
     def forget(self, worker: Worker) -> None:
-        """It has ended: others have its part."""
+        """The worker has ended: others get its share."""
         self._hub.forget(worker)
         self._tell_soon()
 

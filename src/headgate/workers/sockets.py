@@ -1,7 +1,7 @@
-"""The listening sockets of a gateway: opened once, kept open over the ends of workers and over upgrades.
+"""The listening sockets of a gateway: opened once, and kept open when workers end and across upgrades.
 
-A connection that the kernel has taken in is in the queue of one of them. As long as the supervisor keeps the
-socket, the connection waits there for whichever worker accepts on it next.
+A connection that the kernel has accepted is in the queue of one of them. As long as the supervisor keeps the
+socket open, the connection waits there for the next worker that accepts on it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from headgate import serving
 from headgate.gateway.settings import GatewaySettings
 
 PER_WORKER_DESCRIPTORS = 4
-"""Both ends of the channel, a copy of one for an upgrade, and the descriptor that says when it has ended."""
+"""Both ends of the channel, a copy of one for an upgrade, and a pidfd."""
 RESERVED_DESCRIPTORS = 16
 PAGE_DESCRIPTORS = 256
-"""For connections to the two pages, and what the process has open besides."""
+"""For connections to the two pages, and other open files of the process."""
 
 
 _USES = {
@@ -35,9 +35,9 @@ _USES = {
 
 
 class Reserve:
-    """Descriptors that stay free for workers, whatever connects to the supervisor's own ports.
+    """Descriptors kept free for workers, no matter how many clients connect to the supervisor's own ports.
 
-    They are open all the time, and closed for the moment in which the supervisor needs some.
+    They are open all the time, and closed only while the supervisor needs some.
     """
 
     def __init__(self, workers: int) -> None:
@@ -52,7 +52,7 @@ class Reserve:
 
     @contextlib.contextmanager
     def released(self) -> Iterator[None]:
-        """The block may open so many files. It must not wait: others would take the descriptors."""
+        """The block may open this many files. It must not wait, or other code would take the descriptors."""
         self.close()
         try:
             yield
@@ -60,7 +60,7 @@ class Reserve:
             self.refill()
 
     def refill(self) -> None:
-        """Takes what is free, for instance after a worker has ended."""
+        """Take free descriptors, for instance after a worker has ended."""
         with contextlib.suppress(OSError):
             while len(self._held) < self._count:
                 self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -71,7 +71,7 @@ class Reserve:
 
 
 class HandedOver(msgspec.Struct, frozen=True):
-    """An open listening socket, by its descriptor; host and port as configured."""
+    """An open listening socket by its descriptor, with host and port as configured."""
 
     use: str
     host: str
@@ -80,12 +80,13 @@ class HandedOver(msgspec.Struct, frozen=True):
 
 
 class Sockets:
-    """Those for the API, one for each worker, those of the two pages, and descriptors in reserve."""
+    """The API's sockets, one per worker, those of the two pages, and reserved descriptors."""
 
     def __init__(self, settings: GatewaySettings, handed_over: list[HandedOver]) -> None:
-        """Opens what is not handed over. Raises OSError, naming the address, and leaves those open."""
+        """Open the sockets that were not handed over. On failure, raises OSError with the address, and keeps
+        those that were handed over open."""
         self._known: dict[tuple[str, str, int], list[socket.socket]] = {}
-        """By what they are for, and the address as configured, where port 0 lets the system choose."""
+        """By use and configured address; with port 0, the system chooses the port."""
         for each in handed_over:
             sock = socket.socket(fileno=each.descriptor)
             self._known.setdefault((each.use, each.host, each.port), []).append(sock)
@@ -102,7 +103,7 @@ class Sockets:
                     sock.close()
             raise
         for sock in self.api:
-            os.set_inheritable(sock.fileno(), True)  # the workers have them too
+            os.set_inheritable(sock.fileno(), True)  # workers inherit them
         self.reserve = Reserve(settings.workers.count)
         used = {*self.api, self.metrics, self.admin}
         for address, socks in list(self._known.items()):
@@ -111,20 +112,21 @@ class Sockets:
                 sock.close()
 
     def _open(self, use: str, host: str, port: int, count: int = 1) -> list[socket.socket]:
-        """At least so many for an address: who has more keeps them, with the connections in their queues."""
+        """At least `count` sockets for an address; extra ones are kept, with the connections in their
+        queues."""
         socks = self._known.setdefault((use, host, port), [])
         while len(socks) < count:
             if socks:
                 host, port = socks[0].getsockname()[:2]
             elif port:
-                # A shared port would be shared with any other gateway of this user, too: an exclusive
-                # socket is refused where somebody listens already.
+                # Any other gateway of this user could also bind a shared port. Binding exclusively first
+                # fails if another process is listening.
                 serving.listening_socket(host, port, use=_USES[use]).close()
             socks.append(serving.listening_socket(host, port, shared=use == "api", use=_USES[use]))
         return socks
 
     def listen(self, sock: socket.socket) -> None:
-        """From now on the kernel takes connections in. Also for one that listens already."""
+        """Let the kernel accept connections; may be repeated."""
         sock.listen(serving.BACKLOG)
 
     def close(self) -> None:
@@ -134,12 +136,12 @@ class Sockets:
                 sock.close()
 
     def close_api(self) -> None:
-        """From now on connections are refused, once no worker has them open either."""
+        """Let the kernel refuse connections, once no worker has the sockets open either."""
         for sock in self.api:
             sock.close()
 
     def hand_over(self) -> list[HandedOver]:
-        """All of them, open beyond the end of this program."""
+        """All sockets, marked to stay open across exec."""
         found = []
         for (use, host, port), socks in self._known.items():
             for sock in socks:
@@ -149,6 +151,6 @@ class Sockets:
 
 
 def url(sock: socket.socket) -> str:
-    """Where it is reached, with the port that the system chose."""
+    """Its URL, with the port that the system chose."""
     host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

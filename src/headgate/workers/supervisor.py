@@ -1,4 +1,5 @@
-"""Keeps the workers of a gateway going: who serves which listening socket, who replaces whom."""
+"""Keeps the workers of a gateway running: restarts and replaces them, and assigns listening sockets to
+them."""
 
 from __future__ import annotations
 
@@ -26,21 +27,21 @@ log = logging.getLogger(__name__)
 FIRST_DELAY_S = 0.5
 LONGEST_DELAY_S = 30.0
 STEADY_S = 60.0
-"""A worker that served this long before it ended is replaced at once, and so is the first one that ends."""
+"""A worker that ends after serving this long is replaced immediately, and so is the first one that ends."""
 PATIENCE_S = 10.0
-"""If nobody is ready for this long, a worker that is not ready takes connections, to say so."""
+"""If no worker is ready for this long, one that is not ready accepts connections and reports that."""
 MIND_S = 5.0
 HUSH_S = 2.0
 KILL_AFTER_S = 5.0
-"""How much longer than it may drain a worker may take to end."""
+"""How long a worker may take to end beyond its drain timeout."""
 
 
 class StartError(Exception):
-    """The gateway cannot start; the text says why."""
+    """The gateway cannot start; the message says why."""
 
 
 class HandOver(msgspec.Struct, kw_only=True):
-    """What one supervisor leaves to the next, which goes on in the same process."""
+    """State that a supervisor passes to its successor, which continues in the same process."""
 
     settings: dict[str, Any] = {}
     workers: list[Adopted] = []
@@ -49,14 +50,14 @@ class HandOver(msgspec.Struct, kw_only=True):
 
 
 class _Slot:
-    """The place of one worker, whoever has it."""
+    """The place of one worker, whichever process fills it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.worker: WorkerProcess | None = None
-        """Serves."""
+        """The serving worker."""
         self.successor: WorkerProcess | None = None
-        """Is starting."""
+        """The worker that is starting."""
         self.restarts = 0
 
 
@@ -69,7 +70,7 @@ class Supervisor:
         registry: telemetry.Registry,
         handed_over: HandOver | None = None,
     ) -> None:
-        """Raises OSError if an address cannot be bound, and there are none from before."""
+        """Raises OSError if an address cannot be bound and none was handed over."""
         past = handed_over or HandOver()
         self.configuration = configuration
         self.sockets = _open(configuration, past)
@@ -79,17 +80,17 @@ class Supervisor:
         self.accounts = Accounts(uuid.uuid4().hex)
         self._queues = SharedQueues(len(self.slots))
         self.workers: set[WorkerProcess] = set()
-        """All that have not ended."""
+        """All workers that have not ended."""
         self.is_stopping = False
         self.serving = asyncio.Event()
         """Set once every slot has had a worker that was ready."""
         self._watching: set[asyncio.Task[None]] = set()
         self._is_open = True
-        """Whether connections are taken."""
+        """Whether connections are accepted."""
         self._surplus: list[WorkerProcess] = []
-        """Those that an upgrade to fewer workers has no slot for."""
+        """Workers without a slot after an upgrade to fewer workers."""
         self._may_fail = bool(past.workers)
-        """Whether it goes on although no worker can be started."""
+        """Whether to continue if no worker can be started."""
         for each in past.workers:
             self._adopt(WorkerProcess.adopt(each))
         self._restarts = telemetry.Counter(
@@ -125,9 +126,8 @@ class Supervisor:
         return not self.is_stopping and self.serving.is_set() and any(slot.worker for slot in self.slots)
 
     async def run(self, stop: asyncio.Event, upgrade: asyncio.Event) -> HandOver | None:
-        """Serves until `stop` is set, then ends all workers; or until `upgrade` is, then leaves them as they
-        are, with what the next supervisor needs. Raises StartError.
-        """
+        """Serve until `stop` is set, then end all workers; or until `upgrade` is set, then keep them and
+        return the state for the next supervisor. Raises StartError."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -152,11 +152,12 @@ class Supervisor:
             raise
 
     def change_settings(self) -> None:
-        """Tells all workers the settings in effect."""
+        """Send the settings in effect to all workers."""
         logging.getLogger().setLevel(self.configuration.settings.logging.level.upper())
         settings = messages.written(self.configuration.settings)
         for worker in self.workers:
-            # By a shorter `workers.hang_s` it would seem to hang: it did not have to tell so often before.
+            # With a shorter `workers.hang_s`, the worker would seem to hang, as it reported less often so
+            # far.
             worker.heard_at = time.monotonic()
             if not worker.tell(messages.Change(settings)):
                 log.error(
@@ -185,11 +186,11 @@ class Supervisor:
 
     def _descriptors_freed(self) -> None:
         self.sockets.reserve.refill()
-        # The loop closes the sockets of its transports in its next turn.
+        # The loop closes the sockets of its transports in its next iteration.
         asyncio.get_running_loop().call_soon(self.sockets.reserve.refill)
 
     def _adopt(self, worker: WorkerProcess) -> None:
-        """It goes on in its slot, if there still is one."""
+        """Keep the worker in its slot, if there still is one."""
         self.workers.add(worker)
         slot = self.slots[worker.slot] if worker.slot < len(self.slots) else None
         if worker.is_retiring:
@@ -201,7 +202,7 @@ class Supervisor:
             self.serving.set()
 
     async def _keep(self, slot: _Slot) -> None:
-        """Starts a worker for a slot whenever there is none, or the one that it has is to be replaced."""
+        """Start a worker for a slot whenever it has none, or its worker has to be replaced."""
         delay_s = 0.0
         while True:
             successor = self._start(slot)
@@ -224,7 +225,7 @@ class Supervisor:
             delay_s = min(max(2 * delay_s, FIRST_DELAY_S), LONGEST_DELAY_S)
 
     async def _mind(self) -> None:
-        """Kills workers that serve and of which nothing is heard: their share of the connections waits."""
+        """Kill workers that serve but report nothing: the connections of their sockets are waiting."""
         while True:
             limit_s = self.configuration.settings.workers.hang_s
             pause_s = min(limit_s, MIND_S) if limit_s else MIND_S
@@ -232,7 +233,7 @@ class Supervisor:
             await asyncio.sleep(pause_s)
             now = time.monotonic()
             if now - before > 2 * pause_s:
-                continue  # it was the supervisor that hung, and has not read what was told meanwhile
+                continue  # the supervisor itself hung, and has not read the reports yet
             for slot in self.slots:
                 worker = slot.worker
                 if worker is not None and limit_s and now - worker.heard_at > limit_s:
@@ -240,7 +241,8 @@ class Supervisor:
                     worker.kill()
 
     def _start(self, slot: _Slot) -> WorkerProcess | None:
-        """None if the system lets no process begin, for want of memory, say: the other workers serve on."""
+        """Start a worker; None if the system cannot start a process, for example for lack of memory. Other
+        workers keep serving."""
         listeners = [sock.fileno() for sock in self.sockets.api]
         settings = self.configuration.settings
         try:
@@ -254,7 +256,8 @@ class Supervisor:
         return worker
 
     async def _until_ready(self, slot: _Slot, worker: WorkerProcess) -> bool:
-        """Says whether it became ready. On the first start it serves meanwhile, to say that it is not."""
+        """Return whether it became ready. On the first start it serves meanwhile, and reports that it is not
+        ready."""
         await _first(worker.connected.wait(), worker.ended.wait())
         if not self._may_fail:
             self._assign()
@@ -289,10 +292,10 @@ class Supervisor:
             self.serving.set()
 
     def _assign(self, *, even_if_not_ready: bool = False) -> None:
-        """Every listening socket to the worker of its slot, or while there is none, to another.
+        """Assign every listening socket to the worker of its slot, or to another while there is none.
 
-        Where no worker is ready, connections wait in the queues of the sockets; but before the first has
-        ever been ready, or if that takes long, one that is not takes them.
+        If no worker is ready, connections wait in the queues of the sockets. But before the first worker was
+        ready, or if that takes long, a worker that is not ready gets them.
         """
         if not self._is_open:
             return
@@ -310,7 +313,7 @@ class Supervisor:
         for worker, share in shares.items():
             worker.serve(share)
 
-    # -- the end
+    # -- shutdown
 
     async def _stop(self, keeping: list[asyncio.Task[None]]) -> None:
         settings = self.configuration.settings
@@ -342,7 +345,7 @@ class Supervisor:
                 slot.successor.kill()
 
     def kill(self) -> None:
-        """Ends all workers at once."""
+        """Kill all workers."""
         for worker in self.workers:
             worker.kill()
 
@@ -385,7 +388,7 @@ def _open(configuration: Configuration, past: HandOver) -> Sockets:
 
 
 async def _first(*waits: Awaitable[object]) -> None:
-    """Until one of them is over; the others are cancelled."""
+    """Wait until one of them is done; cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""A worker: serves as its supervisor says, until that says to end or is gone."""
+"""A worker: serves by its supervisor's orders, until it is told to end or the supervisor is gone."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from headgate.workers import messages
 from headgate.workers.accounts import SupervisorTransport
 
 COUNT_INTERVAL_S = 5.0
-"""How often metrics are told unasked: what was counted since is lost if the worker is killed. And whoever
-tells nothing for `workers.hang_s` seconds is taken to hang."""
+"""How often metrics are reported unasked: counts since the last report are lost if the worker is killed. A
+worker that reports nothing for `workers.hang_s` seconds is considered hung."""
 LAST_WORDS_S = 1.0
 
 
 async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -> None:
-    """Serves until told to end, and until its requests have ended. Needs uvloop.
+    """Serve until told to end, and until all requests have ended. Needs uvloop.
 
-    Raises what keeps it from starting, after telling it to the supervisor at the other end of `sock`.
+    An error that prevents the start is reported to the supervisor at the other end of `sock`, and raised.
     """
     channel = await wire.to_supervisor(sock)
     try:
@@ -49,7 +49,7 @@ async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -
                 accounts.is_heard = False
             await service.close()
             channel.send(messages.Counted(0, sums.families(service.registry)))
-    except Exception as error:  # not by `except*`: Python 3.11.2 wraps what is raised there
+    except Exception as error:  # not `except*`: Python 3.11.2 wraps exceptions raised there
         found = [each for each in _leaves(error) if not isinstance(each, wire.Closed)]
         if found:
             channel.send(messages.Failed("; ".join(dict.fromkeys(str(each) or repr(each) for each in found))))
@@ -73,7 +73,7 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 class _Worker:
-    """Orders in, reports out."""
+    """Executes orders and sends reports."""
 
     def __init__(
         self,
@@ -119,14 +119,14 @@ class _Worker:
         self._say(messages.Ready())
 
     def _say(self, report: messages.Report) -> None:
-        """Tells the supervisor, or, while that is being replaced, its successor."""
+        """Send a report to the supervisor, or to its successor if it is being replaced."""
         if self._is_hushed:
             self._unsaid.append(report)
         else:
             self._channel.send(report)
 
     def tell_waiting(self, reports: Mapping[str, PoolReport], gone: Collection[str]) -> bool:
-        """To the supervisor, unless that reads nothing, or is being replaced; says whether it was told."""
+        """Send to the supervisor, unless it is stuck or being replaced; return whether it was sent."""
         return not self._is_hushed and self._channel.send(messages.Waiting(dict(reports), list(gone)))
 
     async def _tell_counts(self) -> None:
@@ -152,7 +152,7 @@ class _Worker:
                     self._service.shell.queues.share_anew()
                 await self._do(order)
         except wire.Closed:
-            # Nobody tells it any more. What runs may end, unless that was being waited for already.
+            # The supervisor is gone. Let requests finish, unless that was already in progress.
             if self._is_draining:
                 self._ended.set()
             else:
@@ -189,14 +189,15 @@ class _Worker:
                     self._accounts.is_hushed = True
 
     async def _let_go(self) -> None:
-        """Of all listening sockets: as long as anybody has one, the kernel takes connections in for it."""
+        """Close all listening sockets: the kernel accepts connections as long as any process has one open."""
         await self._service.listen(())
         while self._listeners:
             os.close(self._listeners.pop())
 
     async def _drain(self, limit_s: float) -> None:
         self._is_draining = True
-        # The supervisor has let go of its listening sockets: who is in their queues would be reset.
+        # The supervisor has closed its listening sockets: accept the connections in their queues, or they
+        # would be reset.
         for _ in range(3):
             await asyncio.sleep(0)
         await self._let_go()
@@ -214,7 +215,7 @@ class _Worker:
 
 
 async def answer(app: Starlette, ask: messages.Ask) -> messages.Answered:
-    """What an application says to a request that did not come over HTTP."""
+    """The response of an application to a request that did not come over HTTP."""
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
