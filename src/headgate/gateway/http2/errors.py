@@ -1,9 +1,9 @@
-"""What an endpoint does that no HTTP/2 server may do, or that leaves a request without an answer."""
+"""Errors of HTTP/2 connections: protocol violations, and requests that get no response."""
 
 
 class Http2Error(ConnectionError):
-    """Why the connection cannot be used any more, in words for whoever sent the request."""
+    """Why the connection cannot be used any more, in words for the log."""
 
 
 class NotTakenError(Http2Error):
-    """The endpoint did not look at the request, which may be sent again as if it never had been."""
+    """The endpoint did not process the request, so it may be sent again."""

@@ -1,9 +1,9 @@
-"""What has to be seen of frames before h2 reads them: those that leave, are too long, or are too many.
+"""Checks frames before h2 reads them: handles GOAWAY, and rejects frames that are too long or too many.
 
-h2 takes a GOAWAY frame for the end of the connection and refuses whatever follows, though a server that
-leaves goes on with the streams that it took (RFC 9113, 6.8): a rolling update must not cut answers off. It
-judges the length of a frame when it has all of it, which may be 16 MB. And it takes 10 to 60 us for a frame,
-of which one read may bring 29,000 that carry nothing.
+h2 treats a GOAWAY frame as the end of the connection and rejects everything after it, although a server that
+shuts down finishes the streams that it accepted (RFC 9113, 6.8): a rolling update must not cut off responses.
+h2 checks the length of a frame only when it has the whole frame, which may be 16 MB. And h2 takes 10 to 60 us
+per frame, while one read may contain 29,000 empty frames.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import struct
 from headgate.gateway.http2.errors import Http2Error
 
 MAX_FRAME_BYTES = 16_384
-"""Of one frame's payload, unless a larger one is agreed on (RFC 9113, 4.2): it never is."""
+"""Of one frame's payload, unless a larger one is negotiated (RFC 9113, 4.2), which never happens."""
 TURN_FRAMES = 32
-"""So many frames are read in one turn of the event loop."""
+"""Frames read in one iteration of the event loop."""
 BURST_FRAMES = 250
-"""Frames besides those of bodies that an endpoint may send at once on a connection."""
+"""Frames other than body data that an endpoint may send at once on a connection."""
 FRAMES_PER_S = 100.0
-"""Those that it may send again after that."""
+"""Rate at which that allowance is refilled."""
 FRAMES_PER_REQUEST = 32
-"""Those that it may send again for each request that it gets."""
+"""Refill of the allowance for each request sent."""
 MAX_SETTINGS = 100
 """SETTINGS frames of one connection."""
 FRAME_SHARE_BYTES = 256
-"""A longer frame counts once more for each of them. And so much of a body that is sent lets the endpoint send
-one more frame: it has to open its window."""
+"""A longer frame counts once more for each multiple of this. And each multiple of body data sent allows the
+endpoint one more frame, as it has to open its window."""
 _HEADER_BYTES = 9
 _DATA, _SETTINGS, _GOAWAY = 0, 4, 7
 _ACK, _PADDED = 1, 8
@@ -36,25 +36,25 @@ _LAST_STREAM_MASK = 0x7FFFFFFF
 
 
 class FrameFilter:
-    """Follows where frames begin, however the bytes are cut, and takes each GOAWAY out."""
+    """Tracks frame boundaries, however the bytes are split, and removes each GOAWAY."""
 
     __slots__ = ("_allowed", "_allowed_at", "_begun", "_left", "_settings", "last_stream_id", "rest")
 
     def __init__(self, now: float = 0.0) -> None:
         self._begun = b""
-        """Of a frame whose header is not complete, or of a GOAWAY."""
+        """The beginning of a frame with an incomplete header, or of a GOAWAY."""
         self._left = 0
-        """Bytes until the frame ends that is passed on now."""
+        """Bytes left in the frame that is being forwarded."""
         self.last_stream_id: int | None = None
-        """Of the last GOAWAY: what has a greater number was not looked at. None until one came."""
+        """From the last GOAWAY: streams with a greater number were not processed. None until one arrived."""
         self.rest = b""
-        """What was not looked at, as there is enough for one turn of the event loop."""
+        """Data not examined yet, as there was enough for one iteration of the event loop."""
         self._allowed = float(BURST_FRAMES)
         self._allowed_at = now
         self._settings = 0
 
     def feed(self, data: bytes, now: float = 0.0) -> bytes:
-        """The same bytes without such frames, without what is yet to be completed, and without `rest`.
+        """The same bytes without GOAWAY frames, incomplete parts, and `rest`.
 
         Raises Http2Error.
         """
@@ -98,16 +98,16 @@ class FrameFilter:
         if cost > 0:
             self._spend(cost, now)
         whole = len(data) - len(self._begun) - len(self.rest)
-        if not kept:  # as mostly: then nothing need be put together
+        if not kept:  # the usual case: nothing to join
             return data[:whole]
         return b"".join((*kept, data[kept_from:whole]))
 
     def request_sent(self) -> None:
-        """The endpoint got another request, without its body."""
+        """The head of another request was sent to the endpoint."""
         self._allowed = min(self._allowed + FRAMES_PER_REQUEST, float(BURST_FRAMES))
 
     def body_sent(self, size: int) -> None:
-        """So much of a body went to the endpoint."""
+        """This much of a body was sent to the endpoint."""
         self._allowed += size // FRAME_SHARE_BYTES
 
     def _spend(self, cost: int, now: float) -> None:

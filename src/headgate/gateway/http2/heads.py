@@ -1,4 +1,4 @@
-"""Heads of messages from HTTP/1.1 to HTTP/2, and back."""
+"""Converts message heads between HTTP/1.1 and HTTP/2."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ Header = tuple[bytes, bytes]
 _OF_CONNECTION = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"}
 )
-"""What HTTP/2 has no such headers for (RFC 9113, 8.2.2)."""
+"""Headers that HTTP/2 does not allow (RFC 9113, 8.2.2)."""
 _WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 
 def request(head: bytes, scheme: bytes, address: bytes) -> list[Header]:
-    """The headers of a stream for a request as the gateway writes it, without the empty line at its end.
+    """The headers of a stream for a request as the gateway writes it, without its final empty line.
 
-    One of HTTP/1.0 may name no host: then it is for the address, as HTTP/2 has no empty authority.
+    A request of HTTP/1.0 may have no host: then the authority is the address, as HTTP/2 does not allow it to
+    be empty.
     """
     first, *lines = head.split(b"\r\n")
     method, target, _ = first.split(b" ")
@@ -35,16 +36,16 @@ def request(head: bytes, scheme: bytes, address: bytes) -> list[Header]:
 
 
 def answer(headers: Iterable[Header]) -> tuple[bytes, bool]:
-    """The head of an answer or of an interim one, and whether a body follows in chunks.
+    """The head of a response or an interim response, and whether a chunked body follows.
 
-    h2 has seen to it that names and values can stand in lines. Raises Http2Error.
+    h2 has checked that names and values are valid in header lines. Raises Http2Error.
     """
     status, has_length = b"", False
     lines: list[bytes] = []
     for name, value in headers:
         if name == b":status":
             status = value
-        elif not name.startswith(b":"):  # no other pseudo-header means anything in an answer
+        elif not name.startswith(b":"):  # no other pseudo-header has a meaning in a response
             has_length = has_length or name == b"content-length"
             lines += (name, b": ", value, b"\r\n")
     if len(status) != 3 or not status.isdigit() or not b"100" <= status <= b"599":

@@ -1,7 +1,7 @@
-"""A connection that speaks HTTP/2 with an endpoint, and HTTP/1.1 with whoever uses it.
+"""A connection that speaks HTTP/2 to an endpoint, and HTTP/1.1 to its user.
 
-One request at a time, as on any connection of the gateway: an endpoint under load has as many connections as
-requests. To the user it is the transport; to the socket it is the protocol.
+It carries one request at a time, like every connection of the gateway: an endpoint under load has as many
+connections as requests. It is the transport of its user, and the protocol of its socket.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from headgate.gateway.http2.frames import FrameFilter
 from headgate.loop_turns import Turns
 
 WINDOW_BYTES = 1 << 20
-"""How much of an answer may be on its way: also the most that waits while its client reads nothing."""
+"""Flow control window of a response: also the most that is buffered while its client reads nothing."""
 MAX_UNREAD_BYTES = 4 << 20
-"""Of what an endpoint does not read: one that asks for acknowledgements without end is left."""
+"""Written data that the endpoint has not read: one that requests acknowledgements without end is
+disconnected."""
 MAX_TABLE_BYTES = 4096
-"""Of headers that are remembered for an endpoint: one that offers more would get all of them."""
+"""For header compression: an endpoint that allows more would otherwise get all of them."""
 _MAX_SENT_BYTES = 1 << 16
-"""In one frame, which the socket has to take whole: some endpoints agree to 16 MB."""
+"""In one frame, which the socket has to take as a whole: some endpoints accept 16 MB."""
 _MAX_SENT_IN_TURN = 1 << 18
 _OWN_SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
@@ -43,17 +44,18 @@ _CONFIGURATION = H2Configuration(client_side=True, header_encoding=None)
 
 
 class _Connection(H2Connection):
-    """Remembers few of the streams that were: h2 keeps 65,536 of each connection, which are 7 MB."""
+    """Remembers few closed streams: h2 keeps 65,536 per connection, which are 7 MB."""
 
     MAX_CLOSED_STREAMS = 16
 
     def free(self) -> None:
-        """Ends its use. It refers to itself: otherwise only a garbage collection would free it."""
+        """End its use. It refers to itself: otherwise only a garbage collection would free it."""
         vars(self).clear()
 
 
 class Translator(asyncio.Transport, asyncio.Protocol):
-    """`user` is a protocol of HTTP/1.1 that writes each request whole, and asks one after the other."""
+    """`user` is an HTTP/1.1 protocol that writes each request in one call, and one request after the
+    other."""
 
     def __init__(self, user: asyncio.Protocol, uploads: Turns, downloads: Turns) -> None:
         super().__init__()
@@ -63,35 +65,35 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._socket: asyncio.Transport | None = None
         self._scheme = b"http"
         self._authority = b""
-        """Its address: what requests are for that name no host."""
+        """Its address: the authority of requests without a host."""
         self._http2: _Connection
         self._frames = FrameFilter(time.monotonic())
         self._unread = b""
-        """What the endpoint has sent and waits for the connection's next turn."""
+        """Received data that waits for the connection's next turn."""
         self._lost: tuple[Exception | None] | None = None
-        """How the connection ended, while something is still unread."""
+        """How the connection ended, while data is still unread."""
         self._is_paused = False
-        """Whether the user takes nothing more for now."""
+        """Whether the user has paused reading."""
         self._heard = False
         self._stream_id = 0
-        """Of the request under way; 0 while there is none."""
+        """Of the request in progress; 0 if there is none."""
         self._is_chunked = False
-        """Whether the answer has no length of its own, and so is passed on in chunks."""
+        """Whether the response has no content-length, and so is forwarded in chunks."""
         self._body = _NOTHING
-        """What is to be sent next of the request's body."""
+        """The part of the request's body to send next."""
         self._later: deque[memoryview] = deque()
-        """What is to be sent after that."""
+        """The parts to send after that."""
         self._may_write = True
         self._waits_for_turn = False
         """Whether more of the body is sent in the connection's next turn."""
         self._is_leaving = False
-        """Whether the endpoint has said that it takes no further requests."""
+        """Whether the endpoint has announced that it accepts no further requests."""
         self._closing = False
         self._error: Http2Error | None = None
 
     @property
     def error(self) -> Http2Error | None:
-        """Why it ended before its time."""
+        """Why it ended early."""
         return self._error
 
     # -- asyncio.Protocol, for the socket
@@ -114,12 +116,12 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._unread:
-            self._unread += data  # it was on its way as reading was paused
+            self._unread += data  # it was in transit when reading was paused
         else:
             self._read(data)
 
     def _read(self, data: bytes) -> None:
-        """As many frames as one turn of the event loop is given to; the rest waits for the next."""
+        """Process the frames for one iteration of the event loop; the rest waits for the next."""
         if self._error is not None:
             return
         passed: list[bytes] = []
@@ -141,8 +143,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         except ProtocolError as error:
             self._fail(Http2Error(f"the endpoint's answer is no valid HTTP/2: {error}"))
         if self._is_leaving and self._error is None and not self._stream_id:
-            self.abort()  # over TLS a close would wait for the endpoint
-        # Last: when the answer is complete, the user may write its next request at once.
+            self.abort()  # over TLS, a close would wait for the endpoint
+        # Last: when the response is complete, the user may write its next request immediately.
         if passed:
             self._user.data_received(b"".join(passed))
 
@@ -166,7 +168,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._socket = None
         if self._unread and not self._closing:
-            self._lost = (error,)  # all that came before it still counts
+            self._lost = (error,)  # all data before the end still counts
             return
         self._unread = b""
         self._body = _NOTHING
@@ -183,19 +185,19 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     # -- asyncio.Transport, for the user
 
     def write(self, data: Any) -> None:
-        """Sends a request: its head and all of its body."""
+        """Send a request: its head and its whole body."""
         end = data.index(b"\r\n\r\n") + 4
         self._request(bytes(data[:end]), memoryview(data)[end:])
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
-        """Sends a request whose head and body are apart; the body may be several buffers."""
+        """Send a request with separate head and body; the body may be several buffers."""
         head, *body = list_of_data
         self._request(head, *body)
 
     def _request(self, head: bytes, *body: Any) -> None:
         if self._error is not None:
             return
-        if self._is_leaving:  # and an answer that the user has all of is not ended yet
+        if self._is_leaving:  # and the stream of a response that the user has completely is not ended yet
             self._fail(NotTakenError("the endpoint is leaving, and takes no request (GOAWAY)"))
             return
         headers = heads.request(head[:-4], self._scheme, self._authority)
@@ -242,16 +244,17 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._socket.abort()
 
     def get_write_buffer_size(self) -> int:
-        """With what flow control holds back."""
+        """Includes data held back by flow control."""
         unsent = len(self._body) + sum(map(len, self._later))
         return unsent + (self._socket.get_write_buffer_size() if self._socket is not None else 0)
 
-    # -- what the endpoint says
+    # -- events of the endpoint
 
     def _take(self, event: events.Event, passed: list[bytes]) -> None:
-        """Adds what the user is to be told to `passed`.
+        """Add the data for the user to `passed`.
 
-        Of an answer with a length, the user may have asked the next before the stream of this one ended.
+        If a response has a length, the user may have sent the next request before the stream of this one
+        ended.
         """
         if isinstance(event, events.RemoteSettingsChanged):
             encoder = self._http2.encoder
@@ -268,7 +271,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             head, self._is_chunked = heads.answer(event.headers)
             passed.append(head)
         elif isinstance(event, events.InformationalResponseReceived):
-            # The user bounds them.
+            # The user bounds their number.
             passed.append(heads.answer(event.headers)[0])
         elif isinstance(event, events.StreamEnded):
             self._stream_id = 0
@@ -283,17 +286,18 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         return (b"%x\r\n" % len(data), data, b"\r\n") if self._is_chunked else (data,)
 
     def _mind_goaway(self) -> None:
-        """After one, the request under way ends as ever if it was taken, and no other follows."""
+        """After a GOAWAY, a request in progress finishes if it was accepted, and no other follows."""
         last = self._frames.last_stream_id
         if last is not None:
             self._is_leaving = True
             if self._stream_id > last:
                 raise NotTakenError("the endpoint is leaving, and did not take the request (GOAWAY)")
 
-    # -- what is sent
+    # -- sending
 
     def _send_body(self) -> None:
-        """As much as the endpoint's windows and the socket take, up to a bound for each turn of the loop."""
+        """Send as much as the endpoint's windows and the socket take, up to a limit per iteration of the
+        loop."""
         left = _MAX_SENT_IN_TURN
         while self._body and self._stream_id and self._may_write:
             if left <= 0:
@@ -304,7 +308,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             if size <= 0:
                 return
             sent, rest = self._body[:size], self._body[size:]
-            if not rest:  # an empty part would hold all of the prompt
+            if not rest:  # an empty part would keep the whole prompt alive
                 rest = self._later.popleft() if self._later else _NOTHING
             self._body = rest
             self._http2.send_data(self._stream_id, bytes(sent), end_stream=not rest)
@@ -330,13 +334,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._socket.write(data)
 
     def _check_what_is_unread(self) -> None:
-        """A body never makes it so much: it waits for room."""
+        """Bodies never reach this limit, as they wait for the socket."""
         if self._socket is not None and self._socket.get_write_buffer_size() > MAX_UNREAD_BYTES:
             raise Http2Error("the endpoint does not read what it asks for")
 
     def _fail(self, error: Http2Error) -> None:
-        """Ends the connection; the user is told by the loss of it. The traceback of the error refers to this
-        object, and with it would form a reference cycle."""
+        """End the connection; the user learns of it by its loss. The traceback of the error refers to this
+        object, and would form a reference cycle."""
         self._error = error.with_traceback(None)
         self.abort()
 

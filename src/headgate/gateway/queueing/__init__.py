@@ -1,8 +1,8 @@
-"""The queues of a gateway process, on its event loop: `headgate.requests.queueing` decides who goes.
+"""The queues of a gateway process on its event loop; `headgate.requests.queueing` makes the decisions.
 
-Wakes the queue of each pool, reads from headers how a request wants to wait, and keeps the metrics. A queue
-looks who may go at arrivals, first tokens, ends, readings of engines and changes of objects, and when the
-timer of its alarm is due.
+Wakes the queue of each pool, reads queue hints from headers, and records metrics. A queue checks which
+requests may be sent when requests arrive, get their first token or end, when readings of engines or objects
+change, and when its alarm is due.
 """
 
 from headgate.gateway.queueing.queues import Queues

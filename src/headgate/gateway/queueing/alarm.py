@@ -1,4 +1,4 @@
-"""Wakes a queue on the event loop: in its next turn, once, however often that is asked for; or at a time."""
+"""Wakes a queue on the event loop: once in its next iteration, however often requested, or at a set time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable
 
 SOONEST_S = 0.001
-"""Between two looks that are owed to the time alone."""
+"""Minimum interval between two looks at set times."""
 
 
 class LoopAlarm:
-    """Calls `look` with the time in a later turn of the loop."""
+    """Calls `look` with the time in a later iteration of the loop."""
 
     __slots__ = ("_look", "_loop", "_now", "_timer", "_woken")
 
@@ -28,17 +28,17 @@ class LoopAlarm:
         self._timer: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
-        """In the next turn."""
+        """Wake in the next iteration."""
         if self._woken is None:
             self._woken = self._loop.call_soon(self._ring)
 
     def wake_at(self, at: float, now: float) -> None:
-        """At a time, unless before; infinite is never."""
+        """Wake at this time, unless woken earlier; infinity means never."""
         if self._woken is None and at < math.inf:
             self._timer = self._loop.call_at(max(at, now + SOONEST_S), self.wake)
 
     def stop(self) -> None:
-        """The queue has begun to look, or has nothing to look for."""
+        """Cancel the alarm: the queue is looking already, or has nothing to look for."""
         if self._woken is not None:
             self._woken.cancel()
             self._woken = None

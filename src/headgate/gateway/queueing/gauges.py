@@ -1,4 +1,4 @@
-"""What is read of the queues whenever somebody scrapes."""
+"""Metrics of the queues that are read at scrape time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Samples = list[tuple[tuple[str, ...], float]]
 
 
 def add_gauges(registry: Registry, queues: Queues) -> None:
-    """Adds how the queues are."""
+    """Add the gauges of the queues."""
     read = _Reader(queues)
     of_bands = ("pool", "priority")
     of_flows = (*of_bands, "flow", "model", "target_model")
@@ -76,7 +76,7 @@ def add_gauges(registry: Registry, queues: Queues) -> None:
 
 
 class _Reader:
-    """Gives the samples of each gauge."""
+    """Returns the samples of each gauge."""
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
@@ -88,7 +88,7 @@ class _Reader:
         return [(of, size) for of, (_, size) in self._of_flows().items()]
 
     def _of_flows(self) -> dict[tuple[str, ...], tuple[int, int]]:
-        """How many requests of each wait, and their bytes."""
+        """The number of queued requests of each kind, and their bytes."""
         sizes = [
             (queue.name, kind, count, size)
             for queue in self._queues.all()

@@ -1,4 +1,4 @@
-"""What drives the queues of a gateway process: its event loop, request headers, metrics and the log."""
+"""Drives the queues of a gateway process: event loop, request headers, metrics and the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway's settings come to for the queue of a pool."""
+"""Converts a gateway's settings to those of a pool's queue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.gateway.settings import GatewaySettings, weight
 
 
 def decides(settings: GatewaySettings) -> tuple[object, ...]:
-    """The settings that queues are made of: equal ones make equal queues."""
+    """The settings that queues depend on: equal ones make equal queues."""
     scheduling = settings.scheduling
     return (
         settings.queue,
@@ -25,15 +25,15 @@ def decides(settings: GatewaySettings) -> tuple[object, ...]:
 
 
 def queueing(settings: GatewaySettings) -> Queueing:
-    """How requests wait for every pool: as the scheduler's file says, else the environment in Kthena's names,
-    else the settings. The file and the environment were judged as they were read."""
+    """The queue settings of every pool: from the scheduler's file, else from Kthena's environment variables,
+    else from the settings. File and environment were validated when they were read."""
     found: Queueing | None = None
     if settings.scheduling.content is not None:
         allow_alpha = settings.scheduling.allow_experimental_plugins
         found = configuration.read(settings.scheduling.content, allow_alpha=allow_alpha).queueing
     if found is None and settings.queue.kthena_environment:
         found = configuration.of_kthena(settings.queue.kthena_environment, configuration.Problems())
-        if found is not None:  # Kthena has no name for it, as there a pool without endpoints refuses
+        if found is not None:  # Kthena has no name for it, as its pools without endpoints reject
             flow = msgspec.structs.replace(found.flow, no_endpoint_ttl_s=settings.queue.no_endpoint_wait_s)
             found = msgspec.structs.replace(found, flow=flow)
     return found or Queueing(flow=_flow(settings), capacity=_capacity(settings))

@@ -1,4 +1,4 @@
-"""What is counted of requests that waited, and of what that costs the gateway."""
+"""Metrics of queued requests, and of the cost of queueing."""
 
 from __future__ import annotations
 
@@ -18,39 +18,40 @@ if TYPE_CHECKING:
 
 PREFIX = "headgate_gateway_flow_control"
 MAX_PRIORITIES = 64
-"""Priorities with series of their own: objectives may have any number."""
+"""Priorities with their own series: objectives may have any number."""
 MAX_FLOWS = 100
-"""Flows with series of their own: clients make up names."""
+"""Flows with their own series: clients can invent names."""
 MAX_MODELS = 500
-"""Models and adapters that have series of their own; each has dozens."""
+"""Models and adapters with their own series; each has dozens."""
 MAX_TOGETHER = 2000
-"""Flows for each priority, model and target that have series of their own: clients name all four of them, and
-what these make together is far more than each. Of the others, flows are not told apart."""
+"""Combinations of priority, flow, model and target with their own series: clients choose all four, and have
+far more combinations than values of each. In further combinations, the flow is `other`."""
 MAX_BOUND = 2000
-"""Kinds of ends whose series are at hand; past this many, all are looked up anew."""
+"""Kinds of ends whose series are cached; beyond this number, the cache is cleared."""
 COST_S = (
     0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
 )  # fmt: skip
-"""Bucket bounds for what the gateway itself takes: llm-d's for decisions, and some below."""
+"""Bucket bounds for the gateway's own time: llm-d's for decisions, and some below."""
 
 _End: TypeAlias = "tuple[str, str, Kind]"
-"""Its pool and outcome, and what ended."""
+"""Pool, outcome, and kind of request."""
 
 
 class WaitMetrics:
-    """Counts waits and their ends. Requests that go at once are not among them, and cost nothing here."""
+    """Counts waits and their ends. Requests that are sent immediately are not counted, and cost nothing
+    here."""
 
     def __init__(self, registry: Registry, models: LabelValues) -> None:
-        """`models` are those that have series of their own."""
+        """`models`: those with their own series."""
         labels = ("pool", "priority", "outcome")
         self._priorities = LabelValues(MAX_PRIORITIES)
         self._flows = LabelValues(MAX_FLOWS)
         self._models = models
         self._targets = LabelValues(MAX_MODELS)
         self._together: set[tuple[str, ...]] = set()
-        """Labels of those that have series of their own."""
+        """Labels of the combinations with their own series."""
         self._ends: dict[_End, tuple[CounterChild, HistogramChild]] = {}
-        """What counts ends of a kind: thousands may come at once."""
+        """Cached series by kind of end: thousands may come at once."""
         self.requests = Counter(
             f"{PREFIX}_requests",
             "Requests that had to wait, or wanted to, by what became of that: dispatched, or the reason why "
@@ -84,12 +85,12 @@ class WaitMetrics:
         registry.add(self.requests, self.duration, self.enqueueing, self.looks, self.evictions)
 
     def entered(self, pool: PoolState, place: Waiting, outcome: str, took_s: float) -> None:
-        """A request has come to the queue."""
+        """A request has reached the queue."""
         priority, flow = self._priorities.value(str(place.priority)), self._flows.value(place.flow)
         self.enqueueing.labels(pool.name, priority, outcome, flow).observe(took_s)
 
     def ended(self, pool: PoolState, wait: Wait, outcome: str, now: float) -> None:
-        """It waits no more."""
+        """A request has left the queue."""
         labels = pool.name, outcome, wait.kind
         requests, duration = self._ends.get(labels) or self._bind(labels)
         requests.value += 1
@@ -108,7 +109,7 @@ class WaitMetrics:
         return bound
 
     def _told_apart(self, pool: str, priority: str, kind: Kind) -> tuple[str, str, str]:
-        """Flow, model and target as labels have them."""
+        """Label values for flow, model and target."""
         flow, model = self._flows.value(kind.flow), self._models.value(kind.model)
         target = self._targets.value(kind.target)
         together = pool, priority, flow, model, target
@@ -122,7 +123,7 @@ class WaitMetrics:
         self.evictions.labels(pool.name, self._priorities.value(str(priority))).value += 1
 
     def keep(self, pools: Collection[str], models: Collection[str]) -> None:
-        """Ends the series of other pools and models."""
+        """Delete the series of all other pools and models."""
         for metric in (self.requests, self.duration, self.enqueueing, self.evictions):
             metric.keep("pool", pools)
         self.duration.keep("model", models)

@@ -1,6 +1,6 @@
-"""What a request's headers say of its wait: in whose name it comes, how soon it is wanted, how long it waits.
+"""Reads the queue hints in a request's headers: flow, time objective, and how long the client waits.
 
-Read only of requests that have to wait.
+Only read for requests that are queued.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from headgate.gateway.settings import GatewaySettings
 
 DEFAULT_FLOW = "default-flow"
-"""Of requests from a client without key and address, as on Unix sockets; so the Endpoint Picker calls it."""
+"""For requests of a client without key and address, as on Unix sockets; the Endpoint Picker's name for it."""
 MAX_FLOW_CHARACTERS = 128
-"""Names are cut here: those that begin alike are one flow."""
+"""Longer names are cut, so names with the same beginning are one flow."""
 MAX_S = 1e9
-"""Longer times are taken for none."""
+"""Longer times count as none."""
 
 FAIRNESS_IDS = (
     b"x-llm-d-inference-fairness-id",
     b"x-gateway-inference-fairness-id",
     b"x-headgate-fairness-id",
 )
-"""The first of these that a request has names its flow."""
+"""The first of these headers names the flow."""
 OBJECTIVES_MS = (b"x-llm-d-slo-ttft-ms", b"x-slo-ttft-ms")
-"""How soon the first token is wanted."""
+"""The time in which the first token is wanted."""
 _DEADLINES_MS = (b"x-request-timeout-ms", b"x-envoy-expected-rq-timeout-ms")
-"""After how long somebody on the way gives the request up."""
+"""The time after which a client or proxy gives up the request."""
 _SILENCES_S = (b"x-stainless-read-timeout", b"x-stainless-timeout")
-"""After how long without a byte the SDKs of OpenAI and Anthropic give it up."""
+"""The time without any byte after which the SDKs of OpenAI and Anthropic give up."""
 PROGRESS = b"x-headgate-progress"
 _API_KEYS = (b"authorization", b"x-api-key", b"api-key")
 
@@ -45,7 +45,7 @@ _YES = ("1", "true", "yes")
 def read(
     request: Request, settings: GatewaySettings, *, is_stream: bool, flow_header: bytes = b""
 ) -> QueueHints:
-    """What the headers of a request say; where there is a `flow_header`, that alone names its flow."""
+    """The hints in a request's headers; if there is a `flow_header`, only that header names its flow."""
     tenant_header = settings.queue.tenant_header.lower().encode()
     found: dict[bytes, str] = {}
     for name, value in request.headers:
@@ -54,7 +54,7 @@ def read(
     # A head without a length needs chunks.
     wants_progress = is_stream and not request.is_http_1_0 and found.get(PROGRESS, "").lower() in _YES
     patiences = [_positive(found.get(name)) / 1e3 for name in _DEADLINES_MS]
-    if not wants_progress:  # whoever hears of its progress does not wait in silence
+    if not wants_progress:  # a client that receives progress does not wait in silence
         patiences += (_positive(found.get(name)) for name in _SILENCES_S)
     if flow_header:
         flow, address = _cut(found.get(flow_header, "")), ""
@@ -70,9 +70,9 @@ def read(
 
 
 def _flow(found: dict[bytes, str], request: Request, settings: GatewaySettings) -> tuple[str, str]:
-    """Who the request is for: as somebody says who is believed, else the client by its API key or address.
+    """The flow of a request: from a trusted header, else the client's API key or address.
 
-    With a key, the address comes second: keys are made up as easily as fairness ids.
+    With a key, the address is returned second: keys are invented as easily as fairness ids.
     """
     is_trusted = request.is_from_trusted
     flow = ""
@@ -88,7 +88,7 @@ def _flow(found: dict[bytes, str], request: Request, settings: GatewaySettings) 
 
 
 def _of_key(value: str) -> str:
-    """A name for an API key that does not tell the key."""
+    """A name for an API key that does not reveal the key."""
     scheme, _, rest = value.partition(" ")
     key = rest.strip() if scheme.lower() == "bearer" else value
     return "key-" + hashlib.blake2b(key.encode(), digest_size=6, person=b"headgate-flow").hexdigest()
@@ -99,7 +99,7 @@ def _cut(flow: str) -> str:
 
 
 def _positive(text: str | None) -> float:
-    """A number above 0; anything else is taken for infinite."""
+    """A number above 0; anything else counts as infinite."""
     if not text:
         return math.inf
     try:

@@ -1,4 +1,4 @@
-"""What `/debug/flow` shows: of each pool its queue, with all that explains who waits."""
+"""The page `/debug/flow`: the queue of each pool, with the reasons why requests wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headgate.requests.queueing.pool_queue import PoolQueue
 
 MAX_SATURATED = 1000.0
-"""As it is shown: JSON knows nothing infinite."""
+"""Maximum shown: JSON has no infinity."""
 
 
 class QueueShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,18 +20,18 @@ class QueueShown(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: int = 0
     is_on: bool
-    """Whether requests wait at all."""
+    """Whether requests can be queued at all."""
     endpoints: int
-    """That can answer."""
+    """Endpoints that can respond."""
     in_flight: int
-    """Requests of this worker that they have."""
+    """Requests of this worker in flight on them."""
     why: str
-    """What keeps a request from going that comes now with priority 0; empty if nothing does."""
+    """Why a request with priority 0 that arrives now would wait; empty if it would not."""
     queue: QueueView
 
 
 def shown(queue: PoolQueue, now: float) -> QueueShown:
-    """For whoever asks what a queue does."""
+    """The state of one queue."""
     view = queue.explain(now)
     return QueueShown(
         is_on=queue.settings.is_on,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Queues:
-    """One queue for each pool; each is kept for as long as its pool is there."""
+    """One queue for each pool; a queue lives as long as its pool."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -34,24 +34,24 @@ class Queues:
         self._shares: Shares | None = None
 
     def share(self, place: Place, send: Callable[[Mapping[str, PoolReport], Collection[str]], bool]) -> None:
-        """Is one of several workers from now on; called before there are pools. `send` brings what others
-        have to know to them."""
+        """Share the queues with other workers; called before there are pools. `send` delivers reports for the
+        other workers."""
         self._place = place
         self._shares = Shares(self._services.loop, self._queues.values, send)
         self._shares.begin_anew()
 
     def share_anew(self) -> None:
-        """Somebody else is told from now on, who knows nothing."""
+        """The reports now go to a receiver without any state: send everything again."""
         if self._shares is not None:
             self._shares.begin_anew()
 
     def take_shares(self, shares: Mapping[str, PoolShare]) -> None:
-        """What this worker may do."""
+        """Apply this worker's shares."""
         if self._shares is not None:
             self._shares.told(shares)
 
     def use(self) -> None:
-        """Takes up the pools as they are now, each of which is told its queue."""
+        """Update to the current pools, and give each pool its queue."""
         plane, now = self._services.plane, self.now()
         pools = plane.pools
         for key in self._queues.keys() - pools.keys():
@@ -69,14 +69,14 @@ class Queues:
         self._note_sharing()
 
     def change(self, before: GatewaySettings, settings: GatewaySettings) -> None:
-        """Goes on by other settings."""
+        """Apply new settings."""
         if making.decides(before) != making.decides(settings):
             self._queueing = making.queueing(settings)
             for queue in self._queues.values():
                 queue.change(self._queueing, self.now())
 
     def learned(self, load: EndpointState) -> None:
-        """Something was heard of an endpoint: requests that wait for it may go."""
+        """An endpoint has new readings: requests that wait for it may be sent."""
         for queue in self._queues.values():
             if queue.held and queue.serves(load):
                 queue.wake()
@@ -86,7 +86,7 @@ class Queues:
         return any(queue.held and queue.serves(load) for queue in self._queues.values())
 
     def _note_sharing(self) -> None:
-        """Tells each queue of those whose endpoints are its own, too."""
+        """Set for each queue the queues whose pools have endpoints in common with its own."""
         by_load: dict[EndpointState, list[PoolQueue]] = {}
         for pool in self._services.plane.pools.values():
             for load in pool.loads:
@@ -106,7 +106,7 @@ class Queues:
             queue.sweep(now)
 
     def close(self) -> None:
-        """Nobody waits any longer."""
+        """Drop all queued requests."""
         now = self.now()
         self._is_closed = True
         if self._shares is not None:
@@ -116,16 +116,16 @@ class Queues:
 
     @property
     def held(self) -> int:
-        """How many requests wait in all of them."""
+        """The number of queued requests in all queues."""
         return sum(queue.held for queue in self.all())
 
     def shown(self) -> dict[str, list[QueueShown]]:
-        """By the pools' names, for `/debug/flow`."""
+        """The queues by pool name, for `/debug/flow`."""
         now = self.now()
         return {queue.name: [queue_shown.shown(queue, now)] for queue in self.all()}
 
     def now(self) -> float:
-        """The time that the queues go by."""
+        """The time used by the queues."""
         return self._services.now()
 
     def all(self) -> list[PoolQueue]:

@@ -1,8 +1,8 @@
-"""One queue of each pool for all workers of a gateway, as near to it as a tenth of a second comes.
+"""Shares one queue per pool among the workers of a gateway, up to a delay of a tenth of a second.
 
-Every TELL_S a worker tells its supervisor what waits for its pools and what flows had, if there is any of it,
-and is told what it may do of what is set for all workers. Nothing waits for that: where nobody is heard,
-everybody goes on by what was told last.
+Every TELL_S a worker reports to its supervisor the queued requests of its pools and the usage of flows, if
+there are any, and receives its shares of the common limits. Nothing waits for that: without a response, every
+worker continues with its last shares.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ TELL_S = 0.1
 
 
 class Shares:
-    """A worker's side. `send` brings reports, and names of pools that are gone, to the supervisor, and says
-    whether it could."""
+    """A worker's side. `send` delivers reports, and names of pools that are gone, to the supervisor, and
+    returns whether it could."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Shares:
         self._queues = queues
         self._send = send
         self._told: set[str] = set()
-        """Pools of which something was told."""
+        """Pools that were reported."""
         self._timer = loop.call_later(TELL_S, self._tick)
 
     def _tick(self) -> None:
@@ -42,7 +42,7 @@ class Shares:
         self.tell()
 
     def tell(self) -> None:
-        """What there is to tell now."""
+        """Send the reports that are due."""
         now = self._loop.time()
         reports: dict[str, PoolReport] = {}
         tallies: dict[str, PendingReport] = {}
@@ -61,7 +61,7 @@ class Shares:
                 tally.missed(reports[name])
 
     def begin_anew(self) -> None:
-        """To somebody who knows nothing: all that waits is told again."""
+        """The receiver has no state: report all queued requests again."""
         for queue in self._queues():
             if queue.tally is not None:
                 queue.tally.was_active = True
@@ -69,7 +69,7 @@ class Shares:
         self.tell()
 
     def told(self, shares: Mapping[str, PoolShare]) -> None:
-        """Goes by these from now on."""
+        """Apply these shares."""
         now = self._loop.time()
         for queue in self._queues():
             share = shares.get(queue.name)

@@ -1,4 +1,4 @@
-"""Values that are valid on their own, but not together or in detail."""
+"""Checks for values that are valid on their own, but not together or in detail."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from headgate.requests import paths as forwarded_paths
 
 
 def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Values that are valid on their own but not together or in detail: path of the setting, and why.
+    """Values that are valid on their own, but not together or in detail: path of the setting, and why.
 
-    `unclear` are sections of which a part could not be read: their ports may not be the wanted ones."""
+    `unclear`: sections that could only be read in part, so their ports may not be the intended ones.
+    """
     found = _listening_problems(settings, unclear)
     clients = settings.clients
     if bodies.for_long(clients.max_bodies_bytes) < clients.max_body_bytes:
@@ -85,7 +86,7 @@ def _weight_problems(weights: tuple[str, ...]) -> list[str]:
 
 
 def _host_problems(names: tuple[str, ...]) -> list[str]:
-    """Of hosts without port; the address of a Redis is compared with them as it is written."""
+    """Errors in hosts without port. The address of a Redis is compared with them as text."""
     return [
         f"{name[:64]!r}: a host without scheme, port or path is needed, such as redis.example.com or ::1"
         for name in names

@@ -1,4 +1,4 @@
-"""How sections are written: as structs, each of whose fields is `Annotated` with `setting` or `derived`."""
+"""Base of the sections: structs whose fields are `Annotated` with `setting` or `derived`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def setting(
     le: float | None = None,
     flag: str = "",
 ) -> msgspec.Meta:
-    """`live` settings change while serving; the others at the next start or upgrade. `flag` is a shorter name
-    for the flag."""
+    """`live` settings can change while serving; others change at the next start or upgrade. `flag` is a
+    shorter name for the flag."""
     return msgspec.Meta(description=description, extra={"live": live, "flag": flag}, ge=ge, le=le)
 
 
