@@ -1,9 +1,10 @@
-"""The HTTP shell around the decisions, one process: listener, upstream connections, streaming, access log.
+"""The HTTP data path of one process: listener, upstream connections, streaming, access log.
 
-Is given client connections and a stream of routing snapshots; hands requests to endpoints and their answers
-back, byte for byte. A request's way is: listener, inspect, exchange (route, pick, retry), upstream, settle.
+Input: client connections, and routing snapshots. Output: requests to endpoints, and their responses to
+clients. A request passes the listener, the exchange (route, pick, retry), an upstream connection, and
+settlement.
 
-Only the settings are imported with the room: what reads them need not carry the data path.
+The package imports only its settings, so that readers of settings need not load the data path.
 """
 
 from headgate.gateway.setting_types import Setting

@@ -1,4 +1,5 @@
-"""What a line of access log says: the one list from which docs/access-log.md is made and lines are tested."""
+"""The fields of an access log line: docs/access-log.md is generated from this list, and lines are tested
+against it."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import msgspec
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One member of a line in JSON; `text` is where the text form has it."""
+    """One member of a JSON line; `text` is its place in the text format."""
 
     name: str
     type: str
@@ -136,4 +137,4 @@ FIELDS = (
     Field("request_id", "text or null", "`x-request-id`, of the client or made by the gateway.", "id"),
     Field("trace_id", "text or null", "Trace of the request's `traceparent`.", "trace"),
 )
-"""The members of a JSON line, in their order. Names stay; new ones may be added at any place."""
+"""The members of a JSON line, in order. Names are stable; new ones may be added anywhere."""

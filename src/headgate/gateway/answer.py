@@ -1,7 +1,8 @@
-"""The form in which an endpoint's answer reaches the client: its head, its framing, its events.
+"""Converts an endpoint's response for the client: its head, its framing, its events.
 
-Hop-by-hop headers are dropped, HTTP/1.0 clients get no chunks, streams of events pass through EventStream,
-which can end them well, and JSON in which the client's name of the model is put back through Document.
+Drops hop-by-hop headers, and removes chunk framing for HTTP/1.0 clients. Event streams pass through
+EventStream, which can end them properly. JSON in which the client's model name is restored passes through
+Document.
 """
 
 from __future__ import annotations
@@ -20,24 +21,23 @@ from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, Request, no
 from headgate.requests.client import Header
 
 _OF_ITS_OWN: Final = HOP_BY_HOP | {b"alt-svc", b"x-request-id", b"content-encoding"}
-"""Headers that are not just passed on. `alt-svc` speaks for the origin that the client knows, which is the
-gateway's and not the engine's."""
+"""Headers with special treatment. `alt-svc` describes the origin that the client knows, which is the gateway,
+not the engine."""
 _HIDDEN: Final = (*RESERVED, b"x-ratelimit-")
-"""Prefixes of headers that are not passed on where the gateway itself speaks of a limit."""
+"""Prefixes of headers that are not forwarded if the gateway sends its own limit headers."""
 EVENTS, _JSON = b"text/event-stream", b"application/json"
 _NO_CONTENT, _NOT_MODIFIED = 204, 304
 _NO_BODY: Final = frozenset({_NO_CONTENT, _NOT_MODIFIED})
-"""Statuses whose answers have no body, whatever they say."""
+"""Statuses whose responses have no body, whatever their headers say."""
 
 
 class Answer:
-    """One answer on its way to the client.
+    """One response on its way to the client.
 
-    `may_keep_alive` is whether the client's connection may go on afterwards; `takes_usage` whether events
-    with nothing but usage are taken out; `name` is the JSON string of the model's name as the client knows
-    it, empty where the endpoint knows it by the same; `limit_lines` are header lines about the limit of the
-    route, before which the endpoint's own give way. Raises HttpParserError if the body is framed in a way
-    that cannot be passed on.
+    `may_keep_alive`: the client's connection may stay open afterwards. `takes_usage`: remove events with
+    nothing but usage. `name`: the client's model name as a JSON string; empty if the endpoint uses the same
+    name. `limit_lines`: header lines about the route's limit, which replace the endpoint's own. Raises
+    HttpParserError if the framing of the body cannot be forwarded.
     """
 
     __slots__ = (
@@ -67,13 +67,13 @@ class Answer:
         self.ends_with_connection = False
         """Whether the body has no length: it is complete when the endpoint closes its connection."""
         self.is_encoded = False
-        """Whether it came compressed, although that was not asked for."""
+        """Whether it is compressed, although that was not requested."""
         self.unchunker: Chunks | None = None
-        """Takes a framing off that the client does not know; None where it knows that of the answer."""
+        """Removes chunk framing for a client that does not support it; None otherwise."""
         self._framing: Chunks | None = None
-        """Bounds the framing of chunks that pass as they come; None where something else does."""
+        """Bounds the framing of chunks that are forwarded unchanged; None if something else does."""
         self._body: EventStream | Document | None = None
-        """What changes the body on its way; None where it passes as it came."""
+        """Changes the body on its way; None if it is forwarded unchanged."""
         parts = [status_line(status), request.answer_lines, limit_lines]
         hidden = RESERVED if not limit_lines else _HIDDEN
         chunked = is_changed = False
@@ -125,38 +125,38 @@ class Answer:
         if not self.keep_alive:
             parts.append(b"connection: close\r\n")
         self.is_plain = self._body is None
-        """Whether the bytes of its body pass as they came."""
+        """Whether the body is forwarded unchanged."""
         if self.is_plain or not self._is_holding:
             parts.append(b"\r\n")
         self._head = b"".join(parts)
-        """Waits to be sent together with the first bytes of the body."""
+        """Sent together with the first bytes of the body."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether the client has a part of it."""
+        """Whether any part was sent to the client."""
         return not self._head
 
     def add(self, line: bytes) -> None:
-        """Adds a header line to the head, which must not have been passed on yet."""
+        """Add a header line to the head, which must not have been sent yet."""
         self._head = self._head.replace(b"\r\n", b"\r\n" + line, 1)
 
     @property
     def is_chunked(self) -> bool:
-        """Whether the bytes of a body that passes as it came have the framing of chunks."""
+        """Whether a body that is forwarded unchanged has chunk framing."""
         return self._framing is not None
 
     @property
     def taken_bytes(self) -> int:
-        """By how much the body became shorter on the way."""
+        """Bytes removed from the body by the gateway."""
         return self._body.taken_bytes if self._body is not None else 0
 
     @property
     def _is_holding(self) -> bool:
-        """Whether the head lacks its end, which comes with the first bytes of the body."""
+        """Whether the end of the head is held back until the first bytes of the body."""
         return isinstance(self._body, Document) and self._body.is_holding
 
     def pass_on(self, data: bytes) -> bytes:
-        """What the client gets for these bytes of the body; the first time with the head before it."""
+        """The bytes for the client from these bytes of the body; the first call includes the head."""
         if self._body is not None:
             data = self._body.feed(data) if data or self._is_holding else data
             if self._is_holding:
@@ -169,23 +169,23 @@ class Answer:
 
     @property
     def is_straight(self) -> bool:
-        """Whether further bytes need not pass through `pass_on`, but only through `change`."""
+        """Whether further bytes can skip `pass_on`, and need only `change`."""
         return self.unchunker is None and not self._head
 
     @property
     def change(self) -> Callable[[bytes], bytes] | None:
-        """Makes of further bytes what the client gets; None where they pass as they come."""
+        """Converts further bytes for the client; None if they are forwarded unchanged."""
         body = self._body
         if body is None:
             return None if self._framing is None else self._framing.follow
         return None if isinstance(body, Document) and body.is_plain else body.feed
 
     def flush(self) -> bytes:
-        """What is held back at the end of a complete answer."""
+        """The bytes held back at the end of a complete response."""
         return self._body.flush() if self._body is not None else b""
 
     def cut_off(self, error_event: Callable[[], bytes]) -> bytes | None:
-        """Ends a broken stream with the event that says why; None where that is not possible."""
+        """End a broken stream with an error event; None if that is not possible."""
         if not isinstance(self._body, EventStream):
             return None
         last = self._body.cut_off(error_event())
@@ -195,7 +195,7 @@ class Answer:
 
 
 def media_type(headers: list[Header]) -> bytes:
-    """Of the body as it comes; empty where its bytes are compressed, so that nothing can be changed."""
+    """The media type of the body; empty if it is compressed, so that nothing in it can be changed."""
     kind = b""
     for name, value in headers:
         if name == b"content-type":
@@ -206,5 +206,5 @@ def media_type(headers: list[Header]) -> bytes:
 
 
 def is_encoded(coding: bytes) -> bool:
-    """Whether a `content-encoding` says that bytes are not what they stand for."""
+    """Whether a `content-encoding` is other than identity."""
     return coding.strip().lower() not in (b"", b"identity")

@@ -1,7 +1,7 @@
-"""The memory that request bodies take in a worker, all together, and the bound on it.
+"""The memory of all request bodies in a worker, and its limit.
 
-A body is counted as its bytes arrive, so that a client reserves nothing by announcing a long one, and until
-the gateway no longer needs it: its endpoint has begun to respond, or the request is over.
+A body is counted as its bytes arrive, so a client reserves nothing by announcing a long one. It counts until
+the gateway no longer needs it: when its endpoint has begun to respond, or the request is over.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Final, Protocol
 from headgate.requests.refusal import Refusal
 
 LONG_BYTES: Final = 64 * 1024
-"""Past this, a body is long."""
+"""A longer body counts as long."""
 _KEPT_FREE: Final = 8
-"""One part in so many is kept for bodies that are not long: uploads must not stop ordinary prompts."""
+"""One in this many parts is reserved for bodies that are not long: uploads must not stop ordinary prompts."""
 
 
 class Holder(Protocol):
-    """A request, as far as the memory of bodies goes."""
+    """A request, as far as body memory is concerned."""
 
     held_bytes: int
 
 
 class BodyMemory:
-    """Counts the bytes of the bodies that a worker holds; owned by its Services.
+    """Counts the bytes of the bodies in a worker; owned by its Services.
 
-    Whoever adds to `held` checks `is_exceeded_by` and gives back later exactly what it added.
+    Code that adds to `held` checks `is_exceeded_by`, and later subtracts exactly what it added.
     """
 
     __slots__ = ("_limit", "_short_at", "held", "limit_of_long")
@@ -35,10 +35,10 @@ class BodyMemory:
         self.change(limit, longest)
 
     def change(self, limit: int, longest: int) -> None:
-        """Sets the bound on all bodies and the size of the longest. Bodies that are held already stay."""
+        """Set the limit for all bodies, and the size of the longest. Bodies in memory stay."""
         self._limit = limit
         self.limit_of_long = for_long(limit)
-        """While `held` is at most this, nothing is exceeded."""
+        """While `held` is at most this, no limit is exceeded."""
         self._short_at = self.limit_of_long - longest
 
     @property
@@ -47,28 +47,28 @@ class BodyMemory:
         return self.held > self._short_at
 
     def has_room(self, size: int) -> bool:
-        """Whether a body of this size may come, of which nothing is held yet."""
+        """Whether a body of this size may be read, of which nothing is counted yet."""
         return not self._exceeds(self.held + size, size)
 
     def is_exceeded_by(self, size: int) -> bool:
-        """Whether a body that has grown to this size, and is counted, is too much."""
+        """Whether a body that has grown to this size, and is counted, exceeds the limit."""
         return self._exceeds(self.held, size)
 
     def _exceeds(self, held: int, size: int) -> bool:
         return held > (self.limit_of_long if size > LONG_BYTES else self._limit)
 
     def recount(self, request: Holder, size: int) -> None:
-        """From now on, this much is held for the request."""
+        """Count this size for the request from now on."""
         self.held += size - request.held_bytes
         request.held_bytes = size
 
     def refuse_two(self, request: Holder, size: int) -> Refusal | None:
-        """Counts two bodies of this size besides the client's own; returns why that is too much, if it is."""
+        """Count two bodies of this size besides the client's; return a refusal if that exceeds the limit."""
         self.recount(request, 3 * size)
         return self.refusal() if self.is_exceeded_by(size) else None
 
     def release(self, request: Holder) -> None:
-        """The body of the request is held no longer. May be called again, which does nothing."""
+        """Stop counting the request's body. A second call does nothing."""
         self.held -= request.held_bytes
         request.held_bytes = 0
 
@@ -84,10 +84,10 @@ class BodyMemory:
 
 
 def for_long(limit: int) -> int:
-    """How much of a limit long bodies may take together."""
+    """The part of a limit that long bodies may use together."""
     return limit - limit // _KEPT_FREE
 
 
 def least_limit(longest: int) -> int:
-    """The least limit with which the longest body may come."""
+    """The smallest limit with which the longest body can be admitted."""
     return longest * _KEPT_FREE // (_KEPT_FREE - 1)

@@ -1,4 +1,4 @@
-"""Chunk framing (RFC 9112, 7.1) of an answer: taken off where its payload is changed, and bounded always."""
+"""Chunk framing (RFC 9112, 7.1) of a response: removed if its payload is changed, and always bounded."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import httptools
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
 MAX_LINE_BYTES: Final = 4096
-"""Of the size of a chunk with its extensions, which mean nothing to anybody here."""
+"""Of a chunk size with its extensions, which are ignored."""
 MAX_TRAILER_BYTES: Final = 16 * 1024
 """Of all trailers together."""
 
 
 _DIGITS: Final = 8
-"""Of the size of a chunk that `payload_at` recognises."""
+"""Digits of a chunk size that `payload_at` recognizes."""
 _LF, _CR = 10, 13
 
 
 def payload_at(data: bytes) -> int:
-    """Where the payload begins if `data` is exactly one chunk, not the last, and without extensions; else 0.
+    """The position of the payload if `data` is exactly one chunk, not the last, and without extensions; else
+    0.
 
-    Engines mostly send one chunk in one piece. To recognise it takes a tenth of the time of parsing it.
+    Engines mostly send one chunk in one piece. Recognizing it takes a tenth of the time of parsing it.
     """
     length, size, at = len(data), 0, 0
     while at < _DIGITS and at < length:
@@ -43,17 +44,16 @@ def payload_at(data: bytes) -> int:
 
 
 class Chunks:
-    """Takes the framing off. Apart from its length, it must have been checked before: by llhttp,
-    which bounds nothing, or by `payload_at`.
-    """
+    """Removes chunk framing. Except for its length, the framing must have been checked before: by llhttp,
+    which has no bounds, or by `payload_at`."""
 
     __slots__ = ("_line", "_remaining", "_trailer_bytes")
 
     def __init__(self) -> None:
         self._line = b""
-        """What has come of a line between chunks."""
+        """The beginning of an incomplete line between chunks."""
         self._remaining = 0
-        """Bytes that the chunk still has, its line end included; -1 behind the last chunk."""
+        """Bytes left in the chunk, including its line end; -1 after the last chunk."""
         self._trailer_bytes = 0
 
     @property
@@ -66,7 +66,7 @@ class Chunks:
         return self._remaining < 0
 
     def follow(self, data: bytes) -> bytes:
-        """The same bytes, of which only the framing matters. Raises HttpParserError as `feed` does."""
+        """Follow the framing, and return the data unchanged. Raises HttpParserError as `feed` does."""
         if len(data) <= self._remaining:
             self._remaining -= len(data)
         elif self._remaining or self._line or not payload_at(data):
@@ -74,9 +74,9 @@ class Chunks:
         return data
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """The payload of the chunks, and the bytes from the last chunk on, which pass as they are.
+        """The payload of the chunks, and the bytes from the last chunk on, unchanged.
 
-        Raises HttpParserError for framing that is too long.
+        Raises HttpParserError if the framing is too long.
         """
         payload: list[bytes] = []
         data = self._line + data
@@ -89,7 +89,7 @@ class Chunks:
                 piece = data[at : at + self._remaining]
                 at += len(piece)
                 self._remaining -= len(piece)
-                # The last two bytes of what remains are the line end of the chunk.
+                # The last two bytes of the remainder are the line end of the chunk.
                 payload.append(piece[: max(0, len(piece) - max(0, 2 - self._remaining))])
                 continue
             end = data.find(b"\r\n", at, at + MAX_LINE_BYTES)
@@ -116,5 +116,5 @@ class Chunks:
 
 
 def chunk(payload: bytes) -> bytes:
-    """The payload as one chunk; nothing for nothing, since an empty chunk is the last."""
+    """The payload as one chunk; empty for an empty payload, since an empty chunk is the last."""
     return b"%x\r\n%b\r\n" % (len(payload), payload) if payload else b""

@@ -1,4 +1,4 @@
-"""The connections of clients: who may come in, who makes room, and how all of them end."""
+"""The client connections of a process: admission, displacement of idle ones, and shutdown."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Client(limits.Displaceable, Protocol):
 
     @property
     def exchange(self) -> Exchange | None:
-        """Its request that is being served."""
+        """Its request in progress."""
         ...
 
     @property
     def waiting(self) -> int:
-        """Requests that were sent ahead."""
+        """The number of pipelined requests."""
         ...
 
     @property
@@ -38,7 +38,7 @@ class Client(limits.Displaceable, Protocol):
     def change(self, settings: GatewaySettings) -> None: ...
     def sweep(self, now: float) -> None: ...
     def displaced(self) -> str:
-        """Ends the connection for another one; returns the address that it is counted under."""
+        """Close the connection in favor of another; return the address under which it is counted."""
         ...
 
     def close_if_idle(self) -> None: ...
@@ -46,7 +46,7 @@ class Client(limits.Displaceable, Protocol):
 
 
 class Clients:
-    """Of one gateway process."""
+    """The connections of one process."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -60,7 +60,7 @@ class Clients:
         return len(self.all)
 
     def change(self, settings: GatewaySettings) -> None:
-        """Open connections stay."""
+        """Apply new settings. Open connections stay."""
         self._count.change(settings)
         for client in self.all:
             client.change(settings)
@@ -70,7 +70,7 @@ class Clients:
         return self._count.counts_addresses
 
     def admit(self, client: Client, counted_as: str) -> Refusal | None:
-        """Takes a connection in, or says why not. One without a request may have to make room."""
+        """Admit a connection, or return why not. May displace one without a request."""
         if self._count.needs_room(counted_as):
             self._displace()
         refusal = self._count.admit(counted_as)
@@ -85,14 +85,14 @@ class Clients:
             self._services.recorder.displaced()
 
     def may_linger(self, client: Client) -> bool:
-        """Says whether a client beyond the limits may stay to hear it: a bounded number of them may."""
+        """Whether a rejected client may stay to receive the refusal; only a bounded number may."""
         if len(self._turned_away) >= MAX_TURNED_AWAY:
             return False
         self._turned_away.add(client)
         return True
 
     def left(self, client: Client, counted_as: str) -> None:
-        """A connection has ended. Twice is harmless."""
+        """A connection has ended. A second call does nothing."""
         if client in self.all:
             self.all.discard(client)
             self._count.left(counted_as)
@@ -109,7 +109,7 @@ class Clients:
             client.close_if_idle()
 
     async def until_left(self, limit_s: float) -> int:
-        """Waits until all have left; returns how many have not after so many seconds."""
+        """Wait until all have left, for at most this many seconds; return how many have not."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 while self.all:

@@ -1,8 +1,8 @@
-"""An endpoint's answer behind a head that was sent before there was one.
+"""An endpoint's response after a head that was sent before it.
 
-A client that hears of its progress has a 200, a stream of events in chunks, and some comments of it, before
-any endpoint was asked. Whatever the endpoint then answers becomes further events of that stream: events as
-they are, and anything else, such as an error, as one event with its body.
+A client that asked for progress has received a 200, chunked event-stream headers, and some comments before
+any endpoint was tried. The endpoint's response becomes further events of that stream: its events unchanged,
+and anything else, such as an error, as one event with its body.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from headgate.requests.client import Header
 from headgate.requests.refusal import Refusal
 
 MAX_BODY_BYTES = 64 * 1024
-"""Of an answer that has to be held to make one event of it."""
+"""For a response that is held back to become one event."""
 
 
 class Continuation:
-    """One such answer; stands in the place of an `Answer`. Raises HttpParserError as that does."""
+    """One such response; used in place of an `Answer`. Raises HttpParserError like it."""
 
     is_plain = is_encoded = False
     unchunker = None
-    """Its client knows chunks."""
+    """The client supports chunks."""
 
     __slots__ = (
         "_chunks",
@@ -55,7 +55,7 @@ class Continuation:
         self._status = status
         self.keep_alive = may_keep_alive
         self.has_begun = False
-        """Whether the client has a part of it."""
+        """Whether any part was sent to the client."""
         is_chunked = has_length = False
         for key, value in headers:
             if key == b"content-length":
@@ -71,19 +71,19 @@ class Continuation:
             EventStream(is_chunked=is_chunked, takes_usage=takes_usage, name=name) if is_stream else None
         )
         self._held: list[bytes] = []
-        """Of a body that is no stream."""
+        """The body, if it is not a stream."""
         self._size = 0
 
     def add(self, line: bytes) -> None:
-        """A header line comes too late."""
+        """Ignored: the head has been sent already."""
 
     @property
     def taken_bytes(self) -> int:
-        """By how much the body became shorter on the way."""
+        """Bytes removed from the body by the gateway."""
         return self._stream.taken_bytes if self._stream is not None else 0
 
     def pass_on(self, data: bytes) -> bytes:
-        """What the client gets for these bytes of the body."""
+        """The bytes for the client from these bytes of the body."""
         if self._stream is None:
             self._hold(data)
             return b""
@@ -96,22 +96,22 @@ class Continuation:
 
     @property
     def is_straight(self) -> bool:
-        """Whether further bytes need not pass through `pass_on`, but only through `change`."""
+        """Whether further bytes can skip `pass_on`, and need only `change`."""
         return self._stream is not None and self._chunks is not None
 
     @property
     def change(self) -> Callable[[bytes], bytes] | None:
-        """Makes of further bytes what the client gets."""
+        """Converts further bytes for the client."""
         return self._stream.feed if self._stream is not None else None
 
     def flush(self) -> bytes:
-        """What ends a complete answer."""
+        """The end of a complete response."""
         if self._stream is None:
             return chunk(self._as_event()) + LAST_CHUNK
         return chunk(self._stream.flush()) + LAST_CHUNK if self._chunks is None else b""
 
     def cut_off(self, error_event: Callable[[], bytes]) -> bytes | None:
-        """Ends a broken stream with the event that says why; None where that is not possible."""
+        """End a broken stream with an error event; None if that is not possible."""
         if self._stream is None:
             return chunk(error_event()) + LAST_CHUNK
         last = self._stream.cut_off(error_event())
@@ -139,7 +139,7 @@ class Continuation:
 
 
 def head(answer_lines: bytes, request_id: bytes, *, keep_alive: bool) -> bytes:
-    """The head of a stream that begins before its answer."""
+    """The head of a stream that begins before its response."""
     close = b"" if keep_alive else b"connection: close\r\n"
     return (
         b"HTTP/1.1 200 OK\r\n%bcontent-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\n"

@@ -1,6 +1,6 @@
-"""What web pages of other origins may do (CORS): off unless origins are allowed.
+"""Cross-origin requests of web pages (CORS): off unless origins are allowed.
 
-The gateway answers preflights itself, and then its word on origins stands instead of an endpoint's.
+The gateway responds to preflights itself, and then its CORS headers replace those of endpoints.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _LIMITS = b", ".join(
     for what in (b"limit", b"remaining", b"reset")
 )
 _EXPOSED = b"x-request-id, retry-after, x-headgate-decision, " + _LIMITS
-"""Headers of answers that a page with credentials may read; one without may read them all."""
+"""Response headers that a page with credentials may read; one without may read all."""
 
 PREFIX = b"access-control-"
 
 
 class Cors:
-    """What is told to which origin. Header lines end with CRLF, so that they can be joined to a head."""
+    """CORS headers by origin. Header lines end with CRLF, so that they can be joined to a head."""
 
     def __init__(
         self,
@@ -38,7 +38,8 @@ class Cors:
         self._any = "*" in origins
         self._origins = frozenset(origin.lower().encode() for origin in origins)
         self.unasked = b"" if self._any else b"vary: origin\r\n"
-        """The lines of answers to requests without an origin: a cache must not give them to one with it."""
+        """Lines for responses to requests without an origin: a cache must not use them for one with an
+        origin."""
         exposed = _EXPOSED if credentials else b"*"
         self._credentials = b"access-control-allow-credentials: true\r\n" if credentials else b""
         self._exposed = b"access-control-expose-headers: %b\r\n" % exposed
@@ -49,14 +50,14 @@ class Cors:
         )
 
     def lines(self, origin: bytes) -> bytes:
-        """The lines of every answer to a request of this origin."""
+        """The lines of every response to a request of this origin."""
         allowed = self._allowed(origin)
         return allowed + self._exposed + self.unasked if allowed else self.unasked
 
     def preflight_lines(self, origin: bytes, asked: bytes) -> bytes:
-        """The lines of the answer to a preflight that asks for these headers.
+        """The lines of the response to a preflight that asks for these headers.
 
-        Unless headers are set, all that are asked for are allowed: SDKs send many of their own.
+        Unless headers are configured, all requested ones are allowed: SDKs send many of their own.
         """
         allowed = self._allowed(origin)
         if not allowed:
@@ -76,7 +77,7 @@ class Cors:
 
 
 def problems(origins: Sequence[str], *, credentials: bool) -> list[str]:
-    """What is wrong with each origin."""
+    """The errors in the origins."""
     found = [
         f"{origin!r}: an origin such as https://app.example.com is needed, without a path, or *"
         for origin in origins
@@ -88,7 +89,7 @@ def problems(origins: Sequence[str], *, credentials: bool) -> list[str]:
 
 
 def not_names(names: Iterable[str]) -> list[str]:
-    """What is wrong with each name that no method and no header can have."""
+    """The errors in names that no method or header can have."""
     return [
         f"{name!r} cannot be the name of a method or a header"
         for name in names

@@ -1,7 +1,7 @@
-"""The decision about a request in one line, for an answer's head: `x-headgate-decision`.
+"""The response header `x-headgate-decision`: the decision about a request in one line.
 
-Given only where a trusted client asks for it with `x-headgate-explain: 1`, since it names pools, Pods and
-addresses; the data path does nothing for it otherwise.
+Sent only if a trusted client asks for it with `x-headgate-explain: 1`, since it contains names of pools and
+Pods, and addresses. Other requests pay nothing for it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ NAME = b"x-headgate-decision"
 MAX_VALUE_CHARACTERS = 128
 MAX_TRIED = 8
 _SAFE = "/:.,-_[]()*+@!~"
-"""What stands for itself besides letters and digits; all else is percent-encoded."""
+"""Characters that are not encoded, besides letters and digits; all others are percent-encoded."""
 
 
 def line(exchange: ServedRequest, limits: list[tuple[str, str]], refused: str = "") -> bytes:
-    """The header line: `key=value` pairs with semicolons between them, ASCII, of bounded length.
+    """The header line: `key=value` pairs separated by semicolons, ASCII, of bounded length.
 
-    `limits` are the pairs about the route's limit, `refused` is the code of the refusal, if it is one.
+    `limits`: the pairs about the route's limit. `refused`: the code of the refusal, if the request was
+    refused.
     """
     life = exchange.life
     decision, load, account = life.decision, life.load, life.account
@@ -56,7 +57,7 @@ def line(exchange: ServedRequest, limits: list[tuple[str, str]], refused: str = 
 
 
 def _expected(choice: Choice, prompt_tokens: int) -> list[tuple[str, str]]:
-    """What was expected of the endpoint when it was picked."""
+    """The expectations with which the endpoint was picked."""
     pairs = [("cached", f"{choice.cached_tokens}/{prompt_tokens}")]
     if choice.first_token_s is not None:
         pairs.append(("first-token", f"{choice.first_token_s * 1e3:.0f}ms"))

@@ -1,4 +1,4 @@
-"""A JSON answer on its way to a client that knows the model by another name."""
+"""A JSON response for a client that uses another name for the model."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from headgate.gateway.chunks import LAST_CHUNK, Chunks, chunk
 from headgate.gateway.names import NameSplice
 
 HELD_BYTES: Final = 64 * 1024
-"""So much is held until the name is found, and with it the length of the answer; engines begin with it."""
+"""Held back until the model name is found and the new length is known; engines put the name near the
+beginning."""
 
 
 class Document:
-    """One answer. Give it the body as it came, framing included; it gives out the body as it goes.
+    """One response. Takes the body as received, including framing, and returns it as sent.
 
-    With a `length`, the head must end without its length and empty line: those come with the first bytes
-    given out. The length is told where it can be known soon enough, else the body goes in chunks. Without a
-    length the framing stays: chunks if `is_chunked`, else the end of the connection.
+    With a `length`, the head must lack its content-length and its final empty line: these come with the first
+    bytes returned. The length is sent if it is known soon enough, else the body is chunked. Without a
+    `length`, the framing stays the same: chunks if `is_chunked`, else the end of the connection.
     """
 
     __slots__ = ("_chunks", "_goes_in_chunks", "_held", "_length", "_remaining", "_splice", "taken_bytes")
@@ -26,25 +27,25 @@ class Document:
         self._chunks = Chunks() if is_chunked else None
         self._goes_in_chunks = is_chunked
         self._length = length
-        """What the endpoint said, until the client is told."""
+        """The endpoint's content-length, until the head is complete."""
         self._remaining = length or 0
-        """Bytes of that which are still to come, until the client is told."""
+        """Bytes of it that have not arrived, until the head is complete."""
         self._held = b""
         self.taken_bytes = 0
-        """By how much the body became shorter."""
+        """Bytes removed from the body by the gateway."""
 
     @property
     def is_holding(self) -> bool:
-        """Whether not even the head may go."""
+        """Whether even the head must wait."""
         return self._length is not None
 
     @property
     def is_plain(self) -> bool:
-        """Whether all further bytes pass as they come."""
+        """Whether all further bytes are forwarded unchanged."""
         return self._splice.is_done and not self.is_holding and not self._goes_in_chunks
 
     def feed(self, data: bytes) -> bytes:
-        """What is to be passed on now; nothing while the head must wait."""
+        """The bytes to forward now; empty while the head must wait."""
         self.taken_bytes += len(data)
         head = b""
         if self._chunks is not None:
@@ -58,9 +59,9 @@ class Document:
         return head + passed
 
     def flush(self) -> bytes:
-        """What is left at the end of a complete answer."""
+        """The rest at the end of a complete response."""
         if self._chunks is not None:
-            return b""  # it went with the last chunk
+            return b""  # it was sent with the last chunk
         rest = self._splice.flush()
         if self._goes_in_chunks:
             rest = chunk(rest) + LAST_CHUNK
@@ -75,7 +76,7 @@ class Document:
         return chunk(passed) + after
 
     def _held_until_known(self, data: bytes, length: int) -> tuple[bytes, bytes]:
-        """The end of the head and the beginning of the body; nothing of both as long as neither may go."""
+        """The end of the head and the beginning of the body; both empty while the head must wait."""
         self._remaining -= len(data)
         self._held += self._splice.feed(data)
         if self._remaining <= 0:

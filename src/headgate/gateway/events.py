@@ -1,9 +1,9 @@
-"""Server-sent events on their way to a client: whole ones, so that a stream can always be ended well.
+"""Server-sent events for a client: forwards only whole events, so that a stream can always be ended properly.
 
 The gateway asks engines for the token counts of every stream, since limits and metrics need them. For a
-client that did not ask, the event that then comes at the end, with counts and without choices, is taken out
-again. Where the endpoint knows the model by another name, each event gets the client's. What is one whole
-chunk of whole events, as engines send them, passes as it came.
+client that did not ask, the final event with counts and without choices is removed. If the endpoint uses
+another name for the model, each event gets the client's name. A chunk with exactly whole events, as engines
+send them, is forwarded unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.gateway.names import NameSplice
 from headgate.gateway.usage_events import has_usage, is_usage_only
 
 HELD_BYTES: Final = 64 * 1024
-"""An event that is longer is passed on unread: what is held of a stream is bounded."""
+"""A longer event is forwarded unread, to bound the memory per stream."""
 
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _MODEL: Final = b'"model"'
@@ -24,10 +24,8 @@ _FIRST_DATA: Final = re.compile(rb"(?:^|[\r\n])data:")
 
 
 class EventStream:
-    """One stream. `is_chunked` says whether it comes and goes in chunks, `takes_usage` whether usage-only
-    events are taken out, `name` is the JSON string of the model's name as the client knows it, empty where
-    the endpoint knows it by the same.
-    """
+    """One stream. `is_chunked`: it is received and sent in chunks. `takes_usage`: remove usage-only events.
+    `name`: the client's model name as a JSON string; empty if the endpoint uses the same name."""
 
     __slots__ = (
         "_begins",
@@ -46,19 +44,19 @@ class EventStream:
         self._takes_usage = takes_usage
         self._name = name
         self._begins = self._begins_renamed = b""
-        """How an event began, up to the end of its model's name, and how it was passed on. Those of one
-        stream begin alike: what begins so as well is not searched again."""
+        """The beginning of an event up to the end of its model name, as received and as sent. Events of one
+        stream begin alike: one with the same beginning is not searched again."""
         self._is_clean = is_chunked
-        """Whether the stream stands between two chunks and two events."""
+        """Whether the stream is between two chunks and two events."""
         self._event = b""
-        """What has come of an event that is not complete."""
+        """The received part of an incomplete event."""
         self._long: NameSplice | None = None
-        """Of an event whose beginning was passed on, because it is too long to hold."""
+        """For an event whose beginning was forwarded, because it is too long to hold."""
         self.taken_bytes = 0
-        """By how much the stream became shorter."""
+        """Bytes removed from the stream by the gateway."""
 
     def feed(self, data: bytes) -> bytes:
-        """What is to be passed on now."""
+        """The bytes to forward now."""
         at = payload_at(data) if self._is_clean else 0
         if at and data.endswith(b"\n\n\r\n") and not (self._takes_usage and has_usage(data)):
             if not self._name or data.find(_MODEL) < 0:
@@ -74,14 +72,14 @@ class EventStream:
         return passed
 
     def flush(self) -> bytes:
-        """What is held at the end of a stream that is not chunked."""
+        """The rest at the end of a stream that is not chunked."""
         rest = self._last()
         self.taken_bytes -= len(rest)
         return rest
 
     def cut_off(self, event: bytes) -> bytes | None:
-        """Ends a stream that broke with this event; None where that is not possible: amid a very long event,
-        and behind the end."""
+        """The end of a broken stream with this event; None if that is not possible: within a very long event,
+        or after the end."""
         if self._long is not None or (self._chunks is not None and self._chunks.is_ended):
             return None
         self._event = b""
@@ -96,11 +94,11 @@ class EventStream:
         return chunk(kept) + after
 
     def _kept(self, payload: bytes) -> bytes:
-        """The events that are complete and not to be taken out."""
+        """The complete events, without those to remove."""
         text = self._event + payload
         kept: list[bytes] = []
         start = 0
-        # A line end may be cut, so that the search begins a little before what is new.
+        # A line end may be split, so the search begins shortly before the new data.
         at = max(0, len(self._event) - 3)
         while (found := _EVENT_END.search(text, at)) is not None:
             at = found.end()
@@ -127,14 +125,14 @@ class EventStream:
         return part[:start] + self._long.feed(part[start:])
 
     def _last(self) -> bytes:
-        """What is held of an event that did not end before the stream did."""
+        """The rest of an event that did not end before the stream did."""
         rest, self._event = self._event, b""
         if self._long is not None:
             return self._long.feed(rest) + self._long.flush()
         return self._renamed(rest) if self._name else rest
 
     def _renamed(self, event: bytes) -> bytes:
-        """The event with the client's name of the model."""
+        """The event with the client's model name."""
         if self._begins and event.startswith(self._begins):
             return self._begins_renamed + event[len(self._begins) :]
         if event.find(_MODEL) < 0:
@@ -150,11 +148,11 @@ class EventStream:
 
 
 def _data_at(event: bytes) -> int:
-    """Where the first data of an event begins; other fields may come before it."""
+    """The position of the first data of an event; other fields may precede it."""
     found = _FIRST_DATA.search(event)
     return found.end() if found is not None else len(event)
 
 
 def _is_one_event(chunked: bytes, start: int) -> bool:
-    """Whether a chunk that ends with an event has no other before it."""
+    """Whether a chunk that ends with an event contains no other."""
     return chunked.find(b"\n\n", start) == len(chunked) - 4 and chunked.find(b"\r", start) == len(chunked) - 2

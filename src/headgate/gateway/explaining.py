@@ -1,7 +1,7 @@
-"""What would become of a request, and why not otherwise; nothing is sent, and nothing changes.
+"""Explains how a request would be handled, and why; sends and changes nothing.
 
-The same `decide` and the same pick that serve requests are asked, with turns that are seen and not taken.
-Run when somebody asks; the data path knows nothing of it.
+Runs the same `decide` and the same pick that serve requests, but only peeks at weighted splits. The data path
+is not involved.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _NOBODY = trust.Peer("", trust.Networks(()))
 def explain(
     view: View, path: str, headers: list[Header], body: bytes, read: large.Body | None = None
 ) -> Explanation:
-    """Explains a request that is posted to a path; names of headers are lower case. The caller
-    may have `read` a large body before, where this must not take long."""
+    """Explain a POST request to a path; header names are lower case. The caller may have `read` a large body
+    before, if this must not take long."""
     if read is None and len(body) > large.LARGE_BYTES:
         read = large.read(headers, body, path)
     return _Explainer(view, path, headers, body, read).explanation()
@@ -171,7 +171,7 @@ class _Explainer:
         return no_endpoint(pool, self._view.max_requests, refused)
 
     def _answer(self, refusal: Refusal | None) -> Answer | None:
-        """The very bytes that a client would get, taken apart again."""
+        """The response that a client would get, split into its parts."""
         if refusal is None:
             return None
         request = self._request()
@@ -243,7 +243,7 @@ def _rules(found: routing.RouteReading, route_serves: bool) -> list[RuleShown]:
 
 
 class _Endpoints:
-    """The endpoints of a pool, with the reason why each is picked or passed over."""
+    """The endpoints of a pool, with the reason why each is picked or not."""
 
     def __init__(self, pool: PoolState, picked: Picked, view: View) -> None:
         self._pool = pool
@@ -302,7 +302,7 @@ def _changes(decision: Decision) -> list[str]:
 
 
 def _waits(pool: PoolState | None, decision: Decision, now: float) -> str:
-    """What keeps it from being sent at once."""
+    """Why the request would not be sent immediately."""
     if pool is None or pool.queue is None:
         return ""
     return pool.queue.why_wait(decision.scheduled.priority, now)

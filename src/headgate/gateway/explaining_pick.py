@@ -1,6 +1,7 @@
-"""Whom the policy of a pool would pick for a request, and its reasons: as the data path asks it, but in vain.
+"""The endpoint that a pool's policy would pick for a request, with its reasons, as the data path would pick
+it.
 
-Chance falls in the same way each time somebody asks.
+The random seed is fixed, so repeated explanations agree.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ def _rng() -> random.Random:
 
 @dataclass(frozen=True)
 class Picked:
-    """Who would answer, and who would prefill for it."""
+    """The endpoint that would respond, and the one that would prefill for it."""
 
     choice: scheduling.Choice | None
     reasons: Mapping[EndpointState, str]
-    """Why each endpoint that may be asked was picked, or not."""
+    """Why each eligible endpoint was picked, or not."""
     pair: scheduling.Pair | None = None
     terms: scheduling.Terms = field(default_factory=scheduling.Terms)
     connector: str = ""
 
     def phases_in_words(self) -> list[str]:
-        """Where the prompt is prefilled, in pools where that may be elsewhere."""
+        """Where the prompt is prefilled, for pools with separate prefill."""
         if self.pair is None:
             return []
         if self.pair.prefill is None:
@@ -48,7 +49,7 @@ class Picked:
 
 
 def asked_of(pool: PoolState, now: float, max_requests: int) -> Sequence[EndpointState]:
-    """The endpoints that may be asked to answer."""
+    """The endpoints that may serve the request."""
     loads = pool.loads if pool.pairs is None else pool.pairs.decode
     return scheduling.candidates(loads, now, _rng(), (), max_requests)
 
@@ -56,7 +57,7 @@ def asked_of(pool: PoolState, now: float, max_requests: int) -> Sequence[Endpoin
 def pick(
     pool: PoolState, decision: Decision, path: str, now: float, max_requests: int, remote_tokens: int
 ) -> Picked:
-    """`remote_tokens` is the gateway's threshold; `path` is the request's."""
+    """`remote_tokens`: the gateway's threshold. `path`: the request's path."""
     request = decision.scheduled
     asked = asked_of(pool, now, max_requests)
     lacking = pool.not_serving((decision.upstream_model, path), now)

@@ -1,4 +1,4 @@
-"""What an explanation is made from: a gateway as it is, or objects alone, and turns that are only seen."""
+"""Inputs of an explanation: a running gateway, or only objects, and splits that are not advanced."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from headgate.requests.pool_state import PoolState
 
 @dataclass(frozen=True)
 class View:
-    """What an explanation is made from."""
+    """Inputs of an explanation."""
 
     snapshot: routing.Snapshot
     pools: Mapping[ObjectRef, PoolState]
     turns: routing.Splits
     now: float
     max_requests: int
-    """That an endpoint may have."""
+    """Per endpoint."""
     is_live: bool
     is_ready: bool = True
-    """Whether the objects are known at all."""
+    """Whether the objects are loaded."""
     knows_endpoints: bool = True
     prompt_sizes: PromptSizes = field(default_factory=PromptSizes)
     answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
     token_limits: RouteLimits = field(default_factory=RouteLimits)
     remote_prefill_tokens: int = GatewaySettings().prefill.remote_min_tokens
     believes_objectives: bool = True
-    """Objects alone do not say whom a gateway trusts: the request is taken for one that is believed."""
+    """Objects alone do not say which clients a gateway trusts: assume that this one is."""
     paths: paths.Paths = field(default_factory=paths.Paths)
 
     @classmethod
@@ -62,7 +62,7 @@ class View:
 
     @classmethod
     def of_objects(cls, snapshot: routing.Snapshot, *, knows_endpoints: bool) -> View:
-        """Objects alone: a gateway that has just started with them, and has no requests."""
+        """Only objects: a gateway that has just started with them, and has no requests."""
         ledger, budget = fleet.Ledger(), fleet.RetryBudget(0.0)
         policies = Policies(rules_of(GatewaySettings()), PrefixIndex())
         pools = {
@@ -85,7 +85,7 @@ class View:
 
 @dataclass(frozen=True)
 class Supposing:
-    """The surroundings of a decision in which a turn is seen and not taken, or a target given."""
+    """The surroundings of a decision that peeks at weighted splits, or uses a given target."""
 
     snapshot: routing.Snapshot
     pools: Mapping[ObjectRef, PoolState]
@@ -97,7 +97,7 @@ class Supposing:
     believes_objectives: bool
     given: routing.Target | None = None
     destinations: Mapping[str, Destination] = field(default_factory=dict)
-    """None: what is explained is looked at."""
+    """Empty, so that every explanation does the full match."""
 
     @property
     def splits(self) -> Supposing:

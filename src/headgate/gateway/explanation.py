@@ -1,4 +1,4 @@
-"""What is told about a request: the value that `/debug/explain` and `headgate route explain` print."""
+"""The explanation of a request, as printed by `/debug/explain` and `headgate route explain`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class RuleShown(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule: what it asks of a request, whether it serves this one, and the reason."""
+    """One rule: its conditions, whether it serves the request, and why."""
 
     name: str
     conditions: tuple[str, ...]
@@ -20,20 +20,20 @@ class LimitShown(msgspec.Struct, frozen=True, kw_only=True):
     direction: str
     tokens: int
     unit: str
-    """The unit of time in which there are so many."""
+    """The unit of time of the limit."""
     available: int | None
-    """What is left of them, negative if more was used; None where that is not known."""
+    """Tokens left, negative if more were used; None if unknown."""
     reserved: int | None
-    """What requests under way hold."""
+    """Tokens reserved for requests in progress."""
 
 
 class RouteShown(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate route; candidates are asked in their order."""
+    """One candidate route; candidates are tried in order."""
 
     name: str
-    """As logs and metrics have it."""
+    """As in logs and metrics."""
     object: str
-    """Kind, namespace and name of what it is made of."""
+    """Kind, namespace and name of its object."""
     created: str
     serves: bool
     why: str
@@ -54,7 +54,7 @@ class EndpointShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client would be told."""
+    """The response that a client would get."""
 
     status: int
     headers: dict[str, str]
@@ -62,63 +62,63 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetShown(msgspec.Struct, frozen=True, kw_only=True):
-    """One target of the rule that serves, and what would become of the request there."""
+    """One target of the serving rule, and how the request would be handled there."""
 
     model_server: str
-    """Its pool, as logs and metrics have it."""
+    """Name of its pool, as in logs and metrics."""
     pool: str
     """Kind, namespace and name of the pool."""
     weight: int
     share: float
     """Of the rule's requests, from 0 to 1."""
     is_next: bool | None
-    """Whether it has the turn; None where that is not known, as turns are each gateway's own."""
+    """Whether it is next; None if unknown, as each gateway has its own turns."""
     upstream_model: str | None
-    """What the endpoint is asked for."""
+    """The model name sent to the endpoint."""
     names_model: bool
-    """Whether the target says that, and not the pool."""
+    """Whether the target sets that name, and not the pool."""
     priority: int
-    """Of the request there; 0 is what is usual."""
+    """Of the request there; 0 is the default."""
     changes: tuple[str, ...]
-    """What is changed in the body on the way."""
+    """Changes to the body."""
     body: str | None
-    """The body that is sent; None if it is long or no text."""
+    """The body that is sent; None if it is long or not text."""
     prompt_tokens_estimate: int
     endpoints: tuple[EndpointShown, ...] | None
-    """None where they are not known."""
+    """None if unknown."""
     answer: Answer | None
     """The refusal, if it would be refused."""
     waits: str = ""
-    """What it would wait for before it is sent; empty where it would not, and where that is not known."""
+    """What the request would wait for before it is sent; empty if nothing, or if unknown."""
     absent: tuple[str, ...] = ()
-    """Pods that are selected and are no endpoints, with the reason, where that is known."""
+    """Selected Pods that are not endpoints, with the reason, if known."""
 
     @property
     def endpoint(self) -> EndpointShown | None:
-        """The one that is picked."""
+        """The endpoint that is picked."""
         return next((each for each in self.endpoints or () if each.picked), None)
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole way of one request."""
+    """The explanation of one request."""
 
     model: str
     path: str
     stream: bool
     is_live: bool
-    """Whether it speaks of a gateway as it is now, or of objects alone."""
+    """Whether it describes a running gateway, or only objects."""
     routes: tuple[RouteShown, ...]
     shadowed: tuple[str, ...]
-    """Routes that have the name as an adapter, where others have it as their model."""
+    """Routes that have the name as an adapter, while others have it as their model."""
     similar: tuple[str, ...]
-    """Names that have a route, for one that has none."""
+    """Similar names with a route, if this one has none."""
     targets: tuple[TargetShown, ...]
     answer: Answer | None
-    """The refusal, if the request comes to no target at all."""
+    """The refusal, if the request reaches no target."""
     problems: tuple[str, ...]
-    """Faults of the objects on its way."""
+    """Errors in the objects involved."""
 
     @property
     def decided(self) -> TargetShown | None:
-        """The target that the request goes to; None if it is refused before, or that is not known."""
+        """The target of the request; None if it is refused before, or if unknown."""
         return next((target for target in self.targets if target.is_next), None)

@@ -1,7 +1,7 @@
-"""The objects that a gateway routes by, followed on their API server.
+"""Watches the objects on the API server from which the gateway routes.
 
-A server may lack kinds, as who uses one dialect need not install the definitions of another: of those there
-are no objects then, until there are.
+A server may lack kinds, as users of one dialect need not install the definitions of another. A missing kind
+has no objects until it is installed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headgate import api, cluster, routing
 from headgate.api import gie_v1, gie_v1alpha1
 
 SECRETS_PATIENCE_S = 5.0
-"""How long a start waits for the Secrets that are named: some may not be readable."""
+"""How long a start waits for the named Secrets: some may not be readable."""
 
 _KINDS: dict[str, type[Any]] = {
     routing.MODEL_SERVER: api.ModelServer,
@@ -27,7 +27,8 @@ _KINDS: dict[str, type[Any]] = {
 
 
 class FollowedObjects:
-    """Calls `changed` when something did that routing reads; `translated` then translates that alone."""
+    """Calls `changed` when a field used for routing changed; `translated` then translates only those
+    changes."""
 
     def __init__(self, client: cluster.Client, namespace: str | None, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -49,7 +50,7 @@ class FollowedObjects:
         self._informers = (*(informer for _, informer in kinds), self._pods)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Follows them as long as the tasks run; returns once all are known."""
+        """Watch the objects as long as the tasks run; return once all are loaded."""
         for informer in self._informers:
             tasks.create_task(informer.run())
         for informer in self._informers:
@@ -59,11 +60,11 @@ class FollowedObjects:
         await self._secrets.wait_known(SECRETS_PATIENCE_S)
 
     def follow_routes(self, note: Callable[[cluster.Change[api.ModelRoute]], None]) -> None:
-        """Tells every change of a ModelRoute, its status included."""
+        """Report every change of a ModelRoute, including its status."""
         self._routes.subscribe(note)
 
     def translated(self) -> routing.Snapshot:
-        """The objects as they are now."""
+        """The snapshot of the current objects."""
         self._follow_secrets()
         return self.translator.snapshot()
 
@@ -87,13 +88,13 @@ class FollowedObjects:
 
     def _put_secret(self, change: cluster.Change[api.Secret]) -> None:
         key = change.object.metadata.key
-        # One that is followed no more may still say something until its watch has ended.
+        # A Secret that is no longer followed may still report changes until its watch has ended.
         if key in self._followed_secrets and self.translator.put_secret(key, change.new):
             self._changed()
 
 
 def _facts(obj: Any) -> object:
-    """What routing reads of an object: statuses change often, and must not cost a translation."""
+    """The fields of an object used for routing: statuses change often, and must not cause translations."""
     if obj is None:
         return None
     metadata = obj.metadata

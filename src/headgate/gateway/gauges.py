@@ -1,4 +1,4 @@
-"""Metrics that are read from the state of the gateway when somebody scrapes them."""
+"""Metrics that are read from the state of the gateway at scrape time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Samples = list[tuple[tuple[str, ...], float]]
 
 
 def add_gauges(registry: Registry, shell: Shell) -> None:
-    """Adds everything that has a value at any time, whether requests come or not."""
+    """Add the metrics that always have a value, even without requests."""
     read = _Reader(shell)
     quota_metrics.add_metrics(registry, shell.plane.token_limits, shell.services.limit_sources, shell.now)
     queueing_gauges.add_gauges(registry, shell.queues)
@@ -176,7 +176,7 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
 
 
 class _Reader:
-    """Gives the samples of each metric."""
+    """Returns the samples of each metric."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -207,7 +207,7 @@ class _Reader:
         return [((pool,), count) for pool, count in found.items()]
 
     def endpoint_requests(self) -> _Samples:
-        # A Pod that two pools reach at different ports is two endpoints, but has one name.
+        # A Pod that two pools use on different ports is two endpoints with one name.
         found: Tally[str] = Tally()
         for load in self._shell.plane.ledger.loads():
             found[load.endpoint.name] += load.requests

@@ -1,4 +1,4 @@
-"""Which host a request is for: one name, said once, that this gateway goes by."""
+"""The host of a request: validation, and the names that this gateway accepts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from headgate.requests.refusal import Refusal
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]{0,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
-"""A name or an address, and a port. Of what a URI's host may have, what no name has is left out."""
+"""A name or an address, and a port. Excludes characters that a URI's host may have but no real name has."""
 _ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE | re.DOTALL)
 _PATTERN = re.compile(r"(?:\*\.)?[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\]", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9._-]{1,253}", re.IGNORECASE)
@@ -17,7 +17,7 @@ _SHOWN_BYTES = 128
 
 
 class Hosts:
-    """The names that this gateway goes by; none means any."""
+    """The names that this gateway accepts; without any, all are accepted."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         lowered = [pattern.lower().encode() for pattern in patterns]
@@ -26,7 +26,7 @@ class Hosts:
         self._any = not lowered
 
     def refusal(self, host: bytes) -> Refusal | None:
-        """Why a request for this host is not served."""
+        """Why a request for this host is rejected."""
         if not _HOST.fullmatch(host):
             return bad_host(f"host {_shown(host)} is neither a name nor an address, with or without a port")
         if self._any:
@@ -53,7 +53,7 @@ def _without_port(host: bytes) -> bytes:
 
 
 def problems(patterns: Iterable[str]) -> list[str]:
-    """What is wrong with each pattern of a host that is none."""
+    """The errors in patterns that are not valid hosts."""
     return [
         f"{pattern!r}: a host without port is needed, such as api.example.com, *.example.com or [::1]"
         for pattern in patterns
@@ -62,7 +62,7 @@ def problems(patterns: Iterable[str]) -> list[str]:
 
 
 def is_plain(name: str) -> bool:
-    """Whether this is the name or the address of one host, with nothing around it."""
+    """Whether this is the name or address of one host, and nothing else."""
     if ":" in name:
         try:
             ipaddress.IPv6Address(name)
@@ -94,9 +94,9 @@ def bad_target(target: bytes, reason: str) -> Refusal:
 
 
 def split_target(method: bytes, target: bytes) -> tuple[bytes | None, bytes] | Refusal:
-    """The host that a target names, if any, and its path with the query (RFC 9112, 3.2).
+    """The host in a target, if any, and its path with the query (RFC 9112, 3.2).
 
-    "http://host/path" is how a client asks a proxy, and "*" asks about the server.
+    Clients send "http://host/path" to proxies, and "*" to ask about the server.
     """
     if b"#" in target:
         return bad_target(target, "has a fragment, which is never sent")

@@ -1,6 +1,6 @@
-"""Who is in flight, and how the endpoints are: what `/debug/requests` and `/debug/endpoints` show.
+"""Requests in flight and the states of endpoints, for `/debug/requests` and `/debug/endpoints`.
 
-Put together when somebody asks; the data path keeps nothing for it.
+Computed on request; the data path keeps nothing for it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
 SHOWN_CHARACTERS = 256
-"""Of names and paths that clients make up."""
+"""Of names and paths that clients choose."""
 
 Shown = dict[str, Any]
 
 
 def requests(shell: Shell, limit: int = DEFAULT_LIMIT) -> Shown:
-    """The requests that are being read, served or waiting behind another of their connection.
+    """The requests that are being read or served, or wait behind another one of their connection.
 
-    The oldest are first, at most `limit` of them; `total` counts all.
+    At most `limit` requests, oldest first; `total` counts all.
     """
     now = shell.now()
     found: list[tuple[float, int, Client]] = []
@@ -128,7 +128,7 @@ def _endpoint(pool: PoolState, load: fleet.EndpointState, is_ejected: bool, now:
 
 
 def _estimate(estimator: fleet.Estimator, now: float) -> Shown:
-    """What predictions of first tokens are made of."""
+    """The inputs of first-token predictions."""
     rates = estimator.rates
     return {
         "queue_s": round(estimator.queue_s(now), 4),
@@ -146,7 +146,7 @@ def _estimate(estimator: fleet.Estimator, now: float) -> Shown:
 
 
 def _prefix(shell: Shell, load: fleet.EndpointState, now: float) -> Shown:
-    """What its cache is believed to hold."""
+    """The expected content of its cache."""
     prefixes = shell.plane.prefixes
     oldest_at = prefixes.oldest_at(load)
     events = shell.kv_events.shown(load, now)
@@ -160,7 +160,7 @@ def _prefix(shell: Shell, load: fleet.EndpointState, now: float) -> Shown:
 
 
 def _reading(watch: Watch | None, now: float) -> Shown:
-    """What the engine last said of itself, whether that is relied on or not."""
+    """The engine's last reading, whether it is used or not."""
     if watch is None:
         return {"state": "off"}
     shown: Shown = {"state": watch.state(now), "problem": watch.problem or None}
@@ -172,7 +172,7 @@ def _reading(watch: Watch | None, now: float) -> Shown:
     for name in ("at", "ttft_at", "tpot_at"):
         at = told.pop(name)
         told[name.removesuffix("at") + "age_s"] = None if at is None else round(now - at, 3)
-    # Names are put in order, and what is not known is left out.
+    # Sort names, and omit unknown values.
     return shown | {
         name: sorted(value) if isinstance(value, list) else value
         for name, value in told.items()
@@ -181,13 +181,13 @@ def _reading(watch: Watch | None, now: float) -> Shown:
 
 
 def state(load: fleet.EndpointState, is_ejected: bool, now: float) -> str:
-    """How an endpoint is, in a word; docs/gateway.md has them."""
+    """The state of an endpoint in one word; docs/gateway.md explains them."""
     if is_ejected:
         return "ejected"
     if load.resting_until > now:
         return "resting"
     if load.ejected_until > now:
-        return "needed"  # it would be ejected, were not as much of its pool ejected as may be
+        return "needed"  # it would be ejected, but its pool has reached the ejection limit
     if load.share(now) < 1:
         return "returning"
     return "avoided" if load.avoided(now) else "healthy"

@@ -1,8 +1,8 @@
-"""Token counts of compressed responses: a copy is inflated while the bytes reach the client as they came.
+"""Token counts of compressed responses: inflates a copy, while the client gets the original bytes.
 
-Engines are asked not to compress, and this is for those that do so all the same. What a response may cost is
-bounded. One that is broken, longer than the bounds, or in an unknown coding is forwarded like any other, and
-its tokens are estimated.
+The gateway asks engines not to compress; this is for those that do so anyway. The cost per response is
+bounded. A response that is broken, too long, or in an unknown coding is forwarded like any other, and its
+tokens are estimated.
 """
 
 from __future__ import annotations
@@ -22,42 +22,43 @@ if TYPE_CHECKING:
     from headgate.requests.reported import Usage
 
 MAX_AT_ONCE_BYTES = 1 << 20
-"""Inflated of one piece: some two milliseconds of the event loop."""
+"""Inflated from one piece: about two milliseconds of the event loop."""
 MAX_BYTES = 64 << 20
-"""Inflated of one response."""
+"""Inflated from one response."""
 LARGE_BYTES = 256 << 10
-"""A br response inflated to more than this keeps up to 4 MB of it, gzip and deflate never more than 32 KB."""
+"""A br response that inflates to more than this uses up to 4 MB, while gzip and deflate never use more than
+32 KB."""
 MAX_LARGE = 64
-"""Such br responses at a time, which keep 256 MB."""
+"""Number of such br responses at a time, which use 256 MB."""
 _STEP_BYTES = 64 << 10
-"""Of brotli, which returns up to half as much again as it is asked for."""
+"""For brotli, which returns up to one and a half times as much as requested."""
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _LOW_BITS = 0x0F
 _ZLIB_METHOD = 8
 """In the low bits of the first byte (RFC 1950, 2.2). Deflate without zlib's header, which some servers send,
-does not begin so: it would be a block that is stored, with padding that is not zero."""
+does not begin with it: that would be a stored block with nonzero padding."""
 _LONG_WINDOWS = frozenset({0x0D, 0x0F})
 """In the low bits of the first byte of br (RFC 7932, 9.1): 8 and 16 MB. Servers use up to 4 MB."""
 
 
 class UnreadableError(Exception):
-    """A response is broken, or too long to be inflated."""
+    """A response is broken, or too long to inflate."""
 
 
 class Inflating:
-    """Makes what reads the counts of compressed responses, and bounds the memory of all of them."""
+    """Makes tails for compressed responses, and bounds the memory of all of them."""
 
     def __init__(self) -> None:
         self._large: WeakSet[InflatedTail] = WeakSet()
 
     def tail(self, tail: AnswerTail, headers: list[Header], *, is_chunked: bool) -> AnswerTail:
-        """What takes a response with these headers and keeps its end, inflated, in `tail`. It must be given
-        all bytes, framing included if `is_chunked`. Returns `tail` itself if the coding is not known."""
+        """A tail for a response with these headers, which keeps its inflated end in `tail`. It must get all
+        bytes, including framing if `is_chunked`. Returns `tail` itself if the coding is unknown."""
         inflate = _inflater(_codings(headers))
         return tail if inflate is None else InflatedTail(tail, inflate, self, is_chunked=is_chunked)
 
     def keeps(self, tail: InflatedTail) -> bool:
-        """Whether a br response may keep several megabytes."""
+        """Whether a br response may use several megabytes."""
         if tail not in self._large and len(self._large) >= MAX_LARGE:
             return False
         self._large.add(tail)
@@ -68,7 +69,7 @@ class Inflating:
 
 
 class InflatedTail:
-    """The end of a response that comes compressed; empty once that cannot be inflated."""
+    """The end of a compressed response; empty once it cannot be inflated."""
 
     __slots__ = ("__weakref__", "_chunks", "_inflate", "_inflating", "_tail", "plain_bytes")
 
@@ -117,12 +118,12 @@ class InflatedTail:
 
 
 Inflater = Callable[[bytes], bytes]
-"""Inflates the next bytes, which are not empty. Raises UnreadableError if they are broken, or more than
-`MAX_AT_ONCE_BYTES`."""
+"""Inflates the next bytes, which are not empty. Raises UnreadableError if they are broken, or inflate to more
+than `MAX_AT_ONCE_BYTES`."""
 
 
 class _Zlib:
-    """gzip, of one member or several, and deflate, with zlib's header or without."""
+    """gzip, with one member or several, and deflate, with zlib's header or without."""
 
     __slots__ = ("_is_gzip", "_stream")
 
@@ -189,14 +190,14 @@ class _Brotli:
 
 
 def _codings(headers: list[Header]) -> list[bytes]:
-    """Those that were applied, the first one first (RFC 9110, 8.4)."""
+    """The applied codings, in order (RFC 9110, 8.4)."""
     named = b",".join(value for name, value in headers if name == b"content-encoding")
     codings = [coding.strip().lower() for coding in named.split(b",")]
     return [coding for coding in codings if coding not in (b"", b"identity")]
 
 
 def _inflater(codings: list[bytes]) -> Inflater | None:
-    """None for codings that are not known, or are several."""
+    """None for unknown or several codings."""
     if len(codings) != 1:
         return None
     coding = codings[0]

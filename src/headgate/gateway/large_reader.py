@@ -1,4 +1,4 @@
-"""Reads large request bodies in threads beside the event loop, so that none of them stalls other clients."""
+"""Reads large request bodies in threads, so that none of them blocks the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHORT_BYTES = 4 << 20
 
 
 class Reading:
-    """A body being read for someone who may leave."""
+    """A body being read for a request that may be cancelled."""
 
     def __init__(self, then: Callable[[large.Body | None], None]) -> None:
         self._then: Callable[[large.Body | None], None] | None = then
@@ -39,7 +39,7 @@ class Reading:
 
 
 class Reader:
-    """Reads large bodies in threads; of one event loop."""
+    """Reads large bodies in threads, for one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -54,7 +54,7 @@ class Reader:
         path: str,
         then: Callable[[large.Body | None], None],
     ) -> Reading:
-        """Calls `then` on the loop with what was read, or with None if that failed."""
+        """Call `then` on the loop with the result, or with None if reading failed."""
         self.count += 1
         reading = Reading(then)
         executor = self._short if len(body) <= _SHORT_BYTES else self._long
@@ -63,12 +63,12 @@ class Reader:
         return reading
 
     async def read(self, headers: list[Header], body: bytes | bytearray, path: str) -> large.Body:
-        """The same for a caller that can wait."""
+        """The same for a coroutine."""
         executor = self._short if len(body) <= _SHORT_BYTES else self._long
         return await self._loop.run_in_executor(executor, large.read, headers, body, path)
 
     def _tell(self, reading: Reading, future: Future[large.Body]) -> None:
-        """Called in the thread, or on the loop for a reading that was cancelled."""
+        """Called in the thread, or on the loop for a cancelled reading."""
         if future.cancelled():
             return
         body: large.Body | None = None

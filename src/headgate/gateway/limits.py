@@ -1,7 +1,7 @@
-"""How many client connections one process takes, and who has how many of them.
+"""Limits on the client connections of a process, in total and per address.
 
-A connection beyond the limit of all takes the place of one without a request. Where there is none, or its
-address has too many, it is told so and closed before any of its bytes are parsed.
+A connection beyond the total limit displaces one without a request. If there is none, or its address has too
+many, it gets an error response and is closed before any of its bytes are parsed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from headgate.requests.refusal import Refusal
 log = logging.getLogger(__name__)
 
 OWN_DESCRIPTORS = 256
-"""For listeners, pages, logs, informers, idle connections to endpoints, and clients being turned away."""
+"""For listeners, pages, logs, informers, idle connections to endpoints, and rejected clients."""
 
 PER_CLIENT_DESCRIPTORS = 2
 """Its own, and one for the connection to the endpoint that serves it."""
 
 
 def affordable(settings: GatewaySettings) -> GatewaySettings:
-    """The settings with as many clients as the process may open descriptors for.
+    """The settings with at most as many clients as the process may open descriptors for.
 
-    The soft limit on descriptors is raised as far as needed and allowed, as Go's and nginx's servers do.
+    Raises the soft limit on descriptors as far as needed and allowed, as Go's and nginx's servers do.
     """
     needed = PER_CLIENT_DESCRIPTORS * settings.clients.max_connections + OWN_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -52,29 +52,29 @@ def affordable(settings: GatewaySettings) -> GatewaySettings:
 
 
 LOOK_S = 0.25
-"""How often the connections are searched at most for those that may be closed: 10,000 take some 25 ms."""
+"""Minimum interval between searches for connections to displace: searching 10,000 takes about 25 ms."""
 AGAIN_S = 1.0
-"""How long what was found is used, unless half of it has been closed sooner."""
+"""How long the result of a search is used, unless half of those connections are closed sooner."""
 SLOW_S = 2.0
-"""A request that arrives more slowly than clients.min_body_bytes_per_s for so long has no better claim than
-an idle connection."""
+"""A request that stays below clients.min_body_bytes_per_s for this long may be displaced like an idle
+connection."""
 
 
 class Displaceable(Protocol):
-    """A client connection that may have to make room."""
+    """A client connection that may be displaced."""
 
     @property
     def address(self) -> str: ...
 
     def unused_since(self, now: float) -> float | None:
-        """Since when it has no request; None if it has one."""
+        """Since when it has had no request; None if it has one."""
 
 
 Client = TypeVar("Client", bound=Displaceable)
 
 
 class ClientCount:
-    """Admits clients by the count of those that there are, in total and of each address."""
+    """Admits clients by their number, in total and per address."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._total = 0
@@ -82,12 +82,12 @@ class ClientCount:
         self.change(settings)
 
     def change(self, settings: GatewaySettings) -> None:
-        """Who is in stays, even beyond the new limits."""
+        """Apply new limits. Open connections stay, even beyond them."""
         self._most = settings.clients.max_connections
         self._most_per_address = settings.clients.max_connections_per_address
 
     def needs_room(self, address: str) -> bool:
-        """Whether a client of an address may come in once another connection is closed."""
+        """Whether a client of this address could be admitted if another connection were closed."""
         is_over = bool(address) and self._by_address[address] >= self._most_per_address
         return self._total == self._most and not is_over
 
@@ -96,7 +96,7 @@ class ClientCount:
         return self._most_per_address > 0
 
     def admit(self, address: str) -> Refusal | None:
-        """Counts a client of an address ("" where those are not counted), or says why it may not come in."""
+        """Count a client of an address ("" if addresses are not counted), or return why it is rejected."""
         if self._total >= self._most:
             return Refusal.unavailable(
                 f"the gateway has {self._most} client connections, which is its limit: try again, keep "
@@ -115,7 +115,7 @@ class ClientCount:
         return None
 
     def left(self, address: str) -> None:
-        """Must be called once for each client that was admitted, with the same address."""
+        """Must be called once for each admitted client, with the same address."""
         self._total -= 1
         if address:
             self._by_address[address] -= 1
@@ -127,17 +127,19 @@ class ClientCount:
 
 
 class Unused(Generic[Client]):
-    """Finds the connection that makes room when there are too many: of the address that has most without a
-    request the one that has had none for longest, so that one client does not cost another its connection."""
+    """Picks the connection to displace when there are too many: of the address with the most connections
+    without a request, the one that has been idle longest. So one client does not cost another its
+    connection."""
 
     def __init__(self) -> None:
         self._found: list[tuple[Client, float]] = []
-        """The next is the last."""
+        """The next one is at the end."""
         self._half = 0
         self._looked_at = -math.inf
 
     def next(self, clients: Iterable[Client], now: float) -> Client | None:
-        """None if all have a request, as far as is known: they are looked at every LOOK_S at most."""
+        """The next connection to displace. None if all have a request, by the last search, which is at most
+        LOOK_S old."""
         age_s = now - self._looked_at
         if age_s >= AGAIN_S or (age_s >= LOOK_S and len(self._found) <= self._half):
             self._looked_at = now
@@ -151,7 +153,7 @@ class Unused(Generic[Client]):
 
 
 def _in_order(clients: Iterable[Client], now: float) -> list[tuple[Client, float]]:
-    """The last is the first to go."""
+    """Sorted so that the last is displaced first."""
     by_network: dict[object, list[tuple[float, int, Client]]] = {}
     for place, client in enumerate(clients):
         since = client.unused_since(now)
@@ -166,7 +168,7 @@ def _in_order(clients: Iterable[Client], now: float) -> list[tuple[Client, float
 
 
 def _network(address: str) -> object:
-    """What `counted_as` tells apart, in a tenth of its time."""
+    """Distinguishes the same clients as `counted_as`, in a tenth of the time."""
     if ":" not in address:
         return address
     try:
@@ -176,7 +178,7 @@ def _network(address: str) -> object:
 
 
 def counted_as(address: str) -> str:
-    """The address that a client counts under: of IPv6 the network of 64 bits, which one host has whole."""
+    """The address under which a client counts: for IPv6 its /64 network, which one host has as a whole."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

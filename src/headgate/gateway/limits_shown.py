@@ -1,4 +1,4 @@
-"""How the limits of routes stand: for `/debug/limits`, for explanations, and for one request's decision."""
+"""The state of route limits, for `/debug/limits`, explanations, and the decision header."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _account(account: Account, now: float) -> Shown:
 
 
 def explained(limit: RouteLimit | None, now: float, *, is_live: bool) -> tuple[LimitShown, ...]:
-    """Each direction of a route's limit; what is left is known only of a gateway that runs."""
+    """Each direction of a route's limit; what is left is known only for a running gateway."""
     if limit is None:
         return ()
     return tuple(
@@ -60,7 +60,7 @@ def explained(limit: RouteLimit | None, now: float, *, is_live: bool) -> tuple[L
 
 
 def refusal(limit: RouteLimit | None, decision: Decision, now: float) -> Refusal | None:
-    """Why the request would not go now; None if the limit lets it go. Takes nothing."""
+    """Why the request would be rejected now; None if the limit allows it. Reserves nothing."""
     if limit is None:
         return None
     scheduled = decision.scheduled
@@ -73,7 +73,7 @@ def refusal(limit: RouteLimit | None, decision: Decision, now: float) -> Refusal
 
 
 def pairs(limit: RouteLimit | None, now: float) -> list[tuple[str, str]]:
-    """For the header of a decision: what is left of each direction."""
+    """For the decision header: tokens left of each direction."""
     if limit is None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""The models, routes and pools that exist, as labels of metrics name them."""
+"""The names of existing models, routes and pools, as used in metric labels."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from headgate.telemetry.metrics import OTHER
 
 NONE = "none"
 _ALWAYS = frozenset({NONE, UNKNOWN, OTHER})
-"""What labels say where there is no such object."""
+"""Label values if there is no such object."""
 
 
 class LiveNames:
-    """Follows the snapshots; a change costs as much as the routes and pools that differ."""
+    """Follows the snapshots; an update costs as much as the routes and pools that differ."""
 
     def __init__(self) -> None:
         self.models = set(_ALWAYS)
@@ -20,7 +20,7 @@ class LiveNames:
         self.pools = set(_ALWAYS)
 
     def change(self, snapshot: routing.Snapshot, difference: routing.Difference, *, is_anew: bool) -> bool:
-        """Takes up a snapshot, and says whether a name may be gone. `is_anew`: nothing is known of before."""
+        """Update from a snapshot; return whether a name may be gone. `is_anew`: there is no earlier state."""
         if is_anew:
             self.models, self.routes, self.pools = set(_ALWAYS), set(_ALWAYS), set(_ALWAYS)
         self.models |= difference.names

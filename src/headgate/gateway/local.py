@@ -1,4 +1,4 @@
-"""The few things that the gateway answers itself: health, readiness, the list of models, and OPTIONS."""
+"""Responses of the gateway itself: health, readiness, the list of models, and OPTIONS."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _READING = (b"GET", b"HEAD")
 _READY = ("/readyz", "/health")
-"""Tools that know engines ask for the second, as vLLM has it."""
+"""Tools written for engines use `/health`, as in vLLM."""
 _MODELS = ("/v1/models", "/models")
 
 
 def answer(services: Services, request: Request) -> tuple[bytes, ...]:
-    """The parts of the response to a request that is not posted, and so is not for an endpoint."""
+    """The parts of the response to a request that is not a POST, and so is not for an endpoint."""
     path = request.path
     if request.method == b"OPTIONS":
         return (_options(services, request),)
@@ -37,7 +37,7 @@ def answer(services: Services, request: Request) -> tuple[bytes, ...]:
     elif path in _MODELS:
         return _reply(request, 200, services.models.body())
     elif path.startswith(paths.OWN_BELOW):
-        # Clients escape the slashes of "organisation/model", or they do not.
+        # Some clients escape the slashes of "organisation/model", others do not.
         name = urllib.parse.unquote(path.partition("/models/")[2])
         entry = services.models.entry(name)
         if entry is not None:
@@ -58,7 +58,7 @@ def answer(services: Services, request: Request) -> tuple[bytes, ...]:
 
 
 def _reply(request: Request, status: int, body: bytes) -> tuple[bytes, ...]:
-    """A long body is a part of its own: all clients that have not read it yet have the same one."""
+    """A long body is a separate part, so that all clients that have not read it yet share it."""
     keep_alive, lines = request.keep_alive, request.answer_lines
     head = refusals.head(status, len(body), keep_alive=keep_alive, lines=lines)
     if request.method == b"HEAD":
@@ -67,7 +67,7 @@ def _reply(request: Request, status: int, body: bytes) -> tuple[bytes, ...]:
 
 
 def _options(services: Services, request: Request) -> bytes:
-    """What may be asked here; to a web page's preflight, whether the page may."""
+    """The allowed methods; for a web page's preflight, CORS headers."""
     lines = request.answer_lines
     if services.policy.cors is not None and request.header(b"access-control-request-method"):
         asked = request.header(b"access-control-request-headers").encode("latin-1")

@@ -1,4 +1,4 @@
-"""What the lines of many requests have in common: how each was decided, what it came to, and whose fault."""
+"""Log fields that many requests share: decision, outcome, and origin of the error."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _UPSTREAM: Final = frozenset(
         "upstream_timeout",
     }
 )
-"""Outcomes that an endpoint is the reason of."""
+"""Outcomes caused by an endpoint."""
 _GATEWAY: Final = frozenset(
     {"evicted", "evicted_priority", "evicted_queue_pressure", "queue_full", "queue_timeout"}
 )
-"""Outcomes with a status below 500 that no client is the reason of."""
+"""Outcomes with a status below 500 that are not caused by a client."""
 
 
 class LogFieldCache:
-    """What the lines of all requests with the same decision and end have in common."""
+    """Log fields of all requests with the same decision and end."""
 
     __slots__ = ("is_plain", "json_decision", "json_end", "text")
 
@@ -69,12 +69,13 @@ def _backend_type(life: Life) -> str:
 
 
 def origin(status: int, outcome: str) -> str | None:
-    """Who is the reason of a failure; None for what is none."""
+    """Who caused a failure; None if there was none."""
     if outcome == SERVED:
         return "upstream" if status >= 400 else None
     if outcome in _UPSTREAM:
         return "upstream"
     if outcome in CLIENT:
         return "client"
-    # Below 400 the client has a stream that began before there was an answer, and that ended with an error.
+    # With a status below 400, the client has a stream that began before the response, and ended with an
+    # error.
     return "client" if 400 <= status < 500 and outcome not in _GATEWAY else "gateway"

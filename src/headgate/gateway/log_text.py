@@ -1,4 +1,4 @@
-"""Text for lines of logs: what clients make up can neither end a line nor steer a terminal."""
+"""Text for log lines: values from clients can neither end a line nor control a terminal."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from json.encoder import encode_basestring_ascii
 from typing import Final
 
 SHOWN_CHARACTERS: Final = 1024
-"""Of a path, a model, or a message; what is longer is cut."""
+"""Of a path, a model, or a message; longer ones are cut."""
 
 _PLAIN: Final = re.compile(r"[!#-<>-\[\]-~]+")
-"""What stands in the text form without quotes: printable, no space, quote, backslash or equals sign."""
+"""Text without quotes in the text format: printable, no space, quote, backslash or equals sign."""
 
 
 def escaped(text: str) -> str:
@@ -20,12 +20,12 @@ def escaped(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """The same in its quotes."""
+    """Like `escaped`, in quotes."""
     return encode_basestring_ascii(text[:SHOWN_CHARACTERS]).replace("\x7f", r"\u007f")
 
 
 def word(text: str | None) -> str:
-    """A value of the text form: as it is where that is one plain word, else in quotes; "-" for none."""
+    """A value of the text format: unquoted if it is one plain word, else in quotes; "-" for None."""
     if text is None:
         return "-"
     return text if len(text) <= SHOWN_CHARACTERS and _PLAIN.fullmatch(text) else quoted(text)

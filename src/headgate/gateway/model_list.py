@@ -1,4 +1,4 @@
-"""The names that a request may use, as `/v1/models` lists them."""
+"""The names that a request may use, as listed by `/v1/models`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OWNER = "headgate"
 
 
 class ModelList:
-    """Every name that a request may use, sorted, in OpenAI's form.
+    """Every name that a request may use, sorted, in OpenAI's format.
 
-    A change of routes costs as much as the names that it is about; the list is put together when a client
-    asks for it after a change.
+    A change of routes costs as much as the names affected; the list is built when a client first asks for it
+    after a change.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class ModelList:
         self._body: bytes | None = None
 
     def change(self, names: Iterable[str], snapshot: Snapshot) -> None:
-        """Takes up the names whose routes changed."""
+        """Update the names whose routes changed."""
         added: list[str] = []
         for name in names:
             route = snapshot.first(name)
@@ -48,14 +48,14 @@ class ModelList:
             self._names.sort()  # linear, as all but the last are sorted
 
     def body(self) -> bytes:
-        """Of GET /v1/models; made once after a change."""
+        """The body of GET /v1/models; built once after a change."""
         if self._body is None:
             entries = b",".join([self._entries[name] for name in self._names])
             self._body = b'{"object":"list","data":[%b]}' % entries
         return self._body
 
     def entry(self, name: str) -> bytes | None:
-        """Of GET /v1/models/NAME; None for a name that nobody serves."""
+        """The body of GET /v1/models/NAME; None for a name without a route."""
         return self._entries.get(name)
 
 

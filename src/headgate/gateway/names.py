@@ -1,7 +1,7 @@
-"""Puts the name that the client used back into an answer, where the endpoint knows the model by another.
+"""Restores the client's model name in a response, if the endpoint uses another name.
 
-The name stands in the member `model` of a JSON answer and of each event of a stream; Anthropic's first
-event has it inside `message`, and those of the responses API inside `response`. Every other byte stays.
+The name is in the member `model` of a JSON response and of each event of a stream. Anthropic's first event
+has it inside `message`, and those of the responses API inside `response`. All other bytes stay.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ import re
 from typing import Final
 
 LONGEST_NAME_BYTES: Final = 1024
-"""A string that is longer, with its quotes, is no name and is not held."""
+"""A longer string, including its quotes, is not a name and is not held."""
 
 _MODEL: Final = b'"model"'
 _INSIDE: Final = frozenset({b'"message"', b'"response"'})
 _DELIMITERS: Final = re.compile(rb'["{}\[\],]')
 _BRACKETS: Final = re.compile(rb'["{}\[\]]')
-"""Where members don't matter: the commas of a vector of numbers would be a thousand stops."""
+"""For levels where members do not matter: commas in a vector of numbers would be a thousand stops."""
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _REST_OF_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _EARLY: Final = re.compile(
     rb'\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[-+.\w]++)\s*+,)*?\s*+"model"\s*+:\s*+("[^"\\]*+")'
 )
-"""Plain members and then the name, as engines begin. It finds what the walk finds, in a fifth of the time."""
+"""Plain members before the name, as engines begin. Finds what the full scan finds, in a fifth of the time."""
 _QUOTE, _COMMA, _OPEN_OBJECT, _OPEN = b'"'[0], b","[0], b"{"[0], b"{["
 
 
 class NameSplice:
-    """Replaces the value of the first `model` in one JSON object, which comes in pieces.
+    """Replaces the value of the first `model` in one JSON object that arrives in pieces.
 
-    `name` is a JSON string, with its quotes. `nested` looks into the members `message` and `response` too.
-    However the text is cut, the pieces given out make the same whole. Time is linear in the text, and at
-    most `LONGEST_NAME_BYTES` are held. What is no JSON object passes, whatever it is.
+    `name` is a JSON string, including its quotes. `nested` also searches the members `message` and
+    `response`. The result does not depend on how the text is split. Takes time linear in the text, and holds
+    at most `LONGEST_NAME_BYTES`. Text that is not a JSON object is returned unchanged.
     """
 
     __slots__ = (
@@ -53,22 +53,22 @@ class NameSplice:
         self._nested = nested
         self._depth = 0
         self._inside = False
-        """Whether the object at depth 2 is one that is looked into."""
+        """Whether the object at depth 2 is searched."""
         self._at_key = False
         """Whether the next string is the key of a member."""
         self._key = b""
         self._held = b""
         self._in_string = False
-        """Whether the text stands amid a string that is too long to hold."""
+        """Whether the text is within a string that is too long to hold."""
         self.is_done = not name
-        """Whether all further text passes as it comes."""
+        """Whether all further text is returned unchanged."""
         self.place: tuple[int, int] | None = None
-        """Where in the piece fed last the old value stood."""
+        """Position of the old value in the last piece."""
         self.growth = 0
-        """By how many bytes the text became longer."""
+        """Bytes added to the text."""
 
     def feed(self, data: bytes) -> bytes:
-        """What is to be passed on now."""
+        """The bytes to forward now."""
         if self.is_done:
             return data
         text, self._held = self._held + data, b""
@@ -102,12 +102,12 @@ class NameSplice:
                 return self._replaced(text, start, at)
 
     def flush(self) -> bytes:
-        """What is held at the end of the text."""
+        """The rest at the end of the text."""
         held, self._held = self._held, b""
         return held
 
     def _is_name(self, string: bytes) -> bool:
-        """Takes in a key or a value of an object that is looked into."""
+        """Process a key or value of a searched object; return whether it is the name."""
         if self._at_key:
             self._at_key = False
             self._key = string
@@ -121,7 +121,7 @@ class NameSplice:
         return b"".join((text[:start], self._name, text[end:]))
 
     def _is_end(self, delimiter: int) -> bool:
-        """Whether the object ends with this, or the text is none."""
+        """Whether the object ends here, or the text is not an object."""
         if delimiter in _OPEN:
             is_object = delimiter == _OPEN_OBJECT
             if self._depth == 1:
@@ -139,7 +139,7 @@ class NameSplice:
         return not self._depth
 
     def _hold(self, text: bytes, start: int) -> bytes:
-        """The text is cut amid a string, which may be the one that matters."""
+        """Handle text that is cut within a string, which may be the name."""
         if len(text) - start < LONGEST_NAME_BYTES:
             self._held = text[start:]
             return text[:start]
@@ -150,7 +150,7 @@ class NameSplice:
         return text[: start + 1] + self._without_open_escape(text[start + 1 :])
 
     def _without_open_escape(self, text: bytes) -> bytes:
-        """Holds a last backslash, which belongs to what comes."""
+        """Hold a final backslash, which belongs to the next byte."""
         if (len(text) - len(text.rstrip(b"\\"))) % 2 == 0:
             return text
         self._held = text[-1:]

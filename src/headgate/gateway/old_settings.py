@@ -1,7 +1,7 @@
 """Names that settings had before they were nested in sections.
 
-Files and flags may still use them, with a warning; so does a worker or supervisor of an older version, during
-an upgrade.
+Files and flags may still use them, with a warning. Workers and supervisors of older versions also use them
+during an upgrade.
 """
 
 from __future__ import annotations
@@ -94,19 +94,19 @@ RENAMED = {
     "begin_traces": "tracing.sample_ratio",
     "log_level": "logging.level",
 }
-"""From the old name to the path of today."""
+"""From the old name to the current path."""
 
 _DERIVED = {"scheduling": "scheduling.content", "kthena_environment": "queue.kthena_environment"}
 
 
 def with_old_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path, and again by the names that an older version reads."""
+    """Values by path, and also by the names that an older version reads."""
     old = {name: values[path] for name, path in (RENAMED | _DERIVED).items() if path in values}
     return {**values, **old}
 
 
 def from_any_version(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path, from those that any version wrote by path or by old name. Unknown names are ignored."""
+    """Values by path, from values of any version by path or by old name. Unknown names are ignored."""
     known = GatewaySettings().by_path()
     old = {path: values[name] for name, path in (RENAMED | _DERIVED).items() if name in values}
     return old | {path: value for path, value in values.items() if path in known}

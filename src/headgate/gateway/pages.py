@@ -1,4 +1,4 @@
-"""What a worker tells operators: health and state. The supervisor puts the pages of all workers together."""
+"""The admin pages of one worker: health and state. The supervisor merges those of all workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def admin_page(shell: Shell) -> Starlette:
-    """GET /healthz, /readyz, and under /debug what the gateway knows and does, as JSON."""
+    """GET /healthz, /readyz, and under /debug the gateway's state, as JSON."""
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"message": "ok"})
@@ -79,7 +79,7 @@ def admin_page(shell: Shell) -> Starlette:
 
 
 async def read_body(request: Request, most: int) -> bytes | None:
-    """None if it is longer than `most` bytes."""
+    """The request's body; None if it is longer than `most` bytes."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -89,7 +89,7 @@ async def read_body(request: Request, most: int) -> bytes | None:
 
 
 def describe(shell: Shell) -> dict[str, object]:
-    """The snapshot in use and the work in flight on each endpoint."""
+    """The snapshot in use, and the work in flight on each endpoint."""
     snapshot = shell.plane.snapshot
     return {
         "models": {name: [route.name for route in routes] for name, routes in snapshot.models.items()},

@@ -1,4 +1,4 @@
-"""Whom the settings trust and what they let pass: networks, hosts, origins of web pages, paths."""
+"""The client policy in the settings: trusted networks, allowed hosts, CORS, forwarded paths."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from headgate.requests import paths
 
 
 class ClientPolicy:
-    """Made once from settings that have no conflicts."""
+    """Built from settings without conflicts."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.trusted = trust.Networks(settings.clients.trusted_networks)
         self.hosts = hosts.Hosts(settings.clients.allowed_hosts)
         self.paths = paths.Paths(settings.clients.forwarded_paths)
         self.cors: cors.Cors | None = None
-        """None where pages of other origins may do nothing."""
+        """None if cross-origin requests are not allowed."""
         if settings.cors.origins:
             self.cors = cors.Cors(
                 settings.cors.origins,

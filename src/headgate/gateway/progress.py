@@ -1,4 +1,4 @@
-"""What a client hears that asked for it, while its request waits for its turn."""
+"""Progress reports for clients that asked for them, while their requests are queued."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from headgate.requests.wait import Wait
 
 FIRST_PROGRESS_S = 0.9
-"""Whoever waits for less hears nothing, and has an answer as any other."""
+"""A request queued for less time gets no reports, and a normal response."""
 PROGRESS_S = 4.9
-"""Between two comments; sweeps come about once a second, and proxies often hang up after 15 s of silence."""
+"""Between two comments; sweeps come about once a second, and proxies often disconnect after 15 s of
+silence."""
 
 
 def tell(exchange: ServedRequest, now: float) -> bytes:
-    """What its client hears now, if anything; called about once a second."""
+    """The progress report that is due, if any; called about once a second."""
     wait = exchange.life.wait
     if wait is None or not wait.wants_progress:
         return b""
@@ -42,7 +43,7 @@ def tell(exchange: ServedRequest, now: float) -> bytes:
 
 
 def refused(wait: Wait, refusal: Refusal, target: bytes) -> bytes:
-    """What ends the stream whose head its client has."""
+    """The end of a stream whose head was sent to the client."""
     last = chunk(error_event(refusal, target)) + LAST_CHUNK
     wait.told_bytes += len(last)
     return last

@@ -1,7 +1,6 @@
-"""Accounts for every request once it is settled: metrics and one line of access log.
+"""Records every request once it is settled: metrics, and one line of access log.
 
-The children of the metrics are bound once for each kind of end, since a lookup by labels costs more than
-the sample.
+The children of the metrics are cached per kind of end, since a lookup by labels costs more than the sample.
 """
 
 from __future__ import annotations
@@ -32,14 +31,15 @@ log = logging.getLogger(__name__)
 MAX_BOUND = 10_000
 
 _Key = tuple[str, str, str, str, str, int, str, bool]
-"""Model, route, rule, pool, the endpoint's name of the model, status, outcome, whether a stream was asked
-for.
+"""Model, route, rule, pool, the endpoint's name of the model, status, outcome, whether a stream was
+requested.
 
-With all that `LogFieldCache` says: a request that began before a change of objects may end after it."""
+Includes everything in `LogFieldCache`: a request that began before a change of objects may end after it.
+"""
 
 
 class _Stream:
-    """What streamed answers count into besides: when their tokens came."""
+    """Additional metrics of streamed responses: when their tokens arrived."""
 
     __slots__ = ("_first_token", "_first_token_error", "_per_token")
 
@@ -49,7 +49,7 @@ class _Stream:
         self._per_token = recorder.per_token.labels(model, pool)
 
     def observe(self, ended: ServedRequest, tokens: Tokens | None, now: float) -> None:
-        """Takes one of which the first byte of the body came."""
+        """Record a request whose response body has begun."""
         life = ended.life
         first_at, attempt = life.account.first_byte_at, life.attempt
         self._first_token.observe(first_at - ended.request.arrived_at)
@@ -60,7 +60,7 @@ class _Stream:
 
 
 class _Bound:
-    """What all requests of one key count into, and their words in the access log."""
+    """The metrics of all requests with one key, and their words in the access log."""
 
     __slots__ = (
         "bytes_in",
@@ -80,7 +80,7 @@ class _Bound:
         self.requests = recorder.requests.labels(model, route, pool, str(status), outcome)
         self.duration = recorder.duration.labels(model, pool)
         self.queue = recorder.queue.labels(model, pool) if pool != NONE else None
-        # Of what cannot happen, no series are begun: each histogram has twenty.
+        # Create no series for impossible cases: each histogram has twenty.
         self.stream = _Stream(recorder, model, pool) if is_stream and pool != NONE else None
         self.input_tokens = recorder.tokens.labels(model, pool, "input")
         self.output_tokens = recorder.tokens.labels(model, pool, "output")
@@ -90,14 +90,14 @@ class _Bound:
 
 
 class Recorder:
-    """Counts and logs. `log` is None where no access log is wanted."""
+    """Counts and logs requests. `log` is None without an access log."""
 
     def __init__(self, registry: Registry, log: LineLog | None, log_format: str = "text") -> None:
         self.write_to(log, log_format)
         self._bound: dict[_Key, _Bound] = {}
         self._live = LiveNames()
         self._is_late = False
-        """Whether a request ended since the last snapshot of whose objects one may be gone."""
+        """Whether a request ended after the last snapshot, with an object that may be gone."""
         self.models = LabelValues(MAX_MODELS)
         labels = ("model", "pool")
         self.requests = Counter(
@@ -216,11 +216,11 @@ class Recorder:
         self.waits = WaitMetrics(registry, self.models)
 
     def write_to(self, log: LineLog | None, log_format: str) -> None:
-        """Lines of requests that end from now on go there, in this form; None ends the access log."""
+        """Write log lines to `log` from now on, in this format; None turns the access log off."""
         self.log = AccessLog(log, log_format) if log is not None else None
 
     def settled(self, ended: ServedRequest, now: float) -> None:
-        """Called exactly once for every request, whatever happened to it."""
+        """Called exactly once for every request, however it ended."""
         life = ended.life
         account, decision, pool = life.account, life.decision, life.pool
         match = decision.match
@@ -260,9 +260,9 @@ class Recorder:
         return bound
 
     def use(self, snapshot: routing.Snapshot, difference: routing.Difference, *, is_anew: bool) -> None:
-        """Ends the series of routes, pools and models that are gone: objects come and go.
+        """Delete the series of routes, pools and models that are gone.
 
-        While none is gone, no series is looked at, unless a request ended after its objects did.
+        While none is gone, no series are examined, unless a request ended after its objects did.
         """
         self._bound.clear()
         is_less = self._live.change(snapshot, difference, is_anew=is_anew)
@@ -281,7 +281,7 @@ class Recorder:
             metric.keep("pool", live.pools)
 
     def cached(self, pool: PoolState, prompt: int, believed: int, reported: int) -> None:
-        """Tokens of one prompt, and those of them that were cached."""
+        """Tokens of one prompt, and how many of them were expected and reported to be cached."""
         for kind, tokens in (("prompt", prompt), ("believed", believed), ("reported", reported)):
             self.cached_tokens.labels(pool.name, kind).value += tokens
 
@@ -315,16 +315,16 @@ class Recorder:
         log.info("%s (%s) of %s gets no requests for %g s, as it asked (Retry-After)", *where, seconds)
 
     def refused_here(self, refusal: Refusal) -> None:
-        """Called for a request that is not for an endpoint, and not for a page of the gateway: counted only,
-        since a flood of them would cost more as lines of access log than to answer."""
+        """Called for a request that is neither for an endpoint nor for a page of the gateway. Only counted,
+        since in a flood, log lines would cost more than the responses."""
         self.requests.labels(UNKNOWN, NONE, NONE, str(refusal.status), refusal.code).value += 1
 
     def displaced(self) -> None:
-        """Called for a connection without a request that made room for another."""
+        """Called for a connection without a request that was displaced by another."""
         self.rejections.labels("idle_displaced").value += 1
 
     def rejected(self, refusal: Refusal, address: str, target: bytes, now: float) -> None:
-        """Called for bytes that never became a request, and for connections that were turned away."""
+        """Called for bytes that never became a request, and for rejected connections."""
         self.rejections.labels(refusal.code).value += 1
         if self.log is not None:
             self.log.rejected(refusal, address, target, now)

@@ -1,4 +1,4 @@
-"""The responses that the gateway makes itself: refusals, and pages, as HTTP/1.1 messages and as events."""
+"""Responses of the gateway itself, as HTTP/1.1 messages and as events: refusals, and pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STATUS_LINES: Final = {
 }
 
 ALLOWED: Final = b"GET, HEAD, OPTIONS, POST"
-"""All methods of the gateway; a path has some of them."""
+"""All methods of the gateway; each path supports some of them."""
 
 
 _ANTHROPIC_PATH: Final = b"/v1/messages"
@@ -22,12 +22,12 @@ _RESPONSES_PATH: Final = b"/v1/responses"
 
 
 def body(refusal: Refusal, target: bytes) -> bytes:
-    """The body of the response for a refusal, in the form that clients of the target's API expect."""
+    """The body of the response for a refusal, in the format of the target's API."""
     return refusal.body(anthropic=target.startswith(_ANTHROPIC_PATH))
 
 
 def error_event(refusal: Refusal, target: bytes) -> bytes:
-    """The server-sent event that ends a broken stream, in the form of the target's API."""
+    """The server-sent event that ends a broken stream, in the format of the target's API."""
     if target.startswith(_ANTHROPIC_PATH):
         return b"event: error\ndata: %b\n\n" % refusal.body(anthropic=True)
     if target.startswith(_RESPONSES_PATH):
@@ -37,13 +37,13 @@ def error_event(refusal: Refusal, target: bytes) -> bytes:
 
 
 def event(body: bytes, target: bytes, *, is_error: bool) -> bytes:
-    """A server-sent event with a JSON text on one line, in the form of the target's API."""
+    """A server-sent event with a JSON text on one line, in the format of the target's API."""
     named = is_error and target.startswith((_ANTHROPIC_PATH, _RESPONSES_PATH))
     return b"%bdata: %b\n\n" % (b"event: error\n" if named else b"", body)
 
 
 def status_line(status: int) -> bytes:
-    """The first line of a response, with its end."""
+    """The first line of a response, including its line end."""
     return _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
 
 
@@ -76,7 +76,7 @@ def head(
 
 
 def no_content(lines: bytes, *, keep_alive: bool) -> bytes:
-    """A response with nothing but header lines."""
+    """A response with only header lines."""
     close = b"" if keep_alive else b"connection: close\r\n"
     return b"".join((status_line(HTTPStatus.NO_CONTENT), lines, close, b"\r\n"))
 
@@ -84,7 +84,7 @@ def no_content(lines: bytes, *, keep_alive: bool) -> bytes:
 def refused(
     refusal: Refusal, target: bytes, *, keep_alive: bool, request_id: bytes = b"", lines: bytes = b""
 ) -> bytes:
-    """The response for a refusal, in the form that clients of the target's API expect."""
+    """The response for a refusal, in the format of the target's API."""
     headers: list[tuple[bytes, bytes]] = []
     if request_id:
         headers.append((b"x-request-id", request_id))

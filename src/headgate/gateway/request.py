@@ -1,4 +1,4 @@
-"""A client's request as the listener hands it on, and the head that is sent to the endpoint for it."""
+"""A client's request as parsed by the listener, and the head that is sent to the endpoint for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOP_BY_HOP: Final = frozenset(
         b"upgrade",
     }
 )
-"""Headers that speak of one connection (RFC 9110, 7.6.1) and are never passed on."""
+"""Hop-by-hop headers (RFC 9110, 7.6.1), which are never forwarded."""
 
 _NOT_FORWARDED: Final = HOP_BY_HOP | {
     b"accept-encoding",
@@ -45,18 +45,18 @@ _NOT_FORWARDED: Final = HOP_BY_HOP | {
     b"x-forwarded-proto",
     b"x-request-id",
 }
-"""Written anew, or not passed on; with underscores, what some servers read as if it had hyphens."""
+"""Rewritten, or not forwarded; also with underscores, which some servers treat as hyphens."""
 _TELL_CLIENT: Final = (b"x-forwarded-for", b"forwarded")
 _NEEDED: Final = {b"host", b"content-length", b"transfer-encoding", b"content-encoding"}
-"""Headers that `connection` cannot take away."""
+"""Headers that `connection` cannot remove."""
 _NONE: Final[frozenset[bytes]] = frozenset()
 RESERVED: Final = (b"x-gateway-", b"x-headgate-")
-"""Prefixes of headers by which gateways talk among themselves; from outside they mean nothing."""
+"""Prefixes of headers between gateways; from outside they have no meaning."""
 _FROM_TRUSTED: Final = (*RESERVED, b"x-forwarded-", b"x-real-ip", b"x-amzn-sagemaker-")
-"""Prefixes of headers that only a trusted client may send. By the last, engines let `/invocations` choose
-another model than the body names, and open and close sessions."""
+"""Prefixes of headers that only a trusted client may send. Engines use those with the last prefix to choose
+another model for `/invocations` than the body names, and to open and close sessions."""
 LETTER_X: Final = 120
-"""Of names that do not begin with it, none is reserved: one comparison tells."""
+"""No reserved name begins with another letter, so one comparison is enough for most names."""
 _HARMLESS: Final = frozenset(
     b"x-stainless-" + ending
     for ending in (
@@ -64,20 +64,20 @@ _HARMLESS: Final = frozenset(
         *(b"runtime-version", b"timeout", b"helper-method"),
     )
 )
-"""What OpenAI's and Anthropic's SDKs send with every request: names that one look clears."""
+"""Sent by OpenAI's and Anthropic's SDKs with every request: names that one lookup clears."""
 
 _JOINED_BYTES: Final = 16 * 1024
-"""A body up to this size is copied behind its head once; a longer one each time that it is sent, so that two
+"""A body up to this size is copied after its head once. A longer one is copied for each attempt, so that two
 copies are not kept while the endpoint works."""
 
 _TRACE: Final = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")
 
 
 class ParsedHead:
-    """The head of a request after every check, shared by all requests of a connection that repeat its bytes.
+    """The head of a request after all checks, shared by all requests of a connection with the same bytes.
 
-    `headers` are in their order, with lower-case names. `host` is the one that the endpoint gets, and
-    `answer_lines` are header lines that every response needs.
+    `headers` are in order, with lower-case names. `host` is sent to the endpoint, and `answer_lines` are
+    header lines for every response.
     """
 
     __slots__ = (
@@ -120,26 +120,26 @@ class ParsedHead:
         self.content_coding = b""
         """The coding of the body, such as gzip; empty for identity."""
         self.traceparent = b""
-        """The trace that the request belongs to, as received; empty without one."""
+        """The trace of the request, as received; empty without one."""
         self.wants_decision = False
         """Whether a trusted client asks for `x-headgate-decision`."""
         path = target.decode("latin-1")
         self.path = path.partition("?")[0] if "?" in path else path
         version = "0" if is_http_1_0 else "1"
         self.line = f"{method.decode('latin-1')} {log_text.escaped(self.path)} HTTP/1.{version}"
-        """For logs: without the query, which may hold secrets."""
+        """For logs: without the query, which may contain secrets."""
         lines = [method, b" ", target, peer.opening(host, headers)]
         self._pick_forwarded(headers, lines)
         self.forwarded = b"".join(lines)
         """The head for the endpoint, without the lines that differ between requests with the same head."""
 
     def _pick_forwarded(self, headers: list[Header], lines: list[bytes]) -> None:
-        """Adds the headers that are passed on to what is forwarded; the one pass over the headers."""
+        """Add the forwarded headers to `lines`; the only pass over the headers."""
         is_trusted = self.peer.is_trusted
         for name, value in headers:
             if name in _NOT_FORWARDED:
                 if name == b"accept-encoding":
-                    # The counts in an answer have to be read, and its events and names may be changed.
+                    # The gateway reads the counts in a response, and may change its events and names.
                     lines.append(b"accept-encoding: identity\r\n")
                 elif name == b"x-request-id":
                     self.given_id = self.given_id or value
@@ -168,9 +168,9 @@ class ParsedHead:
 
 
 class Request:
-    """One request, complete with its body.
+    """One request, with its complete body.
 
-    `length` replaces the value of `content-length` in the headers of `parsed`; empty if they are right.
+    `length` replaces the value of `content-length` in the headers of `parsed`; empty if that is right.
     """
 
     __slots__ = (
@@ -198,11 +198,11 @@ class Request:
         self.path = parsed.path
         self.body = body
         self.held_bytes = len(body)
-        """Its share of the memory for bodies; 0 once that is released."""
+        """Bytes counted for it in the memory of bodies; 0 once released."""
         self.keep_alive = keep_alive
         self.arrived_at = arrived_at
         self.answer_lines = parsed.answer_lines
-        """Header lines that the response needs."""
+        """Header lines for the response."""
         self.traceparent = parsed.traceparent
         self._forwarded = parsed.forwarded
         self._length = length
@@ -217,7 +217,7 @@ class Request:
 
     @property
     def line(self) -> str:
-        """For logs: without the query, which may hold secrets."""
+        """For logs: without the query, which may contain secrets."""
         return self.parsed.line
 
     @property
@@ -241,7 +241,7 @@ class Request:
 
     @property
     def headers(self) -> list[Header]:
-        """In their order, the names in lower case."""
+        """In their order, with lower-case names."""
         if not self._length:
             return self.parsed.headers
         return [
@@ -251,46 +251,46 @@ class Request:
 
     @property
     def is_from_trusted(self) -> bool:
-        """Whether who is connected may speak for others."""
+        """Whether the connection's peer may speak for other clients."""
         return self.parsed.peer.is_trusted
 
     @property
     def client_address(self) -> str:
-        """Of the client, as far as trusted proxies before it tell; "" if it is not known."""
+        """The client's address, as far as trusted proxies report it; "" if unknown."""
         peer = self.parsed.peer
         return peer.client_address(self.headers) if self.parsed.tells_client else peer.address
 
     def header(self, name: bytes) -> str:
-        """The first value of a header by its lower-case name, "" if there is none."""
+        """The first value of a header by its lower-case name; "" if it is missing."""
         for key, value in self.headers:
             if key == name:
                 return value.decode("latin-1")
         return ""
 
     def begin_trace(self, traceparent: bytes) -> None:
-        """Puts the request into another trace; what it said of one before is left out."""
+        """Move the request into another trace; its earlier trace headers are removed."""
         self._forwarded = b"%btraceparent: %b\r\n" % (_TRACE.sub(b"", self._forwarded), traceparent)
         self.traceparent = traceparent
 
     def message(self, body: bytes, request_id: bytes) -> bytes:
-        """What is sent upstream: the head with the headers that are passed on, and the body."""
+        """The message for the endpoint: the head with the forwarded headers, and the body."""
         length = b"\r\ncontent-length: %d\r\n\r\n" % len(body)
         return b"".join((self._forwarded, b"x-request-id: ", request_id, length, body))
 
     def parts(self, body: bytes | Pieces, request_id: bytes) -> tuple[bytes, bytes | Pieces]:
-        """The same in two parts, the second of which is empty if the body is not long."""
+        """The message in two parts, the second of which is empty if the body is not long."""
         if len(body) <= _JOINED_BYTES and isinstance(body, bytes):
             return self.message(body, request_id), b""
         return self.head(len(body), request_id), body
 
     def head(self, length: int, request_id: bytes) -> bytes:
-        """The same without the body, which has this length and follows."""
+        """The head of the message, for a body of this length that follows."""
         ends = b"\r\ncontent-length: %d\r\n\r\n" % length
         return b"".join((self._forwarded, b"x-request-id: ", request_id, ends))
 
 
 def nominated(headers: list[Header]) -> frozenset[bytes]:
-    """Further hop-by-hop headers, which `connection` names; almost always none."""
+    """The hop-by-hop headers named by `connection`; almost always none."""
     named = _NONE
     for name, value in headers:
         if name == b"connection" and value not in (b"keep-alive", b"close", b"Keep-Alive"):

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from headgate.requests.client import Header
 
 STATUSES = frozenset({429, 503})
-"""Those with which it asks for fewer requests."""
+"""Statuses with which an endpoint may ask for fewer requests."""
 _NAME = b"retry-after"
 _MAX_DIGITS = 9
 
 
 def seconds(headers: list[Header]) -> float | None:
-    """How long the endpoint wants no requests; None where it does not say so in a valid way, or less than a
-    second: one that fails must not be excused by that.
+    """How long the endpoint wants no requests. None if its header is missing or invalid, or says less than a
+    second, which must not excuse an endpoint that fails.
 
-    A date is compared with that of the response: two clocks may differ.
+    A date is compared with that of the response, as the two clocks may differ.
     """
     after_s = _seconds(headers, _value(headers, _NAME))
     return after_s if after_s >= 1.0 else None
@@ -34,7 +34,7 @@ def _seconds(headers: list[Header], value: bytes) -> float:
 
 
 def replaced(headers: list[Header], after_s: float) -> list[Header]:
-    """The headers with a Retry-After of so many seconds, which are rounded up."""
+    """The headers with a Retry-After of this many seconds, rounded up."""
     told = b"%d" % max(math.ceil(round(after_s, 3)), 0)
     return [(name, told if name == _NAME else value) for name, value in headers]
 

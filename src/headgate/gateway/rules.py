@@ -1,4 +1,4 @@
-"""What other rooms are given of a gateway's settings."""
+"""Converts a gateway's settings to those of other rooms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
 
 
 def quota_settings(settings: GatewaySettings) -> quota.Settings:
-    """For limits that several gateways hold together."""
+    """For limits that several gateways share."""
     limits = settings.rate_limits
     return quota.Settings(
         is_strict=limits.strict,
@@ -50,7 +50,7 @@ def quota_settings(settings: GatewaySettings) -> quota.Settings:
 
 
 def observe_settings(settings: GatewaySettings) -> observe.Settings:
-    """For looks at engines."""
+    """For reading engines."""
     looks = settings.engine_metrics
     return observe.Settings(
         enabled=looks.enabled,

@@ -1,4 +1,4 @@
-"""A request that is served over HTTP, as logs, metrics and headers tell of it."""
+"""A request that is served over HTTP, as seen by logs, metrics and headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headgate.requests.life import Life
 
 
 class ServedRequest(Protocol):
-    """What happened is in `life`; what came over HTTP in `request`."""
+    """`life` has its history, and `request` the HTTP request."""
 
     @property
     def life(self) -> Life: ...

@@ -1,4 +1,4 @@
-"""What serves in a worker: objects in through informers, requests in through listening sockets."""
+"""The service of a worker: receives objects through informers, and requests through listening sockets."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ log = logging.getLogger(__name__)
 
 LOG_FLUSH_INTERVAL_S = 0.1
 TRANSLATION_SHARE = 0.1
-"""Of one core: what following the changes of objects takes at most, however many there are."""
+"""Of one core: the most that following object changes may use, however many there are."""
 LONGEST_PAUSE_S = 1.0
-"""Between two translations, each of which may be of many changes."""
+"""Between two translations, each of which may combine many changes."""
 
 
 class Service:
     """One worker's data path, with the objects that it follows and the log that it writes.
 
-    `phase` is which part of their rounds its weighted splits begin after. `accounts` is how limits that are
-    counted in no Redis are counted together with other workers.
+    `phase`: the point in their rounds at which its weighted splits begin. `accounts`: shares limits that are
+    not counted in Redis with other workers.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class Service:
         telemetry.add_process_metrics(self.registry)
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Follows the objects until cancelled; `on_ready` is called once requests are routed.
+        """Follow the objects until cancelled; calls `on_ready` once requests can be routed.
 
-        Raises cluster.ConfigurationError if no API server is named.
+        Raises cluster.ConfigurationError if no API server is configured.
         """
         settings = self.shell.settings
         self.shell.scraper.start()
@@ -76,10 +76,10 @@ class Service:
             tasks.create_task(_flush_log(self._recorder))
 
     async def listen(self, listeners: Collection[int]) -> None:
-        """Accepts connections on these listening sockets, given by descriptor, and on no others.
+        """Accept connections on these listening sockets, given by descriptor, and on no others.
 
-        The descriptors stay open. What is in the queue of a socket that is left stays there, for whoever
-        else listens on it; uvloop loses nothing that it has taken out, which asyncio's own loop does.
+        The descriptors stay open. Connections in the queue of a socket that is left stay there, for other
+        processes that listen on it. uvloop loses none that it has accepted, while asyncio's own loop does.
         """
         for descriptor in set(listeners) - self._servers.keys():
             self._servers[descriptor] = await self._loop.create_server(
@@ -91,7 +91,7 @@ class Service:
             self._servers.pop(descriptor).close()
 
     def change(self, settings: GatewaySettings) -> None:
-        """Goes on by other settings."""
+        """Apply new settings."""
         if settings.logging.access_log != self.shell.settings.logging.access_log:
             self._write_log(settings.logging.access_log)
         self.shell.change(limits.affordable(settings))
@@ -104,7 +104,7 @@ class Service:
         self._recorder.write_to(self._lines if form != "off" else None, form)
 
     async def close(self) -> None:
-        """Ends what is left."""
+        """Close everything."""
         await self.listen(())
         await self.shell.close()
         if self._lines is not None:
@@ -117,7 +117,7 @@ async def _follow_objects(
     namespace: str | None,
     on_ready: Callable[[], None],
 ) -> None:
-    """Keeps the gateway's snapshot equal to the objects of the API server."""
+    """Keep the gateway's snapshot up to date with the objects of the API server."""
     changed = asyncio.Event()
     objects = FollowedObjects(client, namespace, changed.set)
     async with asyncio.TaskGroup() as tasks:
@@ -129,7 +129,7 @@ async def _follow_objects(
         tasks.create_task(shared.run())
         failed: dict[ObjectRef, Exception] = {}
         while True:
-            # Changes that came together make one translation: the event is cleared before it is made.
+            # Changes that arrive together cause one translation: the event is cleared before it begins.
             changed.clear()
             began_s = time.thread_time()
             try:
@@ -137,14 +137,14 @@ async def _follow_objects(
             except Exception:
                 if not shell.plane.is_ready:
                     raise
-                # A fault of ours with some object: the others, and the requests, must not pay for it.
+                # A bug triggered by some object: other objects, and requests, must not suffer from it.
                 shell.recorder.translations_failed.labels().value += 1
                 log.exception("the objects cannot be put into effect: requests go on by those of before")
             failed = _note_failures(shell, failed, objects.translator.failed)
             if not shell.plane.is_ready:
                 shell.plane.is_ready = True
                 on_ready()
-            # However fast objects change, putting them into effect leaves the rest of the core to requests.
+            # However fast objects change, leave the rest of the core to requests.
             took_s = time.thread_time() - began_s
             await asyncio.sleep(min(took_s * (1 / TRANSLATION_SHARE - 1), LONGEST_PAUSE_S))
             await changed.wait()
@@ -153,7 +153,7 @@ async def _follow_objects(
 def _note_failures(
     shell: Shell, before: dict[ObjectRef, Exception], failed: dict[ObjectRef, Exception]
 ) -> dict[ObjectRef, Exception]:
-    """Logs the objects that could not be translated and that are not in `before`."""
+    """Log the objects that could not be translated and are not in `before`."""
     for ref in failed.keys() - before.keys():
         shell.recorder.translations_failed.labels().value += 1
         log.error("%s cannot be put into effect: it stays as it was before", ref, exc_info=failed[ref])

@@ -1,4 +1,4 @@
-"""Each setting as its type describes it: for its file, its flags, its environment and its table."""
+"""Each setting as described by its type: for its file, its flag, its environment variable and its table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The names of its flag, the usual one first."""
+        """The names of its flag, the short one first."""
         full = "--" + self.key.replace("_", "-")
         return (self.short_flag, full) if self.short_flag else (full,)
 
@@ -57,12 +57,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> str:
-        """The values that it takes, in words."""
+        """The accepted values, in words."""
         return _wanted(self.type, self.unit)
 
     @property
     def unit(self) -> str:
-        """Of a number, as its name says; "" without one."""
+        """The unit of a number, from its name; "" without one."""
         if self.name.endswith("_per_s"):
             return ""
         return next((unit for suffix, unit in _UNITS.items() if self.name.endswith(suffix)), "")
@@ -77,17 +77,18 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def choices(self) -> list[str]:
-        """The words that it takes, if it takes only some."""
+        """The accepted words, if it has a fixed set of them."""
         return (
             [str(value) for value in self.type.values] if isinstance(self.type, inspect.LiteralType) else []
         )
 
     def convert(self, value: object) -> Any:
-        """The value as the setting has it. Raises ValueError, whose text says what is wanted instead."""
+        """The value converted to the type of the setting. Raises ValueError, which says what is accepted
+        instead."""
         return self._converted(value, strict=True)
 
     def takes(self, value: object) -> bool:
-        """Whether it can have this value."""
+        """Whether it accepts this value."""
         try:
             self.convert(value)
         except ValueError:
@@ -95,7 +96,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         return True
 
     def parse(self, text: str) -> Any:
-        """The value from text, as environment variables have it: a list has commas. Raises ValueError."""
+        """Convert the text of an environment variable; lists are separated by commas. Raises ValueError."""
         if self.is_list:
             return self.convert([part.strip() for part in text.split(",") if part.strip()])
         return self._converted(text, strict=self.is_text)
@@ -120,7 +121,7 @@ class SectionInfo(msgspec.Struct, frozen=True):
 
 @functools.cache
 def sections() -> tuple[SectionInfo, ...]:
-    """All sections with all that can be set, in their order."""
+    """All sections with everything that can be set, in order."""
     struct = inspect.type_info(GatewaySettings)
     assert isinstance(struct, inspect.StructType)
     return tuple(_section(field) for field in struct.fields)
@@ -128,13 +129,13 @@ def sections() -> tuple[SectionInfo, ...]:
 
 @functools.cache
 def settings() -> dict[str, Setting]:
-    """All that can be set, by path, in their order."""
+    """Everything that can be set, by path, in order."""
     return {setting.path: setting for section in sections() for setting in section.settings}
 
 
 @functools.cache
 def by_key() -> dict[str, Setting]:
-    """All that can be set, by key."""
+    """Everything that can be set, by key."""
     return {setting.key: setting for setting in settings().values()}
 
 

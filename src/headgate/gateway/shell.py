@@ -1,4 +1,4 @@
-"""One gateway process: its data plane, its clients, its queues, and whatever asks engines."""
+"""One gateway process: its data plane, its clients, its queues, and its readers of engines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SWEEP_INTERVAL_S = 1.0
 
 
 class Shell:
-    """Lives on one event loop; `close` ends everything it started."""
+    """Runs on one event loop; `close` ends everything it started."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Shell:
         phase: float | None = None,
         accounts: Transport | None = None,
     ) -> None:
-        """`phase` is which part of their rounds the weighted splits begin after; None for any. `accounts` are
-        those of limits that are counted in no Redis, where other processes count as well."""
+        """`phase`: the point in their rounds at which the weighted splits begin; None for a random one.
+        `accounts`: for limits that are not counted in Redis but shared with other processes."""
         rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
         self.services = services = Services(settings, recorder, loop, rng)
         self.clients = Clients(services)
@@ -76,7 +76,7 @@ class Shell:
         self._watching.kv_events = KvEventSources(process, ledger, prefixes)
         self.snapshots_taken = 0
         self.snapshot_at = 0.0
-        """When the last snapshot was taken up, in seconds since 1970."""
+        """When the last snapshot took effect, in seconds since 1970."""
         self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     @property
@@ -100,11 +100,11 @@ class Shell:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests are to come here."""
+        """Whether the process accepts requests."""
         return self.services.is_ready
 
     def change(self, settings: GatewaySettings) -> None:
-        """Goes on by other settings, for open connections too; their requests are not disturbed."""
+        """Apply new settings, also to open connections, without disturbing their requests."""
         before = self.services.settings
         self.services.change(settings)
         self.clients.change(settings)
@@ -116,13 +116,13 @@ class Shell:
         self.scraper.change(observe_settings(settings))
 
     def use(self, snapshot: routing.Snapshot, step: routing.Step | None = None) -> None:
-        """Takes a new snapshot; requests under way go on with the pool that they have."""
+        """Use a new snapshot; requests in progress keep their pool."""
         self.plane.use(snapshot, self.now(), step, self._follow)
         self.snapshots_taken += 1
         self.snapshot_at = time.time()
 
     def _follow(self, change: Change) -> None:
-        """Does what a new snapshot means here, besides."""
+        """Apply a new snapshot to everything besides the data plane."""
         plane, services = self.plane, self.services
         if change.is_anew:
             services.models = ModelList()
@@ -144,7 +144,7 @@ class Shell:
         services.recorder.use(change.snapshot, change.difference, is_anew=change.is_anew)
 
     def all_connections(self) -> list[EndpointConnections]:
-        """Those to all endpoints that were picked and are still known."""
+        """The connections of all endpoints that were picked and are still known."""
         return self.services.connections.all()
 
     def _sweep(self) -> None:
@@ -162,18 +162,17 @@ class Shell:
         services.connections.sweep()
 
     def leave(self) -> None:
-        """Says that it is not ready, and ends connections with their next answer."""
+        """Report not ready, and close each connection after its next response."""
         self.services.stopping = self.services.leaving = True
 
     async def retire(self, limit_s: float) -> int:
-        """Another process serves in this one's place: lets connections end with their next answer, or when
-        they have been idle for long, for at most `limit_s` seconds; returns how many did not.
-        """
+        """Another process has replaced this one: let connections end with their next response, or when they
+        have been idle for long, for at most `limit_s` seconds; return how many did not."""
         self.services.leaving = True
         return await self.clients.until_left(limit_s)
 
     async def drain(self, limit_s: float) -> int:
-        """Lets running requests end for at most `limit_s` seconds; returns how many did not."""
+        """Let requests finish for at most `limit_s` seconds; return how many connections remain."""
         self.leave()
         self.services.draining = True
         self.queues.close()

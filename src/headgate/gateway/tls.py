@@ -1,4 +1,4 @@
-"""TLS towards endpoints: one context for all that are verified alike."""
+"""TLS to endpoints: one context for all endpoints that are verified the same way."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from headgate.routing import Tls
 
 
 class Contexts:
-    """Makes contexts when they are first needed: reading the system's authorities takes milliseconds."""
+    """Creates contexts when first needed: reading the system's CA certificates takes milliseconds."""
 
     def __init__(self) -> None:
         self._contexts: dict[tuple[Tls, bool], ssl.SSLContext] = {}
-        """By how is verified, and whether HTTP/2 is spoken."""
+        """By kind of verification, and whether HTTP/2 is used."""
 
     def get(self, tls: Tls, *, http2: bool = False) -> ssl.SSLContext:
-        """Raises SSLError if the authorities are none."""
+        """The context for these TLS settings. Raises SSLError if the CA certificates are invalid."""
         alike = _without_name(tls)
         context = self._contexts.get((alike, http2))
         if context is None:
@@ -25,7 +25,7 @@ class Contexts:
         return context
 
     def keep(self, used: Iterable[Tls]) -> None:
-        """Forgets all others."""
+        """Delete all other contexts."""
         kept = {_without_name(tls) for tls in used}
         self._contexts = {key: context for key, context in self._contexts.items() if key[0] in kept}
 

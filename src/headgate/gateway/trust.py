@@ -1,11 +1,11 @@
-"""Who a client is, and what endpoints are told about it.
+"""The identity of a client, and the headers about it for endpoints.
 
-A client that is trusted, such as a load balancer, speaks for the clients behind it: what it says in
-`x-forwarded-*` and `forwarded` is passed on with its own address behind, and its `x-headgate-*` and
-`x-gateway-*` headers count. What any other client says there is replaced by what the gateway knows itself.
+A trusted client, such as a load balancer, speaks for the clients behind it: its `x-forwarded-*` and
+`forwarded` headers are forwarded with its own address appended, and its `x-headgate-*` and `x-gateway-*`
+headers are accepted. For any other client, these headers are replaced by what the gateway itself knows.
 
-Who is trusted is decided here alone: `Peer.is_trusted`, by the network that a client connects from, and for
-headers that a setting may open to everybody, `believes`.
+Only this module decides who is trusted: `Peer.is_trusted`, by the network of the connection, and `believes`,
+for headers that a setting may open to everyone.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ Header = tuple[bytes, bytes]
 """Lower-case name and value."""
 
 Speakers: TypeAlias = Literal["anyone", "trusted"]
-"""Whose word counts, as a setting says it."""
+"""Who may send a header, as the value of a setting."""
 
 _FOR: Final = re.compile(r'(?:^|[;,\s])for="?([^";,\s]+)', re.IGNORECASE)
 _WITH_PORT: Final = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+")
 
 
 def believes(speakers: Speakers, *, is_trusted: bool) -> bool:
-    """Whether a header counts that only these may send, from a client that is trusted or not."""
+    """Whether a header that only `speakers` may send is accepted from a client."""
     return is_trusted or speakers == "anyone"
 
 
 class Networks:
-    """Addresses, given as networks ("10.0.0.0/8") or one by one ("2001:db8::7"). Raises ValueError."""
+    """Addresses, given as networks ("10.0.0.0/8") or single addresses ("2001:db8::7"). Raises ValueError."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._networks = tuple(ipaddress.ip_network(text) for text in texts)
@@ -44,7 +44,7 @@ class Networks:
 
 
 def problems(networks: Iterable[str]) -> list[str]:
-    """What is wrong with each text that is no network."""
+    """The errors in texts that are not networks."""
     found = []
     for text in networks:
         try:
@@ -55,13 +55,14 @@ def problems(networks: Iterable[str]) -> list[str]:
 
 
 class Peer:
-    """The other end of a client connection: made once for each, since its requests all say the same."""
+    """The other end of a client connection: created once per connection, since it is the same for all
+    requests."""
 
     __slots__ = ("_host", "_node", "_opening", "_trusted", "address", "is_trusted")
 
     def __init__(self, address: str, trusted: Networks) -> None:
         self.address = address
-        """Without its port; "" if it is not known, as on Unix sockets."""
+        """Without its port; "" if unknown, as on Unix sockets."""
         self.is_trusted = address in trusted
         self._trusted = trusted
         self._node = address.partition("%")[0].encode() or b"unknown"
@@ -78,9 +79,10 @@ class Peer:
         return self._opening
 
     def client_address(self, headers: list[Header]) -> str:
-        """Of the client that sent a request: of those in the chain of proxies, the last that is not trusted.
+        """The address of the client that sent a request: the last in the chain of proxies that is not
+        trusted.
 
-        An entry that is no address ends the walk: nothing before it can be told from what a client made up.
+        An entry that is not an address ends the search: a client may have invented everything before it.
         """
         address = self.address
         if not self.is_trusted:
@@ -95,9 +97,10 @@ class Peer:
         return address
 
     def _opening_behind(self, host: bytes, headers: list[Header]) -> bytes:
-        """What a trusted client says of those behind it, and its own address after it.
+        """The headers of a trusted client about those behind it, with its own address appended.
 
-        If it speaks of them in one of the two ways only, so does the gateway: the other would leave them out.
+        If it sends only one of the two kinds of headers, so does the gateway: the other would lack the
+        earlier clients.
         """
         given_for = _joined(headers, b"x-forwarded-for")
         given = _joined(headers, b"forwarded")
@@ -126,7 +129,7 @@ def _opening(host: bytes, chain: bytes, proto: bytes, named: bytes, elements: by
 
 
 def _element(node: bytes, host: bytes) -> bytes:
-    """One hop in the form of RFC 7239. A host was checked: it needs no escapes."""
+    """One hop in the format of RFC 7239. The host was validated, so it needs no escapes."""
     named = b'"[%b]"' % node if b":" in node else node
     return b'for=%b;host="%b";proto=http' % (named, host) if host else b"for=%b;proto=http" % named
 
@@ -149,7 +152,7 @@ def _nodes_from_last(headers: list[Header]) -> Iterator[str]:
 
 
 def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """IPv4 addresses count as what they are, also where they are written as IPv6."""
+    """IPv4 addresses written as IPv6 count as IPv4."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Why a client's bytes are no request that is served: the words and the status of each case."""
+"""Refusals for bytes that are not a valid request: message and status of each case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events that hold token counts and nothing else, as engines send them at the end of a stream."""
+"""Server-sent events with token counts and nothing else, which engines send at the end of a stream."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 def has_usage(data: bytes) -> bool:
-    """Whether counts may be told; some engines say in every event that there are none yet."""
+    """Whether the event may have counts; some engines send a null `usage` in every event."""
     if data.find(_USAGE) < 0:
         return False
     return data.count(_USAGE) > data.count(b'"usage":null') + data.count(b'"usage": null')
 
 
 def _data(event: bytes) -> bytes:
-    """What an event says, which nearly always is on its only line."""
+    """The data of an event, which is nearly always on its only line."""
     if event.startswith(b"data:") and event.find(b"\n") >= len(event) - 2:
         return event[len(b"data:") :]
     return b"\n".join(_DATA.findall(event))

@@ -1,4 +1,4 @@
-"""Who asks engines beside the requests, as the data plane sees it."""
+"""Queries to engines besides requests, as the data plane sees them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from headgate.scheduling import Choice, Request
 
 
 class Watching:
-    """The looks at metrics pages, and the events of caches."""
+    """Reads of metrics pages, and the KV events of caches."""
 
     scraper: Scraper
     kv_events: KvEventSources
-    """Both are set by the Shell as soon as there is a data plane that they tell."""
+    """Both are set by the Shell as soon as their data plane exists."""
 
     def watch(self, load: EndpointState) -> Watch | None:
         return self.scraper.watch(load)
