@@ -163,8 +163,7 @@ def sweep(life: Life, now: float, *, is_stalled: bool = False, has_begun: bool =
 
 def endpoint_lost(life: Life, message: str, now: float, *, is_crossed: bool, has_begun: bool) -> None:
     """The connection ended before the response did. `is_crossed`: the endpoint closed an idle connection just
-    as it was reused. That is no failure, and nothing was sent in response, so the same endpoint is tried
-    again."""
+    as it was reused, which is no failure, and did nothing, so the same endpoint is tried again."""
     life.expect("endpoint_lost")
     if life.state == states.ANSWERING:
         silence.break_off(life, "upstream_lost", message, now)
