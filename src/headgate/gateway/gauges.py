@@ -25,7 +25,7 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
     registry.add(
         Gauge(
             f"{prefix}_ready",
-            "1 while requests are routed, 0 before that and while stopping.",
+            "1 while the gateway routes requests, 0 before that and while stopping.",
             (),
             read.ready,
             over="max",
@@ -33,12 +33,12 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
         Gauge(f"{prefix}_client_connections", "Open client connections.", (), read.clients),
         Gauge(
             f"{prefix}_held_body_bytes",
-            "Bytes of request bodies that are held; clients.max_bodies_bytes bounds them in each worker.",
+            "Bytes of request bodies in memory; clients.max_bodies_bytes limits them per worker.",
             (),
             read.body_bytes,
         ),
-        Gauge(f"{prefix}_active_requests", "Requests being served.", ("pool",), read.requests),
-        Gauge(f"{prefix}_active_streams", "Those of them that asked for a stream.", ("pool",), read.streams),
+        Gauge(f"{prefix}_active_requests", "Requests in progress.", ("pool",), read.requests),
+        Gauge(f"{prefix}_active_streams", "Streamed requests in progress.", ("pool",), read.streams),
         Gauge(
             f"{prefix}_endpoint_requests",
             "Requests in flight on an endpoint.",
@@ -56,119 +56,118 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
         ),
         Gauge(
             f"{prefix}_pool_endpoints_ejected",
-            "Endpoints of a pool that get no requests for their failures, or as they asked for none.",
+            "Endpoints of a pool that get no requests because they failed or sent Retry-After.",
             ("pool",),
             read.ejected,
             over="max",
         ),
         Gauge(
             f"{prefix}_endpoint_readings",
-            "Endpoints by what is known of their engines: fresh, stale, missing (nothing was ever read), or "
-            "unsupported (no metrics page of a known engine). Of all but the fresh, only the gateway's own "
-            "account says how loaded they are.",
+            "Endpoints by the state of their engine's reading: fresh, stale, missing (never read), or "
+            "unsupported (no metrics page of a known engine). Without a fresh reading, the gateway "
+            "estimates load from its own requests.",
             ("state",),
             read.readings,
             over="max",
         ),
         Gauge(
             f"{prefix}_endpoint_reading_age_seconds",
-            "How long ago the engine of an endpoint was last looked at with success.",
+            "Time since the engine of an endpoint was last read successfully.",
             ("endpoint",),
             read.reading_ages,
             over="max",
         ),
         Counter(
             f"{prefix}_engine_pages",
-            "Looks at the metrics pages of engines; result is read, absent (there is no page, or none of the "
-            "engine that is said to run there) or failed.",
+            "Reads of engine metrics pages; result is read, absent (no page, or not one of the configured "
+            "engine) or failed.",
             ("result",),
             read.engine_pages,
         ),
         Counter(
             f"{prefix}_engine_pages_malformed",
-            "Metrics on those pages that cannot be true or cannot be read; they count as unknown.",
+            "Metrics on engine pages that are implausible or cannot be parsed; they count as unknown.",
             (),
             read.malformed,
         ),
         Counter(
             f"{prefix}_engine_restarts",
-            "Engines that were found to have started anew: nothing is believed to be in their caches.",
+            "Detected restarts of engines, whose caches are then assumed to be empty.",
             (),
             read.restarts,
         ),
         Gauge(
             f"{prefix}_prefix_blocks",
-            "Blocks of prompts, of 1 KB and more, that an endpoint's cache is believed to hold.",
+            "Prompt blocks of 1 KB or more that the cache of an endpoint is expected to hold.",
             ("endpoint",),
             read.prefix_blocks,
         ),
         Counter(
             f"{prefix}_prefix_blocks_dropped",
-            "Blocks no longer believed to be held: evicted (for others), expired (not used for long) or "
-            "forgotten (the engine began anew, or holds less than was believed).",
+            "Blocks no longer expected in a cache: evicted (for others), expired (not used for long) or "
+            "forgotten (the engine restarted, or holds less than expected).",
             ("reason",),
             read.prefix_dropped,
         ),
         Gauge(
             f"{prefix}_kv_event_sources",
-            "Engines that say that they publish what their caches hold; of those that are not live, what is "
-            "believed counts.",
+            "Engines that publish KV cache events, by state; for those that are not live, the gateway "
+            "estimates the content of the cache.",
             ("state",),
             read.kv_event_sources,
         ),
         Gauge(
             f"{prefix}_kv_event_blocks",
-            "Blocks that those engines say they hold, counted once for each rank. The limit is for each "
-            "worker.",
+            "Blocks that engines report in KV cache events, counted once per rank. The limit is per worker.",
             (),
             read.kv_event_blocks,
         ),
         Counter(
             f"{prefix}_kv_event_messages",
-            "Messages of those engines; result is read, repeated (missed, and got when asked for), missed "
-            "(for good) or invalid.",
+            "Messages with KV cache events; result is read, repeated (missed, then fetched by a replay), "
+            "missed (for good) or invalid.",
             ("result",),
             read.kv_event_messages,
         ),
         Counter(
             f"{prefix}_kv_event_silences",
-            "Engines that said nothing for a minute although they were sent prompts.",
+            "Engines that published nothing for a minute although they got prompts.",
             (),
             read.kv_event_silences,
         ),
         Counter(
             f"{prefix}_prompts_tokenized",
-            "Prompts whose tokens were wanted, to find them in those caches; result is learned, skipped (too "
-            "many, or of a kind that cannot be found) or failed.",
+            "Prompts to tokenize, so that they can be found in reported KV caches; result is learned, "
+            "skipped (too many, or of an unsupported kind) or failed.",
             ("result",),
             read.prompts_tokenized,
         ),
         Gauge(f"{prefix}_models", "Model and adapter names that have a route.", (), read.models, over="max"),
         Gauge(
             f"{prefix}_object_problems",
-            "Parts of objects that could not be put to use; `/debug/config` lists them.",
+            "Parts of objects without effect; `/debug/config` lists them.",
             (),
             read.problems,
             over="max",
         ),
-        Counter(f"{prefix}_snapshots", "Changes of the objects that were taken up.", (), read.snapshots),
+        Counter(f"{prefix}_snapshots", "Object changes that took effect.", (), read.snapshots),
         Gauge(
             f"{prefix}_snapshot_timestamp_seconds",
-            "When the last change of the objects was taken up, in seconds since 1970.",
+            "When the last object change took effect, in seconds since 1970.",
             (),
             read.snapshot_time,
             over="max",
         ),
         Counter(
             f"{prefix}_scorer_failures",
-            "Picks in which a scorer of the user's own raised an error, and counted as 0.",
+            "Picks in which a user-defined scorer raised an error, so its score counted as 0.",
             ("scorer",),
             read.scorer_failures,
         ),
         Counter(
             f"{prefix}_access_log_lines",
-            "Lines of access log; result is written or dropped (nobody reads them fast enough, or the disk "
-            "is full).",
+            "Access log lines; result is written or dropped (they are not read fast enough, or the disk is "
+            "full).",
             ("result",),
             read.log_lines,
         ),

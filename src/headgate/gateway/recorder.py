@@ -102,8 +102,8 @@ class Recorder:
         labels = ("model", "pool")
         self.requests = Counter(
             "headgate_gateway_requests",
-            "Requests by their end: the status that the client got (499: it left before), and `served`, "
-            "`client_gone`, or the code of the error. Pages that the gateway serves itself do not count.",
+            "Requests by their end: the status that the client received (499: it left before), and "
+            "`served`, `client_gone`, or the error code. Pages of the gateway itself do not count.",
             ("model", "route", "pool", "code", "outcome"),
         )
         self.duration = Histogram(
@@ -111,30 +111,31 @@ class Recorder:
         )
         self.queue = Histogram(
             "headgate_gateway_queue_seconds",
-            "From a request's arrival until its last attempt was sent: connecting, and attempts that failed.",
+            "From a request's arrival until its last attempt was sent: queueing, connecting and failed "
+            "attempts.",
             labels,
         )
         self.first_token = Histogram(
             "headgate_gateway_time_to_first_token_seconds",
-            "From a streamed request's arrival to the first byte of its answer's body.",
+            "From a streamed request's arrival to the first byte of its response body.",
             labels,
         )
         self.first_token_error = Histogram(
             "headgate_gateway_first_token_error_seconds",
-            "How far the time to the first token of a streamed request was from what its endpoint was picked "
-            "for, either way.",
+            "Absolute difference between the predicted and the actual time to the first token of a streamed "
+            "request.",
             ("pool",),
         )
         self.per_token = Histogram(
             "headgate_gateway_time_per_output_token_seconds",
-            "Of a streamed request that was served: the time from its first token to its end, for each "
-            "further token that the engine reports.",
+            "For streamed requests that were served: the time from the first token to the end, per further "
+            "token that the engine reports.",
             labels,
             PER_TOKEN_S,
         )
         self.connect = Histogram(
             "headgate_gateway_upstream_connect_seconds",
-            "How long a new connection to an endpoint took, TLS included.",
+            "Time to open a connection to an endpoint, including TLS.",
             ("pool",),
         )
         self.tokens = Counter(
@@ -144,52 +145,52 @@ class Recorder:
         )
         self.cached_tokens = Counter(
             "headgate_gateway_cached_tokens",
-            "Prompt tokens of requests whose engine told how many of them it had cached; kind is prompt (all "
-            "of them), believed (what the gateway took for cached as it picked the endpoint) or reported.",
+            "Prompt tokens of requests whose engine reported cached tokens; kind is prompt (all of them), "
+            "believed (expected to be cached when the endpoint was picked) or reported.",
             ("pool", "kind"),
         )
         self.body_bytes = Counter(
             "headgate_gateway_body_bytes",
-            "Bytes of bodies; direction is in (of requests, as clients sent them) or out (of endpoints' "
-            "answers, as they were passed on).",
+            "Bytes of bodies; direction is in (requests, as clients sent them) or out (endpoints' "
+            "responses, as forwarded).",
             ("pool", "direction"),
         )
         self.attempts_failed = Counter(
             "headgate_gateway_attempts_failed",
-            "Attempts without a whole response, with 502, 503 or 504, or with a status for which another "
-            "endpoint was asked; what happened is the reason.",
+            "Attempts without a complete response, with 502, 503 or 504, or with a status after which "
+            "another endpoint was tried; reason is what happened.",
             ("pool", "reason"),
         )
         self.retries = Counter(
             "headgate_gateway_retries",
-            "Requests to be tried again, by whether the retry budget of their pool granted it.",
+            "Retries requested, by whether the retry budget of the pool granted them.",
             ("pool", "granted"),
         )
         self.ejections = Counter(
             "headgate_gateway_ejections",
-            "Endpoints ejected from their pools, by the failure that made it enough; `retry_after` are those "
-            "that asked for no requests for a while.",
+            "Endpoints ejected from their pools, by the last failure; `retry_after` counts those that asked "
+            "for no requests for a while.",
             ("pool", "reason"),
         )
         self.rejections = Counter(
             "headgate_gateway_rejected",
-            "Connections ended for bytes that are no valid request, or beyond a limit.",
+            "Connections closed because of an invalid request or a limit.",
             ("reason",),
         )
         self.translations_failed = Counter(
             "headgate_gateway_translations_failed",
-            "Changes of objects that could not be put into effect: requests go on by the objects of before. "
-            "A fault of the gateway, whose log says more.",
+            "Object changes that could not be applied: requests continue with the previous objects. This is "
+            "a bug of the gateway; see its log.",
         )
         self.prefill_decisions = Counter(
             "headgate_gateway_prefill_decisions",
-            "Of pools where prefill and decode are apart: attempts by where the prompt is prefilled; "
-            "`remote` is by another endpoint, and anything else is why the endpoint that answers does it.",
+            "For pools with separate prefill and decode: attempts by where the prompt is prefilled; "
+            "`remote` is another endpoint, anything else is the reason why the decoding endpoint prefills.",
             ("pool", "decision"),
         )
         self.prefill = Histogram(
             "headgate_gateway_prefill_seconds",
-            "How long an endpoint took that prefilled a prompt for another, queue and connection included.",
+            "Time that an endpoint took to prefill a prompt for another, including queue and connection.",
             ("pool",),
         )
         self._of_models = (

@@ -56,13 +56,13 @@ class Configuration:
         self.loaded_at = time.time()
         self._signature = self._look()
         self._reloads = telemetry.Counter(
-            "headgate_gateway_config_reloads", "Reads of the configuration file while serving.", ("result",)
+            "headgate_gateway_config_reloads", "Reloads of the configuration file.", ("result",)
         )
         registry.add(
             self._reloads,
             telemetry.Gauge(
                 "headgate_gateway_config_valid",
-                "Whether the last read of the configuration was valid; if not, the one before is in effect.",
+                "Whether the last read of the configuration was valid; if not, the previous one applies.",
                 read=lambda: [((), not self.errors)],
             ),
             telemetry.Gauge(

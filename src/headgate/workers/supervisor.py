@@ -94,17 +94,17 @@ class Supervisor:
         for each in past.workers:
             self._adopt(WorkerProcess.adopt(each))
         self._restarts = telemetry.Counter(
-            "headgate_gateway_worker_restarts", "Workers started in the place of one that ended by itself."
+            "headgate_gateway_worker_restarts", "Workers started to replace one that ended unexpectedly."
         )
         self.page_rejections = telemetry.Counter(
             "headgate_gateway_page_connections_rejected",
-            "Connections to the metrics page and the admin pages that were ended for exceeding a limit.",
+            "Connections to the metrics page and the admin pages closed for exceeding a limit.",
             ("page", "reason"),
         )
         self.page_requests_rejected = telemetry.Counter(
             "headgate_gateway_page_requests_rejected",
-            "Requests for the metrics page and the admin pages that were rejected for the host or the origin "
-            "that they name; reason is unknown_host (421) or other_origin (403).",
+            "Requests for the metrics page and the admin pages rejected for their host or origin; reason is "
+            "unknown_host (421) or other_origin (403).",
             ("page", "reason"),
         )
         telemetry.add_log_metrics(registry)

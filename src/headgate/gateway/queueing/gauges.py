@@ -22,53 +22,53 @@ def add_gauges(registry: Registry, queues: Queues) -> None:
     registry.add(
         Gauge(
             f"{PREFIX}_queue_size",
-            "Requests that wait for their turn; flow is whose they are, the smaller ones are `other`.",
+            "Queued requests; flow is the tenant, and smaller flows are `other`.",
             of_flows,
             read.sizes,
         ),
-        Gauge(f"{PREFIX}_queue_bytes", "Bytes of their bodies.", of_flows, read.bytes),
+        Gauge(f"{PREFIX}_queue_bytes", "Bytes of the bodies of queued requests.", of_flows, read.bytes),
         Gauge(
             f"{PREFIX}_waiting_for_endpoints",
-            "Requests that wait because their pool has no ready endpoint.",
+            "Requests queued because their pool has no ready endpoint.",
             ("pool",),
             read.starved,
         ),
         Gauge(
             f"{PREFIX}_pool_saturation",
-            "How full a pool is; from 1 on requests wait. The stage is all, and where prefill and decode are "
-            "apart, each of these as well: all is the fuller of them.",
+            "How full a pool is; from 1 on, requests are queued. Stage is all and, with separate prefill "
+            "and decode, also prefill and decode; all is the fuller of them.",
             ("pool", "stage"),
             read.saturation,
             over="max",
         ),
         Gauge(
             f"{PREFIX}_stale_endpoints",
-            "Endpoints whose engine told nothing fresh that the detector of room could go by.",
+            "Endpoints without a reading that is fresh enough for the saturation detector.",
             ("pool", "detector"),
             read.stale,
             over="max",
         ),
         Gauge(
             f"{PREFIX}_capacity_utilization_requests",
-            "Share of queue.band_max_requests that is taken, where that is a limit.",
+            "Share of queue.band_max_requests in use, if it is a limit.",
             of_bands,
             read.band_requests,
         ),
         Gauge(
             f"{PREFIX}_capacity_utilization_bytes",
-            "Share of queue.band_max_bytes that is taken, where that is a limit.",
+            "Share of queue.band_max_bytes in use, if it is a limit.",
             of_bands,
             read.band_bytes,
         ),
         Gauge(
             f"{PREFIX}_global_capacity_utilization_requests",
-            "Share of queue.max_requests that is taken, where that is a limit.",
+            "Share of queue.max_requests in use, if it is a limit.",
             ("pool",),
             read.all_requests,
         ),
         Gauge(
             f"{PREFIX}_global_capacity_utilization_bytes",
-            "Share of queue.max_bytes that is taken, where that is a limit.",
+            "Share of queue.max_bytes in use, if it is a limit.",
             ("pool",),
             read.all_bytes,
         ),

@@ -54,32 +54,32 @@ class WaitMetrics:
         """Cached series by kind of end: thousands may come at once."""
         self.requests = Counter(
             f"{PREFIX}_requests",
-            "Requests that had to wait, or wanted to, by what became of that: dispatched, or the reason why "
-            "they were dropped, as x-headgate-dropped-reason has it.",
+            "Requests that needed to queue, by outcome: dispatched, or the reason why they were dropped, as "
+            "in x-headgate-dropped-reason.",
             labels,
         )
         self.duration = Histogram(
             f"{PREFIX}_request_queue_duration_seconds",
-            "How long they waited for their turn; flow is whose they are, model what they asked for, and "
-            "target_model what the endpoint is asked for.",
+            "Time in the queue; flow is the tenant, model the requested model, and target_model the model "
+            "name sent to the endpoint.",
             (*labels, "flow", "model", "target_model"),
         )
         self.enqueueing = Histogram(
             f"{PREFIX}_request_enqueue_duration_seconds",
-            "How long the gateway took to find them a place; the outcome is held, or why there was none.",
+            "Time that the gateway took to queue a request; the outcome is held, or why it was dropped.",
             (*labels, "flow"),
             COST_S,
         )
         self.looks = Histogram(
             f"{PREFIX}_dispatch_cycle_duration_seconds",
-            "How long the gateway took for a look at a queue, in which it sends all that may go, up to 64.",
+            "Time that the gateway took for one pass over a queue, in which it dispatches up to 64 requests.",
             (),
             COST_S,
         )
         self.look = self.looks.labels()
         self.evictions = Counter(
             f"{PREFIX}_evictions",
-            "Requests that were taken back from their endpoint before its answer, for others that waited.",
+            "Requests evicted from their endpoint before its response, in favor of queued ones.",
             ("pool", "priority"),
         )
         registry.add(self.requests, self.duration, self.enqueueing, self.looks, self.evictions)

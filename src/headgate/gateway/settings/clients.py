@@ -81,8 +81,8 @@ class Clients(Section, frozen=True):
     forwarded_paths: Annotated[
         tuple[str, ...],
         setting(
-            "Paths that are forwarded to endpoints besides those of inference: /v1/decisions, or with * all "
-            "below one, /team-a/*."
+            "Paths forwarded to endpoints besides inference paths, such as /v1/decisions, or with * all "
+            "paths below one, such as /team-a/*."
         ),
     ] = ()
     write_buffer_bytes: Annotated[

@@ -73,8 +73,8 @@ class Endpoints(Section, frozen=True):
     ejection_failures: Annotated[
         int,
         setting(
-            "Failures in a row after which an endpoint gets no requests for a while; 0 means that none is "
-            "ejected, for whatever reason.",
+            "Failures in a row after which an endpoint gets no requests for a while; 0 turns off all "
+            "ejections.",
             ge=0,
             le=1_000_000,
         ),
