@@ -69,7 +69,7 @@ Targets, by weight:
   > ModelServer default/large  weight 10, 10%  each gateway keeps its own order
 
 ModelServer default/small: about 0 prompt tokens
-    model "chat" becomes "Qwen/Qwen3-8B", and "chat" again in the answer
+    model "chat" becomes "Qwen/Qwen3-8B", and "chat" again in the response
     endpoints unknown: there are no Pods among the manifests
 
 ModelServer default/large: about 0 prompt tokens
@@ -295,7 +295,7 @@ def test_the_way_to_an_inference_pool_is_explained(tmp_path):
     for told in (
         "  > InferenceModel default/chat: the oldest for this name",
         "  > InferencePool default/pool as v1  weight 1, 100%",
-        'model "chat" becomes "v1", and "chat" again in the answer',
+        'model "chat" becomes "v1", and "chat" again in the response',
         "priority 1",
         "default/one-rank-0  127.0.0.2:8000",
         "default/one-rank-1  127.0.0.2:8001",
@@ -305,4 +305,4 @@ def test_the_way_to_an_inference_pool_is_explained(tmp_path):
     batch = run("--objects", str(file), "--model", "chat", "-H", "x-llm-d-inference-objective=batch")
     assert "priority -5" in batch.stdout
     unknown = run("--objects", str(file), "--model", "whatever")
-    assert "> InferencePool default/pool: takes every name that nothing else is for" in unknown.stdout
+    assert "> InferencePool default/pool: serves all names without a route of their own" in unknown.stdout

@@ -40,7 +40,9 @@ def band(priority: int, **flows: int) -> BandRow:
             )
             for name, count in flows.items()
         ],
-        first=[RequestRow(flow=name, work=100, waits_s=2.5, why="the pool has no room") for name in flows],
+        first=[
+            RequestRow(flow=name, work=100, waits_s=2.5, why="the pool has no capacity") for name in flows
+        ],
     )
 
 
@@ -65,7 +67,7 @@ def queue(worker: int, *bands: BandRow, saturation: float = 0.5, why: str = "") 
 
 PAGE = {
     "default/busy": [
-        queue(0, band(1, chat=2), band(0, batch=5, odd=1), saturation=1.25, why="the pool has no room"),
+        queue(0, band(1, chat=2), band(0, batch=5, odd=1), saturation=1.25, why="the pool has no capacity"),
         queue(1, band(0, batch=4)),
     ],
     "default/idle": [queue(0), queue(1)],
@@ -107,7 +109,7 @@ def test_workers_are_taken_together(gateway: str) -> None:
     """Counts are sums; each priority and each flow is there once, the most important first."""
     found = json.loads(run("--gateway", gateway, "-o", "json").stdout)
     busy = found["default/busy"]
-    assert (busy["in_flight"], busy["endpoints"], busy["why"]) == (6, 2, "the pool has no room")
+    assert (busy["in_flight"], busy["endpoints"], busy["why"]) == (6, 2, "the pool has no capacity")
     assert (busy["queue"]["requests"], busy["queue"]["saturation"]) == (12, 1.25)
     assert [(each["priority"], each["requests"]) for each in busy["queue"]["bands"]] == [(1, 2), (0, 10)]
     batch, odd = busy["queue"]["bands"][1]["flows"]
@@ -119,7 +121,7 @@ def test_people_read_who_waits_and_why(gateway: str) -> None:
     """Of each pool a line, and below it bands and flows that wait."""
     text = run("--gateway", gateway).stdout
     assert "default/busy: endpoints 2, in flight 6, saturation 1.25, waiting 12\n" in text
-    assert "a new request would be queued: the pool has no room" in text
+    assert "a new request would be queued: the pool has no capacity" in text
     assert "priority 1: 2 waiting (limit: 50), the oldest for 2.5 s; deficit-round-robin" in text
     assert "batch  9        900     2       2.5s    deficit 5; deficit 4\n" in text
     assert "default/idle: endpoints 2, in flight 6, saturation 0.50, waiting 0\n" in text

@@ -59,7 +59,7 @@ async def test_an_object_that_cannot_be_translated_keeps_out_no_other(
         await client.create_manifest(route("b"))
         await eventually(lambda: shell.recorder.translations_failed.labels().value == 1)
         assert shell.plane.snapshot.names() == ["a"]
-        assert "ModelRoute default/b cannot be put into effect" in caplog.text
+        assert "ModelRoute default/b cannot be applied" in caplog.text
         await client.create_manifest(route("c"))
         await eventually(lambda: shell.plane.snapshot.names() == ["a", "c"])
         await client.create_manifest(route("d"))
@@ -81,7 +81,7 @@ async def test_a_snapshot_that_cannot_be_taken_up_is_made_up_for(tmp_path, event
         await client.create_manifest(route("b"))
         await eventually(lambda: shell.recorder.translations_failed.labels().value == 1)
         assert shell.plane.snapshot.names() == ["a"]
-        assert "requests go on by those of before" in caplog.text
+        assert "requests continue with the previous ones" in caplog.text
         await client.create_manifest(route("c"))
         await eventually(lambda: shell.plane.snapshot.names() == ["a", "b", "c"])
         listed = json.loads(shell.services.models.body())["data"]

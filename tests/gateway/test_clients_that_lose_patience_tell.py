@@ -49,7 +49,7 @@ async def test_an_endpoint_that_answers_nobody_is_ejected(pool_of_two, eventuall
         await leave(gateway, silent, eventually, LONG_S + 0.1)
     assert pool.loads[0].ejections == 1
     assert gateway.metric("headgate_gateway_ejections_total", reason="hang") == 1
-    assert "after answering none of its requests, while other endpoints answered theirs" in caplog.text
+    assert "after responding to none of its requests, while other endpoints responded" in caplog.text
     for _ in range(5):
         assert (await gateway.ask()).body == b"yes"
 

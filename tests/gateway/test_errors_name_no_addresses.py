@@ -75,6 +75,6 @@ async def test_pools_that_are_set_wrongly(start_gateway, endpoint):
     response = await gateway.ask()
     assert (response.status, response.json["error"]["code"]) == (503, "no_ready_endpoint")
     assert "inside" not in response.body.decode()
-    assert "its status says why" in response.json["error"]["message"]
+    assert "see its status" in response.json["error"]["message"]
     [line] = gateway.log_lines()
     assert "Secret default/inside" in line

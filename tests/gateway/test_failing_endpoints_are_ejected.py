@@ -150,4 +150,4 @@ async def test_only_endpoint_is_never_ejected(start_gateway, start_endpoint, cap
     for _ in range(5):
         assert (await gateway.ask()).body == b"busy"
     assert gateway.metric("headgate_gateway_ejections_total") == 0
-    assert "is still asked, as the pool has no better, after 5 failures in a row" in caplog.text
+    assert "is still used, as the pool has no better one, after 5 failures in a row" in caplog.text

@@ -97,5 +97,5 @@ async def test_explanations_tell_why_it_is_passed_over(start_gateway, start_endp
         told = (await client.post(f"/debug/explain{OTHER}", content=b'{"model": "m"}')).json()
         shown = (await client.get("/debug/endpoints")).json()
     reasons = [each["why"] for each in told["targets"][0]["endpoints"]]
-    assert reasons[0] == f"answered 404 lately for {OTHER} of model m, which others serve"
+    assert reasons[0] == f"recently responded with 404 to {OTHER} of model m, which others serve"
     assert [each["not_served"] for each in shown["default/pool"]] == [[{"model": "m", "path": OTHER}], []]

@@ -139,8 +139,8 @@ async def test_reasons_of_endpoints(start_gateway, start_endpoint):
     assert [each.state for each in shown] == ["ejected", "full", "avoided", "healthy", "healthy"]
     assert [each.why for each in shown] == [
         "gets no requests for another 5.0 s, after 5 failures in a row, the last: status_401 (4), reset (1)",
-        "has 3 requests, the most that one gateway gives it",
-        "failed 0.0 s ago: asked only if there is no other",
+        "has 3 requests, the limit per gateway",
+        "failed 0.0 s ago: used only if there is no other",
         "first token in 0.041 s (queue 0.021 + prefill 0.020): 0 prompt tokens to prefill at 10000/s "
         "(0 are cached); 1 request in flight, by the ledger alone",
         "first token in 0.020 s (prefill 0.020): 0 prompt tokens to prefill at 10000/s "
@@ -293,7 +293,7 @@ async def test_reasons_of_endpoints_by_what_they_answered(start_gateway, start_e
     assert [each.state for each in shown] == ["resting", "avoided", "ejected", "healthy", "healthy"]
     assert [each.why for each in shown[:4]] == [
         "asked for no requests for another 20.0 s (Retry-After)",
-        "rejected a request that another endpoint is asked now: asked only if there is no other",
+        "rejected a request that is being retried elsewhere: used only if there is no other",
         "gets no requests for another 5.0 s, after failing 40% of its requests, far more than the others, "
         "the last: status_500 (1)",
         "answered 404 for adapter adapter",

@@ -70,7 +70,7 @@ async def test_a_request_that_is_not_posted_is_told_to_be(gateway, path, method)
     """The path of inference is right, the method is not: each such path says so in the same way."""
     response = await _get(gateway, f"{path}?a=b", method)
     assert (response.status, response.header("allow")) == (405, "OPTIONS, POST")
-    assert f"{method} is not served at '{path}': send POST" in response.json["error"]["message"]
+    assert f"{method} is not allowed at '{path}': send POST" in response.json["error"]["message"]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
@@ -83,7 +83,7 @@ async def test_pages_of_the_gateway_are_only_read(gateway, endpoint, path, metho
         response = await client.response()
         assert (response.status, response.header("allow")) == (405, "GET, HEAD, OPTIONS")
         assert response.json["error"]["code"] == "method_not_allowed"
-        assert f"{method} is not served at '{path}': send GET" in response.json["error"]["message"]
+        assert f"{method} is not allowed at '{path}': send GET" in response.json["error"]["message"]
     assert not endpoint.calls
 
 

@@ -165,7 +165,7 @@ def test_events_that_cannot_happen_are_mistakes(plane):
     shell = plane.ask()
     with pytest.raises(states.NotAllowedError, match=r"head of a request that is connecting.*'model': 'm'"):
         way.head(shell.life, 200, None, plane.now)
-    with pytest.raises(states.NotAllowedError, match="nobody prefills"):
+    with pytest.raises(states.NotAllowedError, match="without a prefill"):
         prefill_way.prefilled(shell.life, PrefillAnswer(), plane.now)
     shell.life.validate()
     answer(plane, shell)

@@ -60,7 +60,7 @@ async def test_a_worker_that_hangs_does_not_take_the_pages_with_it(start_gateway
     assert gateway.get("/readyz").json() == {"message": "ready", "workers": {"ready": 2}}
     file.write_text("workers: {count: 2, hang_s: 10}\nlogging: {access_log: off}\n")
     gateway.signal(signal.SIGHUP)
-    await eventually(lambda: f"worker 1 ({stuck}) hangs for 10 s and is killed" in gateway.said())
+    await eventually(lambda: f"worker 1 ({stuck}) has hung for 10 s and is killed" in gateway.said())
     await eventually(lambda: stuck not in (now := gateway.workers()) and len(now) == 2)
     assert gateway.workers()[0] == well, "who told less often before that time was shortened does not hang"
     await eventually(lambda: "no_answer" not in gateway.get("/debug/requests").json())

@@ -64,7 +64,7 @@ async def test_sighup_reads_at_once_and_an_upgrade_takes_the_rest(
     await eventually(lambda: len(now := gateway.workers()) == 2 and first[0] not in now)
     # An address that the machine does not have ends nothing.
     assert gateway.config()["configuration"]["waiting_for_restart"] == {"listen.host": "203.0.113.1"}
-    assert "the addresses stay as they are: cannot listen on 203.0.113.1:0" in gateway.said()
+    assert "keeping the previous addresses: cannot listen on 203.0.113.1:0" in gateway.said()
     two = gateway.workers()
     file.write_text("workers: {count: none}\n")
     gateway.signal(signal.SIGUSR2)

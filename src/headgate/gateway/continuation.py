@@ -134,7 +134,7 @@ class Continuation:
                 pass
             else:
                 return event(said, self._target, is_error=self._status >= 400)
-        told = f"the endpoint answered with status {self._status}, and no stream"
+        told = f"the endpoint responded with status {self._status}, and no stream"
         return error_event(Refusal.upstream(told, code="upstream_failed"), self._target)
 
 

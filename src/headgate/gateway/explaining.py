@@ -202,11 +202,11 @@ def _routes(
         if serves:
             why = "the oldest for this name" if place == 0 else "the oldest with a rule that fits"
             if found.route.takes_unknown:
-                why = "takes every name that nothing else is for"
+                why = "serves all names without a route of their own"
         elif serving:
-            why = f"not asked, as {serving} serves"
+            why = f"not used, as {serving} serves"
         elif any(rule.fits for rule in found.rules):
-            why = "the weights of the rule that fits are all 0: the next route is asked"
+            why = "the weights of the rule that fits are all 0: the next route is tried"
         else:
             why = "no rule fits"
         shown.append(
@@ -273,7 +273,7 @@ class _Endpoints:
         if load is self._picked and state != "healthy":
             return "no other is better"
         if state == "full":
-            return f"has {load.requests} requests, the most that one gateway gives it"
+            return f"has {load.requests} requests, the limit per gateway"
         if state == "ejected":
             left_s = load.ejected_until - now
             return f"gets no requests for another {left_s:.1f} s, after {health.why(load)}"
@@ -281,12 +281,12 @@ class _Endpoints:
             left_s = load.resting_until - now
             return f"asked for no requests for another {left_s:.1f} s (Retry-After)"
         if state == "avoided" and load.avoided_until > load.failed_at + AVOID_AFTER_FAILURE_S:
-            return "rejected a request that another endpoint is asked now: asked only if there is no other"
+            return "rejected a request that is being retried elsewhere: used only if there is no other"
         if state == "avoided":
-            return f"failed {now - load.failed_at:.1f} s ago: asked only if there is no other"
+            return f"failed {now - load.failed_at:.1f} s ago: used only if there is no other"
         if state == "returning":
             return f"was ejected: gets {load.share(now):.0%} of its share"
-        return self._reasons.get(load, "not asked")
+        return self._reasons.get(load, "not considered")
 
 
 def _changes(decision: Decision) -> list[str]:
@@ -295,9 +295,9 @@ def _changes(decision: Decision) -> list[str]:
         asked, served = (
             json.dumps(name, ensure_ascii=False) for name in (decision.model, decision.upstream_model)
         )
-        changes.append(f"model {asked} becomes {served}, and {asked} again in the answer")
+        changes.append(f"model {asked} becomes {served}, and {asked} again in the response")
     if decision.usage_unasked:
-        changes.append("stream_options.include_usage is added, and the event with usage taken out again")
+        changes.append("stream_options.include_usage is added, and the event with usage removed again")
     return changes
 
 

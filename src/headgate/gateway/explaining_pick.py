@@ -61,7 +61,7 @@ def pick(
     request = decision.scheduled
     asked = asked_of(pool, now, max_requests)
     lacking = pool.not_serving((decision.upstream_model, path), now)
-    unserved = f"answered 404 lately for {path} of model {decision.upstream_model}, which others serve"
+    unserved = f"recently responded with 404 to {path} of model {decision.upstream_model}, which others serve"
     if pool.pairs is None or pool.pool.phases is None:
         choice = scheduling.pick(pool.policy, request, pool.loads, now, _rng(), lacking, max_requests)
         if choice is None and lacking:

@@ -99,15 +99,15 @@ class ClientCount:
         """Count a client of an address ("" if addresses are not counted), or return why it is rejected."""
         if self._total >= self._most:
             return Refusal.unavailable(
-                f"the gateway has {self._most} client connections, which is its limit: try again, keep "
-                f"connections for several requests, or raise clients.max_connections",
+                f"the gateway has reached its limit of {self._most} client connections: try again, reuse "
+                f"connections, or raise clients.max_connections",
                 code="too_many_clients",
             )
         if address:
             if self._by_address[address] >= self._most_per_address:
                 return Refusal.unavailable(
-                    f"the limit is {self._most_per_address} connections for each client address: keep them "
-                    f"for several requests, or raise clients.max_connections_per_address",
+                    f"the limit is {self._most_per_address} connections per client address: reuse "
+                    f"connections, or raise clients.max_connections_per_address",
                     code="too_many_clients_of_address",
                 )
             self._by_address[address] += 1

@@ -306,14 +306,14 @@ class Recorder:
             self.ejections.labels(pool.name, reason).value += 1
             what = f"is ejected for {load.ejected_for_s:g} s"
         else:
-            what = "is still asked, as the pool has no better,"
+            what = "is still used, as the pool has no better one,"
         where = load.endpoint.name, load.endpoint.address, pool.name
         log.warning("%s (%s) of %s %s after %s", *where, what, why(load))
 
     def rests(self, pool: PoolState, load: EndpointState, seconds: float) -> None:
         self.ejections.labels(pool.name, "retry_after").value += 1
         where = load.endpoint.name, load.endpoint.address, pool.name
-        log.info("%s (%s) of %s gets no requests for %g s, as it asked (Retry-After)", *where, seconds)
+        log.info("%s (%s) of %s gets no requests for %g s, as it requested (Retry-After)", *where, seconds)
 
     def refused_here(self, refusal: Refusal) -> None:
         """Called for a request that is neither for an endpoint nor for a page of the gateway. Only counted,

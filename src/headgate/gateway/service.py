@@ -139,7 +139,7 @@ async def _follow_objects(
                     raise
                 # A bug triggered by some object: other objects, and requests, must not suffer from it.
                 shell.recorder.translations_failed.labels().value += 1
-                log.exception("the objects cannot be put into effect: requests go on by those of before")
+                log.exception("the objects cannot be applied: requests continue with the previous ones")
             failed = _note_failures(shell, failed, objects.translator.failed)
             if not shell.plane.is_ready:
                 shell.plane.is_ready = True
@@ -156,7 +156,7 @@ def _note_failures(
     """Log the objects that could not be translated and are not in `before`."""
     for ref in failed.keys() - before.keys():
         shell.recorder.translations_failed.labels().value += 1
-        log.error("%s cannot be put into effect: it stays as it was before", ref, exc_info=failed[ref])
+        log.error("%s cannot be applied: its previous version stays in effect", ref, exc_info=failed[ref])
     return dict(failed)
 
 

@@ -38,7 +38,7 @@ def too_many_headers(limit: int) -> Refusal:
 
 
 def no_tunnels() -> Refusal:
-    return Refusal.method_not_allowed("CONNECT is not served", refusals.ALLOWED, code="connect")
+    return Refusal.method_not_allowed("CONNECT is not supported", refusals.ALLOWED, code="connect")
 
 
 def unknown_coding(value: bytes) -> Refusal:
@@ -50,13 +50,13 @@ def unknown_coding(value: bytes) -> Refusal:
 
 
 def unknown_version(version: str) -> Refusal:
-    return Refusal.bad_request(f"HTTP/{version} is not spoken here", code="unknown_version", status=505)
+    return Refusal.bad_request(f"HTTP/{version} is not supported", code="unknown_version", status=505)
 
 
 def unknown_expectation(value: bytes) -> Refusal:
     shown = value[:_SHOWN_BYTES].decode("latin-1")
     return Refusal.bad_request(
-        f"expectation {shown!r} cannot be met: only 100-continue is known",
+        f"expectation {shown!r} is not supported: only 100-continue is",
         code="unknown_expectation",
         status=417,
     )

@@ -120,13 +120,13 @@ def overtake(life: Life, now: float) -> None:
 def give_up(life: Life, reason: str, logged: str, now: float) -> None:
     """Refuse the request because its last attempt failed; `logged` names the endpoint."""
     if reason == "timeout":
-        told, code = "no endpoint answered in time", "upstream_timeout"
+        told, code = "no endpoint responded in time", "upstream_timeout"
         refusal = Refusal.upstream(told, code=code, status=504, logged=logged)
     elif reason == "connect":
-        told, code = "no connection to an endpoint could be made", "endpoint_unreachable"
+        told, code = "the gateway could not connect to an endpoint", "endpoint_unreachable"
         refusal = Refusal.unavailable(told, code=code, logged=logged)
     else:
-        told, code = "the endpoint failed before it answered", "upstream_failed"
+        told, code = "the endpoint failed before it responded", "upstream_failed"
         refusal = Refusal.upstream(told, code=code, logged=logged)
     settlement.refuse(life, refusal, now)
 

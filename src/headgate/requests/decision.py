@@ -154,7 +154,7 @@ def decide(known: Surroundings, request: ClientRequest, body: large.Body | None 
 
 
 def _not_ready() -> Refusal:
-    return Refusal.unavailable("the gateway has not heard of its routes yet", code="not_ready")
+    return Refusal.unavailable("the gateway has not loaded its routes yet", code="not_ready")
 
 
 def encoded(request: ClientRequest) -> Refusal | None:
@@ -164,8 +164,8 @@ def encoded(request: ClientRequest) -> Refusal | None:
         return None
     coding = request.content_coding[:64].decode("latin-1").strip()
     return Refusal.bad_request(
-        f"the request has content-encoding {coding!r}, and the gateway routes by the body, which it does not "
-        "decode: send the body as it is, without content-encoding",
+        f"the request has content-encoding {coding!r}, but the gateway reads the body to route it, and does "
+        "not decode it: send it without content-encoding",
         code="compressed_body",
         status=415,
     )
@@ -194,7 +194,7 @@ def _look_for_pool(decision: Decision, known: Surroundings, request: ClientReque
         match = decision.match = routing.match(known.snapshot, model, request.path, request.header)
     except routing.TooCostlyError as error:
         return Refusal.bad_request(
-            f"to compare this request with the routes of the model {model[:256]!r} takes {error}: shorten "
+            f"comparing this request with the routes of the model {model[:256]!r} takes {error}: shorten "
             f"its path and headers, or use fewer or smaller regular expressions in the routes",
             code="routes_too_costly",
         )
@@ -372,8 +372,8 @@ def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused 
         return Refusal.unavailable(why, code="no_suited_endpoint", dropped="rejected-no-endpoints")
     if not (pool.loads if pool.pairs is None else pool.pairs.decode):
         fault = pool.pool.fault
-        no_pod = f"no Pod of it {'that decodes ' if pool.loads else ''}is ready"
-        why = "its status says why" if fault else no_pod
+        no_pod = f"none of its {'decoding ' if pool.loads else ''}Pods is ready"
+        why = "see its status" if fault else no_pod
         return Refusal.unavailable(
             f"{key} has no ready endpoint: {why}",
             code="no_ready_endpoint",

@@ -97,7 +97,7 @@ class Health:
 def why(load: fleet.EndpointState) -> str:
     """Why an endpoint was last ejected, in words that follow "after"."""
     if load.reasons and load.reasons[-1] == HANG:
-        return "answering none of its requests, while other endpoints answered theirs"
+        return "responding to none of its requests, while other endpoints responded"
     reasons = list(load.reasons)
     if not load.ejected_share:
         reasons = reasons[-load.failures_in_row :]

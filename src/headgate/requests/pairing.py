@@ -166,10 +166,10 @@ class Pairing:
 
     def validate(self, state: int) -> None:
         """Raise AssertionError if the state is inconsistent."""
-        assert (state != states.PREFILLING) or self.running is not None, "nobody prefills"
+        assert (state != states.PREFILLING) or self.running is not None, "no prefill is in progress"
         assert self.pair is not None or self.running is None, "a prefill without a pair"
         if state & (states.NEW | states.READING | states.TOKENS | states.QUEUED | states.RETRYING):
-            assert self.running is None, "a prefill for an attempt that there is not"
+            assert self.running is None, "a prefill without an attempt"
 
     # -- reports
 

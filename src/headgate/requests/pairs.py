@@ -108,8 +108,8 @@ def _no_pair(life: Life, pool: PoolState, pairing: Pairing, now: float) -> Refus
     plane, scheduled = life.plane, life.decision.scheduled
     if pairing.at_once and plane.candidates(pool, life.tried, now):
         return Refusal.unavailable(
-            f"{pool.pool.key} has no pair of endpoints that can serve the request: one that "
-            "prefills and one that decodes have to be ready in the same group",
+            f"{pool.pool.key} has no pair of endpoints that can serve the request: a prefill "
+            "and a decode endpoint must be ready in the same group",
             code="no_ready_endpoint",
             dropped="rejected-no-endpoints",
         )

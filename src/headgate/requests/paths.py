@@ -80,8 +80,8 @@ class Paths:
             return None
         if not _PLAIN.fullmatch(path):
             return Refusal.bad_request(
-                f"servers could read the path {_shown(path)} in different ways: send it without escapes (%), "
-                "empty or dot segments, a slash at its end, backslashes and semicolons",
+                f"servers could interpret the path {_shown(path)} differently: send it without escapes (%), "
+                "empty or dot segments, a trailing slash, backslashes and semicolons",
                 code="ambiguous_path",
             )
         if _is_own(path):
@@ -104,7 +104,9 @@ class Paths:
         """For an existing path with a method that is not allowed."""
         methods = self.methods(path)
         wanted = "GET" if methods.startswith(b"GET") else "POST"
-        return Refusal.method_not_allowed(f"{method} is not served at {_shown(path)}: send {wanted}", methods)
+        return Refusal.method_not_allowed(
+            f"{method} is not allowed at {_shown(path)}: send {wanted}", methods
+        )
 
     def _is_forwarded(self, path: str) -> bool:
         if path in self._exact:
@@ -115,7 +117,7 @@ class Paths:
 def problems(paths: Iterable[str]) -> list[str]:
     """The errors in entries of the setting that cannot match."""
     return [
-        f"{path[:_SHOWN_CHARACTERS]!r}: a path such as /v1/decisions, or all below one such as /team-a/*, is "
+        f"{path[:_SHOWN_CHARACTERS]!r}: a path such as /v1/decisions, or a prefix such as /team-a/*, is "
         "needed, without escapes, a query, and empty or dot segments"
         for path in paths
         if path != "/*" and ("*" in path.removesuffix("/*") or not _PLAIN.fullmatch(path.removesuffix("/*")))

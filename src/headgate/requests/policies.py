@@ -42,7 +42,7 @@ class Policies:
             return configuration.named(wanted, self._prefixes)
         if wanted:
             log.warning(
-                "%s: the annotation %s has no effect: %s is no policy, and no profile of the "
+                "%s: the annotation %s has no effect: %s is neither a policy nor a profile of the "
                 "scheduler's configuration",
                 pool.key,
                 marks.SCHEDULING_PROFILE,

@@ -200,5 +200,5 @@ def _expect(life: Life, event: str) -> tuple[Pairing, PrefillAttempt, PoolState]
     life.expect(event)
     pairing, pool = life.pairing, life.pool
     if pairing is None or pairing.running is None or pool is None:
-        raise states.NotAllowedError(f"{event} of a request that nobody prefills: {life.story()}")
+        raise states.NotAllowedError(f"{event} of a request without a prefill: {life.story()}")
     return pairing, pairing.running, pool

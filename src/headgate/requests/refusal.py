@@ -64,7 +64,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def model_not_found(cls, model: str) -> Refusal:
-        listed = "GET /v1/models lists those that have one"
+        listed = "GET /v1/models lists those that are served"
         return cls.missing(f"no route serves the model {model[:256]!r}: {listed}", code="model_not_found")
 
     @classmethod

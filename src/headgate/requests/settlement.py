@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from headgate.requests.life import Attempt, Life
 
 BROKE_OFF: Final = {
-    "gateway_exhausted": "the gateway can open no further connection",
+    "gateway_exhausted": "the gateway cannot open another connection",
     "idle_timeout": "the endpoint sent nothing for too long",
     "prefill_failed": "the endpoint that prefilled the prompt failed",
-    "upstream_invalid": "the endpoint sent what is not valid HTTP",
+    "upstream_invalid": "the endpoint sent invalid HTTP",
     "upstream_lost": "the endpoint closed the connection",
 }
 """The message for clients, by outcome. Only the log has system errors, which may contain addresses."""
@@ -97,9 +97,9 @@ def hang_up(life: Life, outcome: str, now: float) -> None:
 def cut_off(life: Life, outcome: str, message: str, now: float) -> None:
     """End a request whose response broke off. If nothing of it was forwarded, refuse the request."""
     refusal = Refusal.upstream(
-        f"the answer broke off: {BROKE_OFF.get(outcome, 'the endpoint failed')}",
+        f"the response broke off: {BROKE_OFF.get(outcome, 'the endpoint failed')}",
         code=outcome,
-        logged=f"the answer broke off: {message}",
+        logged=f"the response broke off: {message}",
     )
     if not life.received.has_passed:
         life.received.forget(life.request.path)

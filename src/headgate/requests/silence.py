@@ -97,7 +97,7 @@ def invalid(life: Life, message: str, now: float, *, is_head: bool) -> None:
         return
     settlement.take_back(life)
     blaming.endpoint_failed(life, "upstream_invalid", now)
-    told = "the endpoint's answer is not valid HTTP"
+    told = "the endpoint's response is not valid HTTP"
     settlement.refuse(life, Refusal.upstream(told, code="upstream_invalid", logged=message), now)
 
 

@@ -35,12 +35,12 @@ def in_words(decision: str, terms: scheduling.Terms) -> str:
     words = {
         scheduling.SHORT: f"the prompt is shorter than {terms.remote_tokens} tokens",
         scheduling.CACHED: f"fewer than {terms.remote_tokens} tokens of the prompt are not in its cache",
-        scheduling.NO_PREFILL: "no endpoint of a group is ready and healthy that could prefill for it",
-        NO_FORM: "the request is none of an API with prompts",
+        scheduling.NO_PREFILL: "no endpoint of its group that could prefill is ready and healthy",
+        NO_FORM: "the API of the request has no prompts",
         "api": "the connector does not know this API",
-        "n": "the connector hands over what one answer needs, and several are asked for",
-        "prompts": "the connector hands over one prompt, and there are several",
-        "prompt_logprobs": "logprobs of the prompt are told by whoever prefills it",
-        "stateful": "the engine that knows of an earlier answer has to answer",
+        "n": "the connector supports one response per request, and several are requested",
+        "prompts": "the connector supports one prompt per request, and there are several",
+        "prompt_logprobs": "logprobs of the prompt are returned by the endpoint that prefills it",
+        "stateful": "the request needs the engine that stored an earlier response",
     }
     return words.get(decision, decision)

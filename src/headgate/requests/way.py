@@ -133,7 +133,7 @@ def timer(life: Life, now: float, *, has_begun: bool = False) -> None:
     life.expect("timer")
     if life.state != states.RETRYING:
         silence.no_head_in_time(life, now, has_begun=has_begun)
-    elif attempts.finds_pool(life, "to be tried again", now):
+    elif attempts.finds_pool(life, "to be retried", now):
         attempts.attempt(life, now)
 
 
@@ -170,7 +170,7 @@ def endpoint_lost(life: Life, message: str, now: float, *, is_crossed: bool, has
     elif is_crossed:
         attempts.ask_afresh(life)
     else:
-        message = f"broke off before its answer: {message}"
+        message = f"broke off before its response: {message}"
         attempts.failed(life, "reset", message, now, has_begun=has_begun)
 
 

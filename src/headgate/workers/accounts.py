@@ -88,7 +88,7 @@ class SupervisorTransport:
         if self.is_hushed or not self._send(messages.Claims(number, list(claims))):
             raise Unreachable("the supervisor is being replaced, or busy")
         if not self.is_heard:
-            raise Unreachable("this worker ends, and reads no answer any more")
+            raise Unreachable("this worker is ending, and reads no more responses")
         future = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
             return list(await future), Standing(members=self._workers) if presence is not None else None

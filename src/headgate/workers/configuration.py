@@ -113,7 +113,7 @@ class Configuration:
             when = "" if path in live else ", with the next start or upgrade (SIGUSR2)"
             log.info("configuration: %s is now %r instead of %r%s", path, value, old, when)
         if not differing:
-            log.info("configuration: read again, nothing differs")
+            log.info("configuration: reloaded without changes")
         self.settings = self.settings.replace(
             **{path.replace(".", "_"): value for path, value in live.items()}
         )

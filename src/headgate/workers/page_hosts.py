@@ -60,13 +60,13 @@ class KnownHosts:
         origins = [value.strip() for name, value in scope["headers"] if name == b"origin"]
         if scope["path"] not in PROBES and (len(hosts) != 1 or not self._knows(hosts[0], scope)):
             message = (
-                f"this page does not answer by the host {_shown(b', '.join(hosts))}: use localhost, the "
+                f"this page is not served under the host {_shown(b', '.join(hosts))}: use localhost, the "
                 "address that it listens on, or a name in the gateway's setting clients.allowed_hosts"
             )
             return "unknown_host", 421, message
         for origin in origins:
             if scope["method"] not in _SAFE and not self._knows(origin.rpartition(b"//")[2], scope):
-                return "other_origin", 403, f"pages of the origin {_shown(origin)} may send nothing here"
+                return "other_origin", 403, f"pages of the origin {_shown(origin)} may not send requests here"
         return None
 
     def _knows(self, host: bytes, scope: dict[str, Any]) -> bool:

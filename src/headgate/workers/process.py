@@ -181,7 +181,9 @@ class WorkerProcess:
                 async with asyncio.timeout(CLOSED_S):
                     await gone.wait()
             except TimeoutError:
-                log.warning("worker %d (%d) talks no more and is killed", self.slot, self.pid)
+                log.warning(
+                    "worker %d (%d) closed its channel but does not end, and is killed", self.slot, self.pid
+                )
                 self.kill()
                 await gone.wait()
             _, self.status = os.waitpid(self.pid, 0)  # noqa: ASYNC222 - it has ended
@@ -275,7 +277,7 @@ class WorkerProcess:
         self._answers[order.id] = future
         await asyncio.wait({future}, timeout=limit_s)
         if not future.done():  # still outstanding: counts against the worker until it arrives
-            raise NoAnswer(f"worker {self.slot} did not answer in {limit_s:g} s")
+            raise NoAnswer(f"worker {self.slot} did not respond within {limit_s:g} s")
         if future.cancelled():
             raise NoAnswer(f"worker {self.slot} has ended")
         return future.result()

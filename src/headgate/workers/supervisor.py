@@ -161,7 +161,7 @@ class Supervisor:
             worker.heard_at = time.monotonic()
             if not worker.tell(messages.Change(settings)):
                 log.error(
-                    "worker %d (%d) reads nothing and keeps the settings before", worker.slot, worker.pid
+                    "worker %d (%d) reads nothing, and keeps the previous settings", worker.slot, worker.pid
                 )
 
     # -- workers
@@ -218,7 +218,7 @@ class Supervisor:
                 continue
             if time.monotonic() - began >= STEADY_S:
                 delay_s = 0.0
-            log.warning("worker %d (%d) %s; another is started", slot.number, successor.pid, successor.end)
+            log.warning("worker %d (%d) %s; starting another", slot.number, successor.pid, successor.end)
             slot.restarts += 1
             self._restarts.labels().value += 1
             await asyncio.sleep(delay_s)
@@ -237,7 +237,9 @@ class Supervisor:
             for slot in self.slots:
                 worker = slot.worker
                 if worker is not None and limit_s and now - worker.heard_at > limit_s:
-                    log.error("worker %d (%d) hangs for %g s and is killed", slot.number, worker.pid, limit_s)
+                    log.error(
+                        "worker %d (%d) has hung for %g s and is killed", slot.number, worker.pid, limit_s
+                    )
                     worker.kill()
 
     def _start(self, slot: _Slot) -> WorkerProcess | None:
@@ -321,7 +323,9 @@ class Supervisor:
         for worker in self.workers:
             worker.tell(messages.Leave())
         if settings.shutdown.lameduck_s:
-            log.info("not ready any more; connections are still taken for %g s", settings.shutdown.lameduck_s)
+            log.info(
+                "not ready any more; connections are still accepted for %g s", settings.shutdown.lameduck_s
+            )
             await asyncio.sleep(settings.shutdown.lameduck_s)
         await self._end_keeping(keeping)
         self._is_open = False
@@ -363,7 +367,7 @@ class Supervisor:
             await asyncio.wait(hushed, timeout=HUSH_S)
         for worker in list(self.workers):
             if not worker.hushed.is_set():
-                log.warning("worker %d (%d) does not answer and is killed", worker.slot, worker.pid)
+                log.warning("worker %d (%d) does not respond and is killed", worker.slot, worker.pid)
                 worker.kill()
         await asyncio.gather(*hushed)
         self.sums.keep(sums.families(self.registry))
@@ -382,7 +386,7 @@ def _open(configuration: Configuration, past: HandOver) -> Sockets:
     except OSError as error:
         if not past.sockets:
             raise
-        log.error("the addresses stay as they are: %s", error.strerror)
+        log.error("keeping the previous addresses: %s", error.strerror)
         configuration.keep_addresses(known(past.settings))
         return Sockets(configuration.settings, past.sockets)
 

@@ -344,7 +344,7 @@ def test_why_sheddable_requests_are_held_is_told(load_of, capacity_of):
     capacity = capacity_of(*loads)
     for load in loads:
         read(load, 1.0, waiting=60, running=100)
-    told = "requests wait in 2 of 2 engines, so that these get none of a priority below 0"
+    told = "requests wait in 2 of 2 engines, so these get none of a priority below 0"
     assert capacity.why_full(-1, 1.0) == told
     assert capacity.why_full(0, 1.0) == "its saturation is 0.00"
 

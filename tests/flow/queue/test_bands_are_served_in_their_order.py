@@ -154,13 +154,13 @@ def test_it_is_told_who_waits_and_why(queue_of, wait, room):
     assert high.flows[0].standing == "deficit 0 tokens, due in 1 round"
     assert low.flows[0].standing == "deficit 0 tokens, due in 2 rounds"
     assert [row.why for row in high.first] == [
-        "the pool has no room: its saturation is 1.00",
-        "others of its band are before it",
+        "the pool has no capacity: its saturation is 1.00",
+        "others of its band are ahead of it",
     ]
     room.slots = 1
     assert [band.first[0].why for band in queue.explain(2.0).bands] == [
-        "it goes next",
-        "requests of priority 1 go before",
+        "it is next",
+        "requests of priority 1 go first",
     ]
     room.no_endpoints = True
     assert queue.explain(2.0).bands[0].first[0].why == "the pool has no endpoint"

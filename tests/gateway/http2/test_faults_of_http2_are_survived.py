@@ -81,8 +81,8 @@ async def test_a_stream_that_is_reset_amid_its_answer_ends_with_an_error(alone):
     await client.reader.readuntil(b"[]}\n\n\r\n")
     call.reset()
     rest = await client.read_body(response)
-    assert b"the answer broke off" in rest.body
-    assert "the endpoint gave the request up (INTERNAL_ERROR)" in gateway.log_lines()[0]
+    assert b"the response broke off" in rest.body
+    assert "the endpoint reset the request (INTERNAL_ERROR)" in gateway.log_lines()[0]
 
 
 @pytest.mark.parametrize("has_begun", [True, False])
@@ -262,13 +262,15 @@ async def test_an_endpoint_that_speaks_http_1_is_told(start_gateway, port_of_htt
     gateway.serve([types.SimpleNamespace(port=port_of_http_1)], http2=True)
     response = await gateway.ask()
     assert (response.status, response.json["error"]["code"]) == (502, "upstream_failed")
-    assert "the endpoint speaks HTTP/1.1, and its pool says HTTP/2" in gateway.log_lines()[0]
+    assert "the endpoint speaks HTTP/1.1, but its pool is set to HTTP/2" in gateway.log_lines()[0]
 
 
 async def test_who_looks_at_an_endpoint_is_told_as_well(port_of_http_1):
     """Why there are no metrics of it."""
     client = fetch.Client("127.0.0.1", port_of_http_1, None, "", http2=speaking_http2)
-    with pytest.raises(fetch.FetchError, match=r"the endpoint speaks HTTP/1\.1, and its pool says HTTP/2"):
+    with pytest.raises(
+        fetch.FetchError, match=r"the endpoint speaks HTTP/1\.1, but its pool is set to HTTP/2"
+    ):
         await client.get("/metrics", "*/*", 1000, 30.0)
     client.close()
 
@@ -312,7 +314,7 @@ def test_an_endpoint_that_reads_no_acknowledgements_is_left(turns):
     socket.written += MAX_UNREAD_BYTES
     translator.data_received(pings)
     assert (translator.is_closing(), socket.is_aborted) == (True, True)
-    assert str(translator.error) == "the endpoint does not read what it asks for"
+    assert str(translator.error) == "the endpoint does not read the data that it requests"
 
 
 class Busy(Unread):

@@ -300,6 +300,6 @@ def test_bound_has_room_for_the_longest_body():
     chosen = GatewaySettings().replace(clients_max_bodies_bytes=33 * 1024 * 1024)
     ((name, why),) = settings.conflicts(chosen)
     assert name == "clients.max_bodies_bytes"
-    assert why.startswith("34603008 has no room for one body of 33554432 bytes: raise it to 38347922, or")
+    assert why.startswith("34603008 is too small for one body of 33554432 bytes: raise it to 38347922, or")
     enough = chosen.replace(clients_max_bodies_bytes=38_347_922)
     assert not settings.conflicts(enough)

@@ -169,11 +169,11 @@ async def test_sglangs_endpoints_serve_nothing_alone(split, chat):
     some = await split("sglang", prefill=0)
     response = await some.gateway.ask(chat())
     assert (response.status, response.json["error"]["code"]) == (503, "no_ready_endpoint")
-    assert "one that prefills and one that decodes" in response.json["error"]["message"]
+    assert "a prefill and a decode endpoint" in response.json["error"]["message"]
     some = await split("nixl", decode=0)
     response = await some.gateway.ask(chat())
     assert (response.status, response.json["error"]["code"]) == (503, "no_ready_endpoint")
-    assert "no Pod of it that decodes is ready" in response.json["error"]["message"]
+    assert "none of its decoding Pods is ready" in response.json["error"]["message"]
 
 
 async def test_the_ledger_tells_the_phases_apart(split, chat, handed_over, events, eventually):

@@ -124,7 +124,7 @@ async def test_explanations_refuse_what_would_be_refused(split, chat):
     some = await split("nixl", decode=0)
     found = await debug(some, "/debug/explain/v1/chat/completions", chat())
     assert found.decided.answer.status == 503
-    assert "no Pod of it that decodes is ready" in found.decided.answer.body
+    assert "none of its decoding Pods is ready" in found.decided.answer.body
 
 
 USAGE = b'{"usage":{"prompt_tokens":1000,"prompt_tokens_details":{"cached_tokens":%b},"completion_tokens":5}}'

@@ -27,7 +27,7 @@ async def test_a_pool_without_room(pool, endpoint):
     """Its saturation says so, and once somebody waits, how many are before."""
     await pool.ask()
     await endpoint.call()
-    assert explained(pool).waits == "the pool has no room: its saturation is 1.00"
+    assert explained(pool).waits == "the pool has no capacity: its saturation is 1.00"
     await pool.wait()
     assert explained(pool).waits == "1 wait before it"
     assert pool.queue.held == 1

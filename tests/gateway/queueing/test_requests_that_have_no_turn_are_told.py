@@ -92,7 +92,7 @@ async def test_nobody_is_there_to_answer(start_pool):
     pool.gateway.serve([])
     response = await pool.gateway.ask()
     told(response, 503, "no_ready_endpoint", "rejected-no-endpoints")
-    assert "no Pod of it is ready" in response.json["error"]["message"]
+    assert "none of its Pods is ready" in response.json["error"]["message"]
 
 
 async def test_nobody_waits_for_endpoints_where_that_is_not_wanted(pool):
@@ -107,7 +107,7 @@ async def test_a_fault_is_not_waited_for(start_pool):
     pool.gateway.serve([], fault="its Secret has no certificates")
     response = await pool.gateway.ask()
     told(response, 503, "no_ready_endpoint", "rejected-no-endpoints")
-    assert "its status says why" in response.json["error"]["message"]
+    assert "see its status" in response.json["error"]["message"]
     assert "its Secret has no certificates" in pool.gateway.log_lines()[0]
 
 

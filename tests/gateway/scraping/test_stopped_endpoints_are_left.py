@@ -102,7 +102,7 @@ async def test_its_requests_go_elsewhere(start_looking, start_endpoint, eventual
     assert gateway.metric("headgate_gateway_ejections_total", reason="hang") == 1
     assert gateway.metric("headgate_gateway_attempts_failed_total", reason="hang") == 1
     assert pool.loads[0].ejected_until > gateway.shell.now()
-    assert "after answering none of its requests, while other endpoints answered theirs" in caplog.text
+    assert "after responding to none of its requests, while other endpoints responded" in caplog.text
 
 
 async def test_requests_with_a_part_of_a_response_stay(start_looking, start_endpoint, eventually):

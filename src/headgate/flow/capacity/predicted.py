@@ -119,7 +119,7 @@ class PredictedWork(Capacity):
         if not waiting:
             return super().why_full(priority, now)
         engines = f"requests wait in {waiting} of {len(self._slots)} engines"
-        told = f"{engines}, so that these get none of a priority below 0"
+        told = f"{engines}, so these get none of a priority below 0"
         return (
             told if waiting == len(self._slots) else f"{told}; its saturation is {self.saturation(now):.2f}"
         )

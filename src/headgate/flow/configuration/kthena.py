@@ -48,7 +48,7 @@ def of_kthena(environment: Mapping[str, str], problems: Problems) -> Queueing | 
     said = _Environment(environment, problems)
     is_fair, is_boosted = said.boolean(FAIRNESS), said.boolean(SESSIONS)
     if is_fair and is_boosted:
-        problems.error(SESSIONS, f"{FAIRNESS} is set as well, and there is one queue", "unset one of them")
+        problems.error(SESSIONS, f"{FAIRNESS} is set as well, but there is one queue", "unset one of them")
         return None
     for switch, is_on, prefix in (
         (FAIRNESS, is_fair, "FAIRNESS_"),
@@ -65,7 +65,7 @@ def of_kthena(environment: Mapping[str, str], problems: Problems) -> Queueing | 
 def _fairness(said: _Environment) -> Queueing:
     for name in _WITHOUT_EFFECT:
         if said.text(name):
-            said.problems.note(name, "not needed: who is next is always told by what is true now")
+            said.problems.note(name, "not needed: the order is always computed from current values")
     token_weight = said.weight("FAIRNESS_PRIORITY_TOKEN_WEIGHT", 1.0)
     request_weight = said.weight("FAIRNESS_PRIORITY_REQUEST_NUM_WEIGHT", 0.0)
     at_once = said.count("FAIRNESS_MAX_CONCURRENT", 0, least=0)
@@ -122,7 +122,7 @@ class _Environment:
     def boolean(self, name: str) -> bool:
         found = _BOOLEANS.get(self.text(name).lower())
         if found is None:
-            self.problems.error(name, f"{self.text(name)!r} is neither true nor false", "say true or false")
+            self.problems.error(name, f"{self.text(name)!r} is neither true nor false", "use true or false")
         return bool(found)
 
     def weight(self, name: str, default: float) -> float:

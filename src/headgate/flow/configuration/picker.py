@@ -58,7 +58,7 @@ def of_picker(said: Document, problems: Problems) -> Queueing | None:
             problems.warning("flowControl", "without effect", f"open its gate: featureGates: [{GATE}]")
         elif said.saturation_detector is not None:
             fix = f"open the gate: featureGates: [{GATE}]"
-            problems.warning("saturationDetector", "without effect: the gateway's own settings stand", fix)
+            problems.warning("saturationDetector", "without effect: the gateway's own settings apply", fix)
         return None
     return _Translation(said, problems).queueing(flow or FlowControl())
 
@@ -127,7 +127,7 @@ class _Translation:
                 if parameters:
                     self._problems.warning(f"{where}.parameters", f"parameters of {kind} have no effect")
                 return policy
-        self._report_misuse(path, name, f"{kind} is no policy for this", meant(kind, known))
+        self._report_misuse(path, name, f"{kind} is not a policy of this kind", meant(kind, known))
         return known[0]
 
     # -- capacity
@@ -142,7 +142,7 @@ class _Translation:
             return self._by_utilization(parameters, "saturationDetector", ceilings)
         name = (reference or older or Only(plugin_ref="")).plugin_ref
         if not name:
-            self._problems.note(path, "not said: whether a pool has room is told by its predicted work")
+            self._problems.note(path, "not set: predicted work decides whether a pool has capacity")
             return CapacitySettings(ceilings=ceilings)
         kind, parameters, where = self._plugins.get(name, (name, {}, path))
         if kind == "utilization-detector":
@@ -157,7 +157,7 @@ class _Translation:
                 max_tokens=max(round(concurrency.max_token_concurrency), 1),
             )
         detectors = ("utilization-detector", "concurrency-detector")
-        told = f"{kind} is no saturation detector"
+        told = f"{kind} is not a saturation detector"
         self._report_misuse(f"{path}.pluginRef", name, told, meant(kind, detectors))
         return CapacitySettings()
 
@@ -196,7 +196,7 @@ class _Translation:
                 return CeilingSettings()
             if read.min_ceiling > read.max_ceiling:
                 told = f"{read.min_ceiling:g} is more than maxCeiling, {read.max_ceiling:g}"
-                self._problems.error(f"{where}.parameters.minCeiling", told, "make it less")
+                self._problems.error(f"{where}.parameters.minCeiling", told, "make it smaller")
                 return CeilingSettings()
             return CeilingSettings(
                 policy="priority-holdback-policy",
@@ -205,7 +205,7 @@ class _Translation:
                 domain=read.domain,
             )
         known = ("static-usage-limit-policy", "priority-holdback-policy", "soft-reflective-ceiling-policy")
-        self._report_misuse(path, name, f"{kind} is no usage limit policy", meant(kind, known))
+        self._report_misuse(path, name, f"{kind} is not a usage limit policy", meant(kind, known))
         return CeilingSettings()
 
     def _parameters(
@@ -229,7 +229,7 @@ class _Translation:
         try:
             amount = quantity.parse(value).rounded_up()
         except ValueError:
-            self._problems.error(path, f"{value!r} is no quantity", "write it as 500, 1k or 10Gi")
+            self._problems.error(path, f"{value!r} is not a quantity", "write it as 500, 1k or 10Gi")
             return default
         if amount < 0:
             self._problems.error(path, f"{value!r} is negative", "0 is no limit")
@@ -243,7 +243,7 @@ class _Translation:
             seconds = duration.parse(text)
         except ValueError:
             self._problems.error(
-                path, f"{text!r} is no duration", f"write {duration.meant(text) or '60s or 1m30s'}"
+                path, f"{text!r} is not a duration", f"write {duration.meant(text) or '60s or 1m30s'}"
             )
             return default
         if seconds < 0:

@@ -77,9 +77,9 @@ def view(bands: Sequence[Band], capacity: Capacity, drain_per_s: float, now: flo
     for band in bands:
         has_room = capacity.has_room(band.priority, now)
         why = why or ("" if has_room else _why_no_capacity(capacity, band.priority, now))
-        rows.append(band_row(band, has_room, why or "it goes next", now))
+        rows.append(band_row(band, has_room, why or "it is next", now))
         if band.members and not why:
-            why = f"requests of priority {band.priority} go before"
+            why = f"requests of priority {band.priority} go first"
     return QueueView(
         requests=sum(map(len, bands)),
         bytes=sum(band.bytes for band in bands),
@@ -94,7 +94,7 @@ def view(bands: Sequence[Band], capacity: Capacity, drain_per_s: float, now: flo
 def _why_no_capacity(capacity: Capacity, priority: int, now: float) -> str:
     if capacity.is_empty():
         return "the pool has no endpoint"
-    return f"the pool has no room: {capacity.why_full(priority, now)}"
+    return f"the pool has no capacity: {capacity.why_full(priority, now)}"
 
 
 def band_row(band: Band, has_room: bool, why: str, now: float) -> BandRow:
@@ -131,7 +131,7 @@ def band_row(band: Band, has_room: bool, why: str, now: float) -> BandRow:
                 flow=waiting.flow,
                 work=waiting.work,
                 waits_s=now - waiting.arrived,
-                why=why if waiting is head else "others of its band are before it",
+                why=why if waiting is head else "others of its band are ahead of it",
             )
             for waiting in first
         ],

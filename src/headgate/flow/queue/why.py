@@ -25,7 +25,7 @@ def full(bound: Full, *, has_endpoints: bool) -> Why:
 def expired(waited_s: float, *, has_endpoints: bool) -> Why:
     """The request has expired."""
     if has_endpoints:
-        message = f"the pool is saturated: the request had no turn within {waited_s:.1f} s"
+        message = f"the pool is saturated: the request was not sent within {waited_s:.1f} s"
         return "rejected-ttl-expired", message
     message = f"the pool had no ready endpoint, and the request has waited {waited_s:.1f} s"
     return "rejected-no-endpoints", message

@@ -73,7 +73,7 @@ class FrameFilter:
                 break
             length = int.from_bytes(data[at : at + 3], "big")
             if length > MAX_FRAME_BYTES:
-                raise Http2Error(f"the endpoint's answer is no valid HTTP/2: a frame of {length} bytes")
+                raise Http2Error(f"the endpoint's response is not valid HTTP/2: a frame of {length} bytes")
             kind, flags = data[at + 3], data[at + 4]
             end = at + _HEADER_BYTES + length
             if kind == _DATA and length > (_MAX_PADDING if flags & _PADDED else 0):
@@ -117,10 +117,10 @@ class FrameFilter:
         self._allowed_at = now
         self._allowed -= cost
         if self._allowed < 0:
-            raise Http2Error("the endpoint sends too many frames that are no part of an answer's body")
+            raise Http2Error("the endpoint sends too many frames that are not part of a response body")
 
     def _note(self, data: bytes, at: int, length: int) -> None:
         if length < _MIN_GOAWAY_BYTES:
-            raise Http2Error(f"the endpoint's answer is no valid HTTP/2: GOAWAY has {length} bytes")
+            raise Http2Error(f"the endpoint's response is not valid HTTP/2: GOAWAY has {length} bytes")
         (last,) = struct.unpack_from(">I", data, at)
         self.last_stream_id = last & _LAST_STREAM_MASK

@@ -49,7 +49,7 @@ def answer(headers: Iterable[Header]) -> tuple[bytes, bool]:
             has_length = has_length or name == b"content-length"
             lines += (name, b": ", value, b"\r\n")
     if len(status) != 3 or not status.isdigit() or not b"100" <= status <= b"599":
-        raise Http2Error(f"an answer of status {status.decode('latin-1')!r}")
+        raise Http2Error(f"a response with status {status.decode('latin-1')!r}")
     is_interim = status.startswith(b"1")
     is_chunked = not (has_length or is_interim or int(status) in _WITHOUT_BODY)
     if is_chunked:

@@ -129,7 +129,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             if not self._heard:
                 self._heard = True
                 if data.startswith(b"HTTP/1"):
-                    raise Http2Error("the endpoint speaks HTTP/1.1, and its pool says HTTP/2")
+                    raise Http2Error("the endpoint speaks HTTP/1.1, but its pool is set to HTTP/2")
             for event in self._http2.receive_data(self._frames.feed(data, time.monotonic())):
                 self._take(event, passed)
             self._send_body()
@@ -141,7 +141,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         except Http2Error as error:
             self._fail(error)
         except ProtocolError as error:
-            self._fail(Http2Error(f"the endpoint's answer is no valid HTTP/2: {error}"))
+            self._fail(Http2Error(f"the endpoint's response is not valid HTTP/2: {error}"))
         if self._is_leaving and self._error is None and not self._stream_id:
             self.abort()  # over TLS, a close would wait for the endpoint
         # Last: when the response is complete, the user may write its next request immediately.
@@ -198,7 +198,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         if self._error is not None:
             return
         if self._is_leaving:  # and the stream of a response that the user has completely is not ended yet
-            self._fail(NotTakenError("the endpoint is leaving, and takes no request (GOAWAY)"))
+            self._fail(NotTakenError("the endpoint is shutting down, and accepts no request (GOAWAY)"))
             return
         headers = heads.request(head[:-4], self._scheme, self._authority)
         self._later = deque(memoryview(each) for each in body if each)
@@ -210,7 +210,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._send_body()
             self._flush()
         except ProtocolError as error:
-            self._fail(NotTakenError(f"the endpoint cannot be sent the request by HTTP/2: {error}"))
+            self._fail(NotTakenError(f"the request cannot be sent over HTTP/2: {error}"))
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -280,7 +280,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         elif isinstance(event, events.StreamReset):
             refused = event.error_code == ErrorCodes.REFUSED_STREAM
             kind = NotTakenError if refused else Http2Error
-            raise kind(f"the endpoint gave the request up ({_name(event.error_code)})")
+            raise kind(f"the endpoint reset the request ({_name(event.error_code)})")
 
     def _framed(self, data: bytes) -> tuple[bytes, ...]:
         return (b"%x\r\n" % len(data), data, b"\r\n") if self._is_chunked else (data,)
@@ -291,7 +291,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         if last is not None:
             self._is_leaving = True
             if self._stream_id > last:
-                raise NotTakenError("the endpoint is leaving, and did not take the request (GOAWAY)")
+                raise NotTakenError("the endpoint is shutting down, and did not accept the request (GOAWAY)")
 
     # -- sending
 
@@ -336,7 +336,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def _check_what_is_unread(self) -> None:
         """Bodies never reach this limit, as they wait for the socket."""
         if self._socket is not None and self._socket.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            raise Http2Error("the endpoint does not read what it asks for")
+            raise Http2Error("the endpoint does not read the data that it requests")
 
     def _fail(self, error: Http2Error) -> None:
         """End the connection; the user learns of it by its loss. The traceback of the error refers to this

@@ -67,7 +67,7 @@ class Recording:
         log.warning("%s has no ready endpoint: requests wait up to %g s for one", pool.name, wait_s)
 
     def recovers(self, pool: PoolState) -> None:
-        log.info("%s has a ready endpoint: the requests that waited for one go on", pool.name)
+        log.info("%s has a ready endpoint: the requests that waited for one continue", pool.name)
 
     def failed(self, pool: PoolState, what: str) -> None:
         log.exception("a request to %s could not be %s", pool.pool.key, what)

@@ -20,7 +20,7 @@ def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[
     clients = settings.clients
     if bodies.for_long(clients.max_bodies_bytes) < clients.max_body_bytes:
         longest, least = clients.max_body_bytes, bodies.least_limit(clients.max_body_bytes)
-        why = f"{clients.max_bodies_bytes} has no room for one body of {longest} bytes"
+        why = f"{clients.max_bodies_bytes} is too small for one body of {longest} bytes"
         remedy = f"raise it to {least}, or lower clients.max_body_bytes"
         found.append(("clients.max_bodies_bytes", f"{why}: {remedy}"))
     origins = cors.problems(settings.cors.origins, credentials=settings.cors.credentials)

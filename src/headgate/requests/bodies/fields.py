@@ -35,7 +35,7 @@ def inspect(body: bytes) -> Fields | Refusal:
         return invalid_json(_why_invalid(body, error))
     if fields.model is None or not fields.model.strip():
         return Refusal.bad_request(
-            "the request names no model: set `model` to one of GET /v1/models",
+            "the request has no model: set `model` to one of those that GET /v1/models lists",
             param="model",
             code="model_missing",
         )

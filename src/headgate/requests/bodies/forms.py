@@ -96,7 +96,7 @@ def _form(body: bytes | bytearray, boundary: bytes) -> Form | Refusal:
     place = fields.get(b"model")
     if place is None:
         return Refusal.bad_request(
-            "the form names no model: add a part `model` with one of GET /v1/models",
+            "the form has no model: add a part `model` with one of those that GET /v1/models lists",
             param="model",
             code="model_missing",
         )
@@ -140,7 +140,7 @@ def _parts(body: bytes | bytearray, boundary: bytes) -> dict[bytes, tuple[int, i
             if name == b"_charset_" or any(_RECODED.match(line) for line in lines):
                 raise _UnclearError(f"the part `{name.decode()}` sets an encoding: parts are read as UTF-8")
             if name in found or is_file:
-                told = "is a file" if is_file else "is there twice"
+                told = "is a file" if is_file else "occurs twice"
                 raise _UnclearError(f"the part `{name.decode()}` {told}")
             found[name] = (start, end)
         at = end + len(delimiter)
@@ -160,7 +160,7 @@ def _name(lines: list[bytes]) -> tuple[bytes, bool]:
     if len(lines) > MAX_PART_HEADERS:
         raise _UnclearError(f"a part has more than {MAX_PART_HEADERS} headers")
     if any(line[:1] in (b" ", b"\t") or b"\n" in line or b"\r" in line for line in lines):
-        raise _UnclearError("a header of a part goes on in a second line")
+        raise _UnclearError("a header of a part continues on a second line")
     told = [line for line in lines if _DISPOSITION.match(line)]
     if len(told) != 1:
         raise _UnclearError("a part must have one content-disposition")

@@ -81,7 +81,7 @@ class Scanner:
             key_end = _end(_KEY, body, start)
             value = _end(_COLON, body, key_end)
             if key_end in (start, value):
-                why = f"at byte {start} there is no name of a member, in quotes and with a colon"
+                why = f"a member name in quotes and a colon are expected at byte {start}"
                 raise _unreadable(body, start, why)
             value_end = _end(VALUE, body, value)
             if value_end == value:
@@ -89,14 +89,16 @@ class Scanner:
                 raise _unreadable(body, start, f"the value of the member at byte {start} is {why}")
             at = _end(_DELIMITER, body, value_end)
             if at == value_end:
-                raise ScanError(f"the value of the member at byte {start} is followed by no comma or brace")
+                raise ScanError(
+                    f"the value of the member at byte {start} is not followed by a comma or brace"
+                )
             name = _decoded(body, start, key_end)
             if name in self.names:
                 found.append(Member(name, start, value, value_end, at))
             if at == size and body[-1:] != b",":
                 return found
         raise ScanError(
-            f"more than {MAX_STOPS} of its members repeat a name that the gateway reads, or escape theirs"
+            f"more than {MAX_STOPS} of its members repeat a name that the gateway reads, or escape their name"
         )
 
 

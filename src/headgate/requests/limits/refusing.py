@@ -31,8 +31,8 @@ def _too_little(name: str, shortage: Shortage, lines: bytes) -> Refusal:
             type="tokens",
             code="rate_limit_exceeded",
             message=(
-                f"the prompt is too large: it has about {shortage.needed} tokens, and {allowed}, so that it "
-                "can never pass; shorten it, or raise spec.rateLimit of the route"
+                f"the prompt is too large: it has about {shortage.needed} tokens, and {allowed}, so it can "
+                "never pass; shorten it, or raise spec.rateLimit of the route"
             ),
             lines=lines + _NOT_AGAIN,
         )
@@ -58,8 +58,8 @@ def _cut_off(name: str, lines: bytes) -> Refusal:
         type="service_unavailable_error",
         code="rate_limiter_unavailable",
         message=(
-            f"the limit of {name} is counted by a Redis that cannot be reached, and rate_limits.strict lets "
-            "nothing go unseen; try again soon"
+            f"the Redis that counts the limit of {name} cannot be reached, and rate_limits.strict rejects "
+            "requests meanwhile; try again soon"
         ),
         retry_after_s=1,
         lines=lines,

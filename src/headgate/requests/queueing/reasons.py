@@ -28,7 +28,7 @@ CODES: dict[Reason, str] = {
 
 
 DELETED = Dropped(
-    reason=NO_ENDPOINTS, message="was deleted while the request was on its way to it", retry_after_s=1
+    reason=NO_ENDPOINTS, message="was deleted while the request was on its way", retry_after_s=1
 )
 FAULTY = Dropped(reason=NO_ENDPOINTS, message="it cannot have endpoints", retry_after_s=1)
 
@@ -43,7 +43,7 @@ def without_endpoints(dropped: Dropped, none: Refusal, waited_s: float) -> Refus
     endpoint."""
     if waited_s < 1:
         return msgspec.structs.replace(none, lines=dropped_lines(dropped.reason))
-    waited = f", and none came in {waited_s:.0f} s"
+    waited = f", and none became ready within {waited_s:.0f} s"
     logged = f"{none.logged}{waited}" if none.logged else ""
     return msgspec.structs.replace(_refusal(dropped, f"{none.message}{waited}"), logged=logged)
 

@@ -110,7 +110,7 @@ class PoolRoom:
         """Why a request of this priority has to wait; empty if there is capacity."""
         if self.capacity.has_room(priority, now):
             return ""
-        return f"the pool has no room: {self.capacity.why_full(priority, now)}"
+        return f"the pool has no capacity: {self.capacity.why_full(priority, now)}"
 
     def saturation(self, now: float) -> Mapping[str, float]:
         """Fullness of the pool; from 1 on it has no capacity. Includes its stages, if any, by this worker's
