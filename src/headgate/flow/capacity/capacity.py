@@ -65,7 +65,7 @@ class Capacity(ABC):
         return saturation < self.ceilings.of(priority, saturation, now)
 
     def why_full(self, priority: int, now: float) -> str:
-        """Why it has no capacity, in words that follow "the pool has no room: "."""
+        """Why it has no capacity, in words that follow "the pool has no capacity: "."""
         if not self.loads:
             return "it has no endpoint"
         saturation, ceiling = self.saturation(now), self.ceiling(priority, now)
