@@ -90,7 +90,7 @@ async def test_tiny_chunks_of_many_clients_take_turns(monkeypatch, gateway, endp
 
     def counted(connection):
         found[turn] += 1
-        read_on(connection)
+        return read_on(connection)
 
     next_turn()
     monkeypatch.setattr(ClientConnection, "_read_on", counted)
