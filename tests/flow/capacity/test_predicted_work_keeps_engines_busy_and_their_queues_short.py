@@ -220,6 +220,23 @@ def test_prompts_that_are_long_are_given_a_step_at_a_time(load_of, capacity_of):
     assert 2 <= load.requests <= 3
 
 
+def test_an_engine_that_ends_many_in_a_moment_is_given_as_many(load_of, capacity_of):
+    """Few may be in flight just as it is read, and its queue is empty all the time."""
+    load = load_of(is_known=False)
+    load.estimator.rates.learn(1, 1, 1.0)
+    load.estimator.rates.token_s = 1e-4
+    capacity = capacity_of(load)
+    for second in range(1, 6):
+        in_flight = [load.book(350, 5, float(second), False) for _ in range(2)]
+        read(load, float(second), waiting=0, running=2, kv_usage=0.1)
+        capacity.has_room(0, float(second))
+        for each in (*in_flight, *(load.book(350, 5, float(second), False) for _ in range(998))):
+            each.end(second + 0.5)
+    while capacity.has_room(0, 5.6) and load.requests < 1000:
+        load.book(350, 5, 5.6, False)
+    assert 200 <= load.requests <= 250, "those of 0.2 s"
+
+
 def test_streams_are_not_sent_because_nothing_waits(load_of, capacity_of):
     """Their first tokens say what is prefilled: a long prompt that is being prefilled does not wait."""
     load = load_of(requests=2, prompt=5000)

@@ -28,6 +28,8 @@ AHEAD_S = 0.5
 leaves its steps almost empty."""
 MORE_REQUESTS, MORE_TOKENS = 32, 2048
 """Raise of an engine with an empty queue, whichever is less: prompts for about one step."""
+SOON_S = 0.2
+"""An engine with an empty queue may have as many more as end in this time: the last of them starts then."""
 MORE_SHARE = 1 / 4
 """Raise of an engine that has shown a limit, relative to its requests: the empty queue may be chance."""
 MAX_DOUBLINGS = 8
@@ -71,6 +73,7 @@ class Slots:
         "_before",
         "_doublings",
         "_load",
+        "_mean_tokens",
         "_others_waiting",
         "_per_s",
         "_read_at",
@@ -90,6 +93,8 @@ class Slots:
         self._per_s = 0.0
         """Requests per second that ended in the last window."""
         self._doublings = 0
+        self._mean_tokens = 0.0
+        """Of a request, those whose prefill is not visible; by the last reading with any."""
         self.reading: EngineReading | None = None
         """The last reading applied. If the endpoint has another, call `follow`."""
         self.bound = float(without_reading)
@@ -178,10 +183,12 @@ class Slots:
             self._doublings = min(self._doublings + 1, MAX_DOUBLINGS)
         else:
             self._doublings = 0
-        most = max(requests, self._window.most)
+        if tokens:
+            self._mean_tokens = tokens / self._load.requests
+        most, soon = max(requests, self._window.most), self._per_s * SOON_S
         more = MORE_REQUESTS if self.bound == math.inf else max(MIN_AHEAD, most * MORE_SHARE)
-        self.evident = float(most + more * 2**self._doublings)
-        self.evident_tokens = float(tokens + (MORE_TOKENS << self._doublings))
+        self.evident = float(most + max(more * 2**self._doublings, soon))
+        self.evident_tokens = tokens + max(float(MORE_TOKENS << self._doublings), soon * self._mean_tokens)
         self.bound = max(self.bound, self.evident)
 
 
