@@ -52,7 +52,7 @@ def limited(limits: routing.TokenLimits | None) -> Callable[[], object]:
     key = api.ObjectRef("ModelRoute", "default", "route")
     route = routing.Route(key=key, name="default/route", model="m", adapters=(), rules=(), limits=limits)
     plane: Any = SimpleNamespace(token_limits=RouteLimits())
-    plane.token_limits.use([route], time.monotonic())
+    plane.routes.limits.use([route], time.monotonic())
     life: Any = SimpleNamespace(
         plane=plane,
         decision=SimpleNamespace(

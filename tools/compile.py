@@ -41,6 +41,7 @@ COMPILED = (
     "flow/**/*.py",
     "gateway/access_log.py",
     "gateway/answer.py",
+    "gateway/background.py",
     "gateway/bodies.py",
     "gateway/chunks.py",
     "gateway/dial.py",

@@ -178,3 +178,14 @@ class Closings:
 
     def statistics(self) -> dict[str, int]:
         return {"waiting": len(self._waiting)}
+
+
+class LoopTurns:
+    """The turns of all connections of one gateway."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.uploads = Turns(loop)
+        """Of connections from clients, and of bodies sent to endpoints."""
+        self.downloads = Turns(loop)
+        """Of connections to endpoints."""
+        self.closings = Closings(loop)

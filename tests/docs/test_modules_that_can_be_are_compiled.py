@@ -48,8 +48,11 @@ def imported(path: Path) -> set[str]:
 
 
 SHELL = {
+    "headgate.gateway.background",
+    "headgate.gateway.dial",
     "headgate.gateway.listener",
     "headgate.gateway.services",
+    "headgate.gateway.upload",
     "headgate.gateway.upstream",
     "headgate.loop_turns",
 }

@@ -382,8 +382,8 @@ class Gateway:
         await eventually(lambda: not self.shell.plane.ledger.statistics()["requests"])
         self.shell.plane.ledger.validate()
         assert self.shell.plane.ledger.statistics()["work_tokens"] == 0
-        self.shell.plane.token_limits.validate()
-        assert self.shell.plane.token_limits.statistics()["reserved"] == 0
+        self.shell.plane.routes.limits.validate()
+        assert self.shell.plane.routes.limits.statistics()["reserved"] == 0
 
     async def end(self) -> None:
         for client in self._clients:

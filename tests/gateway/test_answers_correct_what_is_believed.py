@@ -138,7 +138,7 @@ async def test_bytes_per_token_are_learned(start_gateway, start_endpoint):
     """The engine's counts make the next estimate of the same model better."""
     endpoint = await start_endpoint(behave=answering())
     gateway, _ = await cache_aware(start_gateway, endpoint)
-    sizes = gateway.shell.plane.prompt_sizes
+    sizes = gateway.shell.plane.sizes.prompts
     assert sizes.bytes_per_token("m") == 4.0
     await gateway.ask({"model": "m", "prompt": PROMPT})
     assert sizes.bytes_per_token("m") == pytest.approx(len(PROMPT) / 4000, rel=0.01)

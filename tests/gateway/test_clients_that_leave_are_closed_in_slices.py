@@ -16,7 +16,7 @@ async def test_idle_clients_that_leave_at_once_are_all_closed(
     endpoint = await start_endpoint(answer=b"served")
     gateway = await start_gateway(endpoint)
     waiting = []
-    add, closings = gateway.shell.services.closings.add, gateway.shell.services.closings
+    add, closings = gateway.shell.services.turns.closings.add, gateway.shell.services.turns.closings
 
     def added(transport):
         add(transport)

@@ -44,10 +44,10 @@ async def test_while_connecting(start_gateway, eventually):
         gateway = await start_gateway(full)
         client = await gateway.connect()
         client.post()
-        await eventually(lambda: gateway.shell.services._tasks)
+        await eventually(lambda: gateway.shell.services.background._tasks)
         client.close()
         await eventually(lambda: gateway.settled == 1)
-        await eventually(lambda: not gateway.shell.services._tasks)
+        await eventually(lambda: not gateway.shell.services.background._tasks)
         for filler in fillers:
             filler.close()
 
@@ -86,6 +86,6 @@ async def test_many_that_leave_at_any_moment(start_gateway, start_endpoint, even
             await asyncio.sleep(0)
         client.close()
     await eventually(lambda: not gateway.shell.clients.all)
-    await eventually(lambda: not gateway.shell.services._tasks)
+    await eventually(lambda: not gateway.shell.services.background._tasks)
     await gateway.idle()
     await eventually(lambda: all(c["open"] == 0 for c in gateway.shell.statistics()["connections"].values()))

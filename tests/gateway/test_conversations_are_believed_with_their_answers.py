@@ -42,7 +42,7 @@ async def test_a_turn_is_held_up_to_the_end_of_the_answer_before(start_gateway):
             counts = tuple(cached_tokens(gateway, kind) for kind in ("believed", "reported"))
             told.append((counts[0] - before[0], counts[1] - before[1]))
             before = counts
-        block_tokens = hashing.BLOCK_BYTES / gateway.shell.plane.prompt_sizes.bytes_per_token("m")
+        block_tokens = hashing.BLOCK_BYTES / gateway.shell.plane.sizes.prompts.bytes_per_token("m")
     assert told[0] == (0, 0)
     assert len(told) == 6
     for believed, cached in told[1:]:

@@ -51,7 +51,7 @@ async def test_requests_behind_a_running_one_are_not_begun(gateway, endpoint, re
 
 async def test_connection_that_came_late_is_closed_by_the_sweep(gateway, eventually):
     """One that was accepted after the drain began, and asks for nothing, does not hold it up."""
-    gateway.shell.services.draining = True
+    gateway.shell.services.shutdown.is_draining = True
     client = await gateway.connect()
     await eventually(lambda: gateway.shell.clients.all)
     next(iter(gateway.shell.clients.all)).sweep(gateway.shell.now())

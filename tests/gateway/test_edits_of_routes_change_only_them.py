@@ -55,7 +55,7 @@ def listed(shell):
 def limits(shell):
     return {
         ref: (limit.uid, limit.written, [account.budget.limit for account in limit.accounts()])
-        for ref, limit in shell.plane.token_limits.by_route.items()
+        for ref, limit in shell.plane.routes.limits.by_route.items()
     }
 
 

@@ -158,7 +158,10 @@ async def test_a_pool_may_name_its_profile_or_policy(start_gateway, start_endpoi
     ]
     with caplog.at_level(logging.WARNING):
         assert policy("nonsense") == "decode"
-    assert "headgate.dev/scheduling-profile has no effect: nonsense is no policy" in caplog.text
+    assert (
+        "headgate.dev/scheduling-profile has no effect: nonsense is neither a policy nor a profile"
+        in caplog.text
+    )
     shown = pages.describe(gateway.shell)["scheduling"]
     assert shown["pools"] == {"default/pool": {"policy": "decode", "unknown": "nonsense"}}
 

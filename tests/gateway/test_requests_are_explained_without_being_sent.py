@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headgate import api, routing, serving
 from headgate.cli import main
-from headgate.fleet import AnswerSizes, PromptSizes
+from headgate.fleet import LearnedSizes
 from headgate.gateway import explaining, pages
 from headgate.gateway.explaining import View, explain
 from headgate.gateway.explanation import Explanation
@@ -266,8 +266,7 @@ class _Known:
         self.snapshot, self.pools, self.splits, self.is_ready = snapshot, pools, splits, True
         self.destinations = destinations(snapshot, pools)
         self.paths = paths.Paths()
-        self.prompt_sizes = PromptSizes()
-        self.answer_sizes = AnswerSizes()
+        self.sizes = LearnedSizes()
 
 
 @pytest.mark.parametrize("hostile", ["\x00", "‮", "é", "x" * 100_000, "\ud800"])

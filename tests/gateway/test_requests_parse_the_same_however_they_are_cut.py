@@ -104,7 +104,7 @@ def _answers(parts: list[bytes]) -> bytes:
 
     async def run():
         shell = Shell(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
-        shell.services.new_request_id = lambda: b"id"
+        shell.services.identities.request_id = lambda: b"id"
         shell.plane.is_ready = True
         transport, connection = _Transport(), ClientConnection(shell.services, shell.clients)
         connection.connection_made(transport)

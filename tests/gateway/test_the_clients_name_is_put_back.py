@@ -191,7 +191,7 @@ async def renamed(start_gateway, endpoint):
     """A gateway to an endpoint that knows the model "m" as "org/served"."""
     gateway = await start_gateway(endpoint, model="org/served")
     route = gateway.shell.plane.snapshot.models["m"]
-    gateway.shell.plane.snapshot = type(gateway.shell.plane.snapshot)(
+    gateway.shell.plane.routes.snapshot = type(gateway.shell.plane.snapshot)(
         models={NAME: route, "org/served": route}, pools=gateway.shell.plane.snapshot.pools
     )
     return gateway

@@ -103,7 +103,7 @@ async def test_readiness(start_gateway, endpoint, path):
     assert (await _get(gateway, "/healthz")).status == 200
     gateway.serve([endpoint])
     assert (await _get(gateway, path)).status == 200
-    gateway.shell.services.stopping = True
+    gateway.shell.services.shutdown.is_stopping = True
     assert (await _get(gateway, path)).status == 503
 
 

@@ -174,5 +174,7 @@ async def test_a_client_that_leaves_while_it_waits_is_forgotten(gateway, endpoin
     client.post()
     assert (await client.response()).status == 200
     async with asyncio.timeout(30):
-        while gateway.shell.services.bodies.held or gateway.shell.services.uploads.statistics()["waiting"]:
+        while (
+            gateway.shell.services.bodies.held or gateway.shell.services.turns.uploads.statistics()["waiting"]
+        ):
             await asyncio.sleep(0.01)

@@ -258,7 +258,7 @@ class Lives(RuleBasedStateMachine):
         booked += sum(each is not None for each in running)
         self.plane.plane.ledger.validate()
         assert self.plane.plane.ledger.statistics()["requests"] == booked
-        self.plane.plane.token_limits.validate()
+        self.plane.plane.routes.limits.validate()
         if self.room is not None:
             told = [id(life) for life in self.room.settled_of]
             assert len(told) == len(set(told))
@@ -274,7 +274,7 @@ class Lives(RuleBasedStateMachine):
                 shell.life.pairing.running.end(self.plane.now)  # it was left to end by itself
         self.the_books_are_in_order()
         assert self.plane.plane.ledger.statistics()["requests"] == 0
-        for limit in self.plane.plane.token_limits.by_route.values():
+        for limit in self.plane.plane.routes.limits.by_route.values():
             assert all(account.reserved == 0 for account in limit.accounts())
 
 

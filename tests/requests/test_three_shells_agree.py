@@ -111,7 +111,7 @@ def books(life, plane) -> dict[str, object]:
             for load in loads
         ],
         "retries": (pool.budget.requests, pool.budget.granted, pool.budget.denied),
-        "answers": plane.answer_sizes.statistics(),
+        "answers": plane.sizes.answers.statistics(),
     }
 
 

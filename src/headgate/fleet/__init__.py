@@ -11,6 +11,7 @@ from headgate.fleet.ejection import ejected, hung, most_ejected, without_request
 from headgate.fleet.ejection_policy import EjectionPolicy
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.evidence import Evidence
+from headgate.fleet.learned_sizes import LearnedSizes
 from headgate.fleet.ledger import Booking, EndpointState, Ledger, ModelPath
 from headgate.fleet.observation import Observation, ReadingState
 from headgate.fleet.outliers import Tally
@@ -32,6 +33,7 @@ __all__ = [
     "EngineReading",
     "Estimator",
     "Evidence",
+    "LearnedSizes",
     "Ledger",
     "ModelPath",
     "Observation",

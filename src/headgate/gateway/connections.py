@@ -15,7 +15,7 @@ from headgate.gateway import tls
 from headgate.gateway.http2.errors import Http2Error
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upstream import UpstreamConnection
-from headgate.loop_turns import Turns
+from headgate.loop_turns import LoopTurns, Turns
 from headgate.routing import Endpoint
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ class EndpointConnections:
         endpoint: Endpoint,
         tls: ssl.SSLContext | None,
         settings: GatewaySettings,
-        uploads: Turns,
-        downloads: Turns,
+        turns: LoopTurns,
         *,
         server_name: str = "",
         http2: bool = False,
@@ -60,8 +59,7 @@ class EndpointConnections:
         self.endpoint = endpoint
         self._lookup = lookup.Lookup(endpoint.host)
         self.settings = settings
-        self.uploads = uploads
-        self.downloads = downloads
+        self.turns = turns
         self._tls = tls
         self._server_name = server_name or endpoint.host
         """The name that a certificate must have."""
@@ -91,7 +89,7 @@ class EndpointConnections:
         connection = UpstreamConnection(self)
         protocol = cast(asyncio.Protocol, connection)
         if self.speaks_http2:
-            protocol = speaking_http2(protocol, self.uploads, self.downloads)
+            protocol = speaking_http2(protocol, self.turns.uploads, self.turns.downloads)
         try:
             async with asyncio.timeout(self.settings.endpoints.connect_timeout_s):
                 await self._lookup.connected(
@@ -162,9 +160,9 @@ class EndpointConnections:
 class Connections:
     """Those to all endpoints. Shared by all pools and snapshots that have an endpoint and verify it alike."""
 
-    def __init__(self, settings: GatewaySettings, uploads: Turns, downloads: Turns) -> None:
+    def __init__(self, settings: GatewaySettings, turns: LoopTurns) -> None:
         self._settings = settings
-        self._turns = (uploads, downloads)
+        self._turns = turns
         self._of: dict[Reached, EndpointConnections] = {}
         self._contexts = tls.Contexts()
 
@@ -176,7 +174,7 @@ class Connections:
             context = self._contexts.get(verified, http2=http2) if verified is not None else None
             name = verified.server_name if verified is not None else ""
             connections = EndpointConnections(
-                endpoint, context, self._settings, *self._turns, server_name=name, http2=http2
+                endpoint, context, self._settings, self._turns, server_name=name, http2=http2
             )
             self._of[reached] = connections
         return connections

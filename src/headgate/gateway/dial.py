@@ -43,7 +43,7 @@ class Dial:
         self._pool = pool
         self._load = load
         self._connections: EndpointConnections = services.connections_to(pool, load)
-        self._task: asyncio.Task[None] | None = services.spawn(self._connect())
+        self._task: asyncio.Task[None] | None = services.background.spawn(self._connect())
         """None once it is over: a task refers to its coroutine, and that to this object."""
 
     def leave(self) -> None:

@@ -94,7 +94,7 @@ class Exchange:
         self.request = request
         given_id = request.given_id
         is_plain = given_id and _REQUEST_ID.fullmatch(given_id)
-        self.request_id = given_id if is_plain else services.new_request_id()
+        self.request_id = given_id if is_plain else services.identities.request_id()
         self._received = received = ReceivedBody(request.path)
         self.life = Life(services.plane, request, received)
         self._outgoing = Outgoing(self.request_id)
@@ -352,7 +352,7 @@ class Exchange:
 
     def _answer_of(self, status: int, headers: list[Header], now: float) -> Answer | Continuation:
         life, request, decision = self.life, self.request, self.life.decision
-        may_keep_alive = request.keep_alive and not self._services.leaving
+        may_keep_alive = request.keep_alive and not self._services.shutdown.is_leaving
         if life.wait is not None and life.wait.has_head:
             return Continuation(
                 request.target,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headgate import fleet, routing
 from headgate.api import ObjectRef
-from headgate.fleet import AnswerSizes, PromptSizes
+from headgate.fleet import LearnedSizes
 from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.limits import RouteLimits
 from headgate.gateway.rules import rules_of
@@ -33,8 +33,7 @@ class View:
     is_ready: bool = True
     """Whether the objects are loaded."""
     knows_endpoints: bool = True
-    prompt_sizes: PromptSizes = field(default_factory=PromptSizes)
-    answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
+    sizes: LearnedSizes = field(default_factory=LearnedSizes)
     token_limits: RouteLimits = field(default_factory=RouteLimits)
     remote_prefill_tokens: int = GatewaySettings().prefill.remote_min_tokens
     believes_objectives: bool = True
@@ -52,9 +51,8 @@ class View:
             plane.rules.max_requests,
             is_live=True,
             is_ready=plane.is_ready,
-            prompt_sizes=plane.prompt_sizes,
-            answer_sizes=plane.answer_sizes,
-            token_limits=plane.token_limits,
+            sizes=plane.sizes,
+            token_limits=plane.routes.limits,
             remote_prefill_tokens=plane.rules.remote_min_tokens,
             believes_objectives=plane.believes_objectives,
             paths=plane.paths,
@@ -90,8 +88,7 @@ class Supposing:
     snapshot: routing.Snapshot
     pools: Mapping[ObjectRef, PoolState]
     turns: routing.Splits
-    prompt_sizes: PromptSizes
-    answer_sizes: AnswerSizes
+    sizes: LearnedSizes
     is_ready: bool
     paths: paths.Paths
     believes_objectives: bool

@@ -19,7 +19,7 @@ _Samples = list[tuple[tuple[str, ...], float]]
 def add_gauges(registry: Registry, shell: Shell) -> None:
     """Add the metrics that always have a value, even without requests."""
     read = _Reader(shell)
-    quota_metrics.add_metrics(registry, shell.plane.token_limits, shell.services.limit_sources, shell.now)
+    quota_metrics.add_metrics(registry, shell.plane.routes.limits, shell.services.limit_sources, shell.now)
     queueing_gauges.add_gauges(registry, shell.queues)
     prefix = "headgate_gateway"
     registry.add(

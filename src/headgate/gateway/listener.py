@@ -152,7 +152,7 @@ class ClientConnection:
         return self._reader.begun_at if is_reading else None
 
     def data_received(self, data: bytes) -> None:
-        uploads = self._services.uploads
+        uploads = self._services.turns.uploads
         if len(data) > turns.AT_ONCE_BYTES or self._backlog.data or not uploads.has_time:
             self._receive_in_turns(data, uploads)
         elif self._rejected is None:
@@ -234,7 +234,7 @@ class ClientConnection:
             return
         backlog.waits = True
         self._transport.pause_reading()
-        self._services.uploads.wait(self._read_on, is_light=backlog.is_light)
+        self._services.turns.uploads.wait(self._read_on, is_light=backlog.is_light)
 
     def _read_on(self) -> bool:
         self._backlog.waits = False
@@ -242,7 +242,7 @@ class ClientConnection:
         if self._transport is None or self._transport.is_closing():
             return False
         if data:
-            self._receive_in_turns(data, self._services.uploads)
+            self._receive_in_turns(data, self._services.turns.uploads)
         if self._backlog.waits or (self._rejected is None and self._is_full):
             return False
         self._transport.resume_reading()
@@ -276,7 +276,7 @@ class ClientConnection:
         self._gone()
         self._transport = None
         self._take_unread()
-        self._services.closings.add(transport)
+        self._services.turns.closings.add(transport)
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -357,7 +357,7 @@ class ClientConnection:
         if self._transport is None or self._transport.is_closing():
             return
         self._reader.begun_at = now
-        if not keep_alive or self._services.draining:
+        if not keep_alive or self._services.shutdown.is_draining:
             self._transport.close()
         elif self._ahead.requests:
             # From the loop, not from here: a client that sends many requests ahead must not deepen the stack.
@@ -451,7 +451,7 @@ class ClientConnection:
         elif self._transport.is_closing() or self._ahead.requests:
             if age_s > settings.keep_alive_s:
                 self._transport.abort()  # it does not read what was written for it
-        elif age_s > settings.keep_alive_s or self._services.draining:
+        elif age_s > settings.keep_alive_s or self._services.shutdown.is_draining:
             self._transport.close()
 
     def unused_since(self, now: float) -> float | None:

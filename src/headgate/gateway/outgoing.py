@@ -36,8 +36,9 @@ class Outgoing:
         """Draw once whether the request begins a trace."""
         if not self._is_traced:
             self._is_traced = True
-            if services.settings.tracing.sample_ratio:
-                services.begin_trace(request)
+            ratio = services.settings.tracing.sample_ratio
+            if ratio:
+                services.identities.begin_trace(request, ratio)
 
     def drop(self) -> None:
         """Free the body: it is not sent again."""

@@ -34,7 +34,7 @@ def admin_page(shell: Shell) -> Starlette:
         return JSONResponse(in_flight.endpoints(shell))
 
     async def limits(_: Request) -> Response:
-        return JSONResponse(limits_shown.page(shell.plane.token_limits, shell.now()))
+        return JSONResponse(limits_shown.page(shell.plane.routes.limits, shell.now()))
 
     async def requests(request: Request) -> Response:
         most = in_flight.MAX_LIMIT

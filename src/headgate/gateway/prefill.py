@@ -236,7 +236,7 @@ class PrefillCall:
     def leave(self) -> None:
         """Nobody waits for it any more, and its endpoint is about to be done: it may end by itself."""
         self._listener = None
-        self._services.left_behind.add(self)
+        self._services.background.left_behind.add(self)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._services.loop.call_later(LEFT_S, self._took_too_long)
@@ -271,5 +271,5 @@ class PrefillCall:
             self._dial = None
         if listener is None:
             self._attempt.end(self.now())
-        self._services.left_behind.discard(self)
+        self._services.background.left_behind.discard(self)
         return listener

@@ -167,7 +167,7 @@ class RequestReader:
         self.begun_at = request.arrived_at = self._services.now()
         head = self._head
         head.target, head.answer_lines = request.target, request.answer_lines
-        request.keep_alive = not self._services.leaving
+        request.keep_alive = not self._services.shutdown.is_leaving
         memory, size = self._memory, request.held_bytes
         memory.held += size
         if memory.held > memory.limit_of_long and memory.is_exceeded_by(size):
@@ -306,7 +306,8 @@ class RequestReader:
             head.host,
             head.answer_lines,
         )
-        keep_alive = is_http_1_1 and self._parser.should_keep_alive() and not self._services.leaving
+        keep_alive = is_http_1_1 and self._parser.should_keep_alive()
+        keep_alive = keep_alive and not self._services.shutdown.is_leaving
         request = Request(parsed, self._body.whole(), keep_alive, self._services.now())
         self._body.drop()  # its bytes stay counted: they are the request's now
         if not request.keep_alive:

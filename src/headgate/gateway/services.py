@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Callable
 
 from headgate.fleet import EndpointState
 from headgate.gateway import large_reader, trace
+from headgate.gateway.background import Background
 from headgate.gateway.bodies import BodyMemory
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
 from headgate.gateway.inflating import Inflating
@@ -18,17 +18,10 @@ from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
 from headgate.gateway.settings import GatewaySettings
-from headgate.loop_turns import Closings, Turns
+from headgate.loop_turns import LoopTurns
 from headgate.quota.sources import Sources
 from headgate.requests.data_plane import DataPlane
 from headgate.requests.pool_state import PoolState
-
-
-class LeftBehind(Protocol):
-    """What goes on for a while after its request."""
-
-    def drop(self) -> None:
-        """Ends it at once."""
 
 
 class RequestIds:
@@ -43,6 +36,37 @@ class RequestIds:
     def next(self) -> bytes:
         self._count += 1
         return self._prefix + b"%x" % self._count
+
+
+class Identities:
+    """Ids of requests and traces."""
+
+    __slots__ = ("_rng", "request_id")
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.request_id: Callable[[], bytes] = RequestIds().next
+        """Returns a new id."""
+
+    def begin_trace(self, request: Request, ratio: float) -> None:
+        """Begin a trace for this share of the requests that have none."""
+        if not trace.trace_id(request.traceparent) and self._rng.random() < ratio:
+            request.begin_trace(trace.begin(self._rng))
+
+
+class Shutdown:
+    """How far a gateway has come with its end."""
+
+    __slots__ = ("is_draining", "is_leaving", "is_stopping")
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+        """Whether it reports that it is not ready, for good."""
+        self.is_leaving = False
+        """Whether connections end with their next response, which says so: the client's next request must not
+        cross with the close."""
+        self.is_draining = False
+        """Whether connections without a request are closed."""
 
 
 class Services:
@@ -63,25 +87,15 @@ class Services:
         self.recorder = recorder
         self.loop = loop
         self.now: Callable[[], float] = loop.time
-        self.rng = rng
         self.bodies = BodyMemory(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
         self.large_bodies = large_reader.Reader(loop)
-        self.uploads = Turns(loop)
-        self.downloads = Turns(loop)
-        self.closings = Closings(loop)
+        self.turns = LoopTurns(loop)
         self.inflating = Inflating()
-        self.connections = Connections(settings, self.uploads, self.downloads)
+        self.connections = Connections(settings, self.turns)
         self.models = ModelList()
-        self.stopping = False
-        """Whether readiness says no, for good."""
-        self.leaving = False
-        """Whether connections end with their next answer, which says so: what their client sends next must
-        not cross with the close."""
-        self.draining = False
-        """Whether connections without a request are closed."""
-        self.left_behind: set[LeftBehind] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.new_request_id: Callable[[], bytes] = RequestIds().next
+        self.shutdown = Shutdown()
+        self.background = Background(loop)
+        self.identities = Identities(rng)
 
     def change(self, settings: GatewaySettings) -> None:
         self.settings = settings
@@ -92,7 +106,7 @@ class Services:
     @property
     def is_ready(self) -> bool:
         """Whether requests are to come here."""
-        return self.plane.is_ready and not self.stopping
+        return self.plane.is_ready and not self.shutdown.is_stopping
 
     def connections_to(self, pool: PoolState, load: EndpointState) -> EndpointConnections:
         """Those that requests of a pool go to an endpoint on."""
@@ -102,24 +116,9 @@ class Services:
             connections = pool.connections[load] = self.connections.to(reached)
         return connections
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Starts work that may outlast the caller; `close` cancels what is left."""
-        task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def begin_trace(self, request: Request) -> None:
-        """Begins a trace for its share of the requests that have none."""
-        if not trace.trace_id(request.traceparent) and self.rng.random() < self.settings.tracing.sample_ratio:
-            request.begin_trace(trace.begin(self.rng))
-
     async def close(self) -> None:
-        self.closings.close_all()
-        for each in list(self.left_behind):
-            each.drop()
+        self.turns.closings.close_all()
+        self.background.drop_left_behind()
         self.connections.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.background.close()
         self.large_bodies.close()

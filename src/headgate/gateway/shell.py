@@ -64,7 +64,7 @@ class Shell:
             loop=loop,
             clock=lambda: services.now(),
             rng=rng,
-            spawn=services.spawn,
+            spawn=services.background.spawn,
             connector=services.connections,
         )
         listener = observe.Listener(
@@ -128,7 +128,7 @@ class Shell:
             services.models = ModelList()
         services.models.change(change.difference.names, change.snapshot)
         if change.limits_left:
-            services.limit_sources.keep(plane.token_limits.by_route.values())
+            services.limit_sources.keep(plane.routes.limits.by_route.values())
         if change.pools:
             services.connections.keep(
                 {
@@ -158,23 +158,23 @@ class Shell:
         self.kv_events.sweep(now)
         self.queues.sweep()
         for source in services.limit_sources.unused():
-            services.spawn(source.close())
+            services.background.spawn(source.close())
         services.connections.sweep()
 
     def leave(self) -> None:
         """Report not ready, and close each connection after its next response."""
-        self.services.stopping = self.services.leaving = True
+        self.services.shutdown.is_stopping = self.services.shutdown.is_leaving = True
 
     async def retire(self, limit_s: float) -> int:
         """Another process has replaced this one: let connections end with their next response, or when they
         have been idle for long, for at most `limit_s` seconds; return how many did not."""
-        self.services.leaving = True
+        self.services.shutdown.is_leaving = True
         return await self.clients.until_left(limit_s)
 
     async def drain(self, limit_s: float) -> int:
         """Let requests finish for at most `limit_s` seconds; return how many connections remain."""
         self.leave()
-        self.services.draining = True
+        self.services.shutdown.is_draining = True
         self.queues.close()
         self.clients.close_idle()
         return await self.clients.until_left(limit_s)
@@ -193,9 +193,9 @@ class Shell:
             "bodies": services.bodies.statistics(),
             "ledger": plane.ledger.statistics(),
             "prefixes": plane.prefixes.statistics() | self.kv_events.exact.statistics(),
-            "bytes_per_token": plane.prompt_sizes.statistics(),
-            "tokens_per_answer": plane.answer_sizes.statistics(),
+            "bytes_per_token": plane.sizes.prompts.statistics(),
+            "tokens_per_answer": plane.sizes.answers.statistics(),
             "connections": services.connections.statistics(),
-            "token_limits": plane.token_limits.statistics(),
+            "token_limits": plane.routes.limits.statistics(),
             "inflating": services.inflating.statistics(),
         }

@@ -13,7 +13,7 @@ from typing import Final, Protocol, cast
 
 import httptools
 
-from headgate import loop_turns as turns
+from headgate import loop_turns
 from headgate.gateway import response_parser
 from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.chunks import payload_at
@@ -52,8 +52,7 @@ class Home(Protocol):
     """Where the connections to one endpoint are kept while no request has them."""
 
     settings: GatewaySettings
-    uploads: turns.Turns
-    downloads: turns.Turns
+    turns: loop_turns.LoopTurns
 
     @property
     def speaks_http2(self) -> bool: ...
@@ -95,7 +94,7 @@ class UpstreamConnection:
         """Whether the response has no length."""
         self._fast_path: FastPath | None = None
         """Set while the body flows straight to the client."""
-        self._backlog = turns.Backlog()
+        self._backlog = loop_turns.Backlog()
         self._is_paused = False
         """Whether the client is too slow for more to be read."""
         self.reused = False
@@ -123,7 +122,7 @@ class UpstreamConnection:
         if self._home.speaks_http2:
             transport.writelines((payload, *buffers))
             return
-        self._upload = upload = Upload(transport, self._home.uploads, buffers)
+        self._upload = upload = Upload(transport, self._home.turns.uploads, buffers)
         transport.write(payload)
         upload.send()
 
@@ -192,10 +191,10 @@ class UpstreamConnection:
         waits = self._backlog.data
         if len(data) <= TOKEN_BYTES and not waits:
             self._receive(data)
-        elif len(data) <= turns.AT_ONCE_BYTES and not waits and self._home.downloads.has_time:
+        elif len(data) <= loop_turns.AT_ONCE_BYTES and not waits and self._home.turns.downloads.has_time:
             began = perf_counter()
             self._receive(data)
-            self._home.downloads.spent(perf_counter() - began)
+            self._home.turns.downloads.spent(perf_counter() - began)
         else:
             self._receive_in_turns(data)
 
@@ -217,13 +216,13 @@ class UpstreamConnection:
 
     def _receive_in_turns(self, data: bytes) -> None:
         """Chunks and events of a response may be tiny and many."""
-        backlog, downloads = self._backlog, self._home.downloads
+        backlog, downloads = self._backlog, self._home.turns.downloads
         if backlog.data:
             backlog.data += data  # it was on its way as reading was paused
             return
         if downloads.has_time:
             # Each piece is a write of its own: shorter ones would cost more than their parsing.
-            backlog.data = downloads.read(data, self._take_piece, turns.AT_ONCE_BYTES)
+            backlog.data = downloads.read(data, self._take_piece, loop_turns.AT_ONCE_BYTES)
             backlog.is_light = backlog.is_light and not backlog.data
         else:
             backlog.data = data
@@ -243,7 +242,7 @@ class UpstreamConnection:
         backlog = self._backlog
         if not backlog.waits:
             backlog.waits = True
-            self._home.downloads.wait(self._read_on, is_light=backlog.is_light)
+            self._home.turns.downloads.wait(self._read_on, is_light=backlog.is_light)
 
     def _read_on(self) -> bool:
         """Goes on when it is this connection's turn, unless the client is too slow."""
@@ -258,7 +257,7 @@ class UpstreamConnection:
             return False
         assert self._transport is not None
         self._transport.resume_reading()
-        return len(data) >= turns.LONG_READ_BYTES
+        return len(data) >= loop_turns.LONG_READ_BYTES
 
     def _receive_first(self, exchange: Exchange | None, data: bytes) -> None:
         """The head of a response with what came along, and any body that is not passed on as it is."""

@@ -22,7 +22,7 @@ def work(scheduled: Request, plane: DataPlane, loads: Sequence[EndpointState]) -
     the response, even if the shell gave no estimate."""
     held = plane.prefixes.matched(scheduled.prefix, loads) if scheduled.prefix else None
     cached = scheduled.tokens_in(max(held)) if held else 0
-    output_tokens = scheduled.output_tokens or plane.answer_sizes.expected(scheduled.model, None)
+    output_tokens = scheduled.output_tokens or plane.sizes.answers.expected(scheduled.model, None)
     return max(scheduled.prompt_tokens - cached, 0) + output_tokens
 
 

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple, Protocol
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectRef
-from headgate.fleet import AnswerSizes, PromptSizes
+from headgate.fleet import LearnedSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.flow.limits import RouteLimits
 from headgate.requests.client import ClientRequest
-from headgate.requests.destinations import Destination, destinations
-from headgate.requests.destinations import changed as changed_destinations
+from headgate.requests.destinations import Destination
 from headgate.requests.health import Health
 from headgate.requests.observer import Engines, Observer
 from headgate.requests.paths import Paths
 from headgate.requests.policies import Policies
 from headgate.requests.pool_state import PoolState
 from headgate.requests.refusal import Refusal
+from headgate.requests.routes import Routes
 from headgate.requests.rules import Rules
 
 
@@ -86,21 +86,32 @@ class DataPlane:
         self.engines = engines
         self.paths = paths or Paths()
         self.memory = memory
-        self.snapshot = routing.EMPTY
+        self.routes = Routes(limits or RouteLimits(), phase)
         self._is_torn = True
         """Whether what follows from the snapshot has to be made anew: nothing is, or taking one up failed."""
         self.is_ready = False
         self.pools: dict[ObjectRef, PoolState] = {}
-        self.destinations: dict[str, Destination] = {}
-        self.splits = routing.Splits(phase)
-        self.token_limits = limits or RouteLimits()
         self.ledger = ledger or fleet.Ledger(fleet.EjectionPolicy())
         self.health = Health(observer, engines)
-        self.prompt_sizes = PromptSizes()
-        self.answer_sizes = AnswerSizes()
+        self.sizes = LearnedSizes()
         self.prefixes = prefixes if prefixes is not None else new_prefixes()
         """What the caches of all endpoints are believed to hold."""
         self.policies: PoolPolicies = policies or Policies(rules, self.prefixes)
+
+    @property
+    def snapshot(self) -> routing.Snapshot:
+        """The objects that requests go by."""
+        return self.routes.snapshot
+
+    @property
+    def destinations(self) -> dict[str, Destination]:
+        """Of each model whose requests all go to one pool."""
+        return self.routes.destinations
+
+    @property
+    def splits(self) -> routing.Splits:
+        """Which target of a weighted rule is next."""
+        return self.routes.splits
 
     @property
     def believes_objectives(self) -> bool:
@@ -142,32 +153,15 @@ class DataPlane:
                 else self._pool_state(pool, now)
                 for key, pool in snapshot.pools.items()
             }
-        limits_left = self._use_routes(snapshot, difference, now, is_anew=is_anew)
+        limits_left = self.routes.take(snapshot, difference, self.pools, now, is_anew=is_anew)
         if is_anew or difference.pools:
             endpoints = (endpoint for pool in snapshot.pools.values() for endpoint in pool.endpoints)
             for load in self.ledger.keep(endpoints):
                 self.prefixes.remove(load)
         if follow is not None:
             follow(Change(snapshot, difference, is_anew, limits_left))
-        self.snapshot = snapshot
+        self.routes.snapshot = snapshot
         self._is_torn = False
-
-    def _use_routes(
-        self, snapshot: routing.Snapshot, difference: routing.Difference, now: float, *, is_anew: bool
-    ) -> bool:
-        """Returns whether limits may be gone."""
-        if not is_anew and self.pools.keys() == self.snapshot.pools.keys():
-            self.destinations = changed_destinations(self.destinations, snapshot, self.pools, difference)
-        else:
-            self.destinations = destinations(snapshot, self.pools)
-        if is_anew:
-            self.token_limits.use(snapshot.routes(), now)
-            limits_left = True
-        else:
-            gone = {route.key for route in difference.left} - {route.key for route in difference.came}
-            limits_left = self.token_limits.change(gone, difference.came, now)
-        self.splits.change(difference.left, difference.came)
-        return limits_left
 
     def use_pool(self, pool: routing.Pool, now: float) -> PoolState:
         """Takes one pool by itself, for a shell whose requests come decided."""
@@ -237,7 +231,7 @@ class DataPlane:
                 self.health.hangs(pool, load, now)
         self.prefixes.sweep(now)
         for pool in self.pools.values():
-            pool.limit(self.prefixes, self.prompt_sizes)
+            pool.limit(self.prefixes, self.sizes.prompts)
             pool.note_adapters()
 
     def begin_sweep(self, now: float) -> None:

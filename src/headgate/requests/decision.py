@@ -13,7 +13,7 @@ import xxhash
 
 from headgate import routing, scheduling
 from headgate.api import ObjectRef
-from headgate.fleet import AnswerSizes, PromptSizes, scripts
+from headgate.fleet import LearnedSizes, scripts
 from headgate.fleet.prefix import hashing
 from headgate.requests import paths
 from headgate.requests.bodies import forms, large, prompt
@@ -59,9 +59,7 @@ class Surroundings(Protocol):
     @property
     def splits(self) -> Turns: ...
     @property
-    def prompt_sizes(self) -> PromptSizes: ...
-    @property
-    def answer_sizes(self) -> AnswerSizes: ...
+    def sizes(self) -> LearnedSizes: ...
     @property
     def is_ready(self) -> bool: ...
     @property
@@ -317,12 +315,12 @@ def _scheduled(
                 prefix = hashing.hashes(read.text, hashing.seed(upstream_model, _salt(fields)), blocks)
                 block_tokens = hashing.BLOCK_BYTES / bytes_per_token
         else:
-            prompt_tokens = int(len(request.body) / known.prompt_sizes.bytes_per_token(upstream_model))
+            prompt_tokens = int(len(request.body) / known.sizes.prompts.bytes_per_token(upstream_model))
     return scheduling.Request(
         model=upstream_model,
         prompt_tokens=prompt_tokens,
         adapter=adapter,
-        output_tokens=known.answer_sizes.expected(upstream_model, fields.most_tokens),
+        output_tokens=known.sizes.answers.expected(upstream_model, fields.most_tokens),
         prefix=prefix,
         block_tokens=block_tokens,
         block_ends=blocks.ends if prefix else (),
@@ -335,7 +333,7 @@ def _bytes_per_token(decision: Decision, known: Surroundings, model: str, read: 
     """Records the basis of the estimate, so that the engine's count can correct it."""
     if read.tokens:
         return read.size / read.tokens
-    sizes = known.prompt_sizes
+    sizes = known.sizes.prompts
     if not read.has_media:
         decision.prompt_bytes = read.size
         amounts = decision.prompt_amounts = scripts.amounts(read.text, read.size)

@@ -30,7 +30,7 @@ def learn(life: Life, usage: Usage, booking: Booking | None, now: float) -> None
     """Learn from the counts of a request that was served, at its end."""
     plane, decision, prompt_tokens = life.plane, life.decision, usage.prompt
     if decision.prompt_bytes and prompt_tokens:
-        plane.prompt_sizes.learn(
+        plane.sizes.prompts.learn(
             decision.scheduled.model, decision.prompt_bytes, prompt_tokens, decision.prompt_amounts
         )
     answer_tokens = usage.completion
@@ -38,7 +38,7 @@ def learn(life: Life, usage: Usage, booking: Booking | None, now: float) -> None
     is_whole = life.pairing is None
     # With a pairing, cached tokens at the decoding endpoint were handed over by the prefill endpoint.
     if answer_tokens:
-        plane.answer_sizes.learn(decision.scheduled.model, answer_tokens)
+        plane.sizes.answers.learn(decision.scheduled.model, answer_tokens)
         if decision.stream and booking is not None:
             booking.paced(answer_tokens, now)
         if attempt is not None and is_whole:

@@ -326,7 +326,7 @@ class Stories(RuleBasedStateMachine):
         prefilling = sum(
             each.life.pairing is not None and each.life.pairing.running is not None for each in running
         )
-        left = len(self.shell.services.left_behind)
+        left = len(self.shell.services.background.left_behind)
         assert self.shell.plane.ledger.statistics()["requests"] == answering + prefilling + left
         counted = self.shell.recorder.requests.metric().samples
         ended = sum(each.value for each in counted if each.name.endswith("_total"))
@@ -359,7 +359,7 @@ class Stories(RuleBasedStateMachine):
             assert self.shell.plane.ledger.statistics()["requests"] == 0
             assert self.shell.services.bodies.held == 0
             assert all(each.is_over for each in (*self.clients, *self.upstreams))
-            assert not self.shell.services._tasks
+            assert not self.shell.services.background._tasks
             counted = self.shell.recorder.requests.metric().samples
             assert sum(each.value for each in counted if each.name.endswith("_total")) == len(self.exchanges)
         finally:

@@ -12,7 +12,7 @@ from headgate.flow.limits import Presence
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.upstream import UpstreamConnection
-from headgate.loop_turns import Turns
+from headgate.loop_turns import LoopTurns
 from headgate.observe import fetch
 from headgate.quota.redis_access import RedisAccess
 from headgate.quota.redis_transport import RedisTransport
@@ -31,8 +31,8 @@ def trust(identity):
 def to_an_endpoint(port, trust):
     """As the data path connects."""
     endpoint = routing.Endpoint("default/pod", "127.0.0.1", port)
-    turns = Turns(asyncio.get_running_loop())
-    return EndpointConnections(endpoint, trust, GatewaySettings(), turns, turns).connect()
+    turns = LoopTurns(asyncio.get_running_loop())
+    return EndpointConnections(endpoint, trust, GatewaySettings(), turns).connect()
 
 
 def to_a_page(port, trust):

@@ -80,7 +80,7 @@ async def test_counts_of_a_compressed_response_are_read(serving, has_length):
     call.end()
     assert (await client.response()).body == packed
     await gateway.idle()
-    assert gateway.shell.plane.answer_sizes.statistics() == {"m": 77}
+    assert gateway.shell.plane.sizes.answers.statistics() == {"m": 77}
 
 
 async def test_a_stream_of_events_passes_as_it_comes(serving):

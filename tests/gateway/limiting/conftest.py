@@ -48,7 +48,7 @@ def _counted() -> Callable[[int, int], bytes]:
 @pytest.fixture
 def limit_of() -> Callable[[object], RouteLimit]:
     """The limit of the route that a gateway serves."""
-    return lambda gateway: gateway.shell.plane.token_limits.by_route[ROUTE]
+    return lambda gateway: gateway.shell.plane.routes.limits.by_route[ROUTE]
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def left(limit_of) -> Callable[[object], tuple[int | None, int | None]]:
 @pytest.fixture
 def learn_answers() -> Callable[[object, int], None]:
     """Teaches a gateway how long the answers of the model "m" are."""
-    return lambda gateway, tokens: gateway.shell.plane.answer_sizes.learn("m", tokens)
+    return lambda gateway, tokens: gateway.shell.plane.sizes.answers.learn("m", tokens)
 
 
 @pytest.fixture

@@ -78,4 +78,4 @@ async def test_a_limit_taken_away_amid_a_request_is_forgotten(gateway, endpoint,
     gateway.serve([endpoint])
     call.answer(counted(8, 1))
     assert (await client.response()).status == 200
-    assert gateway.shell.plane.token_limits.statistics() == {"routes": 0, "reserved": 0}
+    assert gateway.shell.plane.routes.limits.statistics() == {"routes": 0, "reserved": 0}

@@ -57,6 +57,6 @@ async def test_a_prompt_beyond_the_whole_limit_never_passes(start_at_rest, endpo
         refused = await gateway.ask(prompt(9))
         assert refused.status == 429
         assert "it can never pass" in refused.json["error"]["message"]
-    (told,) = gateway.shell.plane.token_limits.by_route.values()
+    (told,) = gateway.shell.plane.routes.limits.by_route.values()
     assert told.input.budget.available(gateway.shell.now()) == 5
     assert not endpoint.calls

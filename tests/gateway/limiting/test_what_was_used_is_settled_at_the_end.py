@@ -176,7 +176,7 @@ async def test_counts_that_cannot_be_are_not_believed(
     remaining, produced = left(gateway)
     assert remaining == 992
     assert 940 <= produced <= 970
-    assert not gateway.shell.plane.answer_sizes.statistics()
+    assert not gateway.shell.plane.sizes.answers.statistics()
 
 
 async def test_a_count_above_the_usual_bounds_needs_as_many_bytes(

@@ -14,7 +14,7 @@ def used():
     """Tokens of input and output that a gateway has counted, and that are held."""
 
     def of(some):
-        accounts = some.gateway.shell.plane.token_limits.by_route[ROUTE].accounts()
+        accounts = some.gateway.shell.plane.routes.limits.by_route[ROUTE].accounts()
         return [account.used for account in accounts], [account.reserved for account in accounts]
 
     return of

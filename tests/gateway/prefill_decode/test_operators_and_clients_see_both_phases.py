@@ -197,9 +197,9 @@ async def test_a_late_prefill_is_dropped_with_the_gateway(split, chat):
     await some.prefill[0].call()
     (await some.decode[0].call()).answer(b"{}")
     await client.response()
-    assert len(some.gateway.shell.services.left_behind) == 1
+    assert len(some.gateway.shell.services.background.left_behind) == 1
     await some.gateway.shell.close()
-    assert not some.gateway.shell.services.left_behind
+    assert not some.gateway.shell.services.background.left_behind
     assert some.load(some.prefill[0]).requests == 0
 
 

@@ -8,7 +8,9 @@ TIMES = 3
 
 
 async def _all_left(gateway, eventually) -> None:
-    await eventually(lambda: not gateway.shell.clients.all and not gateway.shell.services.left_behind)
+    await eventually(
+        lambda: not gateway.shell.clients.all and not gateway.shell.services.background.left_behind
+    )
     await gateway.idle()
     await asyncio.sleep(0.002)
 

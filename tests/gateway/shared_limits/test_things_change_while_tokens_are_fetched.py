@@ -85,7 +85,7 @@ async def test_who_comes_meanwhile_takes_nothing_from_those_that_wait(gateway, a
 async def test_what_is_not_there_is_not_asked_for_again_and_again(gateway, account, waiting):
     """A request that got nothing since nothing is left is refused."""
     account.account.budget.charge(500, asyncio.get_running_loop().time())
-    (limit,) = gateway.shell.plane.token_limits.by_route.values()
+    (limit,) = gateway.shell.plane.routes.limits.by_route.values()
     limit.input.budget.charge(500, gateway.shell.now())
     account.open.set()
     assert (await waiting.response()).status == 429
@@ -118,7 +118,7 @@ async def test_a_fault_of_ours_ends_the_request_alone(gateway, account, waiting,
     def broken(*_):
         raise RuntimeError("broken")
 
-    (limit,) = gateway.shell.plane.token_limits.by_route.values()
+    (limit,) = gateway.shell.plane.routes.limits.by_route.values()
     with monkeypatch.context() as patched:
         patched.setattr(gateway.shell.services.limit_sources, "wait", broken)
         patched.setattr(type(limit), "reserve", broken)

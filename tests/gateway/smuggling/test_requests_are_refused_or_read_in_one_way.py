@@ -17,7 +17,7 @@ def _message(line: bytes, host: bytes, headers: bytes, body: bytes) -> bytes:
 async def test_case(case, start_gateway, recording_endpoint, caplog):
     """The client's view and the endpoint's agree with the verdict, and the next request is not poisoned."""
     gateway = await start_gateway(recording_endpoint)
-    gateway.shell.services.new_request_id = lambda: b"id"
+    gateway.shell.services.identities.request_id = lambda: b"id"
     client = await gateway.connect()
     client.send(case.sent + NEXT)
     next_message = _message(b"POST /v1/embeddings", b"next", b"", b'{"model":"m","next": 1}')

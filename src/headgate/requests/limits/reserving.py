@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def limit_of(life: Life) -> RouteLimit | None:
     """The limit of the request's route; None if it has none, or no longer has one."""
     match = life.decision.match
-    return life.plane.token_limits.by_route.get(match.route.key) if match is not None else None
+    return life.plane.routes.limits.by_route.get(match.route.key) if match is not None else None
 
 
 def settle(life: Life, reservation: Reservation, now: float) -> None:

@@ -1,0 +1,47 @@
+"""The routes of the snapshot in use, and what of them outlasts a snapshot: splits and token limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headgate import routing
+from headgate.api import ObjectRef
+from headgate.flow.limits import RouteLimits
+from headgate.requests.destinations import Destination, destinations
+from headgate.requests.destinations import changed as changed_destinations
+from headgate.requests.pool_state import PoolState
+
+
+class Routes:
+    """Owned by a DataPlane."""
+
+    def __init__(self, limits: RouteLimits, phase: float) -> None:
+        """`phase` is the part of their rounds after which the weighted splits begin."""
+        self.snapshot = routing.EMPTY
+        self.destinations: dict[str, Destination] = {}
+        self.splits = routing.Splits(phase)
+        self.limits = limits
+
+    def take(
+        self,
+        snapshot: routing.Snapshot,
+        difference: routing.Difference,
+        pools: Mapping[ObjectRef, PoolState],
+        now: float,
+        *,
+        is_anew: bool,
+    ) -> bool:
+        """Apply the routes of a new snapshot, which is in use only once `snapshot` is set. `is_anew`: nothing
+        of the previous one is kept. Returns whether limits of routes may be gone."""
+        if not is_anew and pools.keys() == self.snapshot.pools.keys():
+            self.destinations = changed_destinations(self.destinations, snapshot, pools, difference)
+        else:
+            self.destinations = destinations(snapshot, pools)
+        if is_anew:
+            self.limits.use(snapshot.routes(), now)
+            limits_left = True
+        else:
+            gone = {route.key for route in difference.left} - {route.key for route in difference.came}
+            limits_left = self.limits.change(gone, difference.came, now)
+        self.splits.change(difference.left, difference.came)
+        return limits_left
