@@ -1,8 +1,8 @@
-"""The access log: one line for each request, as text for people or as JSON for programs.
+"""The access log: one line per request, as text for people or JSON for programs.
 
-A line costs a few microseconds, as it is written for every request: what is the same for many requests is
-put into words once, and the rest is formatted without an encoder. Whatever clients make up (paths, models,
-identifiers) is escaped to printable ASCII, so that it can neither end a line nor steer a terminal.
+A line costs only a few microseconds: parts that many requests share are formatted once, and the rest without
+an encoder. Values from clients (paths, models, ids) are escaped to printable ASCII, so that they can neither
+end a line nor control a terminal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headgate.requests.wait import Wait
 
 Tokens = tuple[int, int]
-"""Of the prompt, and of the answer."""
+"""Prompt tokens and response tokens."""
 
 _NOT_WAITED: Final = '"duration_queued":0,"flow":null', '"dropped_reason":null'
 _CACHED: Final = 4096
@@ -34,21 +34,21 @@ _CACHED_CHARACTERS: Final = 256
 
 
 class AccessLog:
-    """Makes the lines and gives them to a LineLog; `form` is "text" or "json"."""
+    """Formats lines and adds them to a LineLog; `form` is "text" or "json"."""
 
     def __init__(self, lines: LineLog, form: str) -> None:
         self._lines = lines
         self._is_json = form == "json"
         self.add = lines.add
         self.line = self._json_line if self._is_json else self._text_line
-        """Makes the line of a request that is over, of its words, its tokens as the engine counted them, and
-        the loop's time."""
+        """Formats the line of a finished request from its cached fields, the engine's token counts, and the
+        time."""
         self._clock = LogClock()
         self._escaped_texts: dict[str, str] = {}
         self.flush = lines.flush
 
     def rejected(self, refusal: Refusal, address: str, target: bytes, now: float) -> None:
-        """Writes the line of bytes that were no request, or of a connection beyond a limit."""
+        """Log a request that could not be parsed, or a connection beyond a limit."""
         path = target.decode("latin-1").partition("?")[0] or None
         timestamp = self._clock.at(now)
         source = origin(refusal.status, refusal.code)
@@ -81,7 +81,7 @@ class AccessLog:
         return self._lines.statistics()
 
     def _escape(self, text: str) -> str:
-        """The text as it stands between the quotes of JSON; kept, since most come again and again."""
+        """Escape text for a JSON string; cached, since most values recur."""
         found = self._escaped_texts.get(text)
         if found is None:
             found = log_text.escaped(text)
@@ -125,7 +125,7 @@ class AccessLog:
         )
 
     def _troubles(self, life: Life, now: float) -> str:
-        """What the text form tells only of requests that did not go well at once."""
+        """Fields that the text form has only for requests that failed or were retried."""
         account, parts = life.account, []
         if source := origin(account.status, account.outcome):
             parts.append(f" origin={source}")
@@ -197,13 +197,13 @@ class AccessLog:
 
 
 def _sent_bytes(life: Life) -> int:
-    """Of the body that the client has: the answer's, and what it heard while it waited."""
+    """Body bytes sent to the client: the response, and progress events while it was queued."""
     sent = life.account.bytes_out + life.account.refusal_bytes
     return sent if life.wait is None else sent + life.wait.told_bytes
 
 
 def _limited(held: Reservation, none: str) -> tuple[int | str, int | str]:
-    """What was counted of input and output; `none` stands for a direction without a limit."""
+    """Input and output tokens charged to the limit; `none` for a direction without one."""
     return (
         none if held.input is None else held.input_tokens,
         none if held.output is None else held.output_tokens,
@@ -211,14 +211,14 @@ def _limited(held: Reservation, none: str) -> tuple[int | str, int | str]:
 
 
 def _prefill(pairing: Pairing) -> str:
-    """Where the prompt was prefilled, of the text form."""
+    """Where the prompt was prefilled, in the text form."""
     told = pairing.told()
     parts = [told["decision"], told["endpoint"], f"{told['ms']}ms" if told["ms"] is not None else None]
     return f" prefill={log_text.word(':'.join(str(part) for part in parts if part is not None))}"
 
 
 def _waited(wait: Wait, now: float) -> str:
-    """How long it had to wait for its turn, of the text form."""
+    """How long the request was queued, in the text form."""
     dropped = f" dropped={wait.dropped_reason}" if wait.dropped_reason else ""
     place = wait.place
     ms = int(wait.seconds(now) * 1e3 + 0.5)
@@ -226,7 +226,7 @@ def _waited(wait: Wait, now: float) -> str:
 
 
 def _waited_in_json(wait: Wait, now: float) -> tuple[str, str]:
-    """What stands before the priority, and behind it."""
+    """The fields before and after the priority."""
     ms = int(wait.seconds(now) * 1e3 + 0.5)
     dropped = f'"{wait.dropped_reason}"' if wait.dropped_reason else "null"
     return f'"duration_queued":{ms},"flow":{log_text.quoted(wait.place.flow)}', f'"dropped_reason":{dropped}'

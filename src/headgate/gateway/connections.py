@@ -1,4 +1,4 @@
-"""Connections to endpoints by endpoint: which are idle, and how new ones are made."""
+"""Upstream connections by endpoint: keeps the idle ones and opens new ones."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENO
 
 
 class ShortageError(Exception):
-    """This machine cannot open another connection: no failure of the endpoint, and no other is better."""
+    """This machine cannot open another connection. The endpoint has not failed, and no other would help."""
 
 
 def why_unreachable(error: Exception) -> str:
-    """What went wrong with a new connection, for whoever asked for it."""
+    """Why a new connection failed, for the log."""
     return f"cannot be used: {error}" if isinstance(error, Http2Error) else lookup.why_unreachable(error)
 
 
 class Reached(NamedTuple):
-    """An endpoint, and how it is spoken to."""
+    """An endpoint and its protocol."""
 
     endpoint: Endpoint
     tls: routing.Tls | None = None
-    """How it is verified; None where it speaks no TLS."""
+    """How it is verified; None without TLS."""
     http2: bool = False
-    """Whether HTTP/2 is spoken from the first byte; else it is HTTP/1.1."""
+    """Whether it uses HTTP/2 with prior knowledge, instead of HTTP/1.1."""
 
 
 class EndpointConnections:
-    """The connections to one endpoint: the idle ones, and how new ones are made."""
+    """The connections to one endpoint."""
 
     def __init__(
         self,
@@ -62,16 +62,16 @@ class EndpointConnections:
         self.turns = turns
         self._tls = tls
         self._server_name = server_name or endpoint.host
-        """The name that a certificate must have."""
+        """The name that the certificate must have."""
         self.speaks_http2 = http2
         self._idle: list[UpstreamConnection] = []
-        """In the order in which they fell idle."""
+        """In the order in which they became idle."""
         self._sweeps = 0
         self._open: set[UpstreamConnection] = set()
         self._closed = False
 
     def take(self) -> UpstreamConnection | None:
-        """An idle connection, the one used last first: the others may go."""
+        """The idle connection used last, so that surplus ones time out; None if there is none."""
         idle = self._idle
         while idle:
             connection = idle.pop()
@@ -80,9 +80,9 @@ class EndpointConnections:
         return None
 
     async def connect(self) -> UpstreamConnection:
-        """A new connection. Raises OSError, TimeoutError or ShortageError.
+        """Open a new connection. Raises OSError, TimeoutError or ShortageError.
 
-        There are never more than the requests that the endpoint has, which the pick bounds, and the idle
+        There are never more connections than requests at the endpoint, which the pick limits, because idle
         ones are used first.
         """
         loop = asyncio.get_running_loop()
@@ -108,19 +108,19 @@ class EndpointConnections:
                 raise ShortageError(f"the gateway cannot open another connection: {reason}") from error
             raise
         except BaseException:
-            # Just as the TLS handshake was done: the loop would say goodbye, and wait until the peer does.
+            # After a TLS handshake, the loop would send a close alert and wait for that of the peer.
             connection.abort()
             raise
         if not connection.usable:
-            # A copy: the protocol keeps the error, whose traceback would refer to the protocol.
+            # A copy: the protocol keeps the error, and its traceback would refer to the protocol.
             unfit = getattr(protocol, "error", None)
             raise copy.copy(unfit) or ConnectionResetError("closed as soon as it was accepted")
         self._open.add(connection)
         return connection
 
     def keep(self, connection: UpstreamConnection) -> None:
-        """Keeps a new connection that nobody waits for any more. As with any idle one, the endpoint may close
-        it just as it is used."""
+        """Keep a new connection that is no longer needed. Like any idle connection, the endpoint may close it
+        just as it is reused."""
         connection.reused = True
         self.give_back(connection)
 
@@ -132,9 +132,9 @@ class EndpointConnections:
             self._idle.append(connection)
 
     def sweep(self) -> None:
-        """Ends connections that were idle for too long; called about once a second, which is the clock here.
+        """Close connections that were idle for too long. Called about once a second; sweeps measure the time.
 
-        The endpoint would end them soon: a request that it crosses with costs a round trip.
+        The endpoint would close them soon, and a request that is sent just then costs a round trip.
         """
         self._sweeps += 1
         oldest = self._sweeps - self.settings.endpoints.keep_alive_s
@@ -147,7 +147,7 @@ class EndpointConnections:
             self._idle.remove(connection)
 
     def close(self) -> None:
-        """Ends the idle connections; the others end with their exchange."""
+        """Close the idle connections; the others end with their exchange."""
         self._closed = True
         for connection in list(self._idle):
             connection.abort()
@@ -158,7 +158,7 @@ class EndpointConnections:
 
 
 class Connections:
-    """Those to all endpoints. Shared by all pools and snapshots that have an endpoint and verify it alike."""
+    """The connections to all endpoints, shared by all pools and snapshots that verify an endpoint alike."""
 
     def __init__(self, settings: GatewaySettings, turns: LoopTurns) -> None:
         self._settings = settings
@@ -167,7 +167,7 @@ class Connections:
         self._contexts = tls.Contexts()
 
     def to(self, reached: Reached) -> EndpointConnections:
-        """Raises SSLError if its authorities are none."""
+        """The connections to an endpoint. Raises SSLError if its CA certificates are invalid."""
         connections = self._of.get(reached)
         if connections is None:
             endpoint, verified, http2 = reached
@@ -180,19 +180,19 @@ class Connections:
         return connections
 
     def tls_context(self, verified: routing.Tls, *, http2: bool = False) -> ssl.SSLContext:
-        """What connections to endpoints are made with that are verified like this. Raises SSLError."""
+        """The TLS context for endpoints that are verified like this. Raises SSLError."""
         return self._contexts.get(verified, http2=http2)
 
     def speaking_http2(self, user: asyncio.Protocol, uploads: Turns, downloads: Turns) -> Translator:
-        """What connections to endpoints that speak HTTP/2 are made with."""
+        """See `speaking_http2`."""
         return speaking_http2(user, uploads, downloads)
 
     def all(self) -> list[EndpointConnections]:
-        """Those to endpoints that were picked and are still known."""
+        """The connections to endpoints that were picked and still exist."""
         return list(self._of.values())
 
     def keep(self, reached: Set[Reached]) -> None:
-        """Ends those to all other endpoints."""
+        """Close the connections to all other endpoints."""
         for key in self._of.keys() - reached:
             self._of.pop(key).close()
         self._contexts.keep(each.tls for each in reached if each.tls is not None)
@@ -216,9 +216,9 @@ class Connections:
 
 
 def speaking_http2(user: asyncio.Protocol, uploads: Turns, downloads: Turns) -> Translator:
-    """What stands between a socket and a protocol of HTTP/1.1 where the endpoint speaks HTTP/2.
+    """A translator between an HTTP/1.1 protocol and the socket of an HTTP/2 endpoint.
 
-    Imported here: h2 takes megabytes, and most gateways have no such endpoint.
+    Imported here, because h2 takes megabytes and most gateways have no such endpoint.
     """
     from headgate.gateway.http2.translator import Translator
 

@@ -27,12 +27,12 @@ class Caller(Protocol):
     def connected(self, connection: UpstreamConnection, now: float) -> None: ...
     def connect_failed(self, error: Exception, now: float) -> None: ...
     def connects_slowly(self, now: float) -> None:
-        """It takes longer than connections to this pool take, and may still succeed."""
+        """It takes longer than usual for this pool, and may still succeed."""
         ...
 
 
 class Dial:
-    """Ends by telling its caller, unless it was left or cancelled before; what came of it then tells only of
+    """Reports the result to the caller. If the caller left before, the result only counts for the health of
     the endpoint."""
 
     __slots__ = ("_caller", "_connections", "_load", "_pool", "_services", "_task")
@@ -44,14 +44,14 @@ class Dial:
         self._load = load
         self._connections: EndpointConnections = services.connections_to(pool, load)
         self._task: asyncio.Task[None] | None = services.background.spawn(self._connect())
-        """None once it is over: a task refers to its coroutine, and that to this object."""
+        """None once done, to break the reference cycle of the task, its coroutine and this object."""
 
     def leave(self) -> None:
-        """The caller goes to another endpoint; the connection is kept for other requests."""
+        """The caller tries another endpoint; keep the connection for other requests."""
         self._caller = None
 
     def cancel(self) -> None:
-        """Nobody needs the connection."""
+        """Stop connecting."""
         self._caller = None
         task, self._task = self._task, None
         if task is not None:
@@ -82,8 +82,8 @@ class Dial:
             caller.connected(connection, now)
 
     def _failed(self, error: Exception) -> None:
-        """A host that cannot even be encoded is a ValueError. Anything unknown is a fault of ours, and the
-        client must not wait for ever because of it."""
+        """Handle a failure. ValueError: the host name cannot be encoded. Any unknown exception is a bug here,
+        which must not leave the client waiting forever."""
         plane, now = self._services.plane, self._services.now()
         if not isinstance(error, OSError | ValueError | ShortageError):
             log.exception("connecting to %s", self._connections.endpoint.address)
@@ -95,8 +95,8 @@ class Dial:
             plane.health.failed(self._pool, self._load, "connect", now)
 
     def _is_slow(self, due_at: float) -> None:
-        """If this call is late, the gateway itself was busy, and the connection may have been made meanwhile:
-        look again."""
+        """Report a slow connection. If this call is late, the gateway itself was busy, and the connection may
+        be ready: check again later."""
         if self._caller is None or self._task is None:
             return
         now = self._services.now()

@@ -1,7 +1,7 @@
-"""One request over HTTP: its client, its connection to an endpoint, and the answer that flows between them.
+"""One request over HTTP: its client, its upstream connection, and the response that it forwards.
 
-What is to be done says its `Life`: whatever happens here is reported there, and what it wants is performed.
-Nothing is decided here.
+Reports events to the request's `Life` and performs the effects that it requests. All decisions are made
+there.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ if TYPE_CHECKING:
 
 _LAST_STATUS: Final = 599
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
-"""What a client may call its request: it is printed in logs and sent back."""
+"""Request ids accepted from clients; they appear in logs and responses."""
 
 
 class Client(Protocol):
-    """The connection that the request came on."""
+    """The client connection of the request."""
 
     @property
     def is_paused(self) -> bool:
-        """Whether the client is slow to read."""
+        """Whether writing is paused because the client reads slowly."""
         ...
 
     def write(self, data: bytes) -> None: ...
     def writer(self) -> Callable[[bytes], None] | None:
-        """Writes to the client for as long as an exchange runs, without asking whether it is still there."""
+        """A write function without checks, valid while the exchange is in progress."""
         ...
 
     def refuse(self, refusal: Refusal, request: Request, request_id: bytes) -> None: ...
     def abort(self) -> None: ...
     def exchange_done(self, keep_alive: bool, now: float) -> None:
-        """The answer is written."""
+        """The response was written."""
 
 
 class Exchange:
-    """Owned by a client's connection until the last effect of its `life`."""
+    """Owned by the client connection until the last effect of its `life`."""
 
     __slots__ = (
         "_answer",
@@ -100,17 +100,17 @@ class Exchange:
         self._outgoing = Outgoing(self.request_id)
         self._upstream: UpstreamConnection | None = None
         self._dial: Dial | None = None
-        """Makes the connection to the endpoint, where there is no idle one."""
+        """Opens an upstream connection, if none is idle."""
         self._prefill: PrefillCall | None = None
         self._timer: asyncio.TimerHandle | Waiter | large_reader.Reading | None = None
         self._head: tuple[int, list[Header]] = (0, [])
-        """Status and headers of the answer that was reported last."""
+        """Status and headers of the last response head."""
         self._answer: Answer | Continuation | None = None
         self._fast_path: FastPath | None = None
-        """What passes the body on, past `forward`."""
+        """Forwards the body without calls of `forward`."""
 
     def start(self, now: float) -> None:
-        """Begins, at `now`: the time of one event is read once, and handed on to all that comes of it."""
+        """Start at `now`. The clock is read once per event, and all that follows uses that time."""
         try:
             way.begin(self.life, now)
         except Exception:
@@ -119,28 +119,28 @@ class Exchange:
 
     @property
     def bytes_so_far(self) -> int:
-        """Of the answer's body, as they came from the endpoint."""
+        """Bytes of the response body received from the endpoint."""
         passed = self._fast_path.passed_bytes if self._fast_path is not None else 0
         return self._received.size + passed
 
-    # -- what its life wants
+    # -- effects
 
     def _perform(self, now: float) -> None:
-        """A fault ends the request, and not the connection of the client. Often nobody is there to see what
-        is raised: many events come from timers and tasks."""
+        """Perform all pending effects. An exception ends the request, not the client connection: many events
+        come from timers and tasks, where no caller would handle it."""
         todo = self.life.todo
         try:
             while todo:
                 effect = todo.pop(0)
                 _DO[type(effect)](self, effect, now)
         except httptools.HttpParserError:
-            raise  # it is the endpoint's, and told to whoever read it
+            raise  # the endpoint's fault: the upstream connection handles it
         except Exception:
             self._broke(now)
             self._perform(now)
 
     def _broke(self, now: float) -> None:
-        """Called as an exception is handled; raises it where the request is over already."""
+        """Refuse the request because of the exception being handled; re-raise it if the request is over."""
         if self.life.is_over:
             raise
         self._count_passed()
@@ -158,7 +158,7 @@ class Exchange:
         self._report(lambda: way.body_read(self.life, body, now), now)
 
     def _report(self, event: Callable[[], None], now: float) -> None:
-        """For what nobody else sees fail: the client must not wait for ever."""
+        """Report an event that has no caller to handle its exceptions, so that the client never hangs."""
         try:
             event()
         except Exception:
@@ -185,12 +185,12 @@ class Exchange:
         pool.queue.hold(self, now)
 
     def admitted(self, pool: PoolState, now: float) -> None:
-        """It need not wait for its turn any longer."""
+        """The request may leave the queue."""
         way.admitted(self.life, pool, now)
         self._perform(now)
 
     def turn_away(self, refusal: Refusal, now: float) -> None:
-        """Its turn does not come, or others need its place more."""
+        """The request was dropped from the queue, or evicted."""
         way.turned_away(self.life, refusal, now)
         self._perform(now)
 
@@ -206,7 +206,7 @@ class Exchange:
 
     @property
     def _has_begun(self) -> bool:
-        """Whether a part of a response head has come."""
+        """Whether part of a response head has arrived."""
         return self._upstream is not None and self._upstream.has_begun
 
     def _stop_timer(self, effect: effects.StopTimer, now: float) -> None:
@@ -225,7 +225,7 @@ class Exchange:
             self._dial.cancel()
             self._dial = None
 
-    # -- to an endpoint
+    # -- the upstream connection
 
     def _ask(self, effect: effects.Ask, now: float) -> None:
         services, pool, load = self._services, effect.pool, effect.load
@@ -245,12 +245,10 @@ class Exchange:
             connection.pause_reading()
 
     def connected(self, connection: UpstreamConnection, now: float) -> None:
-        """A new connection to the endpoint is there."""
         self._dial = None
         self._send_on(connection, now)
 
     def connect_failed(self, error: Exception, now: float) -> None:
-        """There is no connection to the endpoint."""
         self._dial = None
         if isinstance(error, ShortageError):
             self._report(lambda: way.connections_exhausted(self.life, str(error), now), now)
@@ -258,7 +256,6 @@ class Exchange:
             self._report(lambda: way.connect_failed(self.life, why_unreachable(error), now), now)
 
     def connects_slowly(self, now: float) -> None:
-        """Another endpoint may be faster."""
         self._report(lambda: way.connects_slowly(self.life, now), now)
 
     def _overtake(self, effect: effects.Overtake, now: float) -> None:
@@ -266,7 +263,7 @@ class Exchange:
             self._dial.leave()
             self._dial = None
 
-    # -- to an endpoint that prefills
+    # -- the prefill
 
     def _begin_prefill(self, effect: effects.Prefill, now: float) -> None:
         self._outgoing.begin_trace(self._services, self.request)
@@ -310,12 +307,12 @@ class Exchange:
         self._count_passed()
         self._report(lambda: prefill_way.prefill_impossible(self.life, message, now), now)
 
-    # -- the answer, as the connection to the endpoint reports it
+    # -- the response, as the upstream connection reports it
 
     def response_head(
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None:
-        """Raises HttpParserError for a status that HTTP has not (RFC 9110, 15), and as `Answer` does."""
+        """Raises HttpParserError for an invalid status (RFC 9110, 15), and like `Answer`."""
         if status > _LAST_STATUS:
             raise httptools.HttpParserError(f"no status of HTTP: {status}")
         self._head = status, headers
@@ -332,7 +329,7 @@ class Exchange:
             headers = retry_after.replaced(headers, effect.retry_after_s)
         answer = self._answer_of(status, headers, now)
         if answer.is_encoded and status < 400:
-            # The endpoint compresses although it was asked not to: counts are read in a copy.
+            # The endpoint compresses although the request forbids it: read token counts from a copy.
             is_chunked = isinstance(answer, Answer) and answer.is_chunked
             inflated = self._services.inflating.tail(received.tail, headers, is_chunked=is_chunked)
             received.tail = inflated
@@ -378,13 +375,13 @@ class Exchange:
         )
 
     def forward(self, data: bytes, now: float) -> None:
-        """Passes body bytes on as they came; the first time together with the head."""
+        """Forward body bytes; the first call also sends the head."""
         answer, life, received = self._answer, self.life, self._received
         assert answer is not None
         if answer.unchunker is not None:
             data, _ = answer.unchunker.feed(data)
         if data:
-            way.heard(life, now)  # a head alone is sent by engines whose workers hang
+            way.heard(life, now)  # not for a head alone: engines whose workers hang still send one
             if not life.account.first_byte_at:
                 way.first_byte(life, now)
             received.tail.add(data)
@@ -392,7 +389,7 @@ class Exchange:
         else:
             life.account.heard_at = now
             if life.pairing is not None and not answer.has_begun:
-                return  # a head alone may still be taken back
+                return  # a head alone can still be withdrawn
         passed = answer.pass_on(data)
         received.has_passed = answer.has_begun
         if passed:
@@ -403,19 +400,19 @@ class Exchange:
             self._client.write(passed)
 
     def fast_path(self, data: bytes) -> FastPath | None:
-        """How the bytes behind `data` come to the client; None if they must pass through `forward`."""
+        """The fast path for the bytes after `data`; None if they must pass through `forward`."""
         answer, write, life = self._answer, self._client.writer(), self.life
         if answer is None or write is None or not life.account.first_byte_at:
             return None
         if not answer.is_straight or answer.is_encoded:
-            return None  # of a compressed answer, all bytes are needed to read its end
+            return None  # reading the end of a compressed response takes all its bytes
         if life.pairing is not None:
             write = _counting(life.pairing.counted, write)
         self._fast_path = FastPath(write, answer.change, self._received.tail, data)
         return self._fast_path
 
     def _count_passed(self) -> bool:
-        """Counts what went past `forward`; says whether anything did since this was last called."""
+        """Count the bytes of the fast path; returns whether there were any since the last call."""
         answer, received, path = self._answer, self._received, self._fast_path
         if answer is not None and not answer.is_plain:
             received.taken_bytes = answer.taken_bytes
@@ -426,7 +423,7 @@ class Exchange:
         return True
 
     def finished(self, now: float) -> None:
-        """The answer is complete."""
+        """The response is complete."""
         self._count_passed()
         self._upstream = None
         answer, life, received = self._answer, self.life, self._received
@@ -445,7 +442,7 @@ class Exchange:
         self._perform(now)
 
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
-        """The connection ended before the answer did."""
+        """The connection ended before the response did."""
         self._count_passed()
         self._upstream = None
         now, has_begun = self.now(), connection.has_begun
@@ -454,7 +451,7 @@ class Exchange:
         self._report(lambda: lost(life, message, now, is_crossed=is_crossed, has_begun=has_begun), now)
 
     def upstream_broke(self, message: str) -> None:
-        """The endpoint's answer is not HTTP."""
+        """The response is not valid HTTP."""
         self._count_passed()
         self._upstream = None
         now = self.now()
@@ -464,7 +461,7 @@ class Exchange:
     def _take_back(self, effect: effects.TakeBack, now: float) -> None:
         self._answer = None
 
-    # -- what the client's connection reports
+    # -- what the client connection reports
 
     def pause(self) -> None:
         if self._upstream is not None:
@@ -475,13 +472,13 @@ class Exchange:
             self._upstream.resume_reading()
 
     def client_gone(self) -> None:
-        """Nobody waits for the answer any more: the endpoint stops at once."""
+        """The client has left: stop the endpoint immediately."""
         self._count_passed()
         now = self.now()
         self._report(lambda: way.client_gone(self.life, now), now)
 
     def sweep(self, now: float) -> None:
-        """Called about once a second, which costs requests nothing."""
+        """Called about once a second, off the path of requests."""
         life, upstream = self.life, self._upstream
         if self._count_passed():
             way.heard(life, now)
@@ -504,7 +501,7 @@ class Exchange:
     def _refuse(self, effect: effects.Refuse, now: float) -> None:
         life, request, refusal = self.life, self.request, effect.refusal
         if life.wait is not None and life.wait.has_head:
-            # Its client has the head of a stream: the stream ends with the event that says why.
+            # The client already has the head of a stream: end the stream with an error event.
             last = progress.refused(life.wait, refusal, request.target)
             self._end(now)
             self._client.write(last)
@@ -541,7 +538,7 @@ class Exchange:
         self._client.abort()
 
     def _end(self, now: float) -> None:
-        """Lets go of everything, and has the request recorded."""
+        """Release all resources and record the request."""
         self._drop(effects.DROP, now)
         if self._prefill is not None:
             self._prefill.drop()
@@ -552,12 +549,12 @@ class Exchange:
             self._services.bodies.release(self.request)
 
     def _limits_told(self, now: float) -> list[tuple[str, str]]:
-        """What is left of the route's limit, for the decision in an answer's head."""
+        """What is left of the route's limit, for the `x-headgate-decision` header."""
         return limits_shown.pairs(reserving.limit_of(self.life), now)
 
 
 def _counting(count: Callable[[bytes], bytes], write: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """Writes with the count of cached tokens that is told of the prefill."""
+    """A write function that inserts the prefill's count of cached tokens."""
 
     def write_counted(data: bytes) -> None:
         write(count(data))
@@ -585,4 +582,4 @@ _DO: Final[dict[type[effects.Effect], Callable[[Exchange, Any, float], None]]] =
     effects.PassWhole: Exchange._pass_whole,
     effects.HangUp: Exchange._hang_up,
 }
-"""What each effect means over HTTP."""
+"""How each effect is performed over HTTP."""

@@ -1,4 +1,4 @@
-"""The short way of a streamed response: bytes go from the endpoint's connection straight to the client."""
+"""The fast path of a streamed response: from the upstream connection straight to the client."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _USAGE: Final = b'"usage"'
 
 
 class FastPath:
-    """Passes body bytes on, without a look at the exchange that they belong to.
+    """Forwards body bytes without using their exchange.
 
-    Among hundreds of streams, each object that a chunk touches is a miss of the processor's cache.
+    With hundreds of streams, each object that a chunk touches is a cache miss of the processor.
     """
 
     __slots__ = ("_change", "_is_cut", "_tail", "_write", "passed_bytes")
@@ -26,18 +26,18 @@ class FastPath:
         tail: AnswerTail,
         before: bytes,
     ) -> None:
-        """`write` takes bytes to the client, `change` makes of the endpoint's bytes what the client gets, if
-        anything is changed, and `before` is the data that preceded."""
+        """`write` sends bytes to the client. `change`, if any, converts the endpoint's bytes for the client.
+        `before` is the preceding data."""
         self._write = write
         self._change = change
         self._tail = tail
         self._is_cut = _ends_amid(before, False)
-        """Whether the last bytes ended within a line or within token counts: what follows belongs to them."""
+        """Whether the last data ended within a line or within token counts, which then continue."""
         self.passed_bytes = 0
-        """Of the endpoint's, since they were counted last."""
+        """The endpoint's bytes since they were last counted."""
 
     def pass_on(self, data: bytes) -> None:
-        """Raises HttpParserError for framing that cannot be read."""
+        """Forward bytes. Raises HttpParserError for invalid framing."""
         passed = data if self._change is None else self._change(data)
         if passed:
             self._write(passed)
@@ -48,9 +48,9 @@ class FastPath:
 
 
 def _ends_amid(data: bytes, was_cut: bool) -> bool:
-    """Whether the data ends within a line, or within the counts of a `usage`, which a proxy before the engine
-    may have divided among chunks: then more braces are open behind it than closed. `was_cut` says the same of
-    the data before."""
+    """Whether the data ends within a line, or within the token counts of a `usage`, which a proxy before the
+    engine may have split between chunks: then more braces are open after it than closed. `was_cut` is the
+    result for the preceding data."""
     if not data.endswith(b"\n"):
         return True
     at = data.rfind(_USAGE)

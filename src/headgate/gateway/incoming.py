@@ -1,4 +1,4 @@
-"""A request as far as it has arrived: what its head says, and the bytes of its body."""
+"""The head and body of a request that is still arriving."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from headgate.requests.bodies.large import LARGE_BYTES
 from headgate.requests.client import Header
 
 MAX_BODY_PIECES: Final = 1024
-"""Further pieces of a body are put together: a body in tiny chunks would take many times its size."""
+"""More pieces than this are joined, because a body in tiny chunks would take many times its size."""
 MAX_PIECES_BYTES: Final = 512 * 1024
-"""Past this, pieces are put together as they come: to join many at the end leaves gaps in the heap."""
+"""Beyond this size, pieces are joined on arrival: joining many at the end would fragment the heap."""
 
 MAX_FRAMING_BYTES: Final = 16 * 1024
-"""Of chunk sizes and extensions in one body."""
+"""Limit for chunk sizes and extensions in one body."""
 FRAMING_FACTOR: Final = 16
-"""So many more for each byte of the body: chunks of one byte are legal, and need five bytes or a few more."""
+"""Added to the limit per byte of the body: a chunk of one byte is legal, and needs five bytes or more."""
 
 
 class IncomingHead:
-    """The head of one request, and what follows from it."""
+    """The head of one request, and values derived from it."""
 
     __slots__ = ("answer_lines", "headers", "host", "target", "version")
 
     def __init__(self) -> None:
         self.target = b""
-        """As far as it came; without the host, once the head is complete."""
+        """As far as it has arrived; without the host once the head is complete."""
         self.headers: list[Header] = []
-        """In order, with names in lower case."""
+        """In order, with lower-case names."""
         self.version = ""
         self.host = b""
         self.answer_lines = b""
-        """Header lines that the response to it needs."""
+        """Header lines required in the response."""
 
     def clear(self) -> None:
-        """Another request begins."""
+        """Reset for another request."""
         self.target = self.answer_lines = b""
         self.headers = []
 
@@ -45,33 +45,32 @@ class IncomingHead:
 
 
 class IncomingBody:
-    """The body of one request. Its bytes are counted as held by whoever reads it."""
+    """The body of one request. The reader counts its bytes as held memory."""
 
     __slots__ = ("_framed_bytes", "_pieces", "is_chunked", "length", "size")
 
     def __init__(self) -> None:
         self._pieces: list[bytes | bytearray] = []
         self.size = 0
-        """Bytes that came."""
+        """Bytes received."""
         self.length = 0
-        """As the head says; 0 where it says nothing."""
+        """The `content-length`; 0 without one."""
         self.is_chunked = False
         self._framed_bytes = 0
-        """Bytes of a chunked body that came, with its framing."""
+        """Bytes received of a chunked body, including framing."""
 
     def begin(self, length: int, *, is_chunked: bool) -> None:
-        """The head is complete."""
+        """Begin the body, after the head is complete."""
         self.length = length
         self.is_chunked = is_chunked
         self._framed_bytes = 0
 
     @property
     def left(self) -> int:
-        """Bytes to come; 0 where nobody knows."""
+        """Bytes still to come; 0 if unknown."""
         return 0 if self.is_chunked else self.length - self.size
 
     def add(self, data: bytes) -> None:
-        """Keep bytes of it."""
         pieces = self._pieces
         if pieces and isinstance(joined := pieces[0], bytearray):
             joined += data
@@ -82,7 +81,7 @@ class IncomingBody:
         self.size += len(data)
 
     def framed(self, size: int) -> None:
-        """So many bytes of a chunked body came, with framing."""
+        """Count received bytes of a chunked body, including framing."""
         self._framed_bytes += size
 
     @property
@@ -90,13 +89,13 @@ class IncomingBody:
         return self._framed_bytes - self.size > MAX_FRAMING_BYTES + FRAMING_FACTOR * self.size
 
     def whole(self) -> bytes | bytearray:
-        """All of it. A large one is not copied once more."""
+        """The complete body; a large one is not copied again."""
         pieces = self._pieces
         if len(pieces) != 1:
             return b"".join(pieces)
         return pieces[0] if self.size > LARGE_BYTES else bytes(pieces[0])
 
     def drop(self) -> None:
-        """Keep nothing of it."""
+        """Free the body."""
         self._pieces = []
         self.size = 0

@@ -1,7 +1,7 @@
-"""A client's connection: bytes in, complete requests to exchanges, answers out.
+"""A client connection: reads requests, passes each complete one to an exchange, and writes responses.
 
-Requests of one connection are served one after the other; those that a client sends ahead wait here,
-a bounded number of them. Limits on counts and times are kept in this file, those on sizes in the reader.
+Requests of one connection are served one after the other. Pipelined requests wait here, up to a limit. This
+module enforces limits on counts and times; the reader enforces those on sizes.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LINGER_S: Final = 2.0
-"""How long a rejected client may go on sending, unheard: cut off at once, it might not read why."""
+"""How long the input of a rejected client is discarded: after an immediate close it might not read why."""
 
 READ_AHEAD_BYTES: Final = 64 * 1024
-"""Past this much in requests that wait behind a running one, no more are read."""
+"""Reading pauses once the pipelined requests have more body bytes than this."""
 
 _RESET: Final = struct.pack("ii", 1, 0)
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class RequestsAhead:
-    """Requests that a client sent before the response to an earlier one was complete, the oldest first."""
+    """Pipelined requests: sent before the response to an earlier one was complete. Oldest first."""
 
     __slots__ = ("body_bytes", "requests")
 
@@ -53,7 +53,7 @@ class RequestsAhead:
         self.body_bytes += len(request.body)
 
     def next(self) -> Request:
-        """Remove the oldest."""
+        """Remove and return the oldest."""
         request = self.requests.pop(0)
         self.body_bytes -= len(request.body)
         return request
@@ -93,13 +93,13 @@ class ClientConnection:
         self._settings = services.settings.clients
         self._transport: asyncio.Transport | None = None
         self._counted_as = ""
-        """The address that the client counts under, where addresses are counted."""
+        """The address that the client is counted under; empty if addresses are not counted."""
         self._exchange: Exchange | None = None
         self._ahead = RequestsAhead()
         self._rejected: Refusal | None = None
         self._backlog = turns.Backlog()
         self.is_paused = False
-        """Whether the client reads too slowly for more to be written."""
+        """Whether writing is paused because the client reads slowly."""
 
     # -- asyncio.Protocol
 
@@ -117,8 +117,8 @@ class ClientConnection:
             self._turn_away(refusal)
 
     def _turn_away(self, refusal: Refusal) -> None:
-        """Says why, and closes. What the client sends is not read, but a few are listened to for a while:
-        where it is sending already, a close at once is a reset, which might overtake the answer."""
+        """Reject the connection and close it; some linger first, with their input discarded. If the client is
+        sending already, an immediate close causes a reset, which might overtake the response."""
         may_linger = self._clients.may_linger(self)
         self._rejected = refusal
         self._answer_rejection(refusal)
@@ -126,28 +126,28 @@ class ClientConnection:
             self._transport.close()
 
     def change(self, settings: GatewaySettings) -> None:
-        """Goes on by these settings; whether its peer is trusted was decided when it connected."""
+        """Apply new settings; whether the peer is trusted was decided when it connected."""
         self._settings = settings.clients
         self._reader.change(settings, self._services.policy)
 
     @property
     def address(self) -> str:
-        """Of who is connected, without its port: a client, or a proxy before it."""
+        """The address of the peer, without its port: the client or a proxy."""
         return self._peer.address
 
     @property
     def exchange(self) -> Exchange | None:
-        """The request that is being served."""
+        """The request being served."""
         return self._exchange
 
     @property
     def waiting(self) -> int:
-        """Requests that the client sent ahead."""
+        """The number of pipelined requests."""
         return len(self._ahead.requests)
 
     @property
     def reading_since(self) -> float | None:
-        """Since when a request has been arriving; None if none is."""
+        """When the request being read began to arrive; None if there is none."""
         is_reading = self._exchange is None and self._reader.is_amid_request
         return self._reader.begun_at if is_reading else None
 
@@ -163,13 +163,13 @@ class ClientConnection:
             uploads.spent(perf_counter() - began)
 
     def _receive_in_turns(self, data: bytes, uploads: turns.Turns) -> None:
-        """Data that may take long to parse, and behind which more may be waiting to be read; or that comes in
-        a turn in which much was parsed."""
+        """Handle data that may take long to parse, with more possibly unread behind it, or that arrives when
+        the time of this turn is used up."""
         backlog = self._backlog
         if self._rejected is not None:
             pass
         elif backlog.data or not uploads.has_time:
-            self._leave_unread(data)  # where some was left, this was on its way as reading was paused
+            self._leave_unread(data)  # behind earlier unread data, it arrived while reading was being paused
         else:
             rest = self._rest_of_counted_body(data, uploads)
             if rest:
@@ -184,7 +184,7 @@ class ClientConnection:
             self._wait_to_read()
 
     def _rest_of_counted_body(self, data: bytes, uploads: turns.Turns) -> bytes:
-        """Takes what belongs to a body of known length, at which nobody looks; returns what follows it."""
+        """Take the part that belongs to a body of known length, without parsing; returns what follows."""
         left = self._reader.body_left
         if not left:
             return data
@@ -194,8 +194,8 @@ class ClientConnection:
         return rest
 
     def _request_with_body(self, data: bytes, uploads: turns.Turns) -> bytes:
-        """Takes a request whose head is short, and its body of known length; returns what follows. Most that
-        is longer than a few kilobytes comes like this, and pieces of it would be one copy more each."""
+        """Take a request with a short head and a body of known length; returns what follows. Most requests of
+        more than a few kilobytes are like this, and cutting them into pieces would copy them once more."""
         began = perf_counter()
         read, refusal = self._reader.begin(data)
         if refusal is not None:
@@ -204,7 +204,7 @@ class ClientConnection:
         return b"" if refusal is not None else data[read:]
 
     def _leave_unread(self, data: bytes) -> None:
-        """Keeps data for a later turn. It counts as held, or clients could have as much of it as they are."""
+        """Keep data for a later turn. It counts as held memory, which would otherwise be unbounded."""
         memory, backlog = self._services.bodies, self._backlog
         backlog.data += data
         memory.held += len(data)
@@ -225,7 +225,7 @@ class ClientConnection:
         return refusal is None
 
     def _wait_to_read(self) -> None:
-        """Long uploads are read by turns. A rejected client's are too, though nobody looks at the bytes."""
+        """Read long uploads in turns, including the discarded ones of rejected clients."""
         backlog = self._backlog
         if backlog.waits or self._transport is None or self._transport.is_closing():
             return
@@ -249,24 +249,24 @@ class ClientConnection:
         return not data or len(data) >= turns.LONG_READ_BYTES
 
     def take(self, request: Request) -> Refusal | None:
-        """Serves a request, or keeps it for later; says why if there is no room."""
+        """Serve a request or keep it for later; returns a refusal if too many are kept."""
         if self._exchange is None and not self._ahead.requests and not self.is_paused:
             self._serve(request, request.arrived_at)
             return None
         return self._wait(request)
 
     def may_continue(self) -> None:
-        """Tells a client that asks first to send its body, as soon as the answers before it are out: amid
-        one of them, an interim response would be taken for a part of it."""
+        """Send `100 Continue` once all earlier responses are written: within one of them, the client would
+        take it for a part of that response."""
         if self._exchange is None and not self._ahead.requests:
             self._reader.owes_continue = False
             self.write(_CONTINUE)
 
     def eof_received(self) -> bool:
-        """A client that stops sending is taken to be gone, as nginx and Envoy do: one that has closed its
-        connection looks the same, and its endpoint must not work on for nobody. What is written leaves.
+        """Treat a client that stops sending as gone, as nginx and Envoy do: a closed connection looks the
+        same, and its endpoint must stop work. Data already written is still sent.
 
-        Returns whether the connection is closed later: thousands of clients may go at once."""
+        Returns whether the connection is closed later, as thousands of clients may leave at once."""
         transport = self._transport
         if self._exchange is not None and transport is not None:
             transport.abort()
@@ -310,9 +310,9 @@ class ClientConnection:
     # -- serving
 
     def _wait(self, request: Request) -> Refusal | None:
-        """Keeps a request that the client sent ahead.
+        """Keep a pipelined request.
 
-        Reading goes on as long as there is room: while it pauses, a client that leaves is not noticed.
+        Reading continues up to the limit, because a paused connection does not notice when its client leaves.
         """
         if len(self._ahead.requests) >= self._settings.max_pipelined:
             limit = self._settings.max_pipelined
@@ -328,7 +328,7 @@ class ClientConnection:
 
     @property
     def _is_full(self) -> bool:
-        """Whether no more requests are read ahead."""
+        """Whether enough pipelined requests are kept to pause reading."""
         ahead = self._ahead
         return len(ahead.requests) >= self._settings.max_pipelined or ahead.body_bytes > READ_AHEAD_BYTES
 
@@ -346,13 +346,13 @@ class ClientConnection:
                     self.write(part)
                 self.exchange_done(request.keep_alive, now)
         except Exception:
-            # llhttp would take it for a fault of the client, and the exchange would stay open for ever.
+            # llhttp would report it as the client's error, and the exchange would stay open forever.
             log.exception("a request could not be handled")
             self.abort()
             self._services.bodies.release(request)
 
     def exchange_done(self, keep_alive: bool, now: float) -> None:
-        """The answer is written: go on with the next request, or close."""
+        """The response was written: continue with the next request, or close."""
         self._exchange = None
         if self._transport is None or self._transport.is_closing():
             return
@@ -360,7 +360,7 @@ class ClientConnection:
         if not keep_alive or self._services.shutdown.is_draining:
             self._transport.close()
         elif self._ahead.requests:
-            # From the loop, not from here: a client that sends many requests ahead must not deepen the stack.
+            # From the loop, not from here: many pipelined requests must not deepen the stack.
             if not self.is_paused:
                 self._services.loop.call_soon(self._serve_next)
         elif self._rejected is not None:
@@ -383,7 +383,7 @@ class ClientConnection:
             self._transport.write(data)
 
     def writer(self) -> Callable[[bytes], None] | None:
-        """Writes to the client for as long as an exchange runs, without asking whether it is still there."""
+        """A write function without checks, valid while the exchange is in progress."""
         return self._transport.write if self._transport is not None else None
 
     def refuse(self, refusal: Refusal, request: Request, request_id: bytes) -> None:
@@ -398,8 +398,8 @@ class ClientConnection:
         )
 
     def abort(self) -> None:
-        """Ends the connection at once; amid an answer by a reset, since an answer without a length would
-        otherwise look complete."""
+        """Close the connection immediately; within a response with a reset, because a response without a
+        length would otherwise look complete."""
         if self._transport is not None:
             if self._exchange is not None:
                 sock = self._transport.get_extra_info("socket")
@@ -408,7 +408,7 @@ class ClientConnection:
         self._gone()
 
     def _reject(self, refusal: Refusal) -> None:
-        """The bytes cannot be served: answered when the requests before them are, then closed."""
+        """Reject what the client sent, after the responses to earlier requests; then close."""
         self._rejected = refusal
         self._take_unread()
         self._reader.drop_body()
@@ -429,7 +429,7 @@ class ClientConnection:
     # -- time
 
     def sweep(self, now: float) -> None:
-        """Ends what has taken too long; called about once a second."""
+        """Enforce timeouts; called about once a second."""
         settings, reader = self._settings, self._reader
         age_s = now - reader.begun_at
         if self._transport is None:
@@ -440,22 +440,22 @@ class ClientConnection:
             if age_s > LINGER_S:
                 self._transport.abort()
         elif reader.is_amid_request:
-            # Bodies of chunks of one byte, or one byte a second, earn their client no time worth having.
+            # The allowance grows with the body: one byte per second, or per chunk, gains next to nothing.
             allowed_s = settings.receive_timeout_s + reader.body_bytes / settings.min_body_bytes_per_s
             if age_s > allowed_s:
                 self._reject(_too_slow(age_s))
             elif age_s > settings.receive_timeout_s and reader.body_bytes and self._services.bodies.is_short:
-                # While memory is short, long bodies have no more time than others: a few clients that send
-                # slowly would keep everybody else from sending any.
+                # When memory is short, long bodies get no extra time: a few slow clients would keep all
+                # others from sending theirs.
                 self._reject(self._services.bodies.refusal())
         elif self._transport.is_closing() or self._ahead.requests:
             if age_s > settings.keep_alive_s:
-                self._transport.abort()  # it does not read what was written for it
+                self._transport.abort()  # it does not read its response
         elif age_s > settings.keep_alive_s or self._services.shutdown.is_draining:
             self._transport.close()
 
     def unused_since(self, now: float) -> float | None:
-        """Since when it has had no request, or one that arrives very slowly; None if it is of use."""
+        """Since when it has been idle, or receiving a request very slowly; None if neither."""
         transport, reader = self._transport, self._reader
         if self._exchange is not None or self._ahead.requests or self._rejected is not None:
             return None
@@ -470,7 +470,7 @@ class ClientConnection:
         return reader.begun_at if is_slow and age_s > limits.SLOW_S else None
 
     def displaced(self) -> str:
-        """Ends the connection for another one; returns the address that it is counted under."""
+        """Close the connection to admit another; returns the address that it is counted under."""
         self.abort()
         return self._counted_as
 

@@ -1,4 +1,4 @@
-"""A request as an endpoint gets it."""
+"""A request in the form in which endpoints receive it."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ if TYPE_CHECKING:
 
 
 class Outgoing:
-    """The bytes that are sent, made anew only if an attempt needs another body."""
+    """The bytes to send, rebuilt only if an attempt needs another body."""
 
     __slots__ = ("_body", "_is_traced", "_request_id", "long_body", "payload")
 
     def __init__(self, request_id: bytes) -> None:
         self._request_id = request_id
         self._is_traced = False
-        """Whether it was drawn if the request begins a trace."""
+        """Whether the sampling decision for a trace was made."""
         self._body: bytes | Pieces | None = None
-        """What the payload was made of."""
+        """The body of the current payload."""
         self.payload = b""
         self.long_body: bytes | Pieces = b""
-        """Sent after the payload; empty where the payload includes the body. Joining them would copy it."""
+        """Sent after the payload, so that it is not copied; empty if the payload includes the body."""
 
     def prepare(self, services: Services, request: Request, body: bytes | Pieces) -> None:
-        """Make the payload for this body."""
+        """Build the payload for this body."""
         if body is not self._body:
             self.begin_trace(services, request)
             self._body = body
             self.payload, self.long_body = request.parts(body, self._request_id)
 
     def begin_trace(self, services: Services, request: Request) -> None:
-        """Draw once whether the request begins a trace."""
+        """Decide once, at random, whether the request begins a trace."""
         if not self._is_traced:
             self._is_traced = True
             ratio = services.settings.tracing.sample_ratio

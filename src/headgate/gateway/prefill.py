@@ -1,7 +1,7 @@
-"""A prompt on its way to the endpoint that prefills it: the connection, and the answer to us alone.
+"""Sends a prompt to the endpoint that prefills it, and reads the response, which no client sees.
 
-The answer is read whole, within bounds of size and time. Whoever began the call is told once how it ended,
-unless it drops the call before.
+The response is read completely, within limits on size and time. The listener is notified once of the result,
+unless it drops the call first.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from headgate.requests.effects import Prefill
 
 MAX_ANSWER_BYTES = 1 << 20
-"""Of an answer with one token; the block ids of a prompt with a million tokens are half of it."""
+"""Limit for a response with one token. The block ids of a prompt with a million tokens take half of it."""
 LEFT_S = 10.0
-"""How long an endpoint may take for an answer that nobody waits for any more."""
+"""Timeout for a prefill that was left to end by itself."""
 
 
 class Listener(Protocol):
-    """Whoever waits for a prefill; has the events of `requests.prefill_way`."""
+    """The request that waits for a prefill; has the events of `requests.prefill_way`."""
 
     def prefill_sent(self, now: float) -> None: ...
     def prefill_head(self, status: int, rest_s: float | None, now: float) -> None: ...
@@ -50,11 +50,11 @@ class _Response:
     __slots__ = ("_chunks", "_pieces", "_size", "headers", "length", "status")
 
     def __init__(self, status: int, headers: list[Header]) -> None:
-        """Raises HttpParserError for framing that cannot be read."""
+        """Raises HttpParserError for invalid framing."""
         self.status = status
         self.headers = headers
         self.length: int | None = None
-        """As the head says."""
+        """The `content-length`; None without one."""
         self._chunks: Chunks | None = None
         for name, value in headers:
             if name == b"content-length":
@@ -71,7 +71,7 @@ class _Response:
         return self._chunks is None and self.length is None and self.status != 204
 
     def add(self, data: bytes) -> bool:
-        """Keep bytes of the body; returns whether it is short enough."""
+        """Keep bytes of the body; returns whether it is within the size limit."""
         if self._chunks is not None:
             data, _ = self._chunks.feed(data)
         self._size += len(data)
@@ -86,7 +86,7 @@ class _Response:
 
 
 class PrefillCall:
-    """Started once; over when its listener was told how it ended, or when it was dropped."""
+    """Started once; over when the listener was notified or the call was dropped."""
 
     __slots__ = (
         "_attempt",
@@ -106,11 +106,11 @@ class PrefillCall:
     def __init__(
         self, services: Services, listener: Listener, effect: Prefill, payload: tuple[bytes, bytes | Pieces]
     ) -> None:
-        """`payload` is the request, and a long body that follows it."""
+        """`payload`: the request, and its body if that is long."""
         self._services = services
         self.now = services.now
         self._listener: Listener | None = listener
-        """None once nobody waits for it."""
+        """None once the listener has left the call or was notified."""
         self._pool = effect.pool
         self._attempt = effect.attempt
         self._needs_answer = effect.needs_answer
@@ -155,14 +155,14 @@ class PrefillCall:
             listener.prefill_impossible(str(error), now)
 
     def connects_slowly(self, now: float) -> None:
-        """It is waited for nevertheless."""
+        """Ignored: keep waiting."""
 
     # -- what the upstream connection reports
 
     def response_head(
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None:
-        """Raises HttpParserError for framing that cannot be read."""
+        """Raises HttpParserError for invalid framing."""
         rest_s = retry_after.seconds(headers) if status in retry_after.STATUSES else None
         if self._listener is not None:
             self._listener.prefill_head(status, rest_s, now)
@@ -177,7 +177,7 @@ class PrefillCall:
             self._fail("oversized", f"sent an answer of {response.length} bytes to a prefill")
 
     def forward(self, data: bytes, now: float) -> None:
-        """Keep bytes of the body, within bounds."""
+        """Keep bytes of the body, up to the size limit."""
         if self.is_over:
             return
         self._attempt.heard(now)
@@ -185,7 +185,7 @@ class PrefillCall:
             self._fail("oversized", f"sent more than {MAX_ANSWER_BYTES} bytes as its answer to a prefill")
 
     def fast_path(self, data: bytes) -> FastPath | None:
-        """All of it passes through `forward`."""
+        """None: all bytes pass through `forward`."""
         return None
 
     def finished(self, now: float) -> None:
@@ -214,7 +214,8 @@ class PrefillCall:
             listener.prefilled(read, now)
 
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
-        """The connection ended before the response did; an idle one may have crossed with our request."""
+        """The connection ended before the response did. The endpoint may have closed an idle one just as the
+        request was sent: then connect again."""
         if self.is_over:
             return
         self._connection = None
@@ -234,7 +235,7 @@ class PrefillCall:
         self._fail("timeout", "did not answer the prefill in time")
 
     def leave(self) -> None:
-        """Nobody waits for it any more, and its endpoint is about to be done: it may end by itself."""
+        """Let the call end by itself: nobody waits for it any more, and its endpoint is almost done."""
         self._listener = None
         self._services.background.left_behind.add(self)
         if self._timer is not None:
@@ -242,7 +243,7 @@ class PrefillCall:
         self._timer = self._services.loop.call_later(LEFT_S, self._took_too_long)
 
     def drop(self) -> None:
-        """Nobody waits for it any more: the endpoint stops at once. Does nothing where it is over."""
+        """Stop the endpoint immediately, as nobody waits for the prefill. No effect if the call is over."""
         if not self.is_over:
             self._end()
 
@@ -254,8 +255,8 @@ class PrefillCall:
                 listener.prefill_failed(reason, f"{address} {message}", self.now())
 
     def _end(self) -> Listener | None:
-        """Returns whoever waits for it, to be told once. They keep this object: if it kept them too, only a
-        garbage collection would free both."""
+        """Release all resources; returns the listener for a last notification. This object must not keep the
+        listener, which refers to it: only a garbage collection would free such a cycle."""
         listener, self._listener = self._listener, None
         self.is_over = True
         self._payload = b"", b""

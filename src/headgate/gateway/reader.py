@@ -1,7 +1,7 @@
-"""A client's bytes become requests: parsed strictly, checked, and bounded in size.
+"""Parses a client's bytes into requests, strictly and within size limits.
 
-What could be read in two ways is refused before anything of it is sent on. After a refusal nothing more is
-read, since nobody knows where the next request would begin.
+A request that two servers could interpret differently is rejected before any of it is forwarded. After a
+rejection nothing more is read, because it is unknown where the next request would begin.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from headgate.gateway.trust import Peer
 
 _CHECKED: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"origin"})
-"""Headers that are looked at before a body is read."""
+"""Headers that are checked before the body is read."""
 _VERSIONS: Final = ("1.1", "1.0")
 _UPGRADING: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 _PROBES: Final = (b"/healthz", b"/readyz", b"/health")
-"""Asked by load balancers, which know an address but no name."""
+"""Requested by load balancers, which know an address but no host name."""
 _SLASH: Final = 47
 _HEAD_END: Final = b"\r\n\r\n"
 
 
 class Client(Protocol):
-    """Whoever owns the connection."""
+    """The owner of the connection."""
 
     def take(self, request: Request) -> Refusal | None:
-        """Takes a complete request, or says why not."""
+        """Take a complete request; returns a refusal if that is not possible."""
         ...
 
     def may_continue(self) -> None:
-        """The client waits to be told that it may send the body."""
+        """The client waits for `100 Continue` to send the body."""
 
 
 class _Nobody:
-    """Stands in for the client of a reader that is closed."""
+    """The client of a closed reader."""
 
     def take(self, request: Request) -> Refusal | None:
         raise AssertionError("a request was read from a closed connection")
@@ -59,7 +59,7 @@ _NOBODY: Final = _Nobody()
 
 
 class RequestReader:
-    """Reads the requests of one connection, and hands each to the connection when it is complete."""
+    """Reads the requests of one connection, and passes each complete one to it."""
 
     __slots__ = (
         "_body",
@@ -92,32 +92,32 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._heads = RequestHeadCache()
         self._first_data = b""
-        """The data being parsed, if a request begins with it."""
+        """The data being parsed, if a request starts at its first byte."""
         self._refusal: Refusal | None = None
         self._head = IncomingHead()
         self._host_checked: bytes | None = None
-        """The host that was found to be allowed last: all requests of a connection have the same, mostly."""
+        """The last host that was allowed. Usually, all requests of a connection have the same."""
         self._body = IncomingBody()
-        """Of the request being read; its bytes are counted as held."""
+        """The body of the request being read; its bytes count as held memory."""
         self._fed_bytes = 0
         """Length of the data being parsed."""
         self._unused_bytes = 0
-        """Bytes that came since the head began, or since the body last grew: so the extensions of chunks
-        and the trailers are bounded too."""
+        """Bytes received since the head began or the body last grew: bounds chunk extensions and trailers
+        as well."""
         self._in_head = True
         self.begun_at = services.now()
-        """When the request being read began, or when the connection fell idle."""
+        """When the request being read began, or when the connection became idle."""
         self.owes_continue = False
-        """Whether the client waits to be told that it may send the body."""
+        """Whether the client waits for `100 Continue`."""
 
     def change(self, settings: GatewaySettings, policy: ClientPolicy) -> None:
-        """Reads on by these settings."""
+        """Apply new settings."""
         self._settings, self._policy = settings.clients, policy
         self._host_checked = None
         self._heads.forget()
 
     def feed(self, data: bytes) -> Refusal | None:
-        """Parses further bytes. Returns why these, and all that follow, are not served."""
+        """Parse more bytes. Returns the reason if these, and all that follow, are rejected."""
         begins = self._in_head and not self._unused_bytes and self._refusal is None
         if begins and (known := self._heads.recall(data, self._settings.max_body_bytes)) is not None:
             return self._take_known(known)
@@ -125,9 +125,9 @@ class RequestReader:
         return self._parse(data)
 
     def begin(self, data: bytes) -> tuple[int, Refusal | None]:
-        """Reads a request that begins with `data`, if its whole head is there and is short: that, and what is
-        there of a body of known length, at which nobody looks. Returns how much was read, and why that and
-        all that follows is not served."""
+        """Read a request that starts with `data`, if its whole head is there and short. Reads the head, and
+        without parsing what is there of a body of known length. Returns the number of bytes read, and the
+        reason if these and all that follow are rejected."""
         if self.is_amid_request or self._refusal is not None:
             return 0, self._refusal
         if (known := self._heads.recall(data, self._settings.max_body_bytes)) is not None:
@@ -163,7 +163,7 @@ class RequestReader:
         return self._refusal
 
     def _take_known(self, request: Request) -> Refusal | None:
-        """Goes on as after the last callback of llhttp, which did not see the bytes."""
+        """Take a request with a known head, as after the last callback of llhttp, which skips these bytes."""
         self.begun_at = request.arrived_at = self._services.now()
         head = self._head
         head.target, head.answer_lines = request.target, request.answer_lines
@@ -178,7 +178,7 @@ class RequestReader:
         return refusal
 
     def close(self) -> None:
-        """Ends the reading for good. The parser and the connection refer to the reader: reference cycles that
+        """Stop reading for good. The parser and the connection refer to the reader; these reference cycles
         would keep all three until the next garbage collection, which the gateway makes rare."""
         self._parser, self.client = _NO_PARSER, _NOBODY
         self._head.clear()
@@ -186,7 +186,7 @@ class RequestReader:
         self.drop_body()
 
     def drop_body(self) -> None:
-        """What came of a body is not needed: its request is rejected, or its client has left."""
+        """Free a partial body: its request was rejected, or its client has left."""
         self._memory.held -= self._body.size
         self._body.drop()
 
@@ -196,29 +196,29 @@ class RequestReader:
 
     @property
     def body_left(self) -> int:
-        """Bytes to come of a body of known length; 0 where something else comes next."""
+        """Bytes still to come of a body of known length; 0 otherwise."""
         return 0 if self._in_head else self._body.left
 
     @property
     def body_bytes(self) -> int:
-        """Of the request being read, those that came."""
+        """Bytes received of the body being read."""
         return self._body.size
 
     @property
     def target(self) -> bytes:
-        """Of the request being read, as far as it came."""
+        """The target of the request being read, as far as it has arrived."""
         return self._head.target
 
     @property
     def answer_lines(self) -> bytes:
-        """Header lines that the answer to the request being read has to have."""
+        """Header lines required in the response to the request being read."""
         return self._head.answer_lines
 
     # -- llhttp callbacks
 
     def on_message_begin(self) -> None:
         self._head.clear()
-        # Behind another message, nobody knows yet how much of the data is this one's.
+        # After another message, it is not known yet how much of the data belongs to this one.
         self._unused_bytes = self._unused_bytes or 1
         self._in_head = True
         self.begun_at = self._services.now()
@@ -228,7 +228,7 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
-            return  # a trailer: merged into the headers, it would pass by what was checked in them
+            return  # a trailer: as a header, it would bypass their checks
         headers = self._head.headers
         headers.append((name.lower(), value))
         if len(headers) > self._settings.max_headers:
@@ -293,7 +293,7 @@ class RequestReader:
         self._in_head = True
         self._unused_bytes = 0
         if self._parser.should_upgrade():
-            return  # llhttp reads no body where an upgrade is asked for; it says so next
+            return  # with an upgrade, llhttp reads no body and raises an error next
         self.owes_continue = False
         head = self._head
         is_http_1_1 = head.version == "1.1"
@@ -309,9 +309,9 @@ class RequestReader:
         keep_alive = is_http_1_1 and self._parser.should_keep_alive()
         keep_alive = keep_alive and not self._services.shutdown.is_leaving
         request = Request(parsed, self._body.whole(), keep_alive, self._services.now())
-        self._body.drop()  # its bytes stay counted: they are the request's now
+        self._body.drop()  # its bytes stay counted, now for the request
         if not request.keep_alive:
-            self._heads.forget()  # llhttp takes nothing behind it, and so nothing else may
+            self._heads.forget()  # nothing may follow: llhttp accepts no further request
         elif self._first_data:
             self._heads.learn(self._first_data, request)
         refusal = self.client.take(request)
@@ -321,7 +321,7 @@ class RequestReader:
     # -- checks
 
     def _refuse(self, refusal: Refusal) -> NoReturn:
-        """Ends the parsing: to be called by llhttp's callbacks only."""
+        """Stop parsing. Only for callbacks of llhttp."""
         if self._refusal is None:
             self._refusal = refusal
         raise httptools.HttpParserError(refusal.code)
@@ -331,7 +331,7 @@ class RequestReader:
             self._refusal = unreadable.invalid(error)
 
     def _check_head_size(self) -> None:
-        """Counts exactly, where the bytes that came are enough for the head to be too long."""
+        """Count the exact size of a head that may be too long."""
         if self._head.size > self._settings.max_head_bytes:
             self._refuse(unreadable.too_large("head", self._settings.max_head_bytes, 431))
 
@@ -342,7 +342,7 @@ class RequestReader:
         if value.lower() != b"chunked":
             self._refuse(unreadable.unknown_coding(value))
         if self._head.version == "1.0":
-            # Whoever passed it on did not know the coding, and may have seen other bytes as the body.
+            # A proxy that forwarded it did not know the coding, and may have seen a different body.
             self._refuse(unreadable.invalid("HTTP/1.0 has no transfer-encoding"))
 
     def _check_count_of_hosts(self, count: int) -> None:
@@ -352,7 +352,7 @@ class RequestReader:
             self._refuse(hosts.bad_host("the request has no host header: HTTP/1.1 needs one"))
 
     def _split_target(self, host: bytes, hosts_said: int) -> bytes:
-        """Leaves the path of a URL as the target; returns the host of the request."""
+        """Reduce a target that is a URL to its path; returns the host of the request."""
         method = self._parser.get_method()
         if method == b"CONNECT":
             self._refuse(unreadable.no_tunnels())
@@ -383,10 +383,10 @@ class RequestReader:
             self.client.may_continue()
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """Reads a request that offers another protocol as one that does not (RFC 9110, 7.8).
+        """Ignore an offer to upgrade the protocol (RFC 9110, 7.8).
 
-        Java's own client offers h2c with every first request. llhttp stops after such a head, so the head
-        is told to a fresh parser without the offer, and then the `rest`, which begins with the body.
+        Java's own client offers h2c with every first request. llhttp stops after such a head, so a fresh
+        parser gets the head without the offer, and then the `rest`, which begins with the body.
         """
         self._first_data = b""
         while self._refusal is None:

@@ -1,6 +1,6 @@
 """Parses the responses of one connection to an endpoint.
 
-A head is parsed as soon as all of it has come. Body bytes are parsed only to find the end of the response.
+A head is parsed once it is complete. Body bytes are parsed only to find the end of the response.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _VERSIONS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _MINOR_VERSION: Final = len(b"HTTP/1.")
 _ZERO: Final = 48
 _MAX_HEADERS: Final = 256
-"""Of one response. Each is looked at several times, and 64 KB of head could have 16,000."""
+"""Limit per response: each header is checked several times, and 64 KB of head could have 16,000."""
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 _NO_PARSER: Final = httptools.HttpResponseParser(None)
-"""Stands in once a connection has ended. llhttp's parser refers to its owner, and the cycle would keep both
-until the next garbage collection, which the gateway makes rare."""
+"""Replaces the parser when a connection has ended. llhttp's parser refers to its owner, and the cycle would
+keep both until the next garbage collection, which the gateway makes rare."""
 
 
 class ResponseParser:
-    """llhttp with its callbacks, and what they found of the response under way."""
+    """llhttp with its callbacks, and their state for the current response."""
 
     __slots__ = (
         "_chunk_is_over",
@@ -41,20 +41,20 @@ class ResponseParser:
         self._parser = httptools.HttpResponseParser(self)
         self._headers: list[Header] = []
         self._head: bytes | None = b""
-        """What has come of the head; None once it is complete."""
+        """The part of the head received so far; None once it is complete."""
         self._interim_bytes = 0
-        """Of responses before the final one, which count towards its head: they could go on for ever."""
+        """Bytes of interim responses, which count as part of the head: they could continue forever."""
         self._is_amid_message = False
         self._chunk_is_over = False
         """Whether the last event of llhttp was the end of a chunk."""
         self.is_between_chunks = False
-        """Whether llhttp stands before the size of a chunk, and may miss a whole one."""
+        """Whether llhttp expects a chunk size next, so that a whole chunk can skip it."""
         self.is_complete = False
         self.keep_alive = False
-        """Whether the connection may be used again; known once the response is complete."""
+        """Whether the connection may be reused; known once the response is complete."""
 
     def begin(self) -> None:
-        """A request is sent: its response comes next."""
+        """Expect the response to a request."""
         self._head = b""
         self._interim_bytes = 0
         self._is_amid_message = self.is_complete = False
@@ -66,17 +66,17 @@ class ResponseParser:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of the response has come."""
+        """Whether any byte of the response has arrived."""
         return self._head != b"" or self._interim_bytes > 0
 
     @property
     def awaits_head(self) -> bool:
-        """Whether the head is not complete."""
+        """Whether the head is incomplete."""
         return self._head is not None
 
     def take_head(self, data: bytes, max_bytes: int) -> tuple[int, list[Header], bytes] | None:
-        """Parse the head as soon as all of it is there. Returns the status, the headers with names in lower
-        case, and the data that follows; None to wait for more. Raises HttpParserError."""
+        """Parse the head once it is complete. Returns the status, the headers with lower-case names, and the
+        data that follows; None if more is needed. Raises HttpParserError."""
         head = self._head + data if self._head else data
         while True:
             end = head.find(b"\r\n\r\n")
@@ -98,7 +98,7 @@ class ResponseParser:
             if status >= 200:
                 break
             self._interim_bytes += end + 4
-            self._is_amid_message = self.is_complete = False  # an interim response, which nobody asked for
+            self._is_amid_message = self.is_complete = False  # an unsolicited interim response
         if len(self._headers) > _MAX_HEADERS:
             raise httptools.HttpParserError(f"the response has more than {_MAX_HEADERS} headers")
         if is_http_1_0 and any(name == b"transfer-encoding" for name, _ in self._headers):

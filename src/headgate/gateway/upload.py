@@ -1,4 +1,4 @@
-"""A long request body on its way to an endpoint: sent as fast as the endpoint reads, and never copied."""
+"""Sends a long request body to an endpoint, as fast as the endpoint reads, without copies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NOTHING: Final = memoryview(b"")
 
 
 class Upload:
-    """Writes one part of the body in each turn of the event loop. A fast endpoint could otherwise take all of
-    it in one turn, and over TLS the transport would hold a second copy of what a slow one has not read."""
+    """Writes one part of the body per turn of the event loop. Otherwise, a fast endpoint could take the whole
+    body in one turn, and over TLS the transport would copy what a slow endpoint has not read."""
 
     __slots__ = ("_is_paused", "_later", "_next", "_transport", "_turns", "_waits_for_turn")
 
@@ -26,25 +26,25 @@ class Upload:
         self._turns = turns
         self._later = deque(memoryview(each) for each in body)
         self._next = self._later.popleft()
-        """Bytes that are sent next, a part of the body or of one of its buffers."""
+        """The bytes to send next, from one buffer of the body."""
         self._is_paused = False
-        """Whether the endpoint has to read before more is written."""
+        """Whether writing is paused until the endpoint reads more."""
         self._waits_for_turn = False
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was handed to the transport."""
+        """Whether everything was passed to the transport."""
         return not self._next
 
     def send(self) -> None:
-        """Write the next part, unless the endpoint is slow or a part was written in this turn."""
+        """Write the next part, unless paused or already done in this turn."""
         if self._is_paused or self._waits_for_turn:
             return
         size = 0
         while self._next and size < _BYTES_PER_TURN:
             room = _BYTES_PER_TURN - size
             sent, rest = self._next[:room], self._next[room:]
-            if not rest:  # an empty part would hold all of the body
+            if not rest:  # an empty view would keep the whole body alive
                 rest = self._later.popleft() if self._later else _NOTHING
             self._next = rest
             size += len(sent)
@@ -59,15 +59,13 @@ class Upload:
         return True
 
     def pause(self) -> None:
-        """Write no more until `resume`."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """Go on."""
         self._is_paused = False
         self.send()
 
     def drop(self) -> None:
-        """Free what was not sent: the connection has ended."""
+        """Free the unsent part, after the connection has ended."""
         self._next = _NOTHING
         self._later.clear()

@@ -1,7 +1,6 @@
 """Connections to endpoints: one HTTP/1.1 exchange at a time on each, kept alive in between.
 
-The response head is parsed and rewritten; body bytes go to the client exactly as they came, chunk framing
-included.
+The response head is parsed and rewritten. Body bytes are forwarded unchanged, including chunk framing.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.client import Header
 
 TOKEN_BYTES: Final = 512
-"""Of a stream, what is no longer is parsed without looking at the time: mostly it is one token."""
+"""Data up to this size, usually one token of a stream, is parsed without checking the time."""
 
 
 class Exchange(Protocol):
-    """Whoever sent a request: learns of its response's head, body and end, or of what happened instead."""
+    """The sender of a request. Receives the head, body and end of its response, or the failure."""
 
     now: Callable[[], float]
-    """The clock, read once for each event that is reported."""
+    """The clock, read once per reported event."""
 
     def response_head(
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None: ...
     def forward(self, data: bytes, now: float) -> None: ...
     def fast_path(self, data: bytes) -> FastPath | None:
-        """How the rest of the body comes to the client, behind `data`; None if it must pass `forward`."""
+        """The fast path for the body after `data`; None if it must pass through `forward`."""
         ...
 
     def finished(self, now: float) -> None: ...
@@ -49,7 +48,7 @@ class Exchange(Protocol):
 
 
 class Home(Protocol):
-    """Where the connections to one endpoint are kept while no request has them."""
+    """The owner of the connections to one endpoint, which keeps the idle ones."""
 
     settings: GatewaySettings
     turns: loop_turns.LoopTurns
@@ -85,22 +84,22 @@ class UpstreamConnection:
         self._home = home
         self._transport: asyncio.Transport | None = None
         self._is_given_up = False
-        """Whether nobody wants it any more, though the loop may still be about to connect it."""
+        """Whether it was aborted, possibly before the loop has connected it."""
         self._exchange: Exchange | None = None
         self._upload: Upload | None = None
-        """The body of the request, if it is long."""
+        """Sends the request body, if it is long."""
         self._response = ResponseParser()
         self._ends_with_connection = False
         """Whether the response has no length."""
         self._fast_path: FastPath | None = None
-        """Set while the body flows straight to the client."""
+        """Set while body bytes skip the exchange."""
         self._backlog = loop_turns.Backlog()
         self._is_paused = False
-        """Whether the client is too slow for more to be read."""
+        """Whether reading is paused because the client is slow."""
         self.reused = False
-        """Whether it served a request before, so that the peer may have closed it in the meantime."""
+        """Whether it has served a request, so that the endpoint may have closed it since."""
         self.idle_from = 0
-        """In which sweep it fell idle."""
+        """The sweep in which it became idle."""
 
     # -- lent to an exchange
 
@@ -128,7 +127,7 @@ class UpstreamConnection:
 
     @property
     def is_sending(self) -> bool:
-        """Whether parts of a request are still held that the endpoint has not taken."""
+        """Whether part of the request is still buffered here."""
         transport, upload = self._transport, self._upload
         if transport is None:
             return False
@@ -156,7 +155,7 @@ class UpstreamConnection:
                 self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Ends the connection at once: the endpoint must not work on for nobody."""
+        """Close the connection immediately, so that the endpoint stops work on the request."""
         self._is_given_up = True
         self._backlog.data = b""
         self._let_go()
@@ -164,7 +163,7 @@ class UpstreamConnection:
             self._transport.abort()
 
     def _let_go(self) -> None:
-        """Neither sends nor receives any more."""
+        """Stop sending and receiving."""
         self._exchange = self._fast_path = None
         self._response.close()
         if self._upload is not None:
@@ -173,7 +172,7 @@ class UpstreamConnection:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of the response has come."""
+        """Whether any byte of the response has arrived."""
         return self._response.has_begun
 
     @property
@@ -199,7 +198,7 @@ class UpstreamConnection:
             self._receive_in_turns(data)
 
     def _receive(self, data: bytes) -> None:
-        """Once a body flows, its bytes go straight to the client's transport."""
+        """Write body bytes directly to the client's transport, if there is a fast path."""
         exchange, path, response = self._exchange, self._fast_path, self._response
         if exchange is None or path is None:
             self._receive_first(exchange, data)
@@ -215,13 +214,13 @@ class UpstreamConnection:
             self._finish(exchange, exchange.now())
 
     def _receive_in_turns(self, data: bytes) -> None:
-        """Chunks and events of a response may be tiny and many."""
+        """Parse data in slices, because a response may consist of very many tiny chunks and events."""
         backlog, downloads = self._backlog, self._home.turns.downloads
         if backlog.data:
-            backlog.data += data  # it was on its way as reading was paused
+            backlog.data += data  # it arrived while reading was being paused
             return
         if downloads.has_time:
-            # Each piece is a write of its own: shorter ones would cost more than their parsing.
+            # Each piece is a separate write: for shorter ones, writes would cost more than parsing.
             backlog.data = downloads.read(data, self._take_piece, loop_turns.AT_ONCE_BYTES)
             backlog.is_light = backlog.is_light and not backlog.data
         else:
@@ -238,14 +237,14 @@ class UpstreamConnection:
         return self.usable
 
     def _wait_to_read(self) -> None:
-        """Tiny chunks of many endpoints take a few milliseconds of a turn together."""
+        """Parse the rest in a later turn: tiny chunks from many endpoints add up to milliseconds per turn."""
         backlog = self._backlog
         if not backlog.waits:
             backlog.waits = True
             self._home.turns.downloads.wait(self._read_on, is_light=backlog.is_light)
 
     def _read_on(self) -> bool:
-        """Goes on when it is this connection's turn, unless the client is too slow."""
+        """Continue in this connection's turn, unless the client is slow."""
         backlog = self._backlog
         backlog.waits = False
         if self._is_paused or not self.usable:
@@ -260,9 +259,9 @@ class UpstreamConnection:
         return len(data) >= loop_turns.LONG_READ_BYTES
 
     def _receive_first(self, exchange: Exchange | None, data: bytes) -> None:
-        """The head of a response with what came along, and any body that is not passed on as it is."""
+        """Handle a response head with the data after it, and body bytes without a fast path."""
         if exchange is None:
-            self.abort()  # a response that nobody asked for: the connection cannot be trusted
+            self.abort()  # an unsolicited response: the connection cannot be trusted
             return
         now, response = exchange.now(), self._response
         try:
@@ -292,7 +291,7 @@ class UpstreamConnection:
         exchange.upstream_broke(f"the endpoint's answer is not valid HTTP: {response_parser.reason(error)}")
 
     def eof_received(self) -> bool:
-        """The endpoint sends nothing more: the loop closes the connection."""
+        """The endpoint sends nothing more. Returning False makes the loop close the connection."""
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -304,7 +303,7 @@ class UpstreamConnection:
         if exchange is None:
             return
         if isinstance(error, Http2Error) and not isinstance(error, NotTakenError):
-            self.reused = False  # it has not crossed with a close: this is what became of the request
+            self.reused = False  # no race with a close: the endpoint failed this request
         if self._ends_with_connection and error is None:
             exchange.finished(exchange.now())
         else:
@@ -319,8 +318,8 @@ class UpstreamConnection:
         if transport is None:
             pass
         elif not is_reusable or self.is_sending or self._backlog.has_more:
-            # An endpoint that responded before it read all of the request might be confused by the next. A
-            # close would wait: for an endpoint to read what it may never read, or over TLS for its goodbye.
+            # An endpoint that responded before it read the whole request might misread the next one. A close
+            # would wait, for an endpoint that may never read the rest, or for the TLS close of the endpoint.
             transport.abort()
         else:
             self.reused = True

@@ -1,7 +1,7 @@
-"""What a request wants of its shell. Effects are performed in their order, each once.
+"""Actions that a request asks of its shell. The shell performs effects in order, each once.
 
-The last effect of each request is one of those that say so: after it, the shell reports nothing more, and
-lets go of whatever it holds for the request.
+Each request ends with one of the effects marked as last. After it, the shell reports nothing more and
+releases all resources of the request.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Effect:
 
 
 class ReadBody(Effect):
-    """Read what a decision needs of a large body, beside other work; report `body_read`."""
+    """Read from a large body what the decision needs, without blocking others; report `body_read`."""
 
     __slots__ = ()
 
 
 class FetchTokens(Effect):
-    """Claim tokens where they are counted; report `tokens_fetched` when they are here or will not be in time,
-    and `tokens_out` if there is nothing to wait for."""
+    """Lease tokens of a limit that is counted elsewhere; report `tokens_fetched` when they arrive or the time
+    is up, and `tokens_out` if there is nothing to wait for."""
 
     __slots__ = ("input_tokens", "limit", "output_tokens")
 
@@ -44,13 +44,13 @@ class FetchTokens(Effect):
 
 
 class Hold(Effect):
-    """Put the request into the queue of its pool, which reports `admitted` or `turned_away`."""
+    """Put the request into its pool's queue, which reports `admitted` or `turned_away`."""
 
     __slots__ = ()
 
 
 class Ask(Effect):
-    """Send the request to an endpoint; report `sent`, or why that was not possible."""
+    """Send the request to an endpoint; report `sent`, or the failure."""
 
     __slots__ = ("body", "is_afresh", "load", "pool")
 
@@ -61,11 +61,11 @@ class Ask(Effect):
         self.load = load
         self.body = body
         self.is_afresh = is_afresh
-        """Whether the connection has to be a new one."""
+        """Whether the connection must be new."""
 
 
 class StartTimer(Effect):
-    """Report `timer` after so many seconds, unless it is stopped before. There is one timer at most."""
+    """Report `timer` after these seconds, unless stopped before. A request has at most one timer."""
 
     __slots__ = ("seconds",)
 
@@ -78,19 +78,19 @@ class StopTimer(Effect):
 
 
 class Drop(Effect):
-    """Stop asking the endpoint: it must not work on for nobody. Stops the timer as well."""
+    """Drop the upstream connection, so that the endpoint stops work. Stops the timer as well."""
 
     __slots__ = ()
 
 
 class Overtake(Effect):
-    """Go on connecting to the endpoint, for what that tells of it; the request will not need it."""
+    """Keep connecting to the endpoint only to learn its health; the request goes elsewhere."""
 
     __slots__ = ()
 
 
 class Prefill(Effect):
-    """Send the prompt to the endpoint of `attempt`; report `prefill_sent`, then what comes of it."""
+    """Send the prompt to the endpoint of `attempt`; report `prefill_sent`, then the result."""
 
     __slots__ = ("attempt", "body", "needs_answer", "pool")
 
@@ -101,45 +101,45 @@ class Prefill(Effect):
         self.attempt = attempt
         self.body = body
         self.needs_answer = needs_answer
-        """Whether an answer that cannot be read is a failure."""
+        """Whether an unreadable response is a failure."""
 
 
 class DropPrefill(Effect):
-    """Stop the prefill that is under way."""
+    """Stop the running prefill."""
 
     __slots__ = ()
 
 
 class LeavePrefill(Effect):
-    """Let the prefill end by itself, within a bounded time; nothing more is to be reported of it."""
+    """Let the prefill end by itself, within a time limit, and report nothing more of it."""
 
     __slots__ = ()
 
 
 class Answer(Effect):
-    """Give the client the answer whose head was just reported, and what follows as it comes."""
+    """Forward the response whose head was just reported, as it arrives."""
 
     __slots__ = ("retry_after_s",)
 
     def __init__(self, retry_after_s: float | None = None) -> None:
         self.retry_after_s = retry_after_s
-        """What its Retry-After has to say instead of what the endpoint said."""
+        """Replaces the value of the endpoint's Retry-After."""
 
 
 class TakeBack(Effect):
-    """Forget the answer: nothing of it has reached the client."""
+    """Discard the response, none of which was sent to the client."""
 
     __slots__ = ()
 
 
 class Finish(Effect):
-    """The client has the whole answer. The last effect."""
+    """The response is complete. Last effect."""
 
     __slots__ = ()
 
 
 class Refuse(Effect):
-    """Tell the client why its request is not served. The last effect."""
+    """Reject the request. Last effect."""
 
     __slots__ = ("refusal",)
 
@@ -148,7 +148,7 @@ class Refuse(Effect):
 
 
 class CutOff(Effect):
-    """End an answer of which the client has a part, and say why where its form allows. The last effect."""
+    """End a response that was sent in part, with the reason if its format allows that. Last effect."""
 
     __slots__ = ("refusal",)
 
@@ -157,7 +157,7 @@ class CutOff(Effect):
 
 
 class PassWhole(Effect):
-    """Give the client this answer, complete as it is. The last effect."""
+    """Send this complete response to the client. Last effect."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -168,7 +168,7 @@ class PassWhole(Effect):
 
 
 class HangUp(Effect):
-    """Let go of a client that has left, or that reads nothing. The last effect."""
+    """Close the connection of a client that has left, or that reads nothing. Last effect."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The requests that a queue holds, counted as metrics tell them apart and as their clients ask."""
+"""The requests in one queue, with their counts for metrics and their positions for clients."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ if TYPE_CHECKING:
 
 
 class HeldRequests:
-    """Of one queue."""
-
     def __init__(self) -> None:
         self._waits: dict[Waiting, Wait] = {}
-        """In the order of arrival."""
+        """In order of arrival."""
         self.kinds = Kinds()
         self._positions = Positions()
 
@@ -26,7 +24,7 @@ class HeldRequests:
         return len(self._waits)
 
     def waits(self) -> Iterable[Wait]:
-        """The oldest first."""
+        """Oldest first."""
         return self._waits.values()
 
     def add(self, wait: Wait) -> None:
@@ -34,7 +32,7 @@ class HeldRequests:
         self.kinds.increment(wait.kind, wait.place.size)
 
     def of(self, place: Waiting) -> Wait | None:
-        """None if it is not held any more."""
+        """None if it is no longer queued."""
         return self._waits.get(place)
 
     def remove(self, wait: Wait) -> None:
@@ -42,5 +40,5 @@ class HeldRequests:
         self.kinds.decrement(wait.kind, wait.place.size)
 
     def position(self, place: Waiting, now: float) -> tuple[int, int]:
-        """From 1, which is next, and the tokens of work up to its own."""
+        """The position, 1 for the next request, and the tokens of work up to and including its own."""
         return self._positions.of(place, self._waits, now)

@@ -1,8 +1,8 @@
-"""The queue of one pool: sends requests when it is their turn, and rejects those that may wait no longer.
+"""The queue of one pool: dispatches requests in their turn, and drops those that may wait no longer.
 
-Exactly one event ends the wait of a request: it is sent, it is dropped, or its client leaves. Whatever may
-have made room wakes the queue through its alarm, however often. The queue then looks once: it sends all that
-may go. If only time will make room, the alarm rings at that time.
+Exactly one event ends the wait of a request: it is dispatched, it is dropped, or its client leaves. Anything
+that may free capacity wakes the queue through its alarm. However often it is woken, the queue then looks once
+and dispatches all requests that may go. If only time will free capacity, the alarm is set for that time.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from headgate.requests.queueing.shell import QueueShell
 
 AT_ONCE = 64
-"""Requests that are sent in one look; then whatever else the process does has its turn."""
+"""Requests dispatched per look, so that other work of the process gets its turn."""
 
 
 class PoolQueue:
-    """Holds the requests of a pool that may not go yet. Lives as long as the pool, across snapshots."""
+    """Holds the requests of a pool that must wait. Lives as long as the pool, across snapshots."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class PoolQueue:
         now: float,
         place: Place = ALONE,
     ) -> None:
-        """`place` is that of this worker among those that share the queue."""
+        """`place`: this worker's place among the workers that share the queue."""
         self._plane = plane
         self._pool = pool
         self._shell = shell
@@ -60,20 +60,20 @@ class PoolQueue:
         bounds = Bounds(queueing.flow, place.workers, place.number)
         self._flow = FlowQueue(queueing.flow, self.room.capacity, plane.rng, bounds)
         self.tally = PendingReport() if place.workers > 1 else None
-        """What other workers are to be told; None where there are none."""
+        """The next report for other workers; None without any."""
         self._held = HeldRequests()
         self.sharing: Sequence[PoolQueue] = (self,)
-        """The queues of all pools that have endpoints of this one's, itself among them."""
+        """The queues of all pools that share endpoints with this one, including itself."""
         self.names = FlowNames(queueing.flow)
-        """Which flows there are."""
+        """Names of the flows in use."""
         self._alarm = shell.alarm(self._look)
         self._is_removed = False
 
-    # -- what is told of it
+    # -- views
 
     @property
     def name(self) -> str:
-        """Of its pool, as metrics and logs have it."""
+        """The pool's name in metrics and logs."""
         return self._pool.name
 
     @property
@@ -82,45 +82,45 @@ class PoolQueue:
 
     @property
     def held(self) -> int:
-        """How many requests wait."""
+        """The number of queued requests."""
         return len(self._held)
 
     @property
     def kinds(self) -> Kinds:
-        """How many wait, as metrics tell them apart."""
+        """The number of queued requests, by the labels of metrics."""
         return self._held.kinds
 
     @property
     def counts_all(self) -> bool:
-        """Whether fairness goes by what requests have taken, also of those that need not wait."""
+        """Whether fairness is based on usage, including that of requests that never wait."""
         return self._flow.settings.goes_by_usage
 
     def passes(self, priority: int, now: float) -> bool:
-        """Whether a request of this priority may go at once."""
+        """Whether a request of this priority may be sent immediately."""
         return self._flow.passes(priority, now)
 
     def wake(self) -> None:
-        """There may be room."""
+        """Look soon: there may be capacity."""
         self._alarm.wake()
 
     def refresh_endpoints(self, now: float) -> None:
-        """An endpoint may have failed."""
+        """Update the capacity, because an endpoint may have failed."""
         self.room.refresh_endpoints(now)
 
     def serves(self, load: EndpointState) -> bool:
-        """Whether an endpoint is one of its pool's."""
+        """Whether the endpoint belongs to the pool."""
         return load in self._pool.loads
 
     def bands(self) -> Iterable[tuple[int, int, int]]:
-        """Of each priority with which requests wait: how many, and the bytes of their bodies."""
+        """For each priority with queued requests: their number and the size of their bodies."""
         return self._flow.sizes()
 
     def waits(self) -> Iterable[Wait]:
-        """Those that are held, the oldest first."""
+        """Queued requests, oldest first."""
         return self._held.waits()
 
     def why_wait(self, priority: int, now: float) -> str:
-        """What a request that comes now would wait for; empty if it would go at once."""
+        """What a request that arrives now would wait for; empty if it would be sent immediately."""
         settings = self.settings
         if not settings.is_on:
             return ""
@@ -133,11 +133,11 @@ class PoolQueue:
         return self.room.why_full(priority, now)
 
     def explain(self, now: float) -> QueueView:
-        """Who waits, and why."""
+        """The queued requests, and why they wait."""
         return self._flow.explain(now)
 
     def progress(self, place: Waiting, now: float) -> str:
-        """What a client hears that waits."""
+        """The progress message for the client of a queued request."""
         if self.room.is_empty:
             return "queued, no endpoint is ready yet"
         position, work = self._held.position(place, now)
@@ -145,10 +145,10 @@ class PoolQueue:
         when = f", about {max(work / per_s, 1.0):.0f} s" if per_s else ""
         return f"queued, position {position}{when}"
 
-    # -- what happens to it
+    # -- events
 
     def use(self, pool: PoolState, now: float) -> None:
-        """The pool as a new snapshot has it."""
+        """Apply the pool of a new snapshot."""
         self._pool = pool
         self.room.use(pool, now)
         if self._held:
@@ -161,30 +161,30 @@ class PoolQueue:
             self.wake()
 
     def change(self, queueing: Queueing, now: float) -> None:
-        """Goes on by other settings: those that wait go on waiting."""
+        """Apply new settings; queued requests stay queued."""
         self._flow_header = queueing.flow_header.encode()
         self.room.change(queueing, now)
         self._flow.capacity = self.room.capacity
         self._flow.change(queueing.flow, now)
         self.names.settings = queueing.flow
         if self.tally is not None:
-            self.tally.was_active = True  # others go by the bounds that were told last
+            self.tally.was_active = True  # others use the last reported bounds
         self.wake()
 
     def report(self, came: Mapping[int, int], charges: Sequence[Charge], now: float) -> PoolReport:
-        """What other workers have to know."""
+        """The report for other workers."""
         return self._flow.report(came, charges, now)
 
     def fullness(self, now: float) -> float | None:
-        """What this worker has in flight, as a share of all the room."""
+        """Requests in flight from this worker, as a fraction of the whole capacity."""
         return self.room.fullness(now)
 
     def parts(self, now: float) -> tuple[object, ...]:
-        """What this worker goes by of what is set for all."""
+        """This worker's parts of the limits that all workers share."""
         return (self.room.share if self.room.fullness(now) is not None else None, *self._flow.bounds.parts())
 
     def take_share(self, share: PoolShare, now: float) -> None:
-        """What this worker may do from now on, and what flows had at others."""
+        """Apply this worker's new share of the limits, and the usage of flows at other workers."""
         self.room.take_share(share.room, share.elsewhere)
         self._flow.bounds.take(share)
         self._flow.charge(share.charges, now)
@@ -192,19 +192,19 @@ class PoolQueue:
             self.wake()
 
     def close(self, now: float) -> None:
-        """Whoever waits is told that nobody is served any more, and whoever comes later."""
+        """Drop all queued requests and reject new ones: the gateway shuts down."""
         self._flow.close(now)
         self._look(now)
 
     def remove(self, now: float) -> None:
-        """The pool is gone."""
+        """Drop all requests, because the pool was deleted."""
         self._is_removed = True
         self._look(now)
 
     # -- requests
 
     def hold(self, owner: Owner, now: float) -> None:
-        """Takes a request that does not pass; or refuses it, if there is no place for it."""
+        """Queue a request that does not pass, or reject it if there is no place."""
         began = self._observer.begins()
         life = owner.life
         request, decision = life.request, life.decision
@@ -214,7 +214,7 @@ class PoolQueue:
         ttl_s = self.settings.ttl_s
         size = self._shell.size(life)
         if decision.body is not request.body:
-            request.body = b""  # of the two, one is sent
+            request.body = b""  # only one of the two bodies is sent
         waiting = Waiting(
             owner,
             flow=flow,
@@ -242,11 +242,11 @@ class PoolQueue:
         if self._is_removed:
             return reasons.DELETED
         if self._pool.pool.fault and self.room.is_empty:
-            return reasons.FAULTY  # no Pod that comes will help
+            return reasons.FAULTY  # no new Pod will help
         return self._flow.enter(waiting, now)
 
     def settled(self, life: Life, now: float) -> None:
-        """A request of the pool is over; if it still waits, its client has gone."""
+        """A request of the pool is over; if it is still queued, its client has left."""
         wait = life.wait
         if wait is not None and wait.home is self:
             waiting = wait.place
@@ -263,7 +263,7 @@ class PoolQueue:
             self._charge(life, now)
 
     def _charge(self, life: Life, now: float) -> None:
-        """Fairness may go by what a request has taken."""
+        """Charge the usage of a request to its flow."""
         wait, decision = life.wait, life.decision
         if wait is not None:
             flow, work, order = wait.place.flow, wait.place.work, wait.place.order
@@ -277,20 +277,20 @@ class PoolQueue:
         self._flow.served(flow, decision.scheduled.priority, work, taken, now, order=order)
 
     def answered(self, life: Life) -> None:
-        """The head of an answer is here to a request that waited."""
+        """The response head to a request that was queued has arrived."""
         if life.wait is not None:
             self._flow.answered(life.wait.place)
 
-    # -- whose turn it is
+    # -- dispatch
 
     def room_made(self) -> None:
-        """Something of a request of the pool has ended: whoever waits for its endpoints may go."""
+        """A request of the pool has freed capacity, which all queues for its endpoints may use."""
         for queue in self.sharing:
             if queue.held:
                 queue.wake()
 
     def _look(self, now: float) -> None:
-        """Sends all that may go, tells all that may not wait longer, and sleeps until something is due."""
+        """Dispatch all that may go, drop all that may wait no longer, and set the alarm."""
         self._alarm.stop()
         if self._is_removed:
             self._turn_all_away(now)
@@ -322,13 +322,13 @@ class PoolQueue:
             owner.admitted(self._pool, now)
         except Exception:
             self._observer.failed(self._pool, "sent")
-            # The others must not wait for it.
+            # Its failure must not keep others waiting.
             if not owner.life.is_over:
                 broken = Refusal.broken("the gateway failed to send the request: its log says why")
                 self._tell(owner, broken, now)
 
     def _turn_all_away(self, now: float) -> None:
-        """In slices: other pools have their turns in between."""
+        """Drop all, in slices, so that other pools get their turns in between."""
         for wait in list(itertools.islice(self._held.waits(), AT_ONCE)):
             self._flow.leave(wait.place, now)
             self._drop(wait, reasons.DELETED, now)
@@ -338,7 +338,7 @@ class PoolQueue:
     def _turn_away(self, dropped: Sequence[tuple[Waiting, Dropped]], now: float) -> None:
         for waiting, why in dropped:
             wait = self._held.of(waiting)
-            if wait is not None:  # else its client left before it was told
+            if wait is not None:  # None if its client has left meanwhile
                 self._drop(wait, why, now)
 
     def _drop(self, wait: Wait, dropped: Dropped, now: float) -> None:
@@ -347,21 +347,21 @@ class PoolQueue:
         self._tell(cast("Owner", wait.place.owner), self._refusal(dropped, wait.seconds(now)), now)
 
     def _tell(self, owner: Owner, refusal: Refusal, now: float) -> None:
-        """The others that are to be told must not depend on it."""
+        """Reject one request; a failure must not affect others."""
         try:
             owner.turn_away(refusal, now)
         except Exception:
             self._observer.failed(self._pool, "refused")
 
     def _refusal(self, dropped: Dropped, waited_s: float) -> Refusal:
-        """The answer, with what is known here of a pool without endpoints."""
+        """The refusal, with details if the pool has no endpoints."""
         if dropped.reason != reasons.NO_ENDPOINTS or self._is_removed:
             return reasons.refusal(dropped, str(self._pool.pool.key))
         none = no_endpoint(self._pool, self._plane.rules.max_requests)
         return reasons.without_endpoints(dropped, none, waited_s)
 
     def _evict(self, waiting: Waiting, dropped: Dropped, now: float) -> None:
-        """Ends a running request for others that wait."""
+        """Evict a running request in favor of queued ones."""
         owner = cast("Owner | None", waiting.owner)
         if owner is not None and owner.life.wait is not None and owner.life.can_be_evicted:
             owner.life.wait.dropped_reason = dropped.reason
