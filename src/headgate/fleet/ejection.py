@@ -184,7 +184,7 @@ class EndpointHealth:
         if self.ejected_until > now and (
             not self.ejected_share or asked_at >= self.ejected_until - self.ejected_for_s
         ):
-            self.ejected_for_s /= 2  # it served when it had to: the next ejection shall not be longer
+            self.ejected_for_s /= 2  # it served while ejected: do not lengthen the next ejection
             self.ejected_until = now
             self._update_suspect_until()
 
@@ -198,8 +198,8 @@ class EndpointHealth:
 
     def may_be_tried(self, now: float) -> bool:
         """Whether it may be tried early: the base time of its ejection has passed, and a failed try costs
-        little because it last failed at once, with an error status. A failure has it avoided for a second, as
-        always."""
+        little because its last failure was an immediate error status. As usual, it is avoided for a second
+        after a failure."""
         ejected_s = now - (self.ejected_until - self.ejected_for_s)
         return ejected_s >= self.policy.base_s and bool(self.reasons) and "status" in self.reasons[-1]
 

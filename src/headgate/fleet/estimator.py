@@ -274,7 +274,7 @@ class Estimator:
         self._set_clock()
 
     def _served_until(self, booking: BookedPrompt, now: float) -> None:
-        """Record that this prompt is prefilled, and all that was booked before it."""
+        """Record that this prompt and all booked before it are prefilled."""
         waiting = self._waiting
         tokens, adapters = booking.position - self._served, 0
         if tokens <= 0:  # prompts before it were skipped while the engine served out of order
@@ -420,9 +420,9 @@ class Estimator:
         self._set_clock()
 
     def _longest_work(self, booking: BookedPrompt, first_at: float) -> tuple[int, float]:
-        """The clock said idle, but the endpoint still had this prompt. Returns the tokens that it did, and
-        the least time that they took: this prompt since it was booked, or everything since the last position
-        seen served."""
+        """The work of an endpoint that the clock assumed idle although it still had this prompt. Returns the
+        tokens prefilled and the least time that they took: of this prompt since it was booked, or of
+        everything since the last position seen served."""
         position, seen_at = self._seen
         tokens, took_s = booking.owed_tokens, first_at - booking.at
         if (first_at - seen_at) * tokens < took_s * (booking.position - position):

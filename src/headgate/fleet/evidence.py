@@ -1,4 +1,4 @@
-"""What the requests of a pool show about the health of its endpoints."""
+"""Evidence from a pool's requests about the health of its endpoints."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ LATE_S = 0.1
 SHARE = 1 / 32
 """Weight of one first token in the share of overtaken ones."""
 MANY, FEW = 0.05, 0.01
-"""Two of 32 overtaken are no chance; after a hundred in order, the engine serves in order again."""
+"""Two overtaken of 32 are significant; after a hundred in order, the engine serves in order again."""
 
 
 class ServingOrder:

@@ -37,8 +37,8 @@ class EngineReading(msgspec.Struct, frozen=True, kw_only=True):
     adapters_waiting: frozenset[str] = frozenset()
     """Adapters of waiting requests."""
     max_adapters: int | None = None
-    """How many adapters one batch may mix."""
+    """Limit of different adapters in one batch."""
     models: frozenset[str] | None = None
     """Names of the models that it serves, adapters included."""
     adapters_listed: frozenset[str] = frozenset()
-    """Those of them that it lists as adapters."""
+    """The names in `models` that it lists as adapters."""

@@ -9,7 +9,7 @@ from headgate.fleet import blame
 from headgate.fleet.ledger import EndpointState
 
 ACCEPTED_AFTER_S = 2.0
-"""An endpoint that has worked on a request for so long has not rejected it: rejections come fast."""
+"""An endpoint that has worked on a request for this long does not reject it: rejections are fast."""
 
 
 class Suspect(NamedTuple):

@@ -1,4 +1,4 @@
-"""How long something usually takes in a pool, and what duration is suspicious."""
+"""Learns how long something usually takes in a pool, and from when on that is suspicious."""
 
 from __future__ import annotations
 

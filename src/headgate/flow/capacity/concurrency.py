@@ -1,4 +1,4 @@
-"""concurrency-detector: what this gateway has in flight, against a limit per endpoint."""
+"""concurrency-detector: requests in flight from this gateway, relative to a limit per endpoint."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ FULL_CACHE = 0.9
 FULL_BATCH = 0.95
 """A batch is full if this share of its largest size is always running while other requests wait."""
 MIN_AHEAD, AHEAD_SHARE = 2, 1 / 32
-"""Requests that may wait in the engine, so that it can start one when others end: the next one from here
-takes a moment. In most steps, one in hundreds ends."""
+"""Requests that may wait in the engine, so that it can start one as soon as another ends. In most steps, one
+of hundreds ends."""
 AHEAD_S = 0.5
 """Also the requests that end in this time, unless the cache is full: an engine with few requests to start
 leaves its steps almost empty."""
@@ -94,7 +94,7 @@ class Slots:
         """Requests per second that ended in the last window."""
         self._doublings = 0
         self._mean_tokens = 0.0
-        """Of a request, those whose prefill is not visible; by the last reading with any."""
+        """Mean tokens per request whose prefill is not visible, at the last reading with any."""
         self.reading: EngineReading | None = None
         """The last reading applied. If the endpoint has another, call `follow`."""
         self.bound = float(without_reading)

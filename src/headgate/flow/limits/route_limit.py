@@ -24,8 +24,8 @@ def local_budget(route: routing.Route, direction: Direction, limit: int, now: fl
 class Reservation(msgspec.Struct, gc=False):
     """Settled exactly once. A direction without a limit has no account.
 
-    It stays with the accounts that it was made with. If the limit is removed meanwhile, nobody reads those
-    any more.
+    It keeps the accounts that it was created with, even if the limit is removed and nothing reads them any
+    more.
     """
 
     limit: RouteLimit
@@ -75,9 +75,9 @@ class RouteLimit:
     def change(self, route: routing.Route, now: float) -> None:
         """Apply the route's present limits.
 
-        A direction without a limit any more is forgotten; a new one starts full; in a changed one, what was
-        used stays used. If another Redis counts, or none any more, the new count starts as it is there, and
-        requests in flight are settled in the old one.
+        A direction that no longer has a limit is dropped, a new one starts full, and a changed one keeps what
+        was used. If the limit moves to or from a Redis, the count there applies, and requests in flight are
+        settled in the old one.
         """
         before, limits = self.written, route.limits
         assert limits is not None

@@ -13,9 +13,9 @@ import math
 import msgspec
 
 WHOLE = 1_000_000
-"""Parts are whole numbers of this."""
+"""Parts are integers out of this total."""
 FLOOR = 0.2
-"""So much of the whole is divided evenly, the rest by use."""
+"""This fraction of the whole is divided evenly, the rest by use."""
 RESERVE = WHOLE // 32
 """Kept for new members until the others have given up some."""
 PRESENT_S = 10.0
@@ -107,7 +107,7 @@ class Share:
 
     def __init__(self, now: float) -> None:
         self.members = 0
-        """As last reported by the book."""
+        """Number of members last reported by the book."""
         self._part = 0
         self._turn = 0
         self._weight = 0.0

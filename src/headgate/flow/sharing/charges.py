@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from headgate.flow.sharing.reports import Charge
 
 MAX_FLOWS = 512
-"""Clients invent names: beyond this many, only the first are reported; frequent ones appear early."""
+"""Clients choose flow names: beyond this many, only the first are reported; frequent ones appear early."""
 
 _NONE = (0, 0, 0, 0, 0)
 

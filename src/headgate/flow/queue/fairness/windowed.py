@@ -23,7 +23,7 @@ from headgate.flow.queue.flow import Flow
 from headgate.flow.queue.settings import WindowSettings
 
 MAX_BUCKETS = 100_000
-"""Clients invent flow names: beyond this many buckets, the oldest are dropped early."""
+"""Clients choose flow names: beyond this many buckets, the oldest are dropped early."""
 
 
 class _Bucket(msgspec.Struct):
