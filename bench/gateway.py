@@ -1,8 +1,8 @@
-"""What a request, a streamed chunk, an idle connection and a route cost: our gateway beside nginx, Envoy,
+"""Compares the cost of a request, a streamed chunk, an idle connection and a route in Headgate, nginx, Envoy,
 three Rust routers and LiteLLM, in one table.
 
-The result is the CPU time of the proxy over completed work, or its memory over what it holds;
-docs/benchmarks.md says what is measured and why.
+The result is the CPU time of the proxy per completed item, or its memory per open one; docs/benchmarks.md
+explains what is measured and why.
 
     make bench
     make bench ARGS="--only headgate,nginx --scenario chunk --repeat 3"
@@ -44,7 +44,7 @@ progress = Console(stderr=True)
 
 @dataclass
 class Cell:
-    """One proxy in one scenario: a window for each repetition, or the reason why there is none."""
+    """One proxy in one scenario: a window per repetition, or why there is none."""
 
     proxy: str
     scenario: str
@@ -85,7 +85,7 @@ class Cell:
 
 @contextlib.contextmanager
 def engines() -> Iterator[tuple[int, int]]:
-    """Run the upstream process; yields its pid and the port that all of its addresses listen on."""
+    """Run the engine process; yields its pid and the port on which all of its addresses listen."""
     port = proxies.free_port(ENGINES[0])
     listen = [option for host in ENGINES for option in ("--listen", f"{host}:{port}")]
     script = Path(__file__).with_name("upstream.py")
@@ -166,7 +166,7 @@ def compare(chosen: Sequence[str], scenarios: Sequence[Scenario], settings: Sett
 
 
 def upstream_alone(pid: int, port: int, settings: Settings) -> dict[str, float]:
-    """Throughput of the engines without a proxy: they must be far from being the bottleneck."""
+    """Throughput of the engines without a proxy, which must not be the bottleneck."""
     target = Target(f"{ENGINES[0]}:{port}", pid, proxies.CACHE / "run")
     window = requests(600, target, replace(settings, seconds=1, warmup=1))
     return {"requests_per_second": round(window.work / window.seconds), "cpu_us": round(window.cpu_us, 2)}
@@ -253,7 +253,7 @@ def main(
     pin: bool,
     quick: bool,
 ) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, to stop every started process
     settings = Settings(seconds, 1.5, streams, idle_streams, idle_connections, routes, repeat, pin)
     if quick:
         settings = replace(

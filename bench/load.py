@@ -1,8 +1,8 @@
-"""The load: requests by wrk, streams by small clients of our own: one checks every byte, one tells how long
-chunks were under way, one only keeps streams and connections open.
+"""Generates load: requests with wrk, and streams with our own small clients. One checks every byte, one
+measures the latency of chunks, and one only keeps streams and connections open.
 
-All return the work completed in a window, and its cost for the proxy, measured by `cost`, a function that
-reads its CPU seconds.
+All return the work completed in a window and what it cost the proxy, by `cost`, a function that reads the
+proxy's CPU seconds.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Window:
 def chat_bodies(
     prompt_bytes: int, count: int = 64, families: int = 8, wish: str = "", **options: object
 ) -> list[bytes]:
-    """Chat requests whose prompts share their first half with others, as those of one application do."""
+    """Chat requests whose prompts share their first half with others, like those of one application."""
     rng = random.Random(prompt_bytes)
 
     def text(length: int) -> str:
@@ -126,7 +126,7 @@ def _window(result: dict[str, float], cpu_s: float) -> Window:
 
 
 class Stream(asyncio.Protocol):
-    """One connection that carries stream after stream and compares each with what the engine sent."""
+    """One connection that reads stream after stream and compares each with what the engine sent."""
 
     def __init__(self, load: StreamLoad) -> None:
         self._load = load
@@ -176,7 +176,7 @@ class Stream(asyncio.Protocol):
             self.finished.set_result(None)
             self._transport.close()
         else:
-            # Not inside the parser's own callback: a new stream gets a new parser.
+            # Not inside the parser's callback, because a new stream gets a new parser.
             asyncio.get_running_loop().call_soon(self._ask)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -191,7 +191,7 @@ class Stream(asyncio.Protocol):
 
 
 class StreamLoad:
-    """Keeps a number of streams open, each until its end."""
+    """Keeps a number of streams open, and starts a new one when one ends."""
 
     stream: type[Stream] = Stream
     wish = ""
@@ -312,7 +312,7 @@ class Held(asyncio.Protocol):
 
 @dataclass(frozen=True)
 class Idle:
-    """What a connection asks once, and what it has received when it is idle."""
+    """The one request of a connection, and the data after which it is idle."""
 
     body: bytes
     awaited: bytes
@@ -327,7 +327,7 @@ IDLE_CONNECTION = Idle(chat_body("You keep a gate.", "Open?"), upstream.COMPLETI
 async def idle(
     address: str, connections: int, kind: Idle, cost: Cost, memory_kb: Callable[[], float]
 ) -> Window:
-    """Opens connections that stay idle after their one request, and measures the memory that each holds."""
+    """Open connections that stay idle after one request, and measure the memory per connection."""
     loop = asyncio.get_running_loop()
     host, _, port = address.rpartition(":")
     head = f"POST {CHAT_PATH} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n"
@@ -374,13 +374,13 @@ _SETTLE_S = 2.0
 
 
 def settled(read: Callable[[], float]) -> float:
-    """What `read` returns once the proxy has had time to finish what it does after its start."""
+    """The result of `read` after the proxy has had time to settle."""
     time.sleep(_SETTLE_S)
     return read()
 
 
 def asked_in_turn(address: str, questions: Sequence[tuple[str, bytes]]) -> tuple[list[float], list[str]]:
-    """Posts a body to a path, one after the other; returns how many ms each took, and what failed."""
+    """Post each body to its path, one after the other; returns the latencies in ms, and the failures."""
     took: list[float] = []
     failures: list[str] = []
     headers = {"Content-Type": "application/json"}

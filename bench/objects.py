@@ -1,6 +1,6 @@
-"""What Headgate is told: the engines as Pods, a ModelServer that selects them, ModelRoutes to it.
+"""Headgate's objects: the engines as Pods, a ModelServer that selects them, and ModelRoutes to it.
 
-Written through the Kubernetes API of the kubeconfig, as any user would.
+Created through the Kubernetes API of the kubeconfig, as by any user.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import yaml
 import upstream
 
 NAME = "bench"
-"""Of the one ModelServer, and of the ModelRoute."""
+"""Name of the ModelServer and of the ModelRoute."""
 _NETWORKING = "/apis/networking.volcano.sh/v1alpha1/namespaces/default"
 _AT_ONCE = 16
 
@@ -33,8 +33,8 @@ def declare(
 ) -> None:
     """Create one Pod per engine, a ModelServer that selects them, and a ModelRoute to it.
 
-    With `apart`, there is instead a ModelServer for each of these values of `header`, with its own engines;
-    all of them are in `upstreams`. Requests without the header go to the first.
+    `apart`: engines by value of `header`, all of them in `upstreams`. Each value gets its own ModelServer.
+    Requests without the header go to the first.
     """
     of_pool = {address: pool for pool, engines in (apart or {}).items() for address in engines}
     with _client(kubeconfig) as client:
@@ -50,7 +50,7 @@ def declare(
 
 
 def declare_routes(kubeconfig: Path, names: Sequence[str]) -> None:
-    """Create a ModelRoute to the one ModelServer for each of these names, which its model has as well."""
+    """Create a ModelRoute to the ModelServer for each name, which is also the name of its model."""
     with _client(kubeconfig) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
         routes = (_model_route(name, name, [_rule(NAME)]) for name in names)
         for _ in pool.map(functools.partial(_post, client, f"{_NETWORKING}/modelroutes"), routes):

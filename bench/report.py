@@ -1,4 +1,4 @@
-"""A run as a table for reading: scenarios down, proxies across, the result first: CPU time, or memory."""
+"""Shows a run as a table: one row per scenario and one column per proxy, with CPU time or memory first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OURS = proxies.Headgate.name
 YARDSTICK = proxies.Nginx.name
 
 Cells = dict[tuple[str, str], dict[str, Any]]
-"""By proxy and scenario."""
+"""Cells by proxy and scenario."""
 
 
 class Goal(Protocol):
@@ -25,7 +25,7 @@ class Goal(Protocol):
     def __str__(self) -> str: ...
 
     def reached(self, cell: dict[str, Any], yardstick: dict[str, Any]) -> bool | None:
-        """Whether Headgate's cell reaches it, compared with nginx's of the same run; None if unknown."""
+        """Whether Headgate's cell reaches it, given nginx's cell of the same run; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,6 @@ def show(run: dict[str, Any], chosen: Sequence[str], scenarios: Sequence[Row], c
 
 
 def table(run: dict[str, Any], chosen: Sequence[str], scenarios: Sequence[Row]) -> Table:
-    """The run for reading: scenarios down, proxies across, the result first."""
     grid = Table(title="Cost of the proxy for each unit of work", show_lines=True, title_justify="left")
     grid.add_column("")
     for name in chosen:

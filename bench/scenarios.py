@@ -1,4 +1,4 @@
-"""The rows of the table, each with its load and its goal."""
+"""The rows of the table: each has a load and a goal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACE_MS = 20
 LAG_STREAMS = 64
 ROUTES_ASKED = 100
 OWN_FILES = 1200
-"""Files that a process has open besides those of its idle streams or connections: nginx has some hundreds."""
+"""Open files of a process besides those of its idle streams or connections: nginx has some hundreds."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Target:
-    """Where the load is sent, and the process whose cost is measured."""
+    """The address that gets the load, and the process whose cost is measured."""
 
     address: str
     pid: int
     scratch: Path
     question: Callable[[int], tuple[str, bytes]] | None = None
-    """Path and body of a request to the route of a number, where there are such routes."""
+    """Path and body of a request to the route with this number, if there are such routes."""
 
     def cost(self) -> float:
         return cpu.cpu_seconds(self.pid)
@@ -55,18 +55,18 @@ class Target:
 
 
 Start = Callable[[int], Target]
-"""Starts the proxy anew, with so many routes besides the one that takes everything."""
+"""Restarts the proxy with this many routes besides the catch-all route."""
 
 
 @dataclass(frozen=True)
 class Scenario(report.Row):
-    """A row of the table, and how it is measured."""
+    """A row of the table and how it is measured."""
 
     engines: int
     cache_aware: bool
     run: Callable[[Start, Settings], load.Window]
     compares_bytes: bool = False
-    """Whether it needs a proxy that passes the engine's bytes on as they are."""
+    """Whether it needs a proxy that forwards the engine's bytes unchanged."""
     needs_routes: bool = False
 
 
@@ -110,14 +110,14 @@ def _idle_connections(start: Start, settings: Settings) -> load.Window:
 
 
 def _idle(target: Target, count: int, kind: load.Idle) -> load.Window:
-    """Of as many as a proxy may have open that keeps two files for each: one for the endpoint."""
+    """Limit the count to what the proxy can open with two files each, one of them for the endpoint."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(count, (files - OWN_FILES) // 2)
     return uvloop.run(load.idle(target.address, count, kind, target.cost, target.memory_kb))
 
 
 def _routes(start: Start, settings: Settings) -> load.Window:
-    """What the routes add to a proxy that has one route for everything; some of them are asked."""
+    """Measure what the routes add to a proxy with only a catch-all route, and send requests to some."""
     target = start(0)
     before_kb, before_s = load.settled(target.memory_kb), target.cost()
     count = settings.routes

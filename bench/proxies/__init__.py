@@ -1,7 +1,7 @@
 """The proxies under comparison, with a common interface: install, start in front of engines, stop.
 
-Each keeps its defaults if possible; settings are explained where they are set. All logs go to files, so that
-no proxy is spared writing them.
+Each keeps its defaults if possible; settings are explained where they are set. All log to files, so that each
+bears the cost of logging.
 """
 
 from proxies.envoy import Envoy

@@ -86,12 +86,12 @@ class Envoy(PackagedProxy):
 
 
 def _forwarded(prefix: str, **more: str) -> dict[str, Any]:
-    # Without "0s" a stream is cut after 15 s.
+    # Without "0s", Envoy ends a stream after 15 s.
     return {"match": {"prefix": prefix}, "route": {"cluster": "engines", "timeout": "0s", **more}}
 
 
 def _route(route: int) -> dict[str, Any]:
-    """Takes its name off the path."""
+    """Removes the route's name from the path."""
     return _forwarded(f"/{route_name(route)}/", prefix_rewrite="/")
 
 

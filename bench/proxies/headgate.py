@@ -25,7 +25,7 @@ from proxies.processes import (
 
 
 class Headgate(ProxyProcesses):
-    """Our gateway: a process that reads its objects from an embedded API server, with all defaults."""
+    """One gateway process with default settings, which reads its objects from an embedded API server."""
 
     name: ClassVar[str] = "headgate"
     note: ClassVar[str] = "one process, all features at their defaults, access log to a file"
@@ -39,8 +39,8 @@ class Headgate(ProxyProcesses):
         flags: tuple[str, ...] = (),
         apart: tuple[str, Sequence[str]] | None = None,
     ) -> None:
-        """`flags` are additional ones of the gateway. `apart` is a header with values: each gets an equal
-        part of the engines, as its own pool.
+        """`flags`: additional flags of the gateway. `apart`: a header and its values, each of which gets an
+        equal part of the engines as its own pool.
         """
         super().__init__(cpu)
         self._flags = flags
@@ -74,7 +74,7 @@ class Headgate(ProxyProcesses):
         pid = self.spawn(
             "gateway",
             *(self._executable, "gateway", "--kubeconfig", kubeconfig, "--port", str(port)),
-            # Limits that the idle streams would reach.
+            # The idle streams would reach the default limits.
             *("--clients-max-connections", "20000", "--endpoints-max-connections", "20000"),
             *("--metrics-port", str(free_port()), "--admin-port", str(admin)),
             *self._flags,
@@ -89,5 +89,5 @@ class Headgate(ProxyProcesses):
         return port, pid
 
     def question(self, route: int) -> tuple[str, bytes]:
-        """By its model."""
+        """Routed by its model."""
         return load.CHAT_PATH, load.chat_body("You keep a gate.", "Open?", model=route_name(route))

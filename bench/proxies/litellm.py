@@ -11,7 +11,7 @@ from proxies.processes import Addresses, free_port
 
 
 class LiteLLM(PackagedProxy):
-    """A Python gateway that decodes and re-encodes everything it passes on."""
+    """A Python gateway that decodes and re-encodes everything that it forwards."""
 
     name: ClassVar[str] = "litellm"
     pinned: ClassVar[str] = "1.106.2"

@@ -12,7 +12,7 @@ from proxies.processes import Addresses, ProxyProcesses, UnavailableError, free_
 
 
 class Nginx(ProxyProcesses):
-    """A plain HTTP proxy in C: the cost of moving bytes without reading them."""
+    """A plain HTTP proxy in C: the cost of forwarding bytes without reading them."""
 
     name: ClassVar[str] = "nginx"
     note: ClassVar[str] = (
@@ -20,9 +20,9 @@ class Nginx(ProxyProcesses):
     )
     has_routes: ClassVar[bool] = True
 
-    # The idle streams take nearly all files that the process may open. With less than a sixteenth of its
-    # connections free, nginx closes new ones, so it has twice as many as files. Buffering off: with it nginx
-    # would hold back the chunks of a stream. keepalive_requests: by default a connection is closed after
+    # The idle streams need nearly all files that the process may open. nginx closes new connections when less
+    # than a sixteenth are free, so twice as many connections as files are allowed. Buffering is off, as it
+    # would hold back the chunks of a stream. keepalive_requests: by default, a connection is closed after
     # 1,000 requests, and reconnecting is not what is measured.
     _CONFIGURATION = """
 daemon off;
@@ -71,7 +71,7 @@ http {{
         self.fresh_scratch()
         scratch, port = self.scratch, free_port()
         servers = "\n    ".join(f"server {host}:{number};" for host, number in upstreams)
-        # The name of the route is taken off the path.
+        # The name of the route is removed from the path.
         locations = "\n    ".join(
             f"location /{route_name(route)}/ {{ proxy_pass http://engines/; }}" for route in range(routes)
         )

@@ -37,7 +37,7 @@ class Proxy(Protocol):
     note: ClassVar[str]
     """Its configuration in one line, for the table's footer."""
     passes_bytes: ClassVar[bool]
-    """Whether answers come through as the engine wrote them, so that streams can be compared."""
+    """Whether it forwards responses unchanged, so that streams can be compared."""
     has_routes: ClassVar[bool]
     """Whether it can have many routes."""
 
@@ -48,17 +48,17 @@ class Proxy(Protocol):
         """Install it if needed; return its version. Raises UnavailableError."""
 
     def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
-        """Start it in front of `upstreams`; return its port and pid once it answers a chat request.
+        """Start it in front of `upstreams`; return its port and pid once it responds to a chat request.
 
-        `cache_aware`: route by cached prefixes, if it can; otherwise by its cheapest policy. `routes`: the
-        number of routes besides the one that takes everything, where it can have more than that.
+        `cache_aware`: route by cached prefixes, if it can; otherwise by its cheapest policy. `routes`: number
+        of routes besides the catch-all route, if it can have more.
         """
 
     def question(self, route: int) -> tuple[str, bytes]:
-        """Path and body of a chat request that only this one of `routes` takes."""
+        """Path and body of a chat request that only this route matches."""
 
     def stop(self) -> None:
-        """End every process that start() started."""
+        """Stop every process that start() started."""
 
 
 def route_name(route: int) -> str:
@@ -75,7 +75,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 def wait_until(
     ready: Callable[[], bool], what: str, alive: Callable[[], None], within_s: float = READY_WITHIN_S
 ) -> None:
-    """Poll `ready`; connection errors count as not yet, a process that `alive` finds dead ends the wait."""
+    """Poll `ready`. Connection errors mean not yet; a dead process, by `alive`, ends the wait."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         alive()
@@ -149,7 +149,7 @@ class ProxyProcesses:
         wait_until(ready, "a chat request through it", self.check_alive, self.ready_within_s)
 
     def question(self, route: int) -> tuple[str, bytes]:
-        """By its path, as of a proxy that reads no JSON."""
+        """Routed by its path, for a proxy that reads no JSON."""
         return f"/{route_name(route)}{load.CHAT_PATH}", load.IDLE_CONNECTION.body
 
     def stop(self) -> None:

@@ -15,7 +15,7 @@ _ROUTER_NOTE = (
 
 
 class Router(PackagedProxy):
-    """Shared by all three, which descend from one program and accept its options."""
+    """The common part of all three, which derive from one program and accept its options."""
 
     note: ClassVar[str] = _ROUTER_NOTE
 
@@ -24,7 +24,7 @@ class Router(PackagedProxy):
         return (self._python, "-m", f"{self.module}.launch_router")
 
     def started_options(self) -> tuple[str, ...]:
-        """Workers are checked every 30 s by default, which would only cause a wait here."""
+        """The default interval of worker checks, 30 s, would only delay the start."""
         return ("--worker-startup-check-interval", "1")
 
     def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
