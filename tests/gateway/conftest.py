@@ -1,4 +1,4 @@
-"""A gateway on a loopback port, endpoints that do what a test tells them, and clients that see every byte."""
+"""A gateway on a loopback port, scripted endpoints, and clients that see every byte."""
 
 import asyncio
 import contextlib

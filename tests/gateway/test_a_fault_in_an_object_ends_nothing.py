@@ -1,4 +1,4 @@
-"""A gateway that cannot make sense of a change goes on by what it knew."""
+"""A gateway that fails to apply a change keeps its previous state."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A 404 for an adapter teaches that the endpoint lacks it, whether its engine lists models or not."""
+"""After a 404 for an adapter, the endpoint is known to lack it, whether or not it lists models."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What answers were like is known of an endpoint, and of its model, when the next request is scheduled."""
+"""Responses teach the gateway about their endpoint and model before the next request is scheduled."""
 
 import asyncio
 

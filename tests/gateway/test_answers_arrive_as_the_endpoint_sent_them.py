@@ -1,4 +1,4 @@
-"""What a client gets: the endpoint's status, headers and bytes, in whatever pieces they came."""
+"""The client gets the endpoint's status, headers and bytes, in whatever pieces they arrive."""
 
 import asyncio
 

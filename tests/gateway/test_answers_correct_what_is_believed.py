@@ -1,4 +1,4 @@
-"""What an engine counts at the end of an answer corrects what the gateway believed of it."""
+"""The engine's counts at the end of a response correct the gateway's estimates."""
 
 import json
 import time

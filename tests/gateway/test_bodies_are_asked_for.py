@@ -1,4 +1,4 @@
-"""`Expect: 100-continue`: a client that asks before it sends a body is told at once whether it may."""
+"""`Expect: 100-continue`: the gateway says immediately whether a client may send its body."""
 
 import pytest
 

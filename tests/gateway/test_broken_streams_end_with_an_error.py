@@ -1,4 +1,4 @@
-"""A stream that breaks upstream ends with an event that says so, never with a second stream or in silence."""
+"""A stream that breaks upstream ends with an error event, never silently or with a second stream."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Simulated engines that publish what they hold: the gateway knows it, whoever sent the prompts."""
+"""The gateway knows the caches of simulated engines that publish them, whoever sent the prompts."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""How many connections clients may have, and what those beyond that are told."""
+"""The number of client connections is limited; connections beyond the limit get an error."""
 
 import asyncio
 import logging

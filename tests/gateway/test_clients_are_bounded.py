@@ -1,4 +1,4 @@
-"""Limits on what a client may send: sizes, counts, times. Each has its status and says what the limit is."""
+"""Limits on the sizes, counts and times of what a client sends. Each error names its limit."""
 
 import asyncio
 

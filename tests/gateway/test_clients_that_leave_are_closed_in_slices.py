@@ -1,4 +1,4 @@
-"""Thousands of clients may go at once: they are closed in slices, and others go on in between."""
+"""Thousands of clients that leave at once are closed in slices, so that others are served in between."""
 
 import asyncio
 

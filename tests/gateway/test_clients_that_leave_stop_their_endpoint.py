@@ -1,4 +1,4 @@
-"""When nobody waits for an answer any more, whatever is done for it ends at once."""
+"""When a client leaves, all work for its request stops immediately."""
 
 import asyncio
 import socket

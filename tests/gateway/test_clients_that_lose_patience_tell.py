@@ -1,4 +1,4 @@
-"""Clients that leave after a long silence tell of a hang, where nothing else came of the endpoint."""
+"""Clients that leave after a long silence are evidence of a hang, if the endpoint sent nothing else."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A burst of requests that wait is not looked through by Python's garbage collector again and again."""
+"""A burst of queued requests is not scanned by Python's garbage collector again and again."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""A few kilobytes from an engine that stand for gigabytes stay a few kilobytes."""
+"""A few kilobytes from an engine that decompress to gigabytes use only a few kilobytes."""
 
 import gzip
 import resource

@@ -1,4 +1,4 @@
-"""Whatever becomes of a request under a configured policy, what is counted of it ends with it (B52, B54)."""
+"""However a request ends under a configured policy, its bookings end with it (B52, B54)."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""What is believed of a conversation's next turn is near to what a simulated engine has of it."""
+"""The expected cache hit of a conversation's next turn is close to the simulated engine's."""
 
 import random
 import types

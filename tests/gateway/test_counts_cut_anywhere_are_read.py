@@ -1,4 +1,4 @@
-"""Token counts may come in any pieces, and break off anywhere: they are read if all of them came."""
+"""Token counts may arrive in any pieces or break off: they are read if they are complete."""
 
 import pytest
 

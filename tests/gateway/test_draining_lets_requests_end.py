@@ -1,4 +1,4 @@
-"""Draining: idle connections close, running requests end, nothing new is taken on."""
+"""While draining, idle connections close, running requests end, and new ones are not accepted."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a gateway derives from its snapshot is changed by each edit, and is what it would be if made anew."""
+"""After any edit, the data that a gateway derives from its snapshot equals data computed from scratch."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`x-forwarded-*` and `forwarded` say who asks: what a client claims counts only if it is trusted."""
+"""`x-forwarded-*` and `forwarded` name the client; its own claims count only if it is trusted."""
 
 import pytest
 from hypothesis import given

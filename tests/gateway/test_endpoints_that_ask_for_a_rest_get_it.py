@@ -1,4 +1,4 @@
-"""429 and 503 with Retry-After put an endpoint out for that time, and are no failure."""
+"""429 and 503 with Retry-After keep requests from an endpoint for that time, and are no failure."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Responses with status 200 that hold an error, or nothing, are judged against those of the pool."""
+"""Responses with status 200 and an error or nothing in them are compared with those of the pool."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Endpoints behind TLS are verified as their ModelServer or InferencePool says, and by nothing less."""
+"""TLS endpoints are verified as their ModelServer or InferencePool requires, and nothing less."""
 
 import base64
 import datetime

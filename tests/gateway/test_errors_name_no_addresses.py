@@ -1,4 +1,4 @@
-"""What a client is told of a failure names no address, Pod, host or file of the inside; the access log does.
+"""Errors for clients name no internal address, Pod, host or file; the access log does.
 
 Every error that any other test of the gateway reads is checked for the same in `conftest.py`.
 """

@@ -1,4 +1,4 @@
-"""Whatever happens to a request, the ledger gets back what it gave, and metrics and log count it once."""
+"""Whatever happens to a request, its booking ends, and metrics and log count it once."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What is tried again, where, how often and when; and what is not."""
+"""When a request is retried, where, how often and how fast; and when it is not."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""An endpoint that keeps failing gets no requests for a while, and the gateway says so."""
+"""An endpoint that keeps failing gets no requests for a while, and the gateway reports that."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The gateway learns how fast endpoints prefill from the first bytes of streams, and of nothing else."""
+"""The gateway learns prefill rates from the first bytes of streams, and from nothing else."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Multipart forms, as audio is sent with, are routed by their part `model`; every other byte stays."""
+"""Multipart forms, as used for audio, are routed by their part `model`; every other byte stays."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What an endpoint puts around the body of an answer is bounded: it ends its own request and no other."""
+"""The framing of a response is bounded: an excess ends its own request and no other."""
 
 import asyncio
 import resource

@@ -1,4 +1,4 @@
-"""A gateway that knows its names serves no other: a page that names it by one of its own gets nowhere."""
+"""A gateway with configured host names rejects all others, such as those of a DNS rebinding page."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Images and audio inside a prompt are told apart, and count for the tokens that models make of them."""
+"""Images and audio in a prompt are detected, and count as the tokens that models make of them."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""A gateway follows InferencePools and what names them, on servers that lack other kinds."""
+"""A gateway follows InferencePools and their objects, on servers that lack other kinds."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An endpoint that does not speak HTTP cannot confuse a client: 502, or the end of the connection."""
+"""An endpoint that does not speak HTTP cannot confuse a client: 502, or the connection ends."""
 
 import asyncio
 import random

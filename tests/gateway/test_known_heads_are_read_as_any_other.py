@@ -1,4 +1,4 @@
-"""A head that came before is compared instead of parsed: nobody can tell the difference."""
+"""A repeated head is compared instead of parsed, with the same result."""
 
 import asyncio
 import itertools

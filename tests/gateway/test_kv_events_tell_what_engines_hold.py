@@ -1,4 +1,4 @@
-"""Engines that publish what they hold are listened to, over ZeroMQ; what was missed is asked for."""
+"""KV events of engines arrive over ZeroMQ; missed ones are requested again."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Bodies that are too large for the event loop reach endpoints as small ones do."""
+"""Bodies that are too large for the event loop reach endpoints like small ones."""
 
 import json
 

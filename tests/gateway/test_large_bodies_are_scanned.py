@@ -1,4 +1,4 @@
-"""A scan of a large body finds what a JSON parser finds, and what the gateway makes of small bodies."""
+"""A scan of a large body finds the same as a JSON parser, and as the gateway does in small bodies."""
 
 import json
 

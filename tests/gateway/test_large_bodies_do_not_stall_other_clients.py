@@ -1,7 +1,7 @@
-"""A client that sends bodies of 30 MB, whatever they look like, does not keep other clients waiting.
+"""A client that sends bodies of 30 MB, whatever their content, does not keep other clients waiting.
 
-The gateway runs in a process of its own. Beside its requests, a callback every millisecond notes how much CPU
-time the event loop spent since the last one: that bounds what one step does, however busy the machine is.
+The gateway runs in a process of its own. Every millisecond, a callback records the CPU time of the event loop
+since the last one: that bounds the length of one step, however busy the machine is.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What it takes to find the rule of a request is bounded, however many conditions the routes have."""
+"""The time to match a request to a rule is bounded, however many conditions the routes have."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Tokens' pace, bytes, connections and ends are counted; labels are bounded and go with their objects."""
+"""Token pace, bytes, connections and ends are counted; labels are bounded and end with their objects."""
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families

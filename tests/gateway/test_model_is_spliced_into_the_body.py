@@ -1,4 +1,4 @@
-"""The body keeps every byte but those of its top-level model's value."""
+"""The body keeps every byte except the value of its top-level model."""
 
 import json
 import time

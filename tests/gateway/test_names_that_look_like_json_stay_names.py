@@ -1,4 +1,4 @@
-"""Names that clients make up are text, wherever they are written: bodies, headers, logs, metrics, errors."""
+"""Names from clients are text wherever they are written: bodies, headers, logs, metrics, errors."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A client that would rather speak HTTP/2 or WebSocket is served in HTTP/1.1."""
+"""A client that offers HTTP/2 or WebSocket is served over HTTP/1.1."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A client reaches the inference paths of engines, and their management only where a setting opens it."""
+"""Clients can reach the inference paths of engines; management paths only if a setting allows them."""
 
 import string
 

@@ -1,4 +1,4 @@
-"""Pages of the admin port that show requests and endpoints as they are right now."""
+"""Pages of the admin port that show the current requests and endpoints."""
 
 import asyncio
 

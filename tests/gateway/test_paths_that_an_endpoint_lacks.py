@@ -1,4 +1,4 @@
-"""A 404 of an endpoint that serves other requests tells of the path and model alone, and is no failure."""
+"""A 404 from an endpoint that serves other requests concerns only that path and model; it is no failure."""
 
 import httpx2
 

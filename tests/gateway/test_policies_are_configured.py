@@ -1,4 +1,4 @@
-"""A pool's endpoints are picked by the scheduler's configuration, by its own annotation, or as all others."""
+"""A pool's endpoints are picked by the scheduler configuration, its own annotation, or the default."""
 
 import logging
 import random

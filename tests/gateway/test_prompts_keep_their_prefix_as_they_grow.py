@@ -1,4 +1,4 @@
-"""A conversation that goes on begins with the bytes that it had; other prompts do not."""
+"""A continued conversation starts with the same prompt bytes; other prompts do not."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The acceptance cases of the Gateway API Inference Extension in the gateway itself, by their ids.
+"""The acceptance cases of the Gateway API Inference Extension, by their ids.
 
 Real objects, translated, and requests through sockets.
 """

@@ -1,4 +1,4 @@
-"""The gateway's own errors: OpenAI's form, or Anthropic's on its path, with the right status."""
+"""The gateway's own errors: in OpenAI's form, or Anthropic's on its path, with the right status."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Where no retry is left, the next requests of the like tell whose fault a rejection was."""
+"""Without a retry left, the next similar requests decide whose fault a rejection was."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A status that may be the endpoint's own fault is tried elsewhere; the second response tells."""
+"""A status that may be the endpoint's fault is retried elsewhere; the second response decides."""
 
 import asyncio
 

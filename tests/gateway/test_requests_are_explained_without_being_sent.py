@@ -1,4 +1,4 @@
-"""`/debug/explain` tells what would become of a request; a real one then comes to just that."""
+"""`/debug/explain` predicts the outcome of a request; a real request then has just that outcome."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Requests that a client sends ahead wait for their turn, a bounded number of them."""
+"""Pipelined requests wait for their turn; their number is bounded."""
 
 import asyncio
 import socket

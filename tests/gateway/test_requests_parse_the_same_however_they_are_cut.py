@@ -1,4 +1,4 @@
-"""A request is the same request wherever the network cuts it."""
+"""A request is parsed the same wherever the network cuts it."""
 
 import asyncio
 import itertools

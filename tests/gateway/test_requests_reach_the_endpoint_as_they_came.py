@@ -1,4 +1,4 @@
-"""What an endpoint gets: the client's bytes, without what was only meant for the gateway."""
+"""An endpoint gets the client's bytes, without those that were meant only for the gateway."""
 
 import json
 

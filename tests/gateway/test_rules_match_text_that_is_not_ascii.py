@@ -1,4 +1,4 @@
-"""Rules on headers and paths are written in Unicode and compared as bytes, in UTF-8."""
+"""Rules on headers and paths are written in Unicode and compared as UTF-8 bytes."""
 
 import msgspec
 import pytest

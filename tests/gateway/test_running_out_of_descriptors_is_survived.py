@@ -1,4 +1,4 @@
-"""A gateway whose process cannot open another file keeps serving whom it has, and recovers."""
+"""A gateway without free file descriptors keeps serving its connections, and recovers."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Requests of one session go to one endpoint: by a token of ours or an id of the client's (B45, B46)."""
+"""Requests of a session go to one endpoint, by the gateway's token or the client's id (B45, B46)."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Other settings take effect on connections that are open, and disturb no request under way."""
+"""New settings apply to open connections, and disturb no request in flight."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Who is silent for too long is given up: an endpoint before its answer, a client amid it."""
+"""Timeouts for silence: of an endpoint before its response, and of a client that stops reading it."""
 
 import asyncio
 

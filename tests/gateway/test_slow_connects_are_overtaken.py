@@ -1,4 +1,4 @@
-"""A connection that takes long to make does not hold up its request: another endpoint gets that meanwhile."""
+"""A slow connect does not hold up its request, which is sent to another endpoint meanwhile."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Names of hosts whose name server does not answer keep nobody else from connecting."""
+"""Host names whose name server does not respond keep no other request from connecting."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Bytes go on as they come, and no faster than the client reads them."""
+"""Bytes are forwarded as they arrive, and no faster than the client reads them."""
 
 import asyncio
 import resource

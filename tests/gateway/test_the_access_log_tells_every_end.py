@@ -1,4 +1,4 @@
-"""One line for each request, in either form, that says what became of it and who is the reason."""
+"""One line per request, in either form, with its outcome and who caused it."""
 
 import json
 import re

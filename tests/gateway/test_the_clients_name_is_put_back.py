@@ -1,4 +1,4 @@
-"""An answer has the model's name as the client used it, however it is framed and cut; all else stays."""
+"""A response has the client's name of the model, however it is framed and cut; all else stays."""
 
 import gzip
 import itertools

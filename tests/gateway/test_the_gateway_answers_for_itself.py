@@ -1,4 +1,4 @@
-"""Health, readiness and the list of models need no endpoint."""
+"""Health, readiness and the list of models work without an endpoint."""
 
 import msgspec
 import pytest

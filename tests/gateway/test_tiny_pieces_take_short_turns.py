@@ -1,4 +1,4 @@
-"""Tiny chunks, events and requests come in the tens of thousands; the event loop serves others in between."""
+"""Tens of thousands of tiny chunks, events and requests do not block the event loop."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`x-headgate-decision` tells a trusted client that asks for it where its request went, and nobody else."""
+"""Trusted clients, and only they, can ask for the decision about their request in `x-headgate-decision`."""
 
 import msgspec
 import pytest

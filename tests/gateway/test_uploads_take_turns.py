@@ -1,4 +1,4 @@
-"""Clients that upload much, all at once, leave most of each turn of the event loop to others."""
+"""Many clients that upload at once leave most of each turn of the event loop to others."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Engines are asked for the token counts of every stream; clients see them only if they asked themselves."""
+"""Engines are asked for the token counts of every stream; clients see them only if they asked."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""CORS: pages of other origins get nowhere unless their origin is allowed; preflights are answered here."""
+"""CORS: pages of other origins are blocked unless allowed; the gateway responds to preflights itself."""
 
 import pytest
 

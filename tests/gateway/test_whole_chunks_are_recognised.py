@@ -1,4 +1,4 @@
-"""A whole chunk need not be parsed: it is recognised by its size, exactly where llhttp reads one as well."""
+"""A whole chunk is recognised by its size without parsing, exactly where llhttp reads one as well."""
 
 import httptools
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""What log lines have in common is put into words once: as long as the objects say the same."""
+"""Common parts of log lines are formatted once, for as long as the objects stay the same."""
 
 import json
 

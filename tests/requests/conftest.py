@@ -1,4 +1,4 @@
-"""A data plane with two endpoints for each test; what else there is of it is in `one_plane`."""
+"""A data plane with two endpoints for each test; the rest is in `one_plane`."""
 
 import sys
 from pathlib import Path

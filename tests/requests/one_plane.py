@@ -1,4 +1,4 @@
-"""A data plane by itself, and requests that nobody sent."""
+"""A data plane alone, and requests without a client."""
 
 import json
 import random

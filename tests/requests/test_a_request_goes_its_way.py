@@ -1,4 +1,4 @@
-"""What each event leads to, in the least shell: no loop, no connection, no clock."""
+"""The effects of each event, in the minimal shell: no loop, no connection, no clock."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Any order of events that may happen: each request is settled once, and gives back all that it had."""
+"""In any allowed order of events, each request is settled once and returns all its resources."""
 
 import msgspec
 from hypothesis import settings

@@ -1,7 +1,7 @@
-"""The same history, told by three shells: the gateway over HTTP, the simulator, and the least one.
+"""The same histories in three shells: the gateway over HTTP, the simulator, and the minimal one.
 
-What was decided, who was asked and why not longer, what the client gets, and what stays of it in the books
-are the same, field by field.
+The decisions, the attempts and their ends, the client's response and the final accounts are equal, field by
+field.
 """
 
 import asyncio

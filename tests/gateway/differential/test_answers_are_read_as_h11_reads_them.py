@@ -1,7 +1,7 @@
-"""What a client gets of an endpoint's answer is what h11 reads in the endpoint's bytes, or nothing.
+"""The client gets exactly what h11 reads in the endpoint's bytes, or nothing.
 
-The gateway may refuse more than h11 does: then the client is told so, or its connection is ended. One
-difference is wanted: what is written for people behind a status is not looked at, since it is not passed on.
+The gateway may reject more than h11 does: then the client gets an error, or its connection is closed. One
+difference is intended: the reason phrase of a status is not checked, because it is not forwarded.
 """
 
 import asyncio

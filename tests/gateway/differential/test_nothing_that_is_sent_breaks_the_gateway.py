@@ -1,4 +1,4 @@
-"""Whatever comes in: every request ends in an answer, a refusal, or the end of its connection."""
+"""Whatever a client sends, every request ends with a response, a refusal, or the end of its connection."""
 
 import asyncio
 import json

@@ -1,9 +1,9 @@
-"""What the gateway takes for a request, h11 takes for the same request; what h11 refuses, it refuses.
+"""The gateway accepts only what h11 reads as the same request, and rejects whatever h11 rejects.
 
-Three differences are wanted. The gateway takes empty lines before a request (RFC 9112, 2.2), several spaces
-in a request line (3), and RTSP/ and ICE/ for HTTP/, since llhttp does not tell them apart. All are sent on as
-plain HTTP/1.1, so h11 has to agree once they are written as HTTP writes them. Where the gateway refuses more
-than h11 does, that is its right.
+Three differences are intended. The gateway accepts empty lines before a request (RFC 9112, 2.2), several
+spaces in a request line (3), and RTSP/ and ICE/ instead of HTTP/, because llhttp does not distinguish them.
+All are forwarded as plain HTTP/1.1, so h11 has to agree once they are written in that form. The gateway may
+reject more than h11 does.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Faulty endpoints before a gateway whose clock can be moved, and clients that judge every byte by h11."""
+"""Faulty endpoints behind a gateway with a manual clock, and clients that check every byte with h11."""
 
 import asyncio
 import os

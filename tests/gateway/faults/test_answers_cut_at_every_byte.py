@@ -1,4 +1,4 @@
-"""Wherever an answer is cut, even amid a character or a chunk's size, the client is told."""
+"""Wherever a response is cut, even within a character or a chunk size, the client is notified."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""Any story of clients, endpoints, time and changes: each request is settled once, and nothing is left over.
+"""Any sequence of clients, endpoints, time and changes: each request is settled once, and nothing leaks.
 
-The connections are the gateway's own protocols on transports that only note what is done to them, and the
-clock is moved by hand, so that a story of minutes takes milliseconds and can be shrunk.
+The connections are the gateway's own protocols on transports that only record calls, and the clock is moved
+by hand, so that a sequence of minutes takes milliseconds and can be shrunk.
 """
 
 import asyncio

@@ -1,15 +1,15 @@
-"""Each fault, in each framing, with and without another endpoint: what the client gets, and what is left.
+"""Each fault, in each framing, with and without another endpoint: what the client gets, and what remains.
 
-The rules that the table follows:
+The rules behind the table:
 
-- `unreached`, `lost`, `late`, `status`: no byte was sent to the client, and the endpoint gave no answer, or
-  one that says to try elsewhere. Another endpoint gets the request. Without one it is a 503, a 502, a 504, or
-  the endpoint's own answer.
-- `begun`, `stuck`: a part of the head came, and the work may be done: 502 or 504, and nothing is tried again.
-- `invalid`: the endpoint answered, and not in HTTP. It may have done the work: 502, nothing is tried again.
-- `broken`, `silent`: a part of the answer is with the client. Nothing is tried again. Of events, those that
-  are whole came, then one that says why; any other answer is `cut`, and so are events behind the last chunk.
-- `served`: the answer is the client's, whatever happened besides.
+- `unreached`, `lost`, `late`, `status`: no byte was sent to the client, and the endpoint sent no response, or
+  one that allows a retry. Another endpoint gets the request. Without one, the client gets 503, 502, 504, or
+  the endpoint's own response.
+- `begun`, `stuck`: part of the head arrived, and the work may be done: 502 or 504, without a retry.
+- `invalid`: the endpoint's response is not HTTP. It may have done the work: 502, without a retry.
+- `broken`, `silent`: part of the response was sent to the client, so there is no retry. Complete events of a
+  stream are followed by an error event; any other response is `cut`, and so are events after the last chunk.
+- `served`: the client has the response, whatever else happened.
 """
 
 import json

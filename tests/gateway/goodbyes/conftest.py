@@ -1,4 +1,4 @@
-"""A server that speaks TLS until it has nothing more to say, and then says no goodbye."""
+"""A TLS server that never sends a close alert."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Over TLS, the other end may never say goodbye: what is done with, or given up, is closed without one."""
+"""TLS connections are closed without waiting for the peer's close alert, which may never come."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""Endpoints that speak HTTP/2, on the server's side of h2."""
+"""Endpoints that speak HTTP/2, using the server side of h2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What endpoints do to streams and connections: requests are tried again or told, and nothing is left."""
+"""Faults of HTTP/2 streams and connections: requests are retried or get an error, and nothing leaks."""
 
 import asyncio
 import types

@@ -1,4 +1,4 @@
-"""What an endpoint sends besides answers is bounded: on a connection, and in a turn of the event loop."""
+"""Frames besides responses are bounded per connection, and per turn of the event loop."""
 
 import asyncio
 import itertools

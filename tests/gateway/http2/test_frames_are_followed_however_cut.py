@@ -1,4 +1,4 @@
-"""The filter before h2: only GOAWAY is taken out of the bytes, wherever they are cut."""
+"""The filter in front of h2 removes only GOAWAY from the bytes, wherever they are cut."""
 
 import itertools
 import struct

@@ -1,4 +1,4 @@
-"""Whatever an endpoint sends by HTTP/2: it is an answer, or the end of the connection, and no fault."""
+"""Whatever an endpoint sends over HTTP/2 is a response or ends the connection; nothing raises."""
 
 import asyncio
 import itertools

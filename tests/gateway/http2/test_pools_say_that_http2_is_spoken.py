@@ -1,4 +1,4 @@
-"""appProtocol of an InferencePool: kubernetes.io/h2c is HTTP/2 from the first byte, or inside TLS."""
+"""appProtocol of an InferencePool: kubernetes.io/h2c is HTTP/2 with prior knowledge, or inside TLS."""
 
 import msgspec
 import pytest

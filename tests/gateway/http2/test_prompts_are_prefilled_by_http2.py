@@ -1,4 +1,4 @@
-"""Where prefill and decode are apart, both endpoints are asked by HTTP/2 if their pool says so."""
+"""With disaggregated prefill and decode, both endpoints get HTTP/2 if their pool says so."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Endpoints that a pool says speak HTTP/2 get requests by it, and nothing of that shows to clients."""
+"""Endpoints of an HTTP/2 pool get requests over HTTP/2; clients see no difference."""
 
 import gzip
 import json

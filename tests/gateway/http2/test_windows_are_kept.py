@@ -1,4 +1,4 @@
-"""Bodies of any size pass through the windows of HTTP/2, at the pace of whoever reads them."""
+"""Bodies of any size pass through HTTP/2 flow-control windows, at the pace of the reader."""
 
 import pytest
 from h2.settings import SettingCodes

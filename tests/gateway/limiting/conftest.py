@@ -1,4 +1,4 @@
-"""Routes with a limit per month, which a test sees nothing of filling up."""
+"""Routes with a limit per month, whose refill is negligible during a test."""
 
 import json
 from collections.abc import Callable

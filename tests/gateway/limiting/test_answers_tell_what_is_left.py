@@ -1,4 +1,4 @@
-"""Every answer of a limited route says, in OpenAI's headers, how much of the limit is left."""
+"""Every response of a limited route has OpenAI's headers with the rest of the limit."""
 
 import pytest
 

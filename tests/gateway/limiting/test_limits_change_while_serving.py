@@ -1,4 +1,4 @@
-"""A changed limit acts at once, on requests under way as well, and what was used stays used."""
+"""A changed limit applies immediately, also to requests in flight; what was used stays used."""
 
 
 async def test_a_limit_that_is_taken_away_limits_nothing(

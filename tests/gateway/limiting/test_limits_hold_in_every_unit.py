@@ -1,4 +1,4 @@
-"""A limit means the same in every unit: what was used comes back evenly in that time, and no sooner."""
+"""A limit works alike in every unit: used tokens return evenly over that time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A route's limit lets requests go as long as it has tokens for them, whatever name they come by."""
+"""A route admits requests while its limit has tokens for them, under any of its model names."""
 
 import pytest
 

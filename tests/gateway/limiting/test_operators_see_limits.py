@@ -1,4 +1,4 @@
-"""Metrics, the admin port, the access log and decisions tell how limits stand and what was counted."""
+"""Metrics, admin port, access log and decision header show the state of limits and what was counted."""
 
 import json
 

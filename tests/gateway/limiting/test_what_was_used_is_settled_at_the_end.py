@@ -1,4 +1,4 @@
-"""At the end of a request its route has used what the engine counted, and nothing if nothing was done."""
+"""A finished request charges its route what the engine counted, and nothing if no work was done."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""A request that waits for its turn holds what it may use, and gives all back if its turn never comes."""
+"""A queued request holds its reserved tokens, and returns them all if it is dropped."""
 
 import asyncio
 

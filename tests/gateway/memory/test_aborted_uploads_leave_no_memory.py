@@ -1,4 +1,4 @@
-"""Ten thousand clients that leave amid their uploads leave no memory behind, without a garbage collection."""
+"""Ten thousand aborted uploads leave no memory behind, without a garbage collection."""
 
 import asyncio
 import gc

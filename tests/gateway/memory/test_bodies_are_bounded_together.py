@@ -1,4 +1,4 @@
-"""All request bodies that a worker holds have one bound: past it, others get 503 before they are read."""
+"""The request bodies in a worker have a common memory limit: beyond it, new ones get 503 unread."""
 
 import asyncio
 import contextlib

@@ -1,6 +1,6 @@
-"""Whatever ends a connection, all that belonged to it is freed at once, without a garbage collection.
+"""However a connection ends, all its objects are freed immediately, without a garbage collection.
 
-The gateway makes collections rare: what a cycle holds, such as the body of a request, would stay for minutes.
+The gateway makes collections rare: objects in a cycle, such as the body of a request, would stay for minutes.
 """
 
 import asyncio

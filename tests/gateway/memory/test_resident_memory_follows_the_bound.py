@@ -1,4 +1,4 @@
-"""What the process really takes for bodies is what it counts, and it gives that back."""
+"""The memory that the process uses for bodies is what it counts, and is returned afterwards."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Pools where some endpoints prefill and others decode."""
+"""Pools with prefill endpoints and decode endpoints."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What two endpoints get for one request, in which order, and what the client sees of it."""
+"""What each of the two endpoints gets for one request, in which order, and what the client sees."""
 
 import asyncio
 import json

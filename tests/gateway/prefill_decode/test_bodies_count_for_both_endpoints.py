@@ -1,4 +1,4 @@
-"""A body of which two endpoints get versions of their own counts three times in the memory for bodies."""
+"""A body that is rewritten for two endpoints counts three times towards the memory limit of bodies."""
 
 BOUNDS = {"clients_max_body_bytes": 200_000, "clients_max_bodies_bytes": 800_000}
 

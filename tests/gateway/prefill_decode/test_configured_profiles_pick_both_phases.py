@@ -1,4 +1,4 @@
-"""Profiles of a scheduler's configuration pick for both phases, and sessions pin both (B47, B48)."""
+"""Profiles of a scheduler configuration pick both endpoints, and sessions stick to both (B47, B48)."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What is traced, learned and logged of a prefill, also where it outlasts its request."""
+"""Traces, learned values and logs of a prefill, even if it outlasts its request."""
 
 import asyncio
 

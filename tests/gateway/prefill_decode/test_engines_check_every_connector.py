@@ -1,4 +1,4 @@
-"""Pairs of simulated engines that refuse whatever deviates from their connector's protocol."""
+"""Pairs of simulated engines that reject any deviation from their connector's protocol."""
 
 import asyncio
 import contextlib

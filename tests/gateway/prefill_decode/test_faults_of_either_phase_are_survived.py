@@ -1,4 +1,4 @@
-"""Faults while a prompt is prefilled, and while an answer is made of it: what is tried again, and where."""
+"""Faults during prefill and during decode: what is retried, and where."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""An InferencePool whose Pods have roles, before simulated engines that check the connector's protocol."""
+"""An InferencePool whose Pods have roles, with simulated engines that check the connector's protocol."""
 
 import contextlib
 

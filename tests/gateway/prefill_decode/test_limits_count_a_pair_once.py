@@ -1,4 +1,4 @@
-"""Where prefill and decode are apart, a route's limit counts a request once, by the endpoint that answers."""
+"""With disaggregated prefill and decode, a route's limit counts a request once, by the decode endpoint."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Logs, headers, debug pages and the counts in answers tell where a prompt was prefilled, and why there."""
+"""Logs, headers, debug pages and token counts show where a prompt was prefilled, and why there."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""However a request ends that two endpoints share, it is freed at once, without a garbage collection."""
+"""However a request with two endpoints ends, it is freed immediately, without a garbage collection."""
 
 import asyncio
 

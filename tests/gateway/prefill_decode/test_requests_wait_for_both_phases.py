@@ -1,4 +1,4 @@
-"""Requests wait where either the endpoints that prefill or those that decode have no room."""
+"""Requests are queued while either the prefill or the decode endpoints have no capacity."""
 
 import json
 

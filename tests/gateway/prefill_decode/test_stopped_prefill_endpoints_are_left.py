@@ -1,4 +1,4 @@
-"""An endpoint that prefills for others, and is stopped, loses its prompts soon."""
+"""Prompts leave a prefill endpoint soon after its process was stopped."""
 
 import asyncio
 import json

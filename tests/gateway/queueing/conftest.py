@@ -1,4 +1,4 @@
-"""Pools with room for so many requests, and clients with priorities."""
+"""Pools with a fixed capacity, and clients with priorities."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""F22: when room returns, all that wait for it go, without a tick in between, and others have their turns."""
+"""F22: freed capacity is used by all queued requests at once, without a timer, in slices."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Whatever an endpoint answers becomes the rest of a stream of which the client has the head."""
+"""Any response of an endpoint becomes the rest of a stream whose head the client already has."""
 
 import itertools
 import json

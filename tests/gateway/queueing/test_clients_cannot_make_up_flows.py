@@ -1,4 +1,4 @@
-"""A client gets the share of one client, whatever it says of itself, and flows are bounded in number."""
+"""A client gets the share of one client whatever it claims, and the number of flows is bounded."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Clients that ask for it hear of their progress on their stream, and there the answer or refusal follows."""
+"""Clients that ask for progress get it as a stream, followed by the response or the refusal."""
 
 import json
 

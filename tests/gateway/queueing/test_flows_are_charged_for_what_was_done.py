@@ -1,4 +1,4 @@
-"""A flow pays for what an engine does for it, and what is not known of that is as it was believed."""
+"""A flow is charged for the work that an engine did; if that is unknown, for the estimate."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the headers of a request say of its wait; nothing that a client makes up does harm."""
+"""Request headers that control queueing; no value from a client does harm."""
 
 import math
 

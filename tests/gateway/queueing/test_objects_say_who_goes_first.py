@@ -1,4 +1,4 @@
-"""What InferenceModels and InferenceObjectives say of importance is the order in which requests leave."""
+"""Requests leave the queue in the order of priority in InferenceModels and InferenceObjectives."""
 
 import msgspec
 import pytest

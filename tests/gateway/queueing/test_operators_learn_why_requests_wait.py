@@ -1,4 +1,4 @@
-"""Whether a request would wait, and why, is told before it is sent; how it waited, with its answer."""
+"""Explanations say in advance whether and why a request would be queued; responses, how it was."""
 
 import math
 

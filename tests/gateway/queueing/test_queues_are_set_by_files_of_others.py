@@ -1,4 +1,4 @@
-"""The picker's file and Kthena's environment say how requests wait, in place of the settings."""
+"""The endpoint picker's file and Kthena's environment replace the queue settings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whoever may not wait, or not any longer, is told why and when to come again; nothing of it is sent."""
+"""A request that may not wait, or no longer, is rejected with a reason and a time to retry, unsent."""
 
 import asyncio
 import itertools

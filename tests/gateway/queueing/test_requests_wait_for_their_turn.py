@@ -1,4 +1,4 @@
-"""Requests for which their pool has no room are held, and sent when it has; each ends exactly once."""
+"""Requests are queued while their pool has no capacity, and sent when it has; each ends exactly once."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Simulated engines get no more than they have room for; what waits is served in the end, in any form."""
+"""Simulated engines get no more than they can take; queued requests are all served, in any form."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""F20: where it is wanted, requests that may be shed leave their endpoint again for others that wait."""
+"""F20: if enabled, running sheddable requests are evicted in favor of queued ones."""
 
 import asyncio
 

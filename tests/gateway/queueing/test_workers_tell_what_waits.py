@@ -1,4 +1,4 @@
-"""A worker tells the others what waits at it, and goes by what it is told of its part."""
+"""A worker reports its queue to the others, and applies the share that it gets."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Engines whose pages a test writes, behind a gateway that looks at them all the time."""
+"""Engines with scripted metrics pages, and a gateway that reads them all the time."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Requests for adapters go to the endpoint whose engine says that it has them, or knows them."""
+"""Requests for an adapter go to an endpoint whose engine reports it as loaded, or lists it."""
 
 import json
 

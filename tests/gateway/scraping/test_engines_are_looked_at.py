@@ -1,4 +1,4 @@
-"""The gateway reads what engines say of themselves, and knows how old it is."""
+"""The gateway reads the pages of engines, and knows how old each reading is."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""A process that is stopped accepts connections and answers nothing: its requests go elsewhere soon."""
+"""A stopped process accepts connections and never responds: its requests soon go elsewhere."""
 
 import asyncio
 import json

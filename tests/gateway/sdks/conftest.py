@@ -1,4 +1,4 @@
-"""The real SDKs before a gateway, and behind it a simulated engine or a script that says what engines say."""
+"""The real SDKs in front of a gateway, with a simulated engine or scripted engine responses behind it."""
 
 import json
 import types

@@ -1,4 +1,4 @@
-"""Anthropic's own client gets through the gateway what it would get from the engine, errors included."""
+"""Anthropic's own client gets the same through the gateway as from the engine, errors included."""
 
 import anthropic
 import pytest

@@ -1,4 +1,4 @@
-"""OpenAI's own client gets through the gateway what it would get from the engine, errors included."""
+"""OpenAI's own client gets the same through the gateway as from the engine, errors included."""
 
 import json
 

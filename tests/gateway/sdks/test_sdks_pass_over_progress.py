@@ -1,4 +1,4 @@
-"""A stream that tells of its progress is to OpenAI's SDK as any other, and so is a refusal on it."""
+"""OpenAI's SDK reads a stream with progress like any other, and a refusal on it as an error."""
 
 import asyncio
 

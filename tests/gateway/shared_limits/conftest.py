@@ -1,4 +1,4 @@
-"""A real Redis, which gateways reach by a way that can fail."""
+"""A real Redis behind a connection that can fail."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""Gateways whose route names a Redis let through together what its limit is, and say so if they cannot."""
+"""Gateways whose route names a Redis share its limit, and report if they cannot."""
 
 import json
 

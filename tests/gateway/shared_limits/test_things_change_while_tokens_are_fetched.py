@@ -1,4 +1,4 @@
-"""What happens between the asking for tokens and the answer does not make requests fail that could go."""
+"""Changes while tokens are being leased fail no request that could be sent."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Cases of bytes that servers read differently, from the text files beside this one."""
+"""Cases of bytes that servers interpret differently, from the text files next to this one."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Whatever an endpoint answers, a client gets one answer of one meaning, or is told that there is none."""
+"""Whatever an endpoint sends, the client gets one unambiguous response, or an error."""
 
 import h11
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends, an endpoint gets nothing, or one message of one meaning and then the next."""
+"""Whatever a client sends, an endpoint gets nothing, or unambiguous messages one after the other."""
 
 CORPUS = "requests.txt"
 

@@ -1,4 +1,4 @@
-"""A queue by itself: the time is an argument, and it looks when its alarm says so, and never else."""
+"""A queue alone: time is an argument, and the queue looks only when its alarm rings."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""About where in a queue a request stands, if nobody else comes."""
+"""Positions in a queue, if no further requests arrive."""
 
 import gc
 import weakref
