@@ -103,10 +103,10 @@ def engines() -> Iterator[tuple[int, int]]:
 def measure(proxy: proxies.Proxy, scenario: Scenario, port: int, settings: Settings, cell: Cell) -> None:
     """Add one window to the cell, measured with a newly started proxy."""
     if scenario.compares_bytes and not proxy.passes_bytes:
-        cell.unavailable = "it writes answers anew"
+        cell.unavailable = "it rewrites responses"
         return
     if scenario.needs_routes and not proxy.has_routes:
-        cell.unavailable = "its models are not routes"
+        cell.unavailable = "it has no routes"
         return
     upstreams = [(host, port) for host in ENGINES[: scenario.engines]]
     target: Target | None = None

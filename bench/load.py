@@ -112,7 +112,7 @@ def requests(
 
 
 def _window(result: dict[str, float], cpu_s: float) -> Window:
-    kinds = {"status": "answers that are not 2xx or 3xx"} | {
+    kinds = {"status": "responses other than 2xx or 3xx"} | {
         kind: f"{kind} errors" for kind in ("connect", "read", "write", "timeout")
     }
     return Window(

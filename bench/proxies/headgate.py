@@ -52,7 +52,7 @@ class Headgate(ProxyProcesses):
                 [self._executable, command, "--help"], capture_output=True, text=True, check=False
             )
             if shown.returncode != 0:
-                reason = (shown.stderr.strip() or "it said nothing").splitlines()[-1]
+                reason = (shown.stderr.strip() or "no output").splitlines()[-1]
                 raise UnavailableError(f"`headgate {command} --help`: {reason}".replace(str(ROOT), "."))
         return metadata.version("headgate")
 

@@ -18,7 +18,7 @@ class LiteLLM(PackagedProxy):
     module: ClassVar[str] = "litellm"
     extras: ClassVar[str] = "[proxy]"
     note: ClassVar[str] = (
-        "one worker, defaults, output to a file; it writes answers anew, so no stream is compared"
+        "one worker, defaults, output to a file; it rewrites responses, so no stream is compared"
     )
     passes_bytes: ClassVar[bool] = False
     ready_within_s: ClassVar[float] = 120.0

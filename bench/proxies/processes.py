@@ -128,13 +128,13 @@ class ProxyProcesses:
     def check_alive(self) -> None:
         for process in self._running:
             if (status := process.poll()) is not None:
-                raise UnavailableError(f"ended at its start with status {status}: {self._last_words()}")
+                raise UnavailableError(f"exited at its start with status {status}: {self._last_words()}")
 
     def _last_words(self) -> str:
         lines = [
             line for file in sorted(self.scratch.glob("*.err")) for line in file.read_text().splitlines()
         ]
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")[:200]
+        return next((line.strip() for line in reversed(lines) if line.strip()), "no output")[:200]
 
     def answers(self, port: int) -> None:
         """Wait until a chat request returns the engine's response unchanged."""

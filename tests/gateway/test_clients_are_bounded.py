@@ -185,7 +185,7 @@ async def test_extensions_of_chunks_earn_no_time(gateway, eventually):
         (HEAD + b"content-length: 3000\r\n\r\n", "raise clients.max_body_bytes"),
         (HEAD + b"expect: more\r\n\r\n", "only 100-continue is"),
         (b"POST / HTTP/1.1\r\n\r\n", "HTTP/1.1 needs one"),
-        ((HEAD + b"content-length: 0\r\n\r\n") * 9, "wait for answers"),
+        ((HEAD + b"content-length: 0\r\n\r\n") * 9, "wait for responses"),
     ],
 )
 async def test_refusals_name_the_remedy(start_gateway, endpoint, sent, remedy, request_bytes, eventually):

@@ -97,7 +97,7 @@ class Answer:
                     parts += (key, b": ", value, b"\r\n")
                 elif key == b"transfer-encoding":
                     if chunked or value.lower() != b"chunked":
-                        raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
+                        raise httptools.HttpParserError("it has a transfer-encoding other than chunked")
                     chunked = True
             elif key[0] != LETTER_X or not key.startswith(hidden):
                 parts += (key, b": ", value, b"\r\n")

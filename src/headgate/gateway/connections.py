@@ -114,7 +114,7 @@ class EndpointConnections:
         if not connection.usable:
             # A copy: the protocol keeps the error, and its traceback would refer to the protocol.
             unfit = getattr(protocol, "error", None)
-            raise copy.copy(unfit) or ConnectionResetError("closed as soon as it was accepted")
+            raise copy.copy(unfit) or ConnectionResetError("closed immediately after it was accepted")
         self._open.add(connection)
         return connection
 

@@ -62,7 +62,7 @@ class Continuation:
                 has_length = True
             elif key == b"transfer-encoding":
                 if is_chunked or value.lower() != b"chunked":
-                    raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
+                    raise httptools.HttpParserError("it has a transfer-encoding other than chunked")
                 is_chunked = True
         self.ends_with_connection = not is_chunked and not has_length
         self._chunks = Chunks() if is_chunked else None

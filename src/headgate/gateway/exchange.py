@@ -314,7 +314,7 @@ class Exchange:
     ) -> None:
         """Raises HttpParserError for an invalid status (RFC 9110, 15), and like `Answer`."""
         if status > _LAST_STATUS:
-            raise httptools.HttpParserError(f"no status of HTTP: {status}")
+            raise httptools.HttpParserError(f"{status} is not an HTTP status")
         self._head = status, headers
         rest_s = retry_after.seconds(headers) if status in retry_after.STATUSES else None
         way.head(self.life, status, rest_s, now)

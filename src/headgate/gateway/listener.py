@@ -318,7 +318,7 @@ class ClientConnection:
             limit = self._settings.max_pipelined
             self._services.bodies.release(request)
             return Refusal.bad_request(
-                f"more than {limit} requests sent ahead: wait for answers before more are sent",
+                f"more than {limit} requests sent ahead: wait for responses before sending more",
                 code="pipeline_too_long",
             )
         self._ahead.add(request)

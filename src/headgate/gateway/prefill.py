@@ -61,7 +61,7 @@ class _Response:
                 self.length = int(value)
             elif name == b"transfer-encoding":
                 if value.lower() != b"chunked":
-                    raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
+                    raise httptools.HttpParserError("it has a transfer-encoding other than chunked")
                 self._chunks = Chunks()
         self._pieces: list[bytes] = []
         self._size = 0
@@ -174,7 +174,7 @@ class PrefillCall:
         if response.ends_with_connection:
             connection.ends_with_connection()
         if response.length is not None and response.length > MAX_ANSWER_BYTES:
-            self._fail("oversized", f"sent an answer of {response.length} bytes to a prefill")
+            self._fail("oversized", f"sent a prefill response of {response.length} bytes")
 
     def forward(self, data: bytes, now: float) -> None:
         """Keep bytes of the body, up to the size limit."""
@@ -182,7 +182,7 @@ class PrefillCall:
             return
         self._attempt.heard(now)
         if self._response is not None and not self._response.add(data):
-            self._fail("oversized", f"sent more than {MAX_ANSWER_BYTES} bytes as its answer to a prefill")
+            self._fail("oversized", f"sent a prefill response of more than {MAX_ANSWER_BYTES} bytes")
 
     def fast_path(self, data: bytes) -> FastPath | None:
         """None: all bytes pass through `forward`."""
@@ -204,7 +204,7 @@ class PrefillCall:
             read = read_answer(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if self._needs_answer:
-                self._fail("invalid", f"sent an answer to a prefill that cannot be read: {error}")
+                self._fail("invalid", f"sent an invalid prefill response: {error}")
                 return
             read = PrefillAnswer()
         if self._listener is None:
@@ -232,7 +232,7 @@ class PrefillCall:
 
     def _took_too_long(self) -> None:
         self._timer = None
-        self._fail("timeout", "did not answer the prefill in time")
+        self._fail("timeout", "did not respond to the prefill in time")
 
     def leave(self) -> None:
         """Let the call end by itself: nobody waits for it any more, and its endpoint is almost done."""

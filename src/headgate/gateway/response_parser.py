@@ -87,7 +87,7 @@ class ResponseParser:
                 self._head = head
                 return None
             if not head.startswith(_VERSIONS):
-                raise httptools.HttpParserError("no status line of HTTP/1.1 or 1.0")
+                raise httptools.HttpParserError("no status line of HTTP/1.1 or HTTP/1.0")
             is_http_1_0 = head[_MINOR_VERSION] == _ZERO
             self._headers = []
             self._parser.feed_data(head[: end + 4])
@@ -102,7 +102,7 @@ class ResponseParser:
         if len(self._headers) > _MAX_HEADERS:
             raise httptools.HttpParserError(f"the response has more than {_MAX_HEADERS} headers")
         if is_http_1_0 and any(name == b"transfer-encoding" for name, _ in self._headers):
-            raise httptools.HttpParserError("it has a transfer-encoding, which HTTP/1.0 has not")
+            raise httptools.HttpParserError("it has a transfer-encoding, which HTTP/1.0 does not support")
         self._head = None
         return status, self._headers, head
 
@@ -123,7 +123,7 @@ class ResponseParser:
         if self._head is not None:
             self._headers.append((name, value))
         elif name in _FRAMING:
-            raise httptools.HttpParserError("a trailer speaks of the length of the body")
+            raise httptools.HttpParserError("content-length or transfer-encoding in a trailer")
 
     def on_chunk_header(self) -> None:
         self._chunk_is_over = False
@@ -139,5 +139,5 @@ class ResponseParser:
 def reason(error: Exception) -> str:
     """Why a response is not valid HTTP."""
     if isinstance(error, httptools.HttpParserUpgrade):
-        return "a switch of protocols that nobody asked for"
+        return "a protocol switch that was not requested"
     return str(error.__context__ or error)

@@ -288,7 +288,7 @@ class UpstreamConnection:
 
     def _response_is_invalid(self, exchange: Exchange, error: Exception) -> None:
         self.abort()
-        exchange.upstream_broke(f"the endpoint's answer is not valid HTTP: {response_parser.reason(error)}")
+        exchange.upstream_broke(f"the endpoint's response is not valid HTTP: {response_parser.reason(error)}")
 
     def eof_received(self) -> bool:
         """The endpoint sends nothing more. Returning False makes the loop close the connection."""

@@ -74,7 +74,7 @@ def broke(life: Life, now: float) -> None:
     life.todo.clear()  # the effects belong to a state that was never reached
     if life.state == states.OVER:
         raise
-    settlement.refuse(life, Refusal.broken("the gateway failed to send the request: its log says why"), now)
+    settlement.refuse(life, Refusal.broken("the gateway failed to send the request: see its log"), now)
 
 
 # -- after a failure

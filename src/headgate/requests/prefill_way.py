@@ -34,7 +34,7 @@ def prefill_head(life: Life, status: int, rest_s: float | None, now: float) -> N
     """The response head arrived. Failures are handled immediately; otherwise the body is read."""
     _, prefill, _ = _expect(life, "prefill_head")
     if prefill.head(life.plane, status, rest_s, now):
-        message = f"{prefill.load.endpoint.address} answered the prefill with status {status}"
+        message = f"{prefill.load.endpoint.address} responded to the prefill with status {status}"
         _fail(life, f"status_{status}", message, now)
 
 
@@ -123,7 +123,7 @@ def judge(life: Life, prefill: PrefillAttempt, now: float) -> None:
         blaming.accepted(life, now)
     if not prefill.has_timer and silent_s > life.plane.rules.stream_response_timeout_s:
         address = prefill.load.endpoint.address
-        _fail(life, "timeout", f"{address} did not answer the prefill in time", now)
+        _fail(life, "timeout", f"{address} did not respond to the prefill in time", now)
         return
     hang_s = prefill.load.policy.hang_s
     if silent_s > hang_s:

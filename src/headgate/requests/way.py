@@ -42,7 +42,7 @@ def body_read(life: Life, body: large.Body | None, now: float) -> None:
     life.expect("body_read")
     life.state = states.NEW
     if body is None:
-        why = Refusal.broken("the gateway failed to read the request: its log says why")
+        why = Refusal.broken("the gateway failed to read the request: see its log")
         settlement.refuse(life, why, now)
     else:
         life.decision = decide(life.plane, life.request, body)

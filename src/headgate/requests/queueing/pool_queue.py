@@ -324,7 +324,7 @@ class PoolQueue:
             self._observer.failed(self._pool, "sent")
             # Its failure must not keep others waiting.
             if not owner.life.is_over:
-                broken = Refusal.broken("the gateway failed to send the request: its log says why")
+                broken = Refusal.broken("the gateway failed to send the request: see its log")
                 self._tell(owner, broken, now)
 
     def _turn_all_away(self, now: float) -> None:

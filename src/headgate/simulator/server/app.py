@@ -17,7 +17,7 @@ from headgate.simulator.server.settings import ServerSettings
 
 Handler = Callable[[Exchange], Awaitable[None]]
 _log = logging.getLogger(__name__)
-FAILED = ApiError(500, "The simulated engine failed on this request; its log says why")
+FAILED = ApiError(500, "The simulated engine failed on this request: see its log")
 
 
 class Endpoint:
