@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.engines import transfer
-from headgate.engines.transfer.connectors import read_answer
+from headgate.engines.transfer.connectors import read_response
 
 CHAT = "/v1/chat/completions"
 ANY = random.Random(1)
@@ -28,7 +28,7 @@ def split(name, body, path=CHAT, handed_over=None, rng=ANY):
     connector = transfer.connector(name)
     read = transfer.read(path, body if isinstance(body, bytes) else json.dumps(body).encode())
     meeting = connector.meeting(read, "10.0.0.7", 8998, rng)
-    given = read_answer(b'{"kv_transfer_params":%b}' % handed_over).handed_over if handed_over else None
+    given = read_response(b'{"kv_transfer_params":%b}' % handed_over).handed_over if handed_over else None
     prefill, decode = connector.prefill(read, meeting), connector.decode(read, meeting, given)
     return json.loads(prefill), json.loads(decode)
 
@@ -56,7 +56,7 @@ def test_s16_the_decode_body_of_nixl(name):
     _, decode = split(name, body, handed_over=HANDED)
     assert decode == {**body, "kv_transfer_params": json.loads(HANDED)}
     read = transfer.read(CHAT, json.dumps(body).encode())
-    given = read_answer(b'{"kv_transfer_params": %b}' % HANDED).handed_over
+    given = read_response(b'{"kv_transfer_params": %b}' % HANDED).handed_over
     connector = transfer.connector(name)
     raw = connector.decode(read, connector.meeting(read, "h", 1, ANY), given)
     assert raw.endswith(b'"kv_transfer_params":' + HANDED + b"}")
@@ -100,7 +100,7 @@ def test_s20_the_clients_request_stays(name):
     connector = transfer.connector(name)
     meeting = connector.meeting(read, "h", 1, ANY)
     connector.prefill(read, meeting)
-    connector.decode(read, meeting, read_answer(b'{"kv_transfer_params":{}}').handed_over)
+    connector.decode(read, meeting, read_response(b'{"kv_transfer_params":{}}').handed_over)
     assert (read.raw, read.fields) == (raw, before)
 
 
@@ -273,5 +273,5 @@ def test_members_that_nobody_knows_stay(members, name):
 )
 def test_what_a_prefill_says_of_its_cache(text, cached):
     """In the names of each API; None where nothing is said."""
-    read = read_answer(text)
+    read = read_response(text)
     assert (read.cached_tokens, read.handed_over) == (cached, None)

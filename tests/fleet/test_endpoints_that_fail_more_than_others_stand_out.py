@@ -39,7 +39,7 @@ class Pool:
         booking.end(self.now)
         if self.rng.random() >= self.failing[self.loads.index(load)]:
             if load.suspect_until > self.now:
-                load.answered(self.now, self.now)
+                load.responded(self.now, self.now)
             load.succeeded(self.now, self.now)
             return False
         load.tally.failed(self.now, load.started)
@@ -126,7 +126,7 @@ def test_an_answer_to_an_earlier_request_brings_nobody_back():
     while not pool.ejections[1]:
         pool.run(0.02)
     load = pool.loads[1]
-    load.answered(pool.now + 0.1, pool.now - 1)
+    load.responded(pool.now + 0.1, pool.now - 1)
     assert load.ejected_until > pool.now + 1
 
 

@@ -168,7 +168,7 @@ def test_nobody_is_suspected_for_a_rest_that_is_over():
     endpoint.rests(0.0, 300.0)
     fail(endpoint, 1.0)
     assert endpoint.suspect_until == endpoint.resting_until == 300.0
-    endpoint.answered(2.0)
+    endpoint.responded(2.0)
     assert endpoint.suspect_until == 12.0
     other = load(1)
     other.suspected(5.0)
@@ -190,7 +190,7 @@ def test_answer_ends_a_rest_that_had_begun_when_it_was_asked(asked_at, rests):
     """The clock of an event loop has milliseconds, and an endpoint may answer twice in one."""
     endpoint = load()
     endpoint.rests(2.0, 50.0)
-    endpoint.answered(2.002, asked_at)
+    endpoint.responded(2.002, asked_at)
     assert (endpoint.resting_until > 2.002) == rests
 
 
@@ -198,11 +198,11 @@ def test_answers_that_begin_and_break_are_failures_in_a_row():
     """That an answer began ends an ejection; only one that ended well sets the count to zero."""
     endpoint = load()
     for at in range(4):
-        endpoint.answered(float(at))
+        endpoint.responded(float(at))
         assert not endpoint.failed(float(at))
-    endpoint.answered(4.0)
+    endpoint.responded(4.0)
     assert endpoint.failed(4.0)
-    endpoint.answered(5.0)
+    endpoint.responded(5.0)
     assert (endpoint.ejected_until, endpoint.failures_in_row) == (5.0, 5)
     endpoint.succeeded(6.0)
     assert endpoint.failures_in_row == 0

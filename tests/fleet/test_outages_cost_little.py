@@ -123,7 +123,7 @@ def test_being_needed_does_not_make_ejections_longer():
     for at in range(100):
         for _ in range(5):
             endpoint.failed(float(at))
-        endpoint.answered(at + 0.5)
+        endpoint.responded(at + 0.5)
     for _ in range(5):
         endpoint.failed(100.0)
     assert endpoint.ejected_for_s <= 10

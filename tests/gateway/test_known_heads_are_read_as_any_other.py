@@ -66,7 +66,7 @@ class _Reader:
         self.made.append(
             [
                 *(request.method, request.target, request.path, request.headers, request.body, message),
-                *(request.keep_alive, request.is_http_1_0, request.given_id, request.answer_lines),
+                *(request.keep_alive, request.is_http_1_0, request.given_id, request.response_lines),
             ]
         )
 

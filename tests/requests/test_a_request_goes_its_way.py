@@ -6,7 +6,7 @@ import pytest
 from one_plane import Plane
 
 from headgate import requests, routing
-from headgate.engines.transfer import PrefillAnswer
+from headgate.engines.transfer import PrefillResponse
 from headgate.requests import effects, prefill_way, states, way
 
 USAGE = b'{"usage":{"prompt_tokens":3,"completion_tokens":5}}'
@@ -33,7 +33,7 @@ def test_a_request_is_served(plane):
     assert kinds(shell) == ["Ask"]
     assert plane.plane.ledger.statistics()["requests"] == 1
     answer(plane, shell)
-    assert kinds(shell) == ["Ask", "Answer", "Finish"]
+    assert kinds(shell) == ["Ask", "Respond", "Finish"]
     account = shell.life.account
     assert (account.outcome, account.status, account.usage.completion) == ("served", 200, 5)
     assert plane.plane.ledger.statistics()["requests"] == 0
@@ -166,7 +166,7 @@ def test_events_that_cannot_happen_are_mistakes(plane):
     with pytest.raises(states.NotAllowedError, match=r"head of a request that is connecting.*'model': 'm'"):
         way.head(shell.life, 200, None, plane.now)
     with pytest.raises(states.NotAllowedError, match="without a prefill"):
-        prefill_way.prefilled(shell.life, PrefillAnswer(), plane.now)
+        prefill_way.prefilled(shell.life, PrefillResponse(), plane.now)
     shell.life.validate()
     answer(plane, shell)
     with pytest.raises(states.NotAllowedError, match="over"):
@@ -187,7 +187,7 @@ def test_a_prompt_is_prefilled_elsewhere():
     assert shell.life.phase == "prefilling"
     plane.report(shell, prefill_way.prefill_sent)
     plane.report(shell, prefill_way.prefill_head, 200, None)
-    plane.report(shell, prefill_way.prefilled, PrefillAnswer())
+    plane.report(shell, prefill_way.prefilled, PrefillResponse())
     assert shell.asked.load.endpoint.name == "default/pod-1"
     answer(plane, shell)
     assert shell.life.pairing.told()["decision"] == "remote"
@@ -208,7 +208,7 @@ def test_nobody_else_can_prefill():
 class Broken:
     """A policy of somebody's own."""
 
-    uses_prefix = marks_answers = judges_decoding = False
+    uses_prefix = marks_responses = judges_decoding = False
     first_block_bytes = 0
     name = "broken"
 
@@ -285,7 +285,7 @@ def test_the_timer_that_runs_is_stopped():
     plane.serve(range(2))
     shell.life.pool = plane.pool
     plane.report(shell, way.head, 200, None)
-    assert kinds(shell) == ["StartTimer", "Ask", "StopTimer", "Answer"]
+    assert kinds(shell) == ["StartTimer", "Ask", "StopTimer", "Respond"]
 
 
 def test_what_the_endpoint_said_is_kept_of_an_answer_that_broke(plane):

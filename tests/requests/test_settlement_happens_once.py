@@ -7,13 +7,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from one_plane import Plane
 
 from headgate import routing
-from headgate.engines.transfer import PrefillAnswer
+from headgate.engines.transfer import PrefillResponse
 from headgate.requests import effects, prefill_way, states, way
 from headgate.requests.refusal import Refusal
 
 LAST = (effects.Finish, effects.Refuse, effects.CutOff, effects.PassWhole, effects.HangUp)
 MAX_OPEN = 4
-HANDED_OVER = PrefillAnswer(kv_transfer_params=msgspec.Raw(b'{"remote_port":1}'))
+HANDED_OVER = PrefillResponse(kv_transfer_params=msgspec.Raw(b'{"remote_port":1}'))
 
 
 class Room:
@@ -38,7 +38,7 @@ class Room:
     def why_wait(self, priority, now):
         return ""
 
-    def answered(self, life): ...
+    def responded(self, life): ...
     def room_made(self): ...
     def refresh_endpoints(self, now): ...
 
@@ -222,7 +222,7 @@ class Lives(RuleBasedStateMachine):
 
     def prefilled(self, shell, data):
         answer = (
-            data.draw(st.sampled_from((PrefillAnswer(), HANDED_OVER))) if data is not None else HANDED_OVER
+            data.draw(st.sampled_from((PrefillResponse(), HANDED_OVER))) if data is not None else HANDED_OVER
         )
         self.plane.report(shell, prefill_way.prefilled, answer)
 

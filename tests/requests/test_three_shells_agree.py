@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from one_plane import POOL, FirstWins, Plane
 
-from headgate.engines.transfer import PrefillAnswer
+from headgate.engines.transfer import PrefillResponse
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.exchange import Exchange
@@ -162,7 +162,7 @@ def _prefill(one, shell, behaviour):
     if behaviour.isdigit():
         one.report(shell, prefill_way.prefill_refused, int(behaviour), [], b"{}")
     else:
-        one.report(shell, prefill_way.prefilled, msgspec.json.decode(PREFILLED, type=PrefillAnswer))
+        one.report(shell, prefill_way.prefilled, msgspec.json.decode(PREFILLED, type=PrefillResponse))
 
 
 # -- the simulator
@@ -210,7 +210,7 @@ class Engine:
         if behaviour == "resets":
             listener.broken(None)
         elif behaviour.isdigit():
-            listener.answered(int(behaviour), None)
+            listener.responded(int(behaviour), None)
         else:
             listener.first_token()
             if behaviour == "begins and resets":

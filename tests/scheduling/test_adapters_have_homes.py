@@ -142,7 +142,7 @@ def test_the_policy_is_asked_for_everything_else():
     """What it says of itself is said of both, and what is noted of a choice comes to it."""
 
     class Known(scheduling.Policy):
-        name, uses_prefix, judges_decoding, remote_tokens, marks_answers = "known", True, False, 7, True
+        name, uses_prefix, judges_decoding, remote_tokens, marks_responses = "known", True, False, 7, True
 
         def pick(self, request, candidates, now, rng):
             return scheduling.Choice(load=candidates[0])

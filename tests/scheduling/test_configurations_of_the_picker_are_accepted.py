@@ -258,7 +258,7 @@ def test_experimental_plugins_are_allowed_expressly():
     text = "plugins: [{type: session-affinity-scorer}]\n"
     assert read(text).plan is None
     plan = plan_of(text, allow_alpha=True)
-    assert plan.policy(NoPrefixes()).marks_answers
+    assert plan.policy(NoPrefixes()).marks_responses
 
 
 def test_policies_of_one_plan_share_nothing():

@@ -172,9 +172,9 @@ class EndpointHealth:
     def succeeded(self, now: float, asked_at: float = math.inf) -> None:
         """Record a complete response to a request sent at `asked_at`: resets the consecutive failures."""
         self.failures_in_row = 0
-        self.answered(now, asked_at)
+        self.responded(now, asked_at)
 
-    def answered(self, now: float, asked_at: float = math.inf) -> None:
+    def responded(self, now: float, asked_at: float = math.inf) -> None:
         """Record that a response has begun: an ejection ends with a slow start. Streams that begin well and
         always break still count as consecutive failures. A rest, and an ejection for a failure rate, end only
         if the request was sent after they began. An event loop's clock has a resolution of milliseconds, so

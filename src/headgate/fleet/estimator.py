@@ -359,14 +359,14 @@ class Estimator:
             self._group_tokens += tokens
             self._group_s += took_s
 
-    def ended(self, booking: BookedPrompt, now: float, answer_tokens: int | None = None) -> None:
+    def ended(self, booking: BookedPrompt, now: float, response_tokens: int | None = None) -> None:
         """Record that a request has ended. Its cache is free if it had its first token. The prompt of a
         stream without one is owed no more. When the last request ends, nothing is owed: the end of an
-        unstreamed response proves its prefill. `answer_tokens`: tokens of a response served to its end; None
-        if unknown."""
+        unstreamed response proves its prefill. `response_tokens`: tokens of a complete response; None if
+        unknown."""
         if not booking.is_streamed and self._unseen.remove(booking):
-            self._counted.ended(booking, now, is_served=answer_tokens is not None)
-            self._unstreamed_ended(booking, answer_tokens, now)
+            self._counted.ended(booking, now, is_served=response_tokens is not None)
+            self._unstreamed_ended(booking, response_tokens, now)
         if booking.is_prefilled:
             self.kv.give_back(booking.uncached_tokens + 1, now)
         if booking.is_prefilled or not booking.is_streamed:
@@ -384,7 +384,7 @@ class Estimator:
                 self._is_blurred = True
             self._set_clock()
 
-    def _unstreamed_ended(self, booking: BookedPrompt, answer_tokens: int | None, now: float) -> None:
+    def _unstreamed_ended(self, booking: BookedPrompt, response_tokens: int | None, now: float) -> None:
         """Record that an unstreamed response is complete, or has failed. Its first token preceded the others
         by their decode time."""
         if not self._order.is_kept:
@@ -392,11 +392,11 @@ class Estimator:
             self._served = max(self._served, self._booked - self._void - owed)
             return
         waiting = self._waiting
-        if answer_tokens is None or (booking.position <= self._served and not self._is_guess):
+        if response_tokens is None or (booking.position <= self._served and not self._is_guess):
             return
         if waiting and waiting[0].position < booking.position:
             return  # a stream before it reports its own first token
-        steps = max(answer_tokens - 1, 0)
+        steps = max(response_tokens - 1, 0)
         step_s = self._unseen.step_s(booking, steps, self.rates, now)
         if steps and not step_s:
             return

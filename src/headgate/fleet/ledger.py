@@ -220,12 +220,12 @@ class Booking(BookedPrompt):
         if self.is_streamed or not self.uncached_tokens:
             self._began_at, self._began_with = now, load.estimator.so_far(now)
 
-    def paced(self, answer_tokens: int, now: float) -> None:
-        """Learn the pace of a streamed response that has just completed with `answer_tokens`. A response
+    def paced(self, response_tokens: int, now: float) -> None:
+        """Learn the pace of a streamed response that has just completed with `response_tokens`. A response
         whose prompt was prefilled elsewhere counts too, although its booking shows nothing about prefill."""
-        if not self.is_prefilled or answer_tokens < 2 or now <= self._began_at:
+        if not self.is_prefilled or response_tokens < 2 or now <= self._began_at:
             return
-        estimator, steps, lasted_s = self.load.estimator, answer_tokens - 1, now - self._began_at
+        estimator, steps, lasted_s = self.load.estimator, response_tokens - 1, now - self._began_at
         (decoding_before_s, prefill_before_s), (decoding_s, prefill_s) = (
             self._began_with,
             estimator.so_far(now),
@@ -236,8 +236,8 @@ class Booking(BookedPrompt):
             (prefill_s - prefill_before_s) / steps,
         )
 
-    def end(self, now: float, answer_tokens: int | None = None) -> None:
-        """Remove the request from the account, whatever its outcome. `answer_tokens`: those of a response
+    def end(self, now: float, response_tokens: int | None = None) -> None:
+        """Remove the request from the account, whatever its outcome. `response_tokens`: those of a response
         served to its end, if known."""
         self.is_over = True
         load = self.load
@@ -249,7 +249,7 @@ class Booking(BookedPrompt):
             load.decoding -= 1
         else:
             self._leave_prefill(load)
-        load.estimator.ended(self, now, answer_tokens)
+        load.estimator.ended(self, now, response_tokens)
 
     def _leave_prefill(self, load: EndpointState) -> None:
         load.prefill_tokens -= self.uncached_tokens

@@ -12,10 +12,10 @@ from collections.abc import Callable
 import httptools
 import msgspec
 
-from headgate.gateway.answer import EVENTS, media_type
 from headgate.gateway.chunks import LAST_CHUNK, Chunks, chunk
 from headgate.gateway.events import EventStream
 from headgate.gateway.refusals import error_event, event
+from headgate.gateway.response import EVENTS, media_type
 from headgate.requests.client import Header
 from headgate.requests.refusal import Refusal
 
@@ -24,7 +24,7 @@ MAX_BODY_BYTES = 64 * 1024
 
 
 class Continuation:
-    """One such response; used in place of an `Answer`. Raises HttpParserError like it."""
+    """One such response; used in place of an `Response`. Raises HttpParserError like it."""
 
     is_plain = is_encoded = False
     unchunker = None
@@ -138,10 +138,10 @@ class Continuation:
         return error_event(Refusal.upstream(told, code="upstream_failed"), self._target)
 
 
-def head(answer_lines: bytes, request_id: bytes, *, keep_alive: bool) -> bytes:
+def head(response_lines: bytes, request_id: bytes, *, keep_alive: bool) -> bytes:
     """The head of a stream that begins before its response."""
     close = b"" if keep_alive else b"connection: close\r\n"
     return (
         b"HTTP/1.1 200 OK\r\n%bcontent-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\n"
-        b"x-request-id: %b\r\ntransfer-encoding: chunked\r\n%b\r\n" % (answer_lines, request_id, close)
+        b"x-request-id: %b\r\ntransfer-encoding: chunked\r\n%b\r\n" % (response_lines, request_id, close)
     )

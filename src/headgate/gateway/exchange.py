@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import httptools
 
 from headgate.gateway import decision_header, large_reader, limits_shown, progress, refusals, retry_after
-from headgate.gateway.answer import Answer
 from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.continuation import Continuation
@@ -22,6 +21,7 @@ from headgate.gateway.fast_path import FastPath
 from headgate.gateway.outgoing import Outgoing
 from headgate.gateway.prefill import PrefillCall
 from headgate.gateway.refusals import error_event
+from headgate.gateway.response import Response
 from headgate.requests import effects, prefill_way, states, way
 from headgate.requests.life import Life
 from headgate.requests.limits import headers as limit_headers
@@ -32,7 +32,7 @@ from headgate.requests.received import ReceivedBody
 if TYPE_CHECKING:
     import asyncio
 
-    from headgate.engines.transfer import PrefillAnswer
+    from headgate.engines.transfer import PrefillResponse
     from headgate.gateway.request import Request
     from headgate.gateway.services import Services
     from headgate.gateway.upstream import UpstreamConnection
@@ -70,7 +70,6 @@ class Exchange:
     """Owned by the client connection until the last effect of its `life`."""
 
     __slots__ = (
-        "_answer",
         "_client",
         "_dial",
         "_fast_path",
@@ -78,6 +77,7 @@ class Exchange:
         "_outgoing",
         "_prefill",
         "_received",
+        "_response",
         "_services",
         "_timer",
         "_upstream",
@@ -105,7 +105,7 @@ class Exchange:
         self._timer: asyncio.TimerHandle | Waiter | large_reader.Reading | None = None
         self._head: tuple[int, list[Header]] = (0, [])
         """Status and headers of the last response head."""
-        self._answer: Answer | Continuation | None = None
+        self._response: Response | Continuation | None = None
         self._fast_path: FastPath | None = None
         """Forwards the body without calls of `forward`."""
 
@@ -288,9 +288,9 @@ class Exchange:
         self._count_passed()
         self._report(lambda: prefill_way.prefill_head(self.life, status, rest_s, now), now)
 
-    def prefilled(self, answer: PrefillAnswer, now: float) -> None:
+    def prefilled(self, response: PrefillResponse, now: float) -> None:
         self._prefill = None
-        self._report(lambda: prefill_way.prefilled(self.life, answer, now), now)
+        self._report(lambda: prefill_way.prefilled(self.life, response, now), now)
 
     def prefill_refused(self, status: int, headers: list[Header], body: bytes, now: float) -> None:
         self._prefill = None
@@ -312,7 +312,7 @@ class Exchange:
     def response_head(
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None:
-        """Raises HttpParserError for an invalid status (RFC 9110, 15), and like `Answer`."""
+        """Raises HttpParserError for an invalid status (RFC 9110, 15), and like `Response`."""
         if status > _LAST_STATUS:
             raise httptools.HttpParserError(f"{status} is not an HTTP status")
         self._head = status, headers
@@ -320,34 +320,34 @@ class Exchange:
         way.head(self.life, status, rest_s, now)
         self._perform(now)
 
-    def _begin_answer(self, effect: effects.Answer, now: float) -> None:
+    def _respond(self, effect: effects.Respond, now: float) -> None:
         life, request, upstream, received = self.life, self.request, self._upstream, self._received
         assert upstream is not None
         status, headers = self._head
         self._head = 0, []
         if effect.retry_after_s is not None:
             headers = retry_after.replaced(headers, effect.retry_after_s)
-        answer = self._answer_of(status, headers, now)
-        if answer.is_encoded and status < 400:
+        response = self._response_of(status, headers, now)
+        if response.is_encoded and status < 400:
             # The endpoint compresses although the request forbids it: read token counts from a copy.
-            is_chunked = isinstance(answer, Answer) and answer.is_chunked
+            is_chunked = isinstance(response, Response) and response.is_chunked
             inflated = self._services.inflating.tail(received.tail, headers, is_chunked=is_chunked)
             received.tail = inflated
-        received.is_encoded = answer.is_encoded
+        received.is_encoded = response.is_encoded
         if request.wants_decision:
-            answer.add(decision_header.line(self, self._limits_told(now)))
+            response.add(decision_header.line(self, self._limits_told(now)))
         pool, choice = life.pool, life.choice
-        if pool is not None and pool.policy.marks_answers and choice is not None:
+        if pool is not None and pool.policy.marks_responses and choice is not None:
             for name, value in marks(life, pool, choice):
-                answer.add(b"%b: %b\r\n" % (name, value))
-        if answer.ends_with_connection:
+                response.add(b"%b: %b\r\n" % (name, value))
+        if response.ends_with_connection:
             upstream.ends_with_connection()
-        self._answer = answer
+        self._response = response
         self._outgoing.drop()
         if life.pairing is None and (request.held_bytes <= LONG_BYTES or not upstream.is_sending):
             self._services.bodies.release(request)
 
-    def _answer_of(self, status: int, headers: list[Header], now: float) -> Answer | Continuation:
+    def _response_of(self, status: int, headers: list[Header], now: float) -> Response | Continuation:
         life, request, decision = self.life, self.request, self.life.decision
         may_keep_alive = request.keep_alive and not self._services.shutdown.is_leaving
         if life.wait is not None and life.wait.has_head:
@@ -362,7 +362,7 @@ class Exchange:
         limit = b""
         if (held := life.reservation) is not None:
             limit = limit_headers.lines(held.limit, held.input_tokens, held.output_tokens, now)
-        return Answer(
+        return Response(
             request,
             self.request_id,
             status,
@@ -376,10 +376,10 @@ class Exchange:
 
     def forward(self, data: bytes, now: float) -> None:
         """Forward body bytes; the first call also sends the head."""
-        answer, life, received = self._answer, self.life, self._received
-        assert answer is not None
-        if answer.unchunker is not None:
-            data, _ = answer.unchunker.feed(data)
+        response, life, received = self._response, self.life, self._received
+        assert response is not None
+        if response.unchunker is not None:
+            data, _ = response.unchunker.feed(data)
         if data:
             way.heard(life, now)  # not for a head alone: engines whose workers hang still send one
             if not life.account.first_byte_at:
@@ -388,10 +388,10 @@ class Exchange:
             received.size += len(data)
         else:
             life.account.heard_at = now
-            if life.pairing is not None and not answer.has_begun:
+            if life.pairing is not None and not response.has_begun:
                 return  # a head alone can still be withdrawn
-        passed = answer.pass_on(data)
-        received.has_passed = answer.has_begun
+        passed = response.pass_on(data)
+        received.has_passed = response.has_begun
         if passed:
             if life.pairing is not None:
                 life.pairing.forget()
@@ -401,21 +401,21 @@ class Exchange:
 
     def fast_path(self, data: bytes) -> FastPath | None:
         """The fast path for the bytes after `data`; None if they must pass through `forward`."""
-        answer, write, life = self._answer, self._client.writer(), self.life
-        if answer is None or write is None or not life.account.first_byte_at:
+        response, write, life = self._response, self._client.writer(), self.life
+        if response is None or write is None or not life.account.first_byte_at:
             return None
-        if not answer.is_straight or answer.is_encoded:
+        if not response.is_straight or response.is_encoded:
             return None  # reading the end of a compressed response takes all its bytes
         if life.pairing is not None:
             write = _counting(life.pairing.counted, write)
-        self._fast_path = FastPath(write, answer.change, self._received.tail, data)
+        self._fast_path = FastPath(write, response.change, self._received.tail, data)
         return self._fast_path
 
     def _count_passed(self) -> bool:
         """Count the bytes of the fast path; returns whether there were any since the last call."""
-        answer, received, path = self._answer, self._received, self._fast_path
-        if answer is not None and not answer.is_plain:
-            received.taken_bytes = answer.taken_bytes
+        response, received, path = self._response, self._received, self._fast_path
+        if response is not None and not response.is_plain:
+            received.taken_bytes = response.taken_bytes
         if path is None or not path.passed_bytes:
             return False
         received.size += path.passed_bytes
@@ -426,13 +426,13 @@ class Exchange:
         """The response is complete."""
         self._count_passed()
         self._upstream = None
-        answer, life, received = self._answer, self.life, self._received
-        assert answer is not None
-        if life.pairing is not None and not answer.has_begun:
-            self._client.write(answer.pass_on(b""))
-        if not answer.is_plain:
-            held = answer.flush()
-            received.taken_bytes = answer.taken_bytes
+        response, life, received = self._response, self.life, self._received
+        assert response is not None
+        if life.pairing is not None and not response.has_begun:
+            self._client.write(response.pass_on(b""))
+        if not response.is_plain:
+            held = response.flush()
+            received.taken_bytes = response.taken_bytes
             if held:
                 self._client.write(held if life.pairing is None else life.pairing.counted(held))
         try:
@@ -455,11 +455,11 @@ class Exchange:
         self._count_passed()
         self._upstream = None
         now = self.now()
-        is_head = self._answer is None
+        is_head = self._response is None
         self._report(lambda: way.endpoint_broke(self.life, message, now, is_head=is_head), now)
 
     def _take_back(self, effect: effects.TakeBack, now: float) -> None:
-        self._answer = None
+        self._response = None
 
     # -- what the client connection reports
 
@@ -494,9 +494,9 @@ class Exchange:
     # -- ends
 
     def _finish(self, effect: effects.Finish, now: float) -> None:
-        answer = self._answer
+        response = self._response
         self._end(now)
-        self._client.exchange_done(answer is None or answer.keep_alive, now)
+        self._client.exchange_done(response is None or response.keep_alive, now)
 
     def _refuse(self, effect: effects.Refuse, now: float) -> None:
         life, request, refusal = self.life, self.request, effect.refusal
@@ -509,15 +509,15 @@ class Exchange:
             life.account.refusal_bytes = len(refusals.body(refusal, request.target))
             self._end(now)
             if request.wants_decision:
-                request.answer_lines += decision_header.line(self, self._limits_told(now), refusal.code)
+                request.response_lines += decision_header.line(self, self._limits_told(now), refusal.code)
             self._client.refuse(refusal, request, self.request_id)
         self._client.exchange_done(request.keep_alive, now)
 
     def _cut_off(self, effect: effects.CutOff, now: float) -> None:
-        answer, refusal = self._answer, effect.refusal
-        assert answer is not None
+        response, refusal = self._response, effect.refusal
+        assert response is not None
         self._end(now)
-        last = answer.cut_off(lambda: error_event(refusal, self.request.target))
+        last = response.cut_off(lambda: error_event(refusal, self.request.target))
         if last is None:
             self._client.abort()
             return
@@ -527,11 +527,11 @@ class Exchange:
     def _pass_whole(self, effect: effects.PassWhole, now: float) -> None:
         kept = [each for each in effect.headers if each[0] == b"content-type"]
         framed = [*kept, (b"content-length", b"%d" % len(effect.body))]
-        answer = self._answer_of(effect.status, framed, now)
-        whole = answer.pass_on(effect.body) + answer.flush()
+        response = self._response_of(effect.status, framed, now)
+        whole = response.pass_on(effect.body) + response.flush()
         self._end(now)
         self._client.write(whole)
-        self._client.exchange_done(answer.keep_alive, now)
+        self._client.exchange_done(response.keep_alive, now)
 
     def _hang_up(self, effect: effects.HangUp, now: float) -> None:
         self._end(now)
@@ -574,7 +574,7 @@ _DO: Final[dict[type[effects.Effect], Callable[[Exchange, Any, float], None]]] =
     effects.Prefill: Exchange._begin_prefill,
     effects.DropPrefill: Exchange._drop_prefill,
     effects.LeavePrefill: Exchange._leave_prefill,
-    effects.Answer: Exchange._begin_answer,
+    effects.Respond: Exchange._respond,
     effects.TakeBack: Exchange._take_back,
     effects.Finish: Exchange._finish,
     effects.Refuse: Exchange._refuse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from headgate.requests.usage import AnswerTail
+from headgate.requests.usage import ResponseTail
 
 _NEWLINE: Final = 10
 _USAGE: Final = b'"usage"'
@@ -23,7 +23,7 @@ class FastPath:
         self,
         write: Callable[[bytes], None],
         change: Callable[[bytes], bytes] | None,
-        tail: AnswerTail,
+        tail: ResponseTail,
         before: bytes,
     ) -> None:
         """`write` sends bytes to the client. `change`, if any, converts the endpoint's bytes for the client.

@@ -21,7 +21,7 @@ FRAMING_FACTOR: Final = 16
 class IncomingHead:
     """The head of one request, and values derived from it."""
 
-    __slots__ = ("answer_lines", "headers", "host", "target", "version")
+    __slots__ = ("headers", "host", "response_lines", "target", "version")
 
     def __init__(self) -> None:
         self.target = b""
@@ -30,12 +30,12 @@ class IncomingHead:
         """In order, with lower-case names."""
         self.version = ""
         self.host = b""
-        self.answer_lines = b""
+        self.response_lines = b""
         """Header lines required in the response."""
 
     def clear(self) -> None:
         """Reset for another request."""
-        self.target = self.answer_lines = b""
+        self.target = self.response_lines = b""
         self.headers = []
 
     @property

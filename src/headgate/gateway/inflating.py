@@ -15,7 +15,7 @@ from weakref import WeakSet
 import httptools
 
 from headgate.gateway.chunks import Chunks
-from headgate.requests.usage import AnswerTail, Tail
+from headgate.requests.usage import ResponseTail, Tail
 
 if TYPE_CHECKING:
     from headgate.requests.client import Header
@@ -51,7 +51,7 @@ class Inflating:
     def __init__(self) -> None:
         self._large: WeakSet[InflatedTail] = WeakSet()
 
-    def tail(self, tail: AnswerTail, headers: list[Header], *, is_chunked: bool) -> AnswerTail:
+    def tail(self, tail: ResponseTail, headers: list[Header], *, is_chunked: bool) -> ResponseTail:
         """A tail for a response with these headers, which keeps its inflated end in `tail`. It must get all
         bytes, including framing if `is_chunked`. Returns `tail` itself if the coding is unknown."""
         inflate = _inflater(_codings(headers))
@@ -74,7 +74,7 @@ class InflatedTail:
     __slots__ = ("__weakref__", "_chunks", "_inflate", "_inflating", "_tail", "plain_bytes")
 
     def __init__(
-        self, tail: AnswerTail, inflate: Inflater, inflating: Inflating, *, is_chunked: bool
+        self, tail: ResponseTail, inflate: Inflater, inflating: Inflating, *, is_chunked: bool
     ) -> None:
         self._tail = tail
         self._inflate: Inflater | None = inflate

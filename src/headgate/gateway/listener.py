@@ -121,7 +121,7 @@ class ClientConnection:
         sending already, an immediate close causes a reset, which might overtake the response."""
         may_linger = self._clients.may_linger(self)
         self._rejected = refusal
-        self._answer_rejection(refusal)
+        self._write_rejection(refusal)
         if not may_linger and self._transport is not None:
             self._transport.close()
 
@@ -342,7 +342,7 @@ class ClientConnection:
                 exchange.start(now)
             else:
                 self._services.bodies.release(request)
-                for part in local.answer(self._services, request):
+                for part in local.respond(self._services, request):
                     self.write(part)
                 self.exchange_done(request.keep_alive, now)
         except Exception:
@@ -364,7 +364,7 @@ class ClientConnection:
             if not self.is_paused:
                 self._services.loop.call_soon(self._serve_next)
         elif self._rejected is not None:
-            self._answer_rejection(self._rejected)
+            self._write_rejection(self._rejected)
         elif self._reader.owes_continue:
             self.may_continue()
 
@@ -393,7 +393,7 @@ class ClientConnection:
                 request.target,
                 request_id=request_id,
                 keep_alive=request.keep_alive,
-                lines=request.answer_lines,
+                lines=request.response_lines,
             )
         )
 
@@ -413,14 +413,14 @@ class ClientConnection:
         self._take_unread()
         self._reader.drop_body()
         if self._exchange is None and not self._ahead.requests:
-            self._answer_rejection(refusal)
+            self._write_rejection(refusal)
 
-    def _answer_rejection(self, refusal: Refusal) -> None:
+    def _write_rejection(self, refusal: Refusal) -> None:
         if self._transport is None or self._transport.is_closing():
             return
         reader = self._reader
         self._services.recorder.rejected(refusal, self.address, reader.target, self._services.now())
-        self.write(refusals.refused(refusal, reader.target, keep_alive=False, lines=reader.answer_lines))
+        self.write(refusals.refused(refusal, reader.target, keep_alive=False, lines=reader.response_lines))
         self._transport.write_eof()
         if not self._backlog.waits:
             self._transport.resume_reading()

@@ -20,7 +20,7 @@ _READY = ("/readyz", "/health")
 _MODELS = ("/v1/models", "/models")
 
 
-def answer(services: Services, request: Request) -> tuple[bytes, ...]:
+def respond(services: Services, request: Request) -> tuple[bytes, ...]:
     """The parts of the response to a request that is not a POST, and so is not for an endpoint."""
     path = request.path
     if request.method == b"OPTIONS":
@@ -52,14 +52,14 @@ def answer(services: Services, request: Request) -> tuple[bytes, ...]:
         )
     services.recorder.refused_here(refusal)
     whole = refusals.refused(
-        refusal, request.target, keep_alive=request.keep_alive, lines=request.answer_lines
+        refusal, request.target, keep_alive=request.keep_alive, lines=request.response_lines
     )
     return (whole[: whole.index(b"\r\n\r\n") + 4] if request.method == b"HEAD" else whole,)
 
 
 def _reply(request: Request, status: int, body: bytes) -> tuple[bytes, ...]:
     """A long body is a separate part, so that all clients that have not read it yet share it."""
-    keep_alive, lines = request.keep_alive, request.answer_lines
+    keep_alive, lines = request.keep_alive, request.response_lines
     head = refusals.head(status, len(body), keep_alive=keep_alive, lines=lines)
     if request.method == b"HEAD":
         return (head,)
@@ -68,7 +68,7 @@ def _reply(request: Request, status: int, body: bytes) -> tuple[bytes, ...]:
 
 def _options(services: Services, request: Request) -> bytes:
     """The allowed methods; for a web page's preflight, CORS headers."""
-    lines = request.answer_lines
+    lines = request.response_lines
     if services.policy.cors is not None and request.header(b"access-control-request-method"):
         asked = request.header(b"access-control-request-headers").encode("latin-1")
         lines = services.policy.cors.preflight_lines(request.header(b"origin").encode("latin-1"), asked)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 import httptools
 import msgspec
 
-from headgate.engines.transfer import PrefillAnswer
-from headgate.engines.transfer.connectors import read_answer
+from headgate.engines.transfer import PrefillResponse
+from headgate.engines.transfer.connectors import read_response
 from headgate.gateway import retry_after
 from headgate.gateway.chunks import Chunks
 from headgate.gateway.connections import ShortageError, why_unreachable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headgate.requests.client import Header
     from headgate.requests.effects import Prefill
 
-MAX_ANSWER_BYTES = 1 << 20
+MAX_RESPONSE_BYTES = 1 << 20
 """Limit for a response with one token. The block ids of a prompt with a million tokens take half of it."""
 LEFT_S = 10.0
 """Timeout for a prefill that was left to end by itself."""
@@ -38,7 +38,7 @@ class Listener(Protocol):
 
     def prefill_sent(self, now: float) -> None: ...
     def prefill_head(self, status: int, rest_s: float | None, now: float) -> None: ...
-    def prefilled(self, answer: PrefillAnswer, now: float) -> None: ...
+    def prefilled(self, response: PrefillResponse, now: float) -> None: ...
     def prefill_refused(self, status: int, headers: list[Header], body: bytes, now: float) -> None: ...
     def prefill_failed(self, reason: str, message: str, now: float) -> None: ...
     def prefill_impossible(self, message: str, now: float) -> None: ...
@@ -75,7 +75,7 @@ class _Response:
         if self._chunks is not None:
             data, _ = self._chunks.feed(data)
         self._size += len(data)
-        if self._size > MAX_ANSWER_BYTES:
+        if self._size > MAX_RESPONSE_BYTES:
             return False
         if data:
             self._pieces.append(data)
@@ -93,7 +93,7 @@ class PrefillCall:
         "_connection",
         "_dial",
         "_listener",
-        "_needs_answer",
+        "_needs_response",
         "_payload",
         "_pool",
         "_response",
@@ -113,7 +113,7 @@ class PrefillCall:
         """None once the listener has left the call or was notified."""
         self._pool = effect.pool
         self._attempt = effect.attempt
-        self._needs_answer = effect.needs_answer
+        self._needs_response = effect.needs_response
         self._payload = payload
         self.is_over = False
         self._response: _Response | None = None
@@ -173,7 +173,7 @@ class PrefillCall:
         self._response = response = _Response(status, headers)
         if response.ends_with_connection:
             connection.ends_with_connection()
-        if response.length is not None and response.length > MAX_ANSWER_BYTES:
+        if response.length is not None and response.length > MAX_RESPONSE_BYTES:
             self._fail("oversized", f"sent a prefill response of {response.length} bytes")
 
     def forward(self, data: bytes, now: float) -> None:
@@ -182,7 +182,7 @@ class PrefillCall:
             return
         self._attempt.heard(now)
         if self._response is not None and not self._response.add(data):
-            self._fail("oversized", f"sent a prefill response of more than {MAX_ANSWER_BYTES} bytes")
+            self._fail("oversized", f"sent a prefill response of more than {MAX_RESPONSE_BYTES} bytes")
 
     def fast_path(self, data: bytes) -> FastPath | None:
         """None: all bytes pass through `forward`."""
@@ -201,12 +201,12 @@ class PrefillCall:
                 listener.prefill_refused(response.status, response.headers, body, now)
             return
         try:
-            read = read_answer(body)
+            read = read_response(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            if self._needs_answer:
+            if self._needs_response:
                 self._fail("invalid", f"sent an invalid prefill response: {error}")
                 return
-            read = PrefillAnswer()
+            read = PrefillResponse()
         if self._listener is None:
             self._attempt.succeeded(self._services.plane, read, now)
         listener = self._end()

@@ -36,7 +36,7 @@ def tell(exchange: ServedRequest, now: float) -> bytes:
         return comment
     wait.has_head = True
     request, held = exchange.request, exchange.life.reservation
-    lines = request.answer_lines
+    lines = request.response_lines
     if held is not None:
         lines += limit_headers.lines(held.limit, held.input_tokens, held.output_tokens, now)
     return continuation.head(lines, exchange.request_id, keep_alive=request.keep_alive) + comment

@@ -166,7 +166,7 @@ class RequestReader:
         """Take a request with a known head, as after the last callback of llhttp, which skips these bytes."""
         self.begun_at = request.arrived_at = self._services.now()
         head = self._head
-        head.target, head.answer_lines = request.target, request.answer_lines
+        head.target, head.response_lines = request.target, request.response_lines
         request.keep_alive = not self._services.shutdown.is_leaving
         memory, size = self._memory, request.held_bytes
         memory.held += size
@@ -210,9 +210,9 @@ class RequestReader:
         return self._head.target
 
     @property
-    def answer_lines(self) -> bytes:
+    def response_lines(self) -> bytes:
         """Header lines required in the response to the request being read."""
-        return self._head.answer_lines
+        return self._head.response_lines
 
     # -- llhttp callbacks
 
@@ -260,7 +260,7 @@ class RequestReader:
                     coding = coding + b", " + value if coding else value
         cors = self._policy.cors
         if cors is not None:
-            head.answer_lines = cors.lines(origin) if origin else cors.unasked
+            head.response_lines = cors.lines(origin) if origin else cors.unasked
         size = int(length) if length else 0
         if size > self._settings.max_body_bytes:
             self._body_too_large()
@@ -304,7 +304,7 @@ class RequestReader:
             not is_http_1_1,
             self._peer,
             head.host,
-            head.answer_lines,
+            head.response_lines,
         )
         keep_alive = is_http_1_1 and self._parser.should_keep_alive()
         keep_alive = keep_alive and not self._services.shutdown.is_leaving

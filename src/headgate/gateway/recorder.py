@@ -243,9 +243,9 @@ class Recorder:
         bound.bytes_out.value += account.bytes_out
         usage, tokens = account.usage, None
         if usage is not None:
-            tokens = prompt_tokens, answer_tokens = usage.prompt, usage.completion
+            tokens = prompt_tokens, response_tokens = usage.prompt, usage.completion
             bound.input_tokens.value += prompt_tokens
-            bound.output_tokens.value += answer_tokens
+            bound.output_tokens.value += response_tokens
         if bound.stream is not None and account.first_byte_at:
             bound.stream.observe(ended, tokens, now)
         if self.log is not None:

@@ -76,12 +76,11 @@ _TRACE: Final = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")
 class ParsedHead:
     """The head of a request after all checks, shared by all requests of a connection with the same bytes.
 
-    `headers` are in order, with lower-case names. `host` is sent to the endpoint, and `answer_lines` are
+    `headers` are in order, with lower-case names. `host` is sent to the endpoint, and `response_lines` are
     header lines for every response.
     """
 
     __slots__ = (
-        "answer_lines",
         "content_coding",
         "forwarded",
         "given_id",
@@ -91,6 +90,7 @@ class ParsedHead:
         "method",
         "path",
         "peer",
+        "response_lines",
         "target",
         "tells_client",
         "traceparent",
@@ -105,14 +105,14 @@ class ParsedHead:
         is_http_1_0: bool,
         peer: Peer,
         host: bytes,
-        answer_lines: bytes = b"",
+        response_lines: bytes = b"",
     ) -> None:
         self.method = method
         self.target = target
         self.headers = headers
         self.is_http_1_0 = is_http_1_0
         self.peer = peer
-        self.answer_lines = answer_lines
+        self.response_lines = response_lines
         self.tells_client = False
         """Whether a header names a client behind the connection."""
         self.given_id = b""
@@ -176,13 +176,13 @@ class Request:
     __slots__ = (
         "_forwarded",
         "_length",
-        "answer_lines",
         "arrived_at",
         "body",
         "held_bytes",
         "keep_alive",
         "parsed",
         "path",
+        "response_lines",
         "traceparent",
     )
 
@@ -201,7 +201,7 @@ class Request:
         """Bytes counted for it in the memory of bodies; 0 once released."""
         self.keep_alive = keep_alive
         self.arrived_at = arrived_at
-        self.answer_lines = parsed.answer_lines
+        self.response_lines = parsed.response_lines
         """Header lines for the response."""
         self.traceparent = parsed.traceparent
         self._forwarded = parsed.forwarded

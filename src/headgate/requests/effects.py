@@ -92,15 +92,15 @@ class Overtake(Effect):
 class Prefill(Effect):
     """Send the prompt to the endpoint of `attempt`; report `prefill_sent`, then the result."""
 
-    __slots__ = ("attempt", "body", "needs_answer", "pool")
+    __slots__ = ("attempt", "body", "needs_response", "pool")
 
     def __init__(
-        self, pool: PoolState, attempt: PrefillAttempt, body: bytes | Pieces, *, needs_answer: bool
+        self, pool: PoolState, attempt: PrefillAttempt, body: bytes | Pieces, *, needs_response: bool
     ) -> None:
         self.pool = pool
         self.attempt = attempt
         self.body = body
-        self.needs_answer = needs_answer
+        self.needs_response = needs_response
         """Whether an unreadable response is a failure."""
 
 
@@ -116,7 +116,7 @@ class LeavePrefill(Effect):
     __slots__ = ()
 
 
-class Answer(Effect):
+class Respond(Effect):
     """Forward the response whose head was just reported, as it arrives."""
 
     __slots__ = ("retry_after_s",)
@@ -183,4 +183,4 @@ LEAVE_PREFILL: Final = LeavePrefill()
 TAKE_BACK: Final = TakeBack()
 FINISH: Final = Finish()
 HANG_UP: Final = HangUp()
-ANSWER: Final = Answer()
+RESPOND: Final = Respond()

@@ -33,16 +33,16 @@ def learn(life: Life, usage: Usage, booking: Booking | None, now: float) -> None
         plane.sizes.prompts.learn(
             decision.scheduled.model, decision.prompt_bytes, prompt_tokens, decision.prompt_amounts
         )
-    answer_tokens = usage.completion
+    response_tokens = usage.completion
     attempt = life.attempt
     is_whole = life.pairing is None
     # With a pairing, cached tokens at the decoding endpoint were handed over by the prefill endpoint.
-    if answer_tokens:
-        plane.sizes.answers.learn(decision.scheduled.model, answer_tokens)
+    if response_tokens:
+        plane.sizes.answers.learn(decision.scheduled.model, response_tokens)
         if decision.stream and booking is not None:
-            booking.paced(answer_tokens, now)
+            booking.paced(response_tokens, now)
         if attempt is not None and is_whole:
-            _learn_answer(life, attempt, usage)
+            _learn_response(life, attempt, usage)
     pool, cached = life.pool, usage.cached
     if cached is None or attempt is None or pool is None or not is_whole or not pool.policy.uses_prefix:
         return
@@ -55,7 +55,7 @@ def learn(life: Life, usage: Usage, booking: Booking | None, now: float) -> None
         plane.prefixes.forget_until(used_at, choice.load)
 
 
-def _learn_answer(life: Life, attempt: Attempt, usage: Usage) -> None:
+def _learn_response(life: Life, attempt: Attempt, usage: Usage) -> None:
     """Tokens that an endpoint generated after a prefilled prompt are in its cache too."""
     decision = life.decision
     scheduled = decision.scheduled
@@ -63,8 +63,8 @@ def _learn_answer(life: Life, attempt: Attempt, usage: Usage) -> None:
         return
     if not scheduled.block_ends:  # all blocks have the same number of tokens
         blocks = (usage.prompt + usage.completion) / scheduled.block_tokens
-        life.plane.prefixes.answered(scheduled.prefix, attempt.load, blocks)
+        life.plane.prefixes.responded(scheduled.prefix, attempt.load, blocks)
     elif decision.prompt_bytes:
         units = decision.prompt_bytes / hashing.BLOCK_BYTES + usage.completion / scheduled.block_tokens
         held = bisect_right(scheduled.block_ends, units)
-        life.plane.prefixes.answered(scheduled.prefix, attempt.load, held)
+        life.plane.prefixes.responded(scheduled.prefix, attempt.load, held)

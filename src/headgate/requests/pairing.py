@@ -102,7 +102,7 @@ class Pairing:
             return self._raw
         if self.decision != DISAGGREGATED:
             return _payload(self._body.whole())
-        handed_over = self.prefill.answer.handed_over if self.prefill is not None else None
+        handed_over = self.prefill.response.handed_over if self.prefill is not None else None
         return _payload(self._connector.decode(self._body, self._meeting, handed_over))
 
     @property
@@ -118,9 +118,9 @@ class Pairing:
         return self._connector is not None and self._connector.at_once
 
     @property
-    def needs_answer(self) -> bool:
+    def needs_response(self) -> bool:
         """Whether the decoding endpoint needs data from the prefill's response."""
-        return self._connector is not None and self._connector.needs_answer
+        return self._connector is not None and self._connector.needs_response
 
     @property
     def running(self) -> PrefillAttempt | None:
@@ -139,7 +139,7 @@ class Pairing:
     def lacks_parameters(self) -> bool:
         """Whether the prefill's response lacks the data that the decoding endpoint needs."""
         assert self.prefill is not None
-        return self.needs_answer and self.prefill.answer.handed_over is None
+        return self.needs_response and self.prefill.response.handed_over is None
 
     @property
     def waits_for_prefill(self) -> bool:
@@ -151,7 +151,7 @@ class Pairing:
         """The decoding endpoint has the request, and may have fetched the cache."""
         self._is_fetched = True
 
-    def answered(self, prompt_tokens: int, took_s: float) -> None:
+    def responded(self, prompt_tokens: int, took_s: float) -> None:
         """The decoding endpoint sent its first token after `took_s`. Learn from it how long the transfer of a
         KV cache takes, unless the request was sent before there was one."""
         if self.decision != DISAGGREGATED or self.at_once or self.pair is None:
@@ -176,7 +176,7 @@ class Pairing:
     @property
     def cached_tokens(self) -> int | None:
         """Prompt tokens cached by the prefill endpoint; None if unknown."""
-        return self.prefill.answer.cached_tokens if self.prefill is not None else None
+        return self.prefill.response.cached_tokens if self.prefill is not None else None
 
     def told(self) -> dict[str, object]:
         """For logs and debug pages."""

@@ -62,8 +62,8 @@ def attempt(life: Life, pool: PoolState, now: float) -> None:
         assert pair.prefill_request is not None
         pairing.prefill = PrefillAttempt(pool, pair.prefill, pair.prefill_request, now)
         body = pairing.prefill_body(pair.prefill.load, plane.rng)
-        needs_answer = pairing.needs_answer
-        life.todo.append(effects.Prefill(pool, pairing.prefill, body, needs_answer=needs_answer))
+        needs_response = pairing.needs_response
+        life.todo.append(effects.Prefill(pool, pairing.prefill, body, needs_response=needs_response))
         life.state = states.PREFILLING
     if is_repeated or pairing.at_once:
         asking.ask(life, pool, begun, pairing.decode_body())

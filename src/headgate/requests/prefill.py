@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.engines.transfer import PrefillAnswer
+from headgate.engines.transfer import PrefillResponse
 from headgate.fleet import blame
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ class PrefillAttempt:
 
     __slots__ = (
         "_pool",
-        "answer",
         "began_at",
         "booking",
         "choice",
@@ -27,6 +26,7 @@ class PrefillAttempt:
         "is_over",
         "is_sent",
         "load",
+        "response",
         "status",
         "took_s",
     )
@@ -36,7 +36,7 @@ class PrefillAttempt:
         self._pool = pool
         self.choice = choice
         self.load = choice.load
-        self.answer = PrefillAnswer()
+        self.response = PrefillResponse()
         self.began_at = self.heard_at = now
         self.took_s = 0.0
         """Duration in seconds; 0 until it has succeeded."""
@@ -70,12 +70,12 @@ class PrefillAttempt:
         if rest_s is not None or status >= 500 or status < 200 or 300 <= status < 400:
             return True
         if self.load.suspect_until > now and not blame.is_suspect(status):
-            self.load.answered(now, self.began_at)
+            self.load.responded(now, self.began_at)
         return False
 
-    def succeeded(self, plane: DataPlane, answer: PrefillAnswer, now: float) -> None:
+    def succeeded(self, plane: DataPlane, response: PrefillResponse, now: float) -> None:
         """The prompt is prefilled."""
-        self.answer = answer
+        self.response = response
         if self.load.failures_in_row:
             self.load.succeeded(now, self.began_at)
         self.booking.first_token(now)

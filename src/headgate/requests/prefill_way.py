@@ -14,7 +14,7 @@ from headgate.requests.pairing import NOT_HANDED_OVER
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
-    from headgate.engines.transfer import PrefillAnswer
+    from headgate.engines.transfer import PrefillResponse
     from headgate.fleet import EndpointState
     from headgate.requests.client import Header
     from headgate.requests.life import Life
@@ -38,12 +38,12 @@ def prefill_head(life: Life, status: int, rest_s: float | None, now: float) -> N
         _fail(life, f"status_{status}", message, now)
 
 
-def prefilled(life: Life, answer: PrefillAnswer, now: float) -> None:
+def prefilled(life: Life, response: PrefillResponse, now: float) -> None:
     """The prompt is prefilled: send the request to the decoding endpoint, unless it was sent already."""
     pairing, prefill, pool = _expect(life, "prefilled")
     attempt = life.attempt
     assert attempt is not None
-    prefill.succeeded(life.plane, answer, now)
+    prefill.succeeded(life.plane, response, now)
     prefill.load.served = blaming.asked(life)
     if life.suspects is not None:
         blaming.blame_all(life, life.suspects.prefilled(), now)

@@ -24,7 +24,7 @@ class Queue(Protocol):
     def hold(self, owner: Any, now: float) -> None:
         """Queue the request of this `Owner`, which does not pass; or refuse it if the queue is full."""
 
-    def answered(self, life: Any) -> None:
+    def responded(self, life: Any) -> None:
         """The response head of a request that was queued arrived; `life` is its `Life`."""
 
     def settled(self, life: Any, now: float) -> None:

@@ -10,7 +10,7 @@ import re
 from typing import Final, Protocol
 
 from headgate.requests.reported import Usage
-from headgate.requests.usage import AnswerTail, is_possible, tail_of
+from headgate.requests.usage import ResponseTail, is_possible, tail_of
 
 HOLLOW: Final = "no_content"
 """The failure of an endpoint that sent a response without content."""
@@ -70,7 +70,7 @@ class ReceivedBody:
     __slots__ = ("has_passed", "is_encoded", "size", "tail", "taken_bytes")
 
     def __init__(self, path: str) -> None:
-        self.tail: AnswerTail = tail_of(path)
+        self.tail: ResponseTail = tail_of(path)
         self.has_passed = False
         self.size = 0
         self.taken_bytes = 0

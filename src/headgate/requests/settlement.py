@@ -135,10 +135,10 @@ def drop_body(life: Life) -> None:
     life.decision.change = None
 
 
-def end_booking(life: Life, attempt: Attempt, now: float, answer_tokens: int | None = None) -> None:
-    """`answer_tokens`: those of a complete response, if the endpoint reported them."""
+def end_booking(life: Life, attempt: Attempt, now: float, response_tokens: int | None = None) -> None:
+    """`response_tokens`: those of a complete response, if the endpoint reported them."""
     if attempt.booking is not None:
-        attempt.booking.end(now, answer_tokens)
+        attempt.booking.end(now, response_tokens)
         attempt.booking = None
         assert life.pool is not None
         if life.pool.queue is not None:

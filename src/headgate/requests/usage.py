@@ -15,7 +15,7 @@ MAX_LOOKED_AT: Final = 64
 LONGEST_PROMPT_TOKENS: Final = 1 << 20
 """Applies to prompts longer than their requests: those with images, or that refer to content stored by the
 engine."""
-LONGEST_ANSWER_TOKENS: Final = 1 << 17
+LONGEST_RESPONSE_TOKENS: Final = 1 << 17
 """Applies to responses that are not sent in full: reasoning may be omitted."""
 MAX_INNER: Final = 32
 """Objects within a `usage`: with more, an engine could make the gateway count braces for seconds."""
@@ -46,18 +46,18 @@ def counts(reported: Reported) -> Usage:
     return Usage(prompt, reported.completion_tokens or reported.output_tokens, cached)
 
 
-def is_possible(usage: Usage, request_bytes: int, answer_bytes: int) -> bool:
+def is_possible(usage: Usage, request_bytes: int, response_bytes: int) -> bool:
     """Whether an engine can have counted this: a few send zeros, or numbers beyond any context window. Above
     the limits, prompts and responses have at least one byte per token."""
     prompt, completion = usage.prompt, usage.completion
     return (
         prompt + completion > 0
         and (prompt <= LONGEST_PROMPT_TOKENS or prompt <= request_bytes)
-        and (completion <= LONGEST_ANSWER_TOKENS or completion <= answer_bytes)
+        and (completion <= LONGEST_RESPONSE_TOKENS or completion <= response_bytes)
     )
 
 
-class AnswerTail(Protocol):
+class ResponseTail(Protocol):
     """Keeps the end of a response, where counts are reported."""
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.requests import answers, attempts, effects, settlement, silence, states
+from headgate.requests import attempts, effects, responses, settlement, silence, states
 from headgate.requests.bodies import large
 from headgate.requests.decision import decide, encoded
 from headgate.requests.limits import limiting
@@ -141,13 +141,13 @@ def timer(life: Life, now: float, *, has_begun: bool = False) -> None:
 def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
     """The response head arrived; `rest_s` is its Retry-After, if the status may have one."""
     life.expect("head")
-    answers.head(life, status, rest_s, now)
+    responses.head(life, status, rest_s, now)
 
 
 def first_byte(life: Life, now: float) -> None:
     """The first byte of the response body arrived."""
     life.expect("first_byte")
-    answers.first_byte(life, now)
+    responses.first_byte(life, now)
 
 
 def heard(life: Life, now: float) -> None:
@@ -184,7 +184,7 @@ def endpoint_broke(life: Life, message: str, now: float, *, is_head: bool) -> No
 def finished(life: Life, now: float) -> None:
     """The response is complete."""
     life.expect("finished")
-    answers.finished(life, now)
+    responses.finished(life, now)
 
 
 def client_gone(life: Life, now: float) -> None:

@@ -40,7 +40,7 @@ class Policy(ABC):
     remote_tokens: int | None = None
     """The least number of uncached tokens for which another endpoint prefills, in pools with such endpoints;
     None leaves it to the gateway."""
-    marks_answers: bool = False
+    marks_responses: bool = False
     """Whether it adds headers to responses."""
 
     @abstractmethod
@@ -76,5 +76,5 @@ class Policy(ABC):
         return {}
 
     def marks(self, request: Request, choice: Choice) -> Sequence[tuple[bytes, bytes]]:
-        """Headers to add to the response of the chosen endpoint; called only if `marks_answers`."""
+        """Headers to add to the response of the chosen endpoint; called only if `marks_responses`."""
         return ()

@@ -89,8 +89,8 @@ class Request:
     def steps(self) -> float:
         """Number of engine steps that it takes part in: those of its prompt, and one per token of its
         response."""
-        answer_tokens = self.output_tokens or answer_sizes.USUAL_TOKENS
-        return answer_tokens + 1.0 + self.prompt_tokens / estimator.STEP_TOKENS
+        response_tokens = self.output_tokens or answer_sizes.USUAL_TOKENS
+        return response_tokens + 1.0 + self.prompt_tokens / estimator.STEP_TOKENS
 
     def tokens_in(self, blocks: int) -> int:
         """Estimated tokens of the first `blocks` blocks of `prefix`, at most those of the prompt."""

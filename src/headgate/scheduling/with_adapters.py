@@ -22,7 +22,7 @@ class WithAdapters(Policy):
         self.first_block_bytes = policy.first_block_bytes
         self.judges_decoding = policy.judges_decoding
         self.remote_tokens = policy.remote_tokens
-        self.marks_answers = policy.marks_answers
+        self.marks_responses = policy.marks_responses
 
     def pick(
         self, request: Request, candidates: Sequence[EndpointState], now: float, rng: random.Random

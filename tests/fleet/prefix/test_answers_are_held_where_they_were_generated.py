@@ -21,7 +21,7 @@ def _index(loads):
     """The first endpoint has answered the prompt."""
     index = PrefixIndex()
     index.add(PROMPT, loads[0], 1.0)
-    index.answered(PROMPT, loads[0], 6.3)
+    index.responded(PROMPT, loads[0], 6.3)
     index.validate()
     return index
 
@@ -49,14 +49,14 @@ def test_the_turn_after_the_next_needs_an_answer_of_its_own(index, loads):
     index.add(TURN, loads[0], 2.0)
     longer = [*TURN, *range(20, 30)]
     assert index.matched(longer, loads) == [9, 0, 0]
-    index.answered(TURN, loads[0], 12.0)
+    index.responded(TURN, loads[0], 12.0)
     assert index.matched(longer, loads) == [12, 0, 0]
 
 
 def test_two_prompts_that_end_alike_cannot_be_told_apart(index, loads):
     """Short questions behind one system prompt, whose ends are less than a block."""
     index.add(PROMPT, loads[0], 2.0)
-    index.answered(PROMPT, loads[0], 8.0)
+    index.responded(PROMPT, loads[0], 8.0)
     assert index.matched(TURN, loads) == [4, 0, 0]
 
 
@@ -64,7 +64,7 @@ def test_of_two_endpoints_that_hold_the_prompt_neither_is_known_to_have_answered
     """Before the second has answered, and after."""
     index.add(PROMPT, loads[1], 2.0)
     assert index.matched(TURN, loads) == [4, 4, 0]
-    index.answered(PROMPT, loads[1], 6.0)
+    index.responded(PROMPT, loads[1], 6.0)
     assert index.matched(TURN, loads) == [4, 4, 0]
 
 
@@ -73,7 +73,7 @@ def test_an_answer_that_is_gone_is_not_another_endpoints(index, loads):
     index.add(PROMPT, loads[1], 2.0)
     index.forget(loads[0])
     assert index.matched(TURN, loads) == [0, 4, 0]
-    index.answered(PROMPT, loads[1], 5.0)
+    index.responded(PROMPT, loads[1], 5.0)
     assert index.matched(TURN, loads) == [0, 5, 0]
 
 
@@ -82,14 +82,14 @@ def test_nothing_is_held_behind_an_end_that_is_gone(index, loads):
     index.limit(loads[0], 3)
     assert index.matched(TURN, loads) == [3, 0, 0]
     index.forget(loads[0])
-    index.answered(PROMPT, loads[0], 6.0)
+    index.responded(PROMPT, loads[0], 6.0)
     assert index.matched(TURN, loads) == [0, 0, 0]
 
 
 def test_an_answer_to_what_was_never_sent_is_nothing(index, loads):
     """The endpoint is gone meanwhile, or the prompt has no whole block."""
-    index.answered(PROMPT, loads[2], 9.0)
-    index.answered([], loads[0], 9.0)
+    index.responded(PROMPT, loads[2], 9.0)
+    index.responded([], loads[0], 9.0)
     index.validate()
     assert index.matched(TURN, loads) == [6, 0, 0]
 
@@ -98,6 +98,6 @@ def test_blocks_may_differ_in_length(loads):
     """Sizes are in units then; what is held is in blocks."""
     index = PrefixIndex(block_ends=(1, 2, 3, 5, 8, 12, 16))
     index.add(PROMPT, loads[0], 1.0)
-    index.answered(PROMPT, loads[0], 5)
+    index.responded(PROMPT, loads[0], 5)
     index.validate()
     assert index.matched(TURN[:7], loads) == [5, 0, 0]

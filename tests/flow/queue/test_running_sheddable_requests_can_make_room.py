@@ -32,7 +32,7 @@ def test_the_lowest_and_newest_ends(running, wait):
     assert victim.owner == "lowest"
     assert (why.reason, why.status) == ("evicted", 429)
     assert "evicted by flow control" in why.message
-    queue.answered(victim)
+    queue.responded(victim)
     assert queue.victims(1.4) == []
     assert queue.wake_at(1.4) == 1.5
     ((victim, _),) = queue.victims(1.5)
@@ -49,7 +49,7 @@ def test_as_many_end_as_are_too_many_but_two_at_most(running, wait, room):
     assert queue.victims(2.0) == [], "those two are still on their way out"
     for waiting in sent:
         if waiting.owner in first:
-            queue.answered(waiting)
+            queue.responded(waiting)
     assert [victim.owner for victim, _ in queue.victims(2.0)] == ["older"]
 
 
@@ -66,6 +66,6 @@ def test_whose_answer_has_begun_is_safe(running, wait):
     """Nobody's answer is cut off in the middle."""
     queue, sent = running
     for waiting in sent:
-        queue.answered(waiting)
+        queue.responded(waiting)
     queue.enter(wait("critical", priority=1, arrived=1.0), 1.0)
     assert list(queue.victims(1.0)) == []

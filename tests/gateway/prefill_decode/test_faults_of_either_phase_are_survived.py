@@ -20,11 +20,11 @@ def _break_off(call):
 
 
 def _oversized(call):
-    call.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n{" % (prefill_module.MAX_ANSWER_BYTES + 1))
+    call.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n{" % (prefill_module.MAX_RESPONSE_BYTES + 1))
 
 
 def _endless(call):
-    call.write(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (prefill_module.MAX_ANSWER_BYTES + 1))
+    call.write(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (prefill_module.MAX_RESPONSE_BYTES + 1))
 
 
 FAULTS = {

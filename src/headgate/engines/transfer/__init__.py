@@ -12,7 +12,7 @@ from headgate.engines.transfer.connectors import (
     Meeting,
     Mooncake,
     Nixl,
-    PrefillAnswer,
+    PrefillResponse,
     SGLangBootstrap,
 )
 
@@ -34,7 +34,7 @@ __all__ = [
     "Buffers",
     "Connector",
     "Meeting",
-    "PrefillAnswer",
+    "PrefillResponse",
     "connector",
     "large",
     "read",

@@ -29,7 +29,7 @@ class Connector(ABC):
     name: ClassVar[str]
     at_once: ClassVar[bool] = False
     """Whether both requests are sent together; otherwise the second waits for the response to the first."""
-    needs_answer: ClassVar[bool] = False
+    needs_response: ClassVar[bool] = False
     """Whether the decode request needs data from the prefill response."""
     decodes_alone: ClassVar[bool] = True
     """Whether a decode endpoint can serve a whole request."""
@@ -95,7 +95,7 @@ class Nixl(Connector):
     """
 
     name: ClassVar[str] = "nixl"
-    needs_answer: ClassVar[bool] = True
+    needs_response: ClassVar[bool] = True
     can_repeat: ClassVar[bool] = False
 
     def why_not(self, body: Body) -> str:
@@ -169,8 +169,8 @@ def _bootstrap_members(meeting: Meeting) -> dict[str, object]:
     return {name: raw(value) for name, value in zip(names, members, strict=True)}
 
 
-class PrefillAnswer(msgspec.Struct, frozen=True):
-    """The prefill endpoint's response. `read_answer` raises msgspec.DecodeError or UnicodeDecodeError."""
+class PrefillResponse(msgspec.Struct, frozen=True):
+    """The prefill endpoint's response. `read_response` raises msgspec.DecodeError or UnicodeDecodeError."""
 
     kv_transfer_params: msgspec.Raw = msgspec.Raw(b"null")
     usage: CachedTokens | None = None
@@ -186,4 +186,4 @@ class PrefillAnswer(msgspec.Struct, frozen=True):
         return self.usage.cached if self.usage is not None else None
 
 
-read_answer = msgspec.json.Decoder(PrefillAnswer).decode
+read_response = msgspec.json.Decoder(PrefillResponse).decode

@@ -149,7 +149,7 @@ class PrefixIndex:
         while self._count > self.max_blocks:
             self._evict_largest()
 
-    def answered(self, prefix: Sequence[int], load: EndpointState, blocks: float) -> None:
+    def responded(self, prefix: Sequence[int], load: EndpointState, blocks: float) -> None:
         """Record that an endpoint has responded; prompt and response together have `blocks`.
 
         The generated tokens are in its cache as well, and count as held of a prompt that begins with this one

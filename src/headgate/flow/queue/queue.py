@@ -157,7 +157,7 @@ class FlowQueue:
         dropped, self._dropped = self._dropped, []
         return dropped
 
-    def answered(self, waiting: Waiting) -> None:
+    def responded(self, waiting: Waiting) -> None:
         """Record that a request cannot be evicted any more: it has ended, or the first byte of its response
         was sent."""
         self._evictions.over(waiting)

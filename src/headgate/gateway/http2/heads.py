@@ -35,7 +35,7 @@ def request(head: bytes, scheme: bytes, address: bytes) -> list[Header]:
     return pseudo + headers
 
 
-def answer(headers: Iterable[Header]) -> tuple[bytes, bool]:
+def response(headers: Iterable[Header]) -> tuple[bytes, bool]:
     """The head of a response or an interim response, and whether a chunked body follows.
 
     h2 has checked that names and values are valid in header lines. Raises Http2Error.

@@ -268,11 +268,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             if event.data:
                 passed += self._framed(event.data)
         elif isinstance(event, events.ResponseReceived):
-            head, self._is_chunked = heads.answer(event.headers)
+            head, self._is_chunked = heads.response(event.headers)
             passed.append(head)
         elif isinstance(event, events.InformationalResponseReceived):
             # The user bounds their number.
-            passed.append(heads.answer(event.headers)[0])
+            passed.append(heads.response(event.headers)[0])
         elif isinstance(event, events.StreamEnded):
             self._stream_id = 0
             if self._is_chunked:

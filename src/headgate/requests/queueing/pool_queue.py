@@ -256,7 +256,7 @@ class PoolQueue:
                 mine.dropped_reason = reasons.CANCELLED
                 self._end(mine, reasons.CANCELLED, now)
             else:
-                self._flow.answered(waiting)
+                self._flow.responded(waiting)
             # A reference cycle would keep both until the next garbage collection.
             waiting.owner = None
         if charging.has_taken(life):
@@ -276,10 +276,10 @@ class PoolQueue:
             self.tally.served(decision.scheduled.priority, flow, taken, work if wait is not None else None)
         self._flow.served(flow, decision.scheduled.priority, work, taken, now, order=order)
 
-    def answered(self, life: Life) -> None:
+    def responded(self, life: Life) -> None:
         """The response head to a request that was queued has arrived."""
         if life.wait is not None:
-            self._flow.answered(life.wait.place)
+            self._flow.responded(life.wait.place)
 
     # -- dispatch
 

@@ -47,7 +47,7 @@ class Composed(Policy):
         self._marking_prefill = [
             each for each in prefilling if type(each).mark is not Plugin.mark and each not in answering
         ]
-        self.marks_answers = bool(self._marking or self._marking_prefill)
+        self.marks_responses = bool(self._marking or self._marking_prefill)
         self._last: Cycle | None = None
         """The cycle of the last pick, reused when it is booked."""
 

@@ -37,7 +37,7 @@ class Listener(Protocol):
     def refused(self) -> None:
         """The engine rejects the request, as any other engine would."""
 
-    def answered(self, status: int, rest_s: float | None) -> None:
+    def responded(self, status: int, rest_s: float | None) -> None:
         """The engine returned an error; `rest_s` is its Retry-After."""
 
     def broken(self, cut_off: FinishedRequest | None) -> None:
@@ -190,7 +190,7 @@ class SimulatedEndpoint:
         if self.is_down:
             listener.broken(None)
         elif error is not None and not self.is_stopped:
-            listener.answered(error.status, error.rest_s)
+            listener.responded(error.status, error.rest_s)
         elif late_s:
             self._timeline.at(now + late_s, partial(self._take_late, request, listener))
         else:

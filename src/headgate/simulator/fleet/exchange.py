@@ -215,9 +215,9 @@ class SimulatedExchange:
     def refused(self) -> None:
         """The request is invalid: the endpoint that says so is healthy."""
         self._is_refused = True
-        self.answered(_WRONG, None)
+        self.responded(_WRONG, None)
 
-    def answered(self, status: int, rest_s: float | None) -> None:
+    def responded(self, status: int, rest_s: float | None) -> None:
         way.head(self.life, status, rest_s, self.now)
         if self.life.state == states.ANSWERING:
             way.finished(self.life, self.now)
@@ -296,7 +296,7 @@ _DO: dict[type[effects.Effect], Callable[[SimulatedExchange, Any], None]] = {
     effects.Prefill: SimulatedExchange._begin_prefill,
     effects.DropPrefill: SimulatedExchange._drop_prefill,
     effects.LeavePrefill: SimulatedExchange._drop_prefill,
-    effects.Answer: SimulatedExchange._nothing,
+    effects.Respond: SimulatedExchange._nothing,
     effects.TakeBack: SimulatedExchange._nothing,
     effects.Finish: SimulatedExchange._end,
     effects.Refuse: SimulatedExchange._end,

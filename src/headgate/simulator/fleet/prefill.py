@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from headgate.engines.transfer import PrefillAnswer
+from headgate.engines.transfer import PrefillResponse
 from headgate.requests import prefill_way
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headgate.simulator.fleet.transfers import SharedLink, Transfer
     from headgate.simulator.model import FinishedRequest, RequestId
 
-_HANDED_OVER = PrefillAnswer(kv_transfer_params=msgspec.Raw(b"{}"))
+_HANDED_OVER = PrefillResponse(kv_transfer_params=msgspec.Raw(b"{}"))
 _WRONG = 400
 
 
@@ -98,9 +98,9 @@ class SimulatedPrefill:
         self._owner.perform()
 
     def refused(self) -> None:
-        self.answered(_WRONG, None)
+        self.responded(_WRONG, None)
 
-    def answered(self, status: int, rest_s: float | None) -> None:
+    def responded(self, status: int, rest_s: float | None) -> None:
         self._settle()
         life = self._owner.life
         prefill_way.prefill_head(life, status, rest_s, self._now)

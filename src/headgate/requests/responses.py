@@ -23,13 +23,13 @@ def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
     assert attempt is not None
     if attempt.has_timer:
         life.todo.append(effects.STOP_TIMER)
-    answer = effects.ANSWER
+    response = effects.RESPOND
     if status >= 400:
         back_at = [] if rest_s is None else _back_at(life, pool, now + rest_s, now)
         if is_turned_down(life, status, rest_s, now):
             return
         if back_at:
-            answer = effects.Answer(min(back_at) - now)
+            response = effects.Respond(min(back_at) - now)
     else:
         evidence = pool.evidence
         evidence.silences[life.decision.stream].note(now - account.sent_at)
@@ -41,15 +41,15 @@ def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
         if load.lacking:
             load.lacking.pop(life.decision.scheduled.adapter, None)
     if load.suspect_until > now and not blame.is_suspect(status):
-        load.answered(now, account.sent_at)
+        load.responded(now, account.sent_at)
     account.upstream_status = status
     account.status = settlement.told_status(life, status)
     account.head_at = now
     life.state = states.ANSWERING
     if life.wait is not None and pool.queue is not None:
-        pool.queue.answered(life)
+        pool.queue.responded(life)
     settlement.drop_body(life)
-    life.todo.append(answer)
+    life.todo.append(response)
 
 
 def _back_at(life: Life, pool: PoolState, at: float, now: float) -> list[float]:
@@ -74,7 +74,7 @@ def first_byte(life: Life, now: float) -> None:
     if decision.stream:
         pool.evidence.first_tokens.note(took_s)
         if life.pairing is not None:
-            life.pairing.answered(decision.scheduled.prompt_tokens, took_s)
+            life.pairing.responded(decision.scheduled.prompt_tokens, took_s)
     if attempt.booking is not None:
         attempt.booking.first_token(now)
         if pool.queue is not None:

@@ -31,7 +31,7 @@ _NO_BODY: Final = frozenset({_NO_CONTENT, _NOT_MODIFIED})
 """Statuses whose responses have no body, whatever their headers say."""
 
 
-class Answer:
+class Response:
     """One response on its way to the client.
 
     `may_keep_alive`: the client's connection may stay open afterwards. `takes_usage`: remove events with
@@ -74,7 +74,7 @@ class Answer:
         """Bounds the framing of chunks that are forwarded unchanged; None if something else does."""
         self._body: EventStream | Document | None = None
         """Changes the body on its way; None if it is forwarded unchanged."""
-        parts = [status_line(status), request.answer_lines, limit_lines]
+        parts = [status_line(status), request.response_lines, limit_lines]
         hidden = RESERVED if not limit_lines else _HIDDEN
         chunked = is_changed = False
         length: int | None = None
@@ -84,7 +84,7 @@ class Answer:
             is_changed = (status == 200 and kind == EVENTS) or (bool(name) and kind == _JSON)
         if dropped := nominated(headers):
             headers = [header for header in headers if header[0] not in dropped]
-        if request.answer_lines:
+        if request.response_lines:
             headers = [header for header in headers if not header[0].startswith(cors.PREFIX)]
         for key, value in headers:
             if key == b"content-length":
