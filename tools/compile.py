@@ -40,6 +40,7 @@ COMPILED = (
     "fleet/**/*.py",
     "flow/**/*.py",
     "gateway/access_log.py",
+    "gateway/background.py",
     "gateway/bodies.py",
     "gateway/chunks.py",
     "gateway/dial.py",
