@@ -29,7 +29,10 @@ _KUBERNETES_NAME = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT_\d+_(TCP
 """Variables that Kubernetes sets for each Service; those of a Service headgate-metrics look like ours."""
 
 
-_OF_TESTS = ("KUBECTL", "REDIS_SERVER", "EXAMPLES", "KILLS", "SEED")
+_OF_TESTS = (
+    *("KUBECTL", "REDIS_SERVER", "CONTROL_PLANE", "CONTROL_PLANE_VERSION"),
+    *("EXAMPLES", "KILLS", "SEED"),
+)
 _OTHERS = {
     machine_state.STATE_VARIABLE,
     machine_state.APISERVER_PORT_VARIABLE,

@@ -1,0 +1,216 @@
+"""`make control-plane` builds all programs of a control plane or none, and explains failures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOL = ROOT / "tools" / "control_plane"
+NAMES = {"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "etcd"}
+
+GO = """#!/bin/sh
+# A Go that downloads and compiles nothing: `go build` fails as a test says, or makes the programs.
+case $1-$2 in
+mod-download) ;;
+mod-edit) echo '{"Go": "1.26.0", "Replace": [
+	{"Old": {"Path": "k8s.io/api"}, "New": {"Path": "./staging/src/k8s.io/api"}},
+	{"Old": {"Path": "k8s.io/other"}, "New": {"Path": "k8s.io/fork", "Version": "v1.0.0"}}]}' ;;
+env-*) echo "$HERE" ;;
+list-*) cp go.mod "$HERE/$(basename "$PWD").mod" ;;
+build-*)
+	echo "$PWD" >> "$HERE/builds"
+	[ -z "$FAILURE" ] || { echo "$FAILURE" >&2; exit 1; }
+	while [ -f "$HERE/hold" ]; do sleep 0.05; done
+	while [ "$1" != -o ]; do shift; done
+	into=$2
+	shift 2
+	for package; do
+		[ "$package" = . ] && program=$into || program=$into/${package##*/}
+		printf '#!/bin/sh\\necho Kubernetes v1.36.3\\n' > "$program"
+		chmod +x "$program"
+	done ;;
+esac
+"""
+
+Command = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Command]:
+    """Starts the tool on a machine whose Go is the one above."""
+    (tmp_path / "go").write_text(GO)
+    (tmp_path / "go").chmod(0o755)
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*words: str, **environ: str) -> subprocess.Popen[str]:
+        base = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "HERE": str(tmp_path)}
+        process = subprocess.Popen(
+            [sys.executable, TOOL, *words],
+            env={**base, "XDG_CACHE_HOME": str(tmp_path / "cache"), **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def done(start: Command) -> Callable[..., tuple[int, str, str]]:
+    """The exit status, standard output and standard error of the tool."""
+
+    def run(*words: str, **environ: str) -> tuple[int, str, str]:
+        process = start(*words, **environ)
+        output, errors = process.communicate(timeout=60)
+        return process.returncode, output, errors
+
+    return run
+
+
+def built(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "headgate" / "control-plane" / "1.36.3"
+
+
+def builds(tmp_path: Path) -> int:
+    """How often something was compiled: twice for one control plane."""
+    file = tmp_path / "builds"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def until(holds: Callable[[], bool]) -> None:
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < 60
+        time.sleep(0.02)
+
+
+def test_all_programs_are_built_once(done, tmp_path):
+    """The second call finds them, without Go."""
+    status, output, errors = done("build")
+    assert status == 0, errors
+    assert output == f"The control plane is in {built(tmp_path) / 'bin'}\n"
+    assert {path.name for path in (built(tmp_path) / "bin").iterdir()} == NAMES
+    assert done("build", PATH="/nowhere") == (0, output, "")
+    assert builds(tmp_path) == 2
+    assert done("path")[:2] == (0, f"{built(tmp_path) / 'bin'}\n")
+
+
+def test_staging_modules_are_replaced_by_their_published_versions(done, tmp_path):
+    done("build")
+    lines = (tmp_path / "kubernetes.mod").read_text().splitlines()
+    assert lines[1:] == [
+        "go 1.26.0",
+        "require k8s.io/kubernetes v1.36.3",
+        "replace k8s.io/api => k8s.io/api v0.36.3",
+    ]
+
+
+def test_a_build_that_is_killed_leaves_nothing_that_is_used(start, done, tmp_path):
+    """The next build removes its files and starts again."""
+    (tmp_path / "hold").touch()
+    process = start("build")
+    until(lambda: builds(tmp_path) == 1)
+    process.kill()
+    process.wait()
+    assert done("path")[0] == 2
+    [leftover] = built(tmp_path).parent.glob("1.36.3.new.*")
+    (tmp_path / "hold").unlink()
+    assert done("build")[0] == 0
+    assert not leftover.exists()
+    assert sorted(path.name for path in built(tmp_path).parent.iterdir()) == ["1.36.3", "1.36.3.lock"]
+
+
+def test_of_two_builds_at_once_one_waits(start, tmp_path):
+    (tmp_path / "hold").touch()
+    first = start("build")
+    until(lambda: builds(tmp_path) == 1)
+    second = start("build")
+    assert second.stderr is not None
+    assert "Waiting for another process" in second.stderr.readline()
+    (tmp_path / "hold").unlink()
+    outputs = {process.communicate(timeout=60)[0] for process in (first, second)}
+    assert outputs == {f"The control plane is in {built(tmp_path) / 'bin'}\n"}
+    assert builds(tmp_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "explained"),
+    [
+        (
+            "go: go.mod requires go >= 1.99 (running go 1.26.8; GOTOOLCHAIN=local)",
+            "1.99 is needed, and 1.26.8",
+        ),
+        ("write /tmp/x.a: no space left on device", "The disk is full"),
+        ('Get "https://x": dial tcp: lookup x: no such host', "cannot reach the Go module proxy"),
+        ("reading https://x: 404 Not Found", "does not have this version"),
+        ("x: /compile: signal: killed", "memory"),
+        ("x.go:1: syntax error", "failed with status 1:\nx.go:1: syntax error"),
+    ],
+)
+def test_failures_are_explained(done, tmp_path, failure, explained):
+    status, output, errors = done("build", FAILURE=failure)
+    assert (status, output) == (2, "")
+    assert explained in errors
+    assert "Traceback" not in errors
+    assert not built(tmp_path).exists()
+
+
+def test_without_go_the_message_says_what_to_do(done):
+    status, _, errors = done("build", PATH="/nowhere")
+    assert status == 2
+    assert "Install Go" in errors
+    assert "HEADGATE_CONTROL_PLANE=DIR" in errors
+
+
+def test_programs_of_a_directory_or_the_path_are_used(done, tmp_path):
+    """Those of the path only if they are the version that is asked for."""
+    done("build")
+    own = built(tmp_path).rename(tmp_path / "own") / "bin"
+    assert done("path", HEADGATE_CONTROL_PLANE=str(own))[:2] == (0, f"{own}\n")
+    path = f"{own}:/usr/bin:/bin"
+    assert done("path", PATH=path)[:2] == (0, f"{own}\n")
+    assert done("path", PATH=path, HEADGATE_CONTROL_PLANE_VERSION="newest")[:2] == (0, f"{own}\n")
+    assert done("path", PATH=path, HEADGATE_CONTROL_PLANE_VERSION="older")[0] == 2
+    (own / "etcd").unlink()
+    status, _, errors = done("path", HEADGATE_CONTROL_PLANE=str(own))
+    assert (status, errors) == (2, f"HEADGATE_CONTROL_PLANE={own} has no etcd\n")
+
+
+def test_an_unknown_version_is_named(done):
+    status, _, errors = done("build", HEADGATE_CONTROL_PLANE_VERSION="latest")
+    assert status == 2
+    assert "HEADGATE_CONTROL_PLANE_VERSION=latest" in errors
+
+
+def test_left_out_tests_are_reported(done):
+    """`make test` prints this on its first and last line."""
+    status, output, _ = done("check")
+    assert status == 1
+    assert "are left out: it is not built. `make control-plane` builds it" in output
+    assert output.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has network namespaces")
+def test_a_command_runs_in_a_namespace_where_it_can(done):
+    """With the exit status of the command, and addresses of Pods to listen on."""
+    code = (
+        "import os, socket\n"
+        "socket.create_server(('10.244.7.9', 0)).close()\n"
+        "print(os.environ['HEADGATE_TEST_POD_RANGE'])"
+    )
+    status, output, errors = done("run", sys.executable, "-c", code)
+    if "does not let you create a network namespace" in errors:
+        pytest.skip("this system allows no network namespace")
+    assert (status, output, errors) == (0, "10.244.0.0/16\n", "")
+    assert done("run", "sh", "-c", "exit 7")[0] == 7

@@ -1,0 +1,100 @@
+"""A real Kubernetes control plane for tests. docs/testing-in-a-cluster.md describes its use."""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - any Python may be used to run this
+    sys.exit("tools/control_plane needs Python 3.11 or newer")
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import build
+import namespace
+import programs
+import servers
+
+LEFT_OUT = "The tests in a real control plane are left out: "
+HOW_TO_GET = (
+    "`make control-plane` builds it in about six minutes, and needs Go 1.26 or newer; "
+    f"or name a directory that has the programs: {programs.DIRECTORY_VARIABLE}=DIR"
+)
+
+
+def main() -> int:
+    given = _parser().parse_args()
+    try:
+        match given.command:
+            case "build":
+                _say(f"The control plane is in {_build(os.environ)}")
+            case "check":
+                return _check(os.environ)
+            case "path":
+                _say(str(_found(os.environ).directory))
+            case "up":
+                servers.up(_found(os.environ), given.state)
+            case "down":
+                servers.down(given.state)
+            case "run":
+                namespace.run(given.words)
+    except programs.ControlPlaneError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tools/control_plane", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build", help="build the programs with Go, unless they are there already")
+    commands.add_parser("check", help="report whether the tests can run here; if not, exit with status 1")
+    commands.add_parser("path", help="print the directory of the programs")
+    up = commands.add_parser("up", help="start a control plane and print its kubeconfig; Ctrl-C ends it")
+    down = commands.add_parser("down", help="end the control plane of a state directory")
+    for command in (up, down):
+        command.add_argument("state", type=Path, help="directory for its data, keys and logs")
+    run = commands.add_parser("run", help="run a command in a network namespace with addresses for Pods")
+    run.add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="COMMAND", help="the command and its arguments"
+    )
+    return parser
+
+
+def _build(environ: Mapping[str, str]) -> Path:
+    found = programs.find(environ)
+    return (
+        found.directory if found else build.build(programs.wanted_version(environ), programs.cache(environ))
+    )
+
+
+def _found(environ: Mapping[str, str]) -> programs.Programs:
+    found = programs.find(environ)
+    if found is None:
+        raise programs.ControlPlaneError(f"There is no control plane: {HOW_TO_GET}")
+    return found
+
+
+def _check(environ: Mapping[str, str]) -> int:
+    found = programs.find(environ)
+    if found is None:
+        _say(f"{LEFT_OUT}it is not built. {HOW_TO_GET}")
+    elif reason := namespace.why_impossible():
+        _say(f"{LEFT_OUT}{reason}")
+    else:
+        _say(f"The tests in a real control plane are included ({found.origin})")
+        return 0
+    return 1
+
+
+def _say(words: str) -> None:
+    sys.stdout.write(f"{words}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
