@@ -9,9 +9,10 @@ COMPILE_STAMP := $(VENV)/.installed-compile
 EXAMPLE ?= examples/quickstart
 IMAGE ?= headgate
 PYTHONS ?= python3.11 python3.12 python3.13
+CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -34,7 +35,11 @@ pure: $(STAMP)  ## remove the compiled modules: Headgate runs as pure Python aga
 fresh: $(STAMP)
 	@$(BIN)/python tools/compile.py fresh
 
-test: check unit  ## static checks, then the whole test suite
+test:  ## static checks, then the whole test suite, with the tests in a control plane if one is built
+	@$(CONTROL_PLANE) check || test $$? = 1
+	@$(MAKE) --no-print-directory check unit
+	@if $(CONTROL_PLANE) check >/dev/null; then $(MAKE) --no-print-directory test-cluster; fi
+	@$(CONTROL_PLANE) check || test $$? = 1
 
 check: $(DEV_STAMP)  ## ruff, additional source rules, mypy --strict, import contracts
 	$(BIN)/ruff check .
@@ -53,6 +58,12 @@ unit-compiled: $(DEV_STAMP) compiled redis-server  ## the tests of the data path
 test-api: $(DEV_STAMP)  ## the API tests against another server (KUBECONFIG=...) with our CRDs installed
 	@test -n "$(KUBECONFIG)" || { echo "Name a server: make test-api KUBECONFIG=path"; exit 2; }
 	HEADGATE_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/python -m pytest tests/conformance $(ARGS)
+
+test-cluster: $(DEV_STAMP) control-plane  ## the tests in a Kubernetes control plane, which is built before (ARGS="-k name")
+	@$(CONTROL_PLANE) run $(BIN)/python -m pytest -n0 tests/control_plane $(ARGS)
+
+control-plane:  ## build a Kubernetes control plane for the tests into the user's cache; takes six minutes and needs Go
+	@$(CONTROL_PLANE) build
 
 redis-server:  ## fetch redis-server for the tests into .cache, unless it is on PATH
 	@tools/fetch_redis.sh

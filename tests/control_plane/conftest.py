@@ -1,0 +1,215 @@
+"""Tests against a real Kubernetes control plane, which `make test-cluster` runs in a network namespace.
+
+The control plane starts once for the session; each test has a Kubernetes namespace of its own. There is no
+kubelet: a test says itself what has become of the Pods that are scheduled to its node.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import itertools
+import json
+import os
+import ssl
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOL = ROOT / "tools" / "control_plane"
+POD_RANGE_VARIABLE = "HEADGATE_TEST_POD_RANGE"
+WAIT_S = 60.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+            if POD_RANGE_VARIABLE not in os.environ:
+                item.add_marker(pytest.mark.skip(reason="runs in a network namespace: make test-cluster"))
+
+
+def wait_until(holds: Callable[[], Any], limit_s: float = WAIT_S) -> Any:
+    """Polls until something holds, and returns it."""
+    began = time.monotonic()
+    while not (found := holds()):
+        assert time.monotonic() - began < limit_s, f"{holds} did not hold within {limit_s} s"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture
+def eventually() -> Callable[..., Any]:
+    return wait_until
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A control plane, as its administrator sees it."""
+
+    kubeconfig: Path
+    programs: Path
+    """The directory of kubectl and the others."""
+
+    @property
+    def state(self) -> Path:
+        return self.kubeconfig.parent
+
+    def kubectl(self, *words: str | Path, text: str | None = None, fails: bool = False) -> str:
+        """What kubectl prints; asserts that it succeeds, or with `fails` that it does not."""
+        flags = ["--kubeconfig", self.kubeconfig, "--cache-dir", self.state / "kubectl-cache"]
+        done = subprocess.run(
+            [self.programs / "kubectl", *flags, *words],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=2 * WAIT_S,
+        )
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def apply(self, *manifests: dict[str, Any], namespace: str = "default") -> None:
+        text = "\n".join(json.dumps(manifest) + "\n---" for manifest in manifests)
+        self.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", text=text)
+
+    def get(self, *words: str) -> Any:
+        """An object, or a list of them."""
+        return json.loads(self.kubectl("get", *words, "-o", "json"))
+
+    def request(self, path: str, token: str | None = None) -> httpx2.Response:
+        """A GET with a token, or without one."""
+        cluster = json.loads(self.kubeconfig.read_text())["clusters"][0]["cluster"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        trust = ssl.create_default_context(cadata=authority)
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return httpx2.get(
+            cluster["server"] + path, headers=headers, verify=trust, trust_env=False, timeout=WAIT_S
+        )
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    """The directory with the programs of the control plane."""
+    found = subprocess.run([sys.executable, TOOL, "path"], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    return Path(found.stdout.strip())
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Cluster]:
+    """A control plane with Headgate's definitions installed."""
+    state = tmp_path_factory.mktemp("cluster")
+    command = [sys.executable, TOOL, "up", state]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        printed = process.stdout.readline()
+        assert printed, process.stderr.read()
+        started = Cluster(Path(printed.strip()), programs)
+        started.kubectl("apply", "--server-side", "-f", ROOT / "deploy" / "crds")
+        started.kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={WAIT_S:.0f}s")
+        yield started
+        process.terminate()
+        _, errors = process.communicate()
+        assert (process.returncode, errors) == (0, "")
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace for one test, with the account that its Pods run as."""
+    name = f"test-{uuid.uuid4().hex[:10]}"
+    cluster.kubectl("create", "namespace", name)
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, f"--timeout={WAIT_S:.0f}s")
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@dataclass(frozen=True)
+class FakeNode:
+    """A node whose kubelet is the test."""
+
+    name: str
+    cluster: Cluster
+
+    def deployment(self, name: str, replicas: int) -> dict[str, Any]:
+        """A Deployment for this node, with the label app=NAME."""
+        labels = {"app": name}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {
+                        "nodeSelector": {"kubernetes.io/hostname": self.name},
+                        "containers": [{"name": "engine", "image": "headgate"}],
+                    },
+                },
+            },
+        }
+
+    def scheduled(self, namespace: str) -> list[str]:
+        """Names of the Pods that the scheduler has bound to this node."""
+        pods = self.cluster.get("pods", "-n", namespace, f"--field-selector=spec.nodeName={self.name}")
+        return [pod["metadata"]["name"] for pod in pods["items"]]
+
+    def run(self, pod: str, namespace: str, address: str, *, ready: bool = True) -> None:
+        """Reports a Pod as running at an address."""
+        conditions = {"Initialized": True, "ContainersReady": ready, "Ready": ready}
+        status = {
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "conditions": [
+                {"type": name, "status": str(is_true), "lastTransitionTime": _now()}
+                for name, is_true in conditions.items()
+            ],
+        }
+        words = ["pod", pod, "-n", namespace, "--subresource=status", "--type=strategic"]
+        self.cluster.kubectl("patch", *words, "-p", json.dumps({"status": status}))
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> Iterator[FakeNode]:
+    """A node that is ready for the length of a test; without heartbeats, it is unreachable after 50 s."""
+    name = f"node-{uuid.uuid4().hex[:10]}"
+    labels = {"kubernetes.io/hostname": name}
+    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+    resources = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Test",
+        "lastHeartbeatTime": _now(),
+        "lastTransitionTime": _now(),
+    }
+    status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
+    cluster.kubectl("patch", "node", name, "--subresource=status", "-p", json.dumps({"status": status}))
+    wait_until(lambda: not cluster.get("node", name)["spec"].get("taints"))
+    yield FakeNode(name, cluster)
+    cluster.kubectl("delete", "node", name)
+
+
+@pytest.fixture(scope="session")
+def new_address() -> Callable[[], str]:
+    """Makes addresses for Pods: all are local in this network namespace."""
+    hosts = ipaddress.ip_network(os.environ[POD_RANGE_VARIABLE]).hosts()
+    addresses = itertools.islice(hosts, 10, None)
+    return lambda: str(next(addresses))
