@@ -38,7 +38,7 @@ fresh: $(STAMP)
 test:  ## static checks, then the whole test suite, with the tests in a control plane if one is built
 	@$(CONTROL_PLANE) check || test $$? = 1
 	@$(MAKE) --no-print-directory check unit
-	@if $(CONTROL_PLANE) check >/dev/null; then $(MAKE) --no-print-directory test-cluster; fi
+	@if $(CONTROL_PLANE) check >/dev/null; then $(MAKE) --no-print-directory test-cluster ARGS=; fi
 	@$(CONTROL_PLANE) check || test $$? = 1
 
 check: $(DEV_STAMP)  ## ruff, additional source rules, mypy --strict, import contracts

@@ -193,12 +193,48 @@ def test_an_unknown_version_is_named(done):
     assert "HEADGATE_CONTROL_PLANE_VERSION=latest" in errors
 
 
-def test_left_out_tests_are_reported(done):
-    """`make test` prints this on its first and last line."""
-    status, output, _ = done("check")
-    assert status == 1
-    assert "are left out: it is not built. `make control-plane` builds it" in output
-    assert output.count("\n") == 1
+@pytest.fixture
+def make_test(tmp_path: Path) -> Callable[..., tuple[int, list[str]]]:
+    """The exit status and the lines of `make test`, which only prints the targets that it would make."""
+
+    def run(**environ: str) -> tuple[int, list[str]]:
+        done = subprocess.run(
+            ["make", "-s", "test", "MAKE=echo", f"PYTHON={sys.executable}"],
+            cwd=ROOT,
+            env={"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(tmp_path / "cache"), **environ},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done.returncode, done.stdout.splitlines()
+
+    return run
+
+
+def test_make_test_reports_left_out_tests_first_and_last(make_test):
+    status, [first, unit, last] = make_test()
+    assert status == 0
+    assert "are left out: it is not built. `make control-plane` builds it" in first
+    assert unit.endswith("check unit")
+    assert last == first
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has network namespaces")
+def test_make_test_includes_the_tests_once_the_programs_are_built(done, make_test):
+    done("build")
+    status, [first, *made, last] = make_test()
+    assert status == 0
+    assert last == first
+    if "this system does not let you create a network namespace" in first:
+        assert [line.split()[-1] for line in made] == ["unit"]
+    else:
+        assert "are included (built, Kubernetes 1.36.3)" in first
+        assert [line.split()[1] for line in made] == ["check", "test-cluster"]
+
+
+def test_make_test_fails_if_the_named_directory_lacks_programs(make_test, tmp_path):
+    status, lines = make_test(HEADGATE_CONTROL_PLANE=str(tmp_path))
+    assert (status, lines) == (2, [])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has network namespaces")
