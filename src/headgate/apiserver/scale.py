@@ -36,7 +36,8 @@ _META = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def of(obj: Object, paths: Scale) -> Object:
-    """The Scale of an object."""
+    """The Scale of an object. As in Kubernetes, a desired number of 0 is left out; an actual one is not."""
+    desired = _at(obj, paths.spec_replicas)
     status: Object = {"replicas": _at(obj, paths.status_replicas) or 0}
     if selector := _selector_text(_at(obj, paths.selector)):
         status["selector"] = selector
@@ -44,7 +45,7 @@ def of(obj: Object, paths: Scale) -> Object:
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND,
         "metadata": {name: obj["metadata"][name] for name in _META if name in obj["metadata"]},
-        "spec": {"replicas": _at(obj, paths.spec_replicas) or 0},
+        "spec": {"replicas": desired} if desired else {},
         "status": status,
     }
 

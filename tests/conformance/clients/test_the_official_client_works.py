@@ -115,7 +115,8 @@ def test_deployments_and_leases_are_typed(api: Any, namespace: str) -> None:
     meta = client.V1ObjectMeta(name="web")
     apps.create_namespaced_deployment(namespace, client.V1Deployment(metadata=meta, spec=spec))
     assert apps.read_namespaced_deployment("web", namespace).spec.template.spec.containers[0].image == "web:1"
-    assert apps.read_namespaced_deployment_scale("web", namespace).spec.replicas == 0
+    scale = apps.read_namespaced_deployment_scale("web", namespace)
+    assert (scale.spec.replicas, scale.status.replicas) == (None, 0)  # a desired number of 0 is left out
     leases = client.CoordinationV1Api(api)
     lease = client.V1LeaseSpec(holder_identity="me", lease_duration_seconds=15)
     leases.create_namespaced_lease(

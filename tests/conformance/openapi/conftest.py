@@ -31,10 +31,8 @@ apiserver(["--state", sys.argv[1], "--port", "0"])
 class Asking:
     """A server with an object named "a" of some kinds in one namespace."""
 
-    def __init__(self, kubeconfig: str, namespace: str, *, is_ours: bool) -> None:
+    def __init__(self, kubeconfig: str, namespace: str) -> None:
         self.namespace = namespace
-        self.is_ours = is_ours
-        """Whether nobody minds what becomes of anything outside of the namespace."""
         found = config.new_client_from_config(kubeconfig).configuration
         self.url: str = found.host
         self._session = requests.Session()
@@ -60,16 +58,9 @@ class Asking:
 
 
 @pytest.fixture(scope="module")
-def asking(
-    another_server: Any, namespaces_of: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Asking]:
-    """In an embedded server they may reach everything, in another one what is in a namespace of their own."""
-    with (
-        another_server(SERVE, tmp_path_factory.mktemp("fuzzed")) as server,
-        namespaces_of(server, 1) as (namespace,),
-    ):
-        # The namespace `default` cannot be deleted, whatever is asked.
-        own = "default" if server.embedded else namespace
-        made = Asking(str(server.kubeconfig), own, is_ours=server.embedded)
+def asking(another_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    """The requests may reach everything; the namespace `default` cannot be deleted, whatever is asked."""
+    with another_server(SERVE, tmp_path_factory.mktemp("fuzzed")) as server:
+        made = Asking(str(server.kubeconfig), "default")
         yield made
         made.close()

@@ -56,7 +56,7 @@ def table(
 def scale_table(scale: Object, *, include: IncludeObject, now: datetime.datetime) -> Object:
     """The Table of an autoscaling/v1 Scale, the same for all kinds that have one."""
     meta = scale["metadata"]
-    cells = [meta["name"], scale["spec"]["replicas"], scale["status"]["replicas"], age(scale, now)]
+    cells = [meta["name"], scale["spec"].get("replicas", 0), scale["status"]["replicas"], age(scale, now)]
     columns = [
         {**_NAME, "priority": 0},
         _definition("Desired", "integer", 0, description="Number of desired replicas"),
