@@ -16,9 +16,31 @@ from headgate.cli import options
     type=click.IntRange(1, 64),
     help="Number of objects reconciled at the same time.",
 )
+@click.option(
+    "--leader-elect",
+    "lease",
+    metavar="[NAMESPACE/]NAME",
+    default="",
+    help="Run beside others: the one that holds this Lease writes, the others wait. The namespace is by "
+    "default that of the kubeconfig, or of the Pod.",
+)
+@click.option(
+    "--lease-s",
+    default=15.0,
+    type=click.FloatRange(1.0, 3600.0),
+    metavar="SECONDS",
+    help="With --leader-elect: how long after its last renewal another process takes over.",
+    show_default=True,
+)
 @options.log_level
 def controller(
-    kubeconfig: Path | None, state: Path, namespace: str | None, workers: int, log_level: str
+    kubeconfig: Path | None,
+    state: Path,
+    namespace: str | None,
+    workers: int,
+    lease: str,
+    lease_s: float,
+    log_level: str,
 ) -> None:
     """Reconcile the status of Headgate's objects on an API server."""
     import asyncio
@@ -27,7 +49,9 @@ def controller(
     from headgate.cli import process
     from headgate.controllers import ControllersConfig, run_controllers
 
-    config = ControllersConfig(kubeconfig=kubeconfig, namespace=namespace, workers=workers)
+    config = ControllersConfig(
+        kubeconfig=kubeconfig, namespace=namespace, workers=workers, lease=lease, lease_s=lease_s
+    )
 
     def announce() -> None:
         process.say("headgate controller is ready", err=True)

@@ -9,6 +9,7 @@ cluster.
 from lightkube.types import CascadeType, PatchType
 
 from headgate.cluster.client import Client, Json
+from headgate.cluster.election import Election, Leadership, Terms, Undisputed
 from headgate.cluster.errors import (
     AlreadyExists,
     ApiError,
@@ -42,6 +43,7 @@ __all__ = [
     "ConfigurationError",
     "Conflict",
     "DueKeys",
+    "Election",
     "EventRecorder",
     "EventStatistics",
     "EventType",
@@ -52,11 +54,14 @@ __all__ = [
     "Invalid",
     "Json",
     "KubeObject",
+    "Leadership",
     "NamedObjects",
     "NotFound",
     "Pacing",
     "PatchType",
     "StatusCause",
+    "Terms",
+    "Undisputed",
     "Unreachable",
     "WorkQueue",
     "WorkQueueStatistics",

@@ -21,6 +21,11 @@ class ControllersConfig(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str | None = None
     """None for all namespaces."""
     workers: int = 4
+    lease: str = ""
+    """NAMESPACE/NAME of the Lease by which one of several processes leads; empty if there is only this one.
+    Without a namespace it is that of the connection."""
+    lease_s: float = 15.0
+    """How long the others wait before they take over."""
 
 
 async def run_controllers(
@@ -28,14 +33,32 @@ async def run_controllers(
 ) -> None:
     """Run until `stop` is set; calls `on_ready` once all objects are loaded.
 
-    Raises ConfigurationError. Waits for a server that is not reachable.
+    With a Lease, it is ready when it could take over. Raises ConfigurationError. Waits for a server that is
+    not reachable.
     """
     async with cluster.Client.from_kubeconfig(config.kubeconfig) as client:
-        statuses = StatusController(client, config.namespace)
-        unattended = UnattendedObjects(client, config.namespace)
+        election = _election(client, config)
+        leadership = election or cluster.Undisputed()
+        statuses = StatusController(client, config.namespace, leadership=leadership)
+        unattended = UnattendedObjects(client, config.namespace, leadership=leadership)
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(statuses.run(config.workers, on_ready))
-            beside = tasks.create_task(unattended.run())
+            running = [
+                tasks.create_task(statuses.run(config.workers, on_ready)),
+                tasks.create_task(unattended.run()),
+            ]
+            runs = tasks.create_task(election.run()) if election is not None else None
             await stop.wait()
-            running.cancel()
-            beside.cancel()
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+            if runs is not None:  # last: until then, nobody else may act
+                runs.cancel()
+
+
+def _election(client: cluster.Client, config: ControllersConfig) -> cluster.Election | None:
+    if not config.lease:
+        return None
+    namespace, _, name = config.lease.rpartition("/")
+    return cluster.Election(
+        client, name, namespace or client.namespace, terms=cluster.Terms.of(config.lease_s)
+    )

@@ -1,8 +1,8 @@
 """Maintains the status of all routing objects: Accepted, Ready and other conditions.
 
-Only one status controller should run at a time: leader election by Lease is not implemented yet. Two of them
-do no harm, because they write the same and never over a newer version, but each change would be written or
-rejected twice, and reported in two events.
+Of several status controllers, the leader writes; the others follow all objects, ready to take over. Two that
+write would do no harm, because they write the same and never over a newer version, but each change would be
+written or rejected twice, and reported in two events.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ class StatusController:
         namespace: str | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         settling: Settling | None = None,
+        leadership: cluster.Leadership | None = None,
     ) -> None:
         self._client = client
+        self._leadership = leadership or cluster.Undisputed()
         self._namespace = namespace
         self._clock = clock
         self._settling = settling or Settling()
@@ -143,6 +145,7 @@ class StatusController:
         )
 
     async def _reconcile(self, subject: Subject) -> float | None:
+        await self._leadership.acquired()
         obj = self._index.get(subject)
         if obj is None:
             self._settling.forget(subject)
@@ -164,6 +167,8 @@ class StatusController:
 
     async def _write(self, obj: Observed, status: api.ObservedStatus) -> float | None:
         """The version also guards against our own last write, which the informer may not have shown yet."""
+        if not self._leadership.is_held():
+            return GATHER_S
         meta = obj.metadata
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},

@@ -36,8 +36,10 @@ class UnattendedObjects:
         client: cluster.Client,
         namespace: str | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        leadership: cluster.Leadership | None = None,
     ) -> None:
         self._client = client
+        self._leadership = leadership or cluster.Undisputed()
         self._namespace = namespace
         self._clock = clock
         self._objects: dict[tuple[type[Unattended], api.ObjectKey], Unattended] = {}
@@ -65,6 +67,7 @@ class UnattendedObjects:
             self._queue.add(subject)
 
     async def _reconcile(self, subject: tuple[type[Unattended], api.ObjectKey]) -> float | None:
+        await self._leadership.acquired()
         obj = self._objects.get(subject)
         if obj is None:
             return None
