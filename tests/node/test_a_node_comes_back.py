@@ -72,7 +72,7 @@ async def test_a_state_directory_has_one_node(machine, pod_manifest):
 
 async def test_without_a_loopback_range_pods_have_ports(machine, pod_manifest, monkeypatch):
     """Where there is one loopback address, each Pod has a port of its own, annotated and in POD_PORT."""
-    monkeypatch.setattr(addresses, "loopback_range_works", lambda: False)
+    monkeypatch.setattr(addresses, "is_local", lambda: False)
     script = """
 import os, socket, time
 server = socket.create_server((os.environ["POD_IP"], int(os.environ["POD_PORT"])))

@@ -1,6 +1,8 @@
 """`headgate node`: run the Pods and Deployments of an API server as local processes."""
 
 import asyncio
+import ipaddress
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -8,6 +10,37 @@ import click
 from headgate import cluster
 from headgate import node as room
 from headgate.cli import options, process
+
+
+class _PodRange(click.ParamType["ipaddress.IPv4Network"]):
+    name = "cidr"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> ipaddress.IPv4Network:
+        """At least 16 addresses, as the first and the last ones are not given to Pods."""
+        try:
+            network = ipaddress.IPv4Network(value)
+        except ValueError as error:
+            self.fail(f"{value!r} is no IPv4 range: {error}", param, ctx)
+        if network.prefixlen > 28:
+            self.fail(f"{value!r} is too small: /28 is the smallest range", param, ctx)
+        return network
+
+
+def _labels(given: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for each in given:
+        key, sign, value = each.partition("=")
+        if not key or not sign:
+            raise click.BadParameter(f"{each!r} is not KEY=VALUE", param_hint="--label")
+        yield key, value
+
+
+def _taints(given: tuple[str, ...]) -> list[room.Taint]:
+    try:
+        return [room.Taint.parse(each) for each in given]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--taint") from error
 
 
 @click.command()
@@ -19,16 +52,59 @@ from headgate.cli import options, process
     default=10.0,
     help="Seconds that processes of Pods have to exit when the node stops.",
 )
+@click.option(
+    "--pod-cidr",
+    type=_PodRange(),
+    metavar="CIDR",
+    help="Range of Pod addresses, all of them this machine's. Default: 127.64.0.0/16, which Services of a "
+    "cluster refuse.",
+)
+@click.option(
+    "--node-ip",
+    metavar="ADDRESS",
+    default="",
+    help="Where the API server reaches this machine. Default: the address that reaches the server.",
+)
+@click.option(
+    "--controllers/--no-controllers",
+    default=None,
+    help="Whether to manage Deployments and ReplicaSets, and to schedule Pods. Default: only beside the "
+    "embedded API server, as a cluster does that itself.",
+)
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of the Node. Repeatable.")
+@click.option(
+    "--taint", "taints", multiple=True, metavar="KEY[=VALUE]:EFFECT", help="Taint of a new Node. Repeatable."
+)
 @options.log_level
 def node(
-    kubeconfig: Path | None, node_name: str | None, state: Path, drain_timeout: float, log_level: str
+    kubeconfig: Path | None,
+    node_name: str | None,
+    state: Path,
+    drain_timeout: float,
+    pod_cidr: ipaddress.IPv4Network | None,
+    node_ip: str,
+    controllers: bool | None,
+    labels: tuple[str, ...],
+    taints: tuple[str, ...],
+    log_level: str,
 ) -> None:
-    """Run Pods as local processes and manage Deployments and ReplicaSets until SIGTERM; objects are kept.
+    """Run Pods as local processes until SIGTERM; objects are kept.
+
+    Beside the embedded API server, it also manages Deployments and ReplicaSets. In a cluster, it runs the
+    Pods that the scheduler assigns to it.
 
     Logs and process records are in the directory `node` of --state, which only one node may use at a time.
     """
     config = room.NodeConfig(
-        state=state / "node", kubeconfig=kubeconfig, node_name=node_name, drain_timeout_s=drain_timeout
+        state=state / "node",
+        kubeconfig=kubeconfig,
+        node_name=node_name,
+        drain_timeout_s=drain_timeout,
+        pod_cidr=pod_cidr,
+        node_ip=node_ip,
+        controllers=controllers,
+        labels=dict(_labels(labels)),
+        taints=_taints(taints),
     )
 
     async def main(stop: asyncio.Event) -> None:
@@ -42,4 +118,6 @@ def node(
 
 def _tell(ready: room.Ready) -> None:
     where = "on ports of 127.0.0.1" if ready.shares_address else "on loopback addresses of their own"
+    if ready.pod_cidr:
+        where = f"on addresses of {ready.pod_cidr}"
     process.say(f"Node {ready.name} ready: Pods of {ready.server} run here, {where}")

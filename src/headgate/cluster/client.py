@@ -22,6 +22,8 @@ from headgate.cluster.transport import Answer, Query, Transport
 from headgate.garbage import collector_paused
 
 PAGE_SIZE = 500
+EMBEDDED_SUFFIX = "+headgate"
+"""Of the version that the embedded API server reports."""
 
 Json = dict[str, Any]
 Patch = Mapping[str, Any] | Sequence[Mapping[str, Any]] | msgspec.Struct
@@ -161,6 +163,19 @@ class Client:
         await self._http.request(
             "DELETE", self._object_path(of.resource, name, namespace), msgspec.json.encode(options)
         )
+
+    async def is_embedded(self) -> bool:
+        """Whether the server is `headgate apiserver`, which has no scheduler or controllers beside it."""
+        version = _decoded(await self._http.request("GET", "/version"), Json, "GET /version")
+        return str(version.get("gitVersion", "")).endswith(EMBEDDED_SUFFIX)
+
+    async def bind(self, pod: api.Pod, node: str) -> None:
+        """Assign the Pod to a node, as a scheduler does; Conflict if it has one, or is another by now."""
+        metadata = {"name": pod.metadata.name, "uid": pod.metadata.uid}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        path = self._object_path(api.Pod.resource, pod.metadata.name, pod.metadata.namespace, "binding")
+        await self._http.request("POST", path, msgspec.json.encode(binding))
 
     # Manifests of any kind, as plain JSON
 

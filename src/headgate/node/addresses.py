@@ -1,8 +1,9 @@
-"""Pod addresses on one machine: a separate loopback address, or a port of the shared one.
+"""Pod addresses on one machine: a separate address of a range, or a port of the shared one.
 
 All Pods of a pool listen on the pool's port, so each needs its own address. Linux supports all of 127.0.0.0/8
 without setup. On systems that do not (macOS), every Pod gets 127.0.0.1 and its own port, stored in the
-annotation `headgate.dev/port`.
+annotation `headgate.dev/port`. In a cluster, where Services must not have loopback addresses, the machine's
+administrator provides a range.
 """
 
 import contextlib
@@ -101,19 +102,20 @@ class AddressPool:
 
 
 @contextlib.contextmanager
-def claimed_block(state_directory: str) -> Iterator[int]:
+def claimed_block(state_directory: str, network: ipaddress.IPv4Network = NETWORK) -> Iterator[int]:
     """A 256-address block in which no other node of this machine begins, for the duration of the context.
 
     Two nodes that give the same address to starting Pods would each find it free, and one Pod could never
     listen. The claim is a socket on the block's last address, which no Pod gets. A state directory gets the
     same block each time, unless that one is claimed.
     """
-    blocks = NETWORK.num_addresses // _BLOCK
+    blocks = max(network.num_addresses // _BLOCK, 1)
     preferred = zlib.crc32(state_directory.encode()) % blocks
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as claim:
         for block in (*range(preferred, blocks), *range(preferred)):
+            last = min((block + 1) * _BLOCK, network.num_addresses) - 1
             try:
-                claim.bind((str(NETWORK[block * _BLOCK + _BLOCK - 1]), _CLAIM_PORT))
+                claim.bind((str(network[last]), _CLAIM_PORT))
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     continue
@@ -122,14 +124,15 @@ def claimed_block(state_directory: str) -> Iterator[int]:
         yield preferred
 
 
-def loopback_range_works() -> bool:
-    """Whether a socket can be bound to an address of the network."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        try:
-            probe.bind((str(NETWORK.network_address + 1), 0))
-        except OSError:
-            return False
-        return True
+def is_local(network: ipaddress.IPv4Network = NETWORK) -> bool:
+    """Whether sockets can be bound to the first and the last address of the network."""
+    for address in (network[1], network[-2]):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind((str(address), 0))
+            except OSError:
+                return False
+    return True
 
 
 def ports_are_free(address: str, ports: Sequence[int]) -> bool:

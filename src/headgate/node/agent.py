@@ -22,11 +22,18 @@ class Agent:
     """Follows Pods and owns their workers. `run` works until cancelled; `drain` ends the processes first."""
 
     def __init__(
-        self, tools: Tools, pods: cluster.Informer[api.Pod], pool: addresses.AddressPool | None
+        self,
+        tools: Tools,
+        pods: cluster.Informer[api.Pod],
+        pool: addresses.AddressPool | None,
+        *,
+        binds: bool = True,
     ) -> None:
+        """`binds`: whether to take Pods without a node, as the only scheduler."""
         self._tools = tools
         self._pods = pods
         self._pool = pool
+        self._binds = binds
         self._queue: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
         self._workers: dict[str, PodWorker] = {}
         self._ended = asyncio.Event()
@@ -82,7 +89,8 @@ class Agent:
         elif pod.metadata.deletion_timestamp is not None:
             await self._remove(pod)
         elif not pod.spec.node_name:
-            await self._bind(pod)
+            if self._binds:
+                await self._bind(pod)
         elif not pod.ended:
             return await self._start(pod)
         return None
@@ -90,8 +98,7 @@ class Agent:
     async def _bind(self, pod: api.Pod) -> None:
         """Assign the Pod to this node; with a single machine, there is no choice."""
         name = self._tools.identity.name
-        patch = {"metadata": {"uid": pod.metadata.uid}, "spec": {"nodeName": name}}
-        await self._tools.client.patch(api.Pod, pod.metadata.name, pod.metadata.namespace, patch)
+        await self._tools.client.bind(pod, name)
         message = f"Successfully assigned {pod.metadata.key} to {name}"
         self._tools.events.record(pod, cluster.EventType.NORMAL, "Scheduled", message)
 

@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+import os
 import platform
 import re
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
 
 from headgate import api, cluster
 from headgate.api import marks
 from headgate.kubeschema import timestamps
+
+MAX_PODS = 110
+"""As with a kubelet."""
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_S = 40
+"""How long the control plane waits for a heartbeat, as with a kubelet."""
+STATUS_S = 300.0
+"""Interval of status writes while heartbeats are renewals of the Lease."""
+
+
+@dataclass(frozen=True)
+class Taint:
+    """Keeps Pods away that do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+    @classmethod
+    def parse(cls, text: str) -> Taint:
+        """From `KEY[=VALUE]:EFFECT`. Raises ValueError."""
+        pair, _, effect = text.rpartition(":")
+        key, _, value = pair.partition("=")
+        if not key or effect not in EFFECTS:
+            raise ValueError(f"{text!r} is not KEY[=VALUE]:EFFECT with an effect of {', '.join(EFFECTS)}")
+        return cls(key, value, effect)
 
 
 @dataclass(frozen=True)
@@ -30,6 +63,15 @@ class NodeConfig:
     drain_timeout_s: float = 10.0
     """Maximum time for the processes of Pods to end when the node stops."""
     heartbeat_s: float = 10.0
+    pod_cidr: ipaddress.IPv4Network | None = None
+    """Range of Pod addresses, all of which are this machine's; None for a loopback range."""
+    node_ip: str = ""
+    """Where the API server reaches this machine; empty for the address that it is reached from."""
+    controllers: bool | None = None
+    """Whether to run controllers of Deployments and ReplicaSets, and to bind Pods; None: where the API server
+    is the embedded one, which has none of its own."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Taint] = ()
 
     @property
     def logs(self) -> Path:
@@ -42,10 +84,24 @@ class NodeConfig:
 
 @dataclass(frozen=True)
 class Identity:
-    """The node's identity in the API."""
+    """The node as the API knows it."""
 
     name: str
     host_ip: str = "127.0.0.1"
+    max_pods: int = 110
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Taint] = ()
+
+
+def own_address(server: str) -> str:
+    """The address of this machine from which a URL is reached; nothing is sent."""
+    parts = urlsplit(server)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((parts.hostname or "127.0.0.1", parts.port or 443))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
 
 
 def node_name(config: NodeConfig) -> str:
@@ -67,7 +123,11 @@ log = logging.getLogger(__name__)
 
 
 class Registration:
-    """Maintains the Node object; `run` sends heartbeats until cancelled."""
+    """Maintains the Node object, and its heartbeats until cancelled.
+
+    In a cluster, a heartbeat is the renewal of a Lease, and the status is written rarely. A server without
+    the namespace of such Leases (the embedded one) gets the status each time.
+    """
 
     def __init__(self, client: cluster.Client, identity: Identity, log_url: str, heartbeat_s: float) -> None:
         self._client = client
@@ -75,24 +135,40 @@ class Registration:
         self._log_url = log_url
         self._heartbeat_s = heartbeat_s
         self._ready_since = timestamps.seconds(time.time())
+        self._lease: api.Lease | None = None
+        self._has_leases = True
+        self._written_at = 0.0
 
     async def register(self) -> None:
         """Create or take over the Node object, and report Ready."""
-        name = self._identity.name
+        identity = self._identity
         annotations = {marks.LOG_ENDPOINT: self._log_url}
-        labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": platform.system().lower()}
+        labels = {
+            "kubernetes.io/hostname": identity.name,
+            "kubernetes.io/os": platform.system().lower(),
+            "kubernetes.io/arch": _ARCHITECTURES.get(platform.machine(), platform.machine()),
+            **identity.labels,
+        }
+        meta = {"name": identity.name, "annotations": annotations, "labels": labels}
+        spec = {"taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in identity.taints]}
+        manifest = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
         try:
-            meta = api.ObjectMeta(name=name, annotations=annotations, labels=labels)
-            await self._client.create(api.Node(metadata=meta))
+            await self._client.create_manifest(manifest)
         except cluster.AlreadyExists:
-            await self._client.patch(api.Node, name, None, {"metadata": {"annotations": annotations}})
-        await self._beat(ready=True)
+            # Its taints stay: an operator may have cordoned it, and so may the control plane.
+            changed = {"metadata": {"annotations": annotations, "labels": labels}}
+            await self._client.patch(api.Node, identity.name, None, changed)
+        await self._write_status(ready=True)
+        await self._renew()
 
     async def run(self) -> None:
+        """Send heartbeats until cancelled."""
         while True:
             await asyncio.sleep(self._heartbeat_s)
             try:
-                await self._beat(ready=True)
+                await self._renew()
+                if not self._has_leases or time.monotonic() - self._written_at >= STATUS_S:
+                    await self._write_status(ready=True)
             except cluster.NotFound:
                 log.warning("the Node object %s was deleted; creating it again", self._identity.name)
                 await self._register_again()
@@ -102,7 +178,7 @@ class Registration:
     async def leave(self) -> None:
         """Report that the node stops. Its object and its Pods stay."""
         try:
-            await self._beat(ready=False)
+            await self._write_status(ready=False)
         except cluster.ApiError as error:
             log.info("could not report that the node stops: %s", error)
 
@@ -112,7 +188,36 @@ class Registration:
         except cluster.ApiError as error:
             log.warning("could not create the Node object: %s", error)
 
-    async def _beat(self, *, ready: bool) -> None:
+    async def _renew(self) -> None:
+        """Raises NotFound if the Node is gone."""
+        if not self._has_leases:
+            return
+        spec = api.LeaseSpec(
+            holder_identity=self._identity.name,
+            lease_duration_seconds=LEASE_S,
+            renew_time=timestamps.nanoseconds(time.time())[:-4] + "Z",
+        )
+        try:
+            if self._lease is None:
+                self._lease = await self._client.get(api.Lease, self._identity.name, LEASE_NAMESPACE)
+            self._lease = await self._client.replace(msgspec.structs.replace(self._lease, spec=spec))
+        except cluster.Conflict:
+            self._lease = None  # read it again with the next heartbeat
+        except cluster.NotFound:
+            self._lease = await self._new_lease(spec)
+
+    async def _new_lease(self, spec: api.LeaseSpec) -> api.Lease | None:
+        name = self._identity.name
+        node = await self._client.get(api.Node, name)
+        owner = api.OwnerReference(api_version="v1", kind="Node", name=name, uid=node.metadata.uid)
+        meta = api.ObjectMeta(name=name, namespace=LEASE_NAMESPACE, owner_references=[owner])
+        try:
+            return await self._client.create(api.Lease(metadata=meta, spec=spec))
+        except cluster.NotFound:
+            self._has_leases = False  # the namespace does not exist
+            return None
+
+    async def _write_status(self, *, ready: bool) -> None:
         now = timestamps.seconds(time.time())
         condition = {
             "type": "Ready",
@@ -122,7 +227,14 @@ class Registration:
             "lastHeartbeatTime": now,
             "lastTransitionTime": self._ready_since if ready else now,
         }
+        resources = {
+            "cpu": str(os.cpu_count() or 1),
+            "memory": f"{_memory_bytes() // 1024}Ki",
+            "pods": str(self._identity.max_pods),
+        }
         status = {
+            "capacity": resources,
+            "allocatable": resources,
             "conditions": [condition],
             "addresses": [
                 {"type": "InternalIP", "address": self._identity.host_ip},
@@ -131,10 +243,19 @@ class Registration:
             "nodeInfo": {
                 "kubeletVersion": f"headgate-{metadata.version('headgate')}",
                 "operatingSystem": platform.system().lower(),
-                "architecture": platform.machine(),
+                "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
                 "kernelVersion": platform.release(),
                 "osImage": platform.platform(),
                 "containerRuntimeVersion": "process://",
             },
         }
         await self._client.patch_status(api.Node, self._identity.name, None, status)
+        self._written_at = time.monotonic()
+
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""As Go and Kubernetes name them."""
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

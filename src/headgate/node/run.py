@@ -36,6 +36,8 @@ class Ready:
     log_url: str
     shares_address: bool
     """Whether Pods have ports of 127.0.0.1 instead of their own addresses."""
+    pod_cidr: str = ""
+    """The range of Pod addresses, if one was given."""
 
 
 async def run_node(
@@ -61,22 +63,36 @@ async def _run(
     stop: asyncio.Event,
     on_ready: Callable[[Ready], None],
 ) -> None:
-    identity = registration.Identity(registration.node_name(given))
+    controls = await _controls(given, client)
+    network = given.pod_cidr or addresses.NETWORK
+    identity = registration.Identity(
+        registration.node_name(given),
+        given.node_ip or registration.own_address(client.server),
+        # Each block of 256 has a first and a last address that no Pod gets.
+        min(registration.MAX_PODS, network.num_addresses - 2 * -(-network.num_addresses // 256)),
+        given.labels,
+        given.taints,
+    )
     runner = processes.ProcessRunner(given.processes)
     await asyncio.to_thread(runner.end_leftovers)
     log_directory = log_files.LogDirectory(given.logs)
-    with contextlib.closing(logs.LogServer(log_directory)) as log_server, _address_pool(given.state) as pool:
+    with contextlib.closing(logs.LogServer(log_directory)) as log_server, _address_pool(given) as pool:
         node = registration.Registration(client, identity, log_server.url, given.heartbeat_s)
         await node.register()
         events = cluster.EventRecorder(client, "headgate-node")
-        pods = cluster.Informer(client, api.Pod)
+        mine = None if controls else f"spec.nodeName={identity.name}"
+        pods = cluster.Informer(client, api.Pod, field_selector=mine)
         tools = Tools(client, events, runner, log_directory, identity, random.Random())  # noqa: S311 - jitter
-        agent = Agent(tools, pods, pool)
+        agent = Agent(tools, pods, pool, binds=controls)
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(log_server.run())
             working = [tasks.create_task(each) for each in (events.run(), node.run(), agent.run())]
-            working.append(tasks.create_task(_control_workloads(client, events, pods)))
-            ready = Ready(identity.name, client.server, log_server.url, pool is None)
+            working.append(tasks.create_task(pods.run()))
+            if controls:
+                working.append(tasks.create_task(_control_workloads(client, events, pods)))
+            ready = Ready(
+                identity.name, client.server, log_server.url, pool is None, str(given.pod_cidr or "")
+            )
             # In its own task, so that a node that waits for its API server can be stopped as well.
             working.append(tasks.create_task(_tell_once_synced(pods, ready, on_ready)))
             await stop.wait()
@@ -102,7 +118,7 @@ async def _control_workloads(
     sets = cluster.Informer(client, ReplicaSet)
     wanted = cluster.Informer(client, Deployment)
     async with asyncio.TaskGroup() as tasks:
-        for informer in (pods, sets, wanted):
+        for informer in (sets, wanted):
             tasks.create_task(informer.run())
         tasks.create_task(replicasets.ReplicaSetController(client, events, sets, pods).run())
         tasks.create_task(deployments.DeploymentController(client, events, wanted, sets, pods).run())
@@ -123,9 +139,32 @@ async def _leave(node: registration.Registration) -> None:
             await node.leave()
 
 
+async def _controls(given: registration.NodeConfig, client: cluster.Client) -> bool:
+    """Whether this node runs the controllers of workloads. Raises ConfigurationError if the server's own
+    would do the same work."""
+    if given.controllers is False:
+        return False
+    is_embedded = await client.is_embedded()
+    if given.controllers and not is_embedded:
+        raise cluster.ConfigurationError(
+            f"{client.server} has its own controllers and scheduler: start the node without --controllers"
+        )
+    return is_embedded
+
+
 @contextlib.contextmanager
-def _address_pool(state: Path) -> Iterator[addresses.AddressPool | None]:
-    if not addresses.loopback_range_works():
+def _address_pool(given: registration.NodeConfig) -> Iterator[addresses.AddressPool | None]:
+    state, network = given.state, given.pod_cidr
+    if network is not None:
+        if not addresses.is_local(network):
+            raise cluster.ConfigurationError(
+                f"the addresses of --pod-cidr {network} are not this machine's; on a single machine, "
+                f"`ip route add local {network} dev lo` makes them so"
+            )
+        with addresses.claimed_block(str(state.resolve()), network) as block:
+            yield addresses.AddressPool(network, first_block=block)
+        return
+    if not addresses.is_local():
         log.warning(
             "this system has no addresses in %s: each Pod gets a port of 127.0.0.1", addresses.NETWORK
         )
