@@ -28,7 +28,7 @@ class PoolPolicies(Protocol):
 
     @property
     def decoding(self) -> scheduling.Policy:
-        """Picks who answers where others prefill, if the policy of the pool does not judge that."""
+        """Picks the decoding endpoint if prefill is separate and the policy of the pool does not."""
         ...
 
     def of(self, pool: routing.Pool) -> scheduling.Policy: ...
@@ -184,7 +184,7 @@ class DataPlane:
     def candidates(
         self, pool: PoolState, tried: Sequence[fleet.EndpointState], now: float
     ) -> Sequence[fleet.EndpointState]:
-        """The endpoints of a pool that may be asked now to answer a request."""
+        """The endpoints of a pool that may get a request now and respond to it."""
         loads = pool.loads if pool.pairs is None else pool.pairs.decode
         return scheduling.candidates(loads, now, self.rng, tried, self.rules.max_requests)
 
