@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ import httpx2
 import pytest
 
 MODEL = "sim-8b"
+OUTAGE_S = 15.0
 HEADGATE = [sys.executable, "-m", "headgate"]
 
 
@@ -137,6 +140,69 @@ def test_a_route_is_served_and_its_edits_are_followed(cluster, namespace, start_
 
     cluster.kubectl("delete", "modelroute", "route", "-n", namespace)
     eventually(lambda: _ask(gateway) == 404)
+
+
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    """Id and command line of all that run."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield int(path.parent.name), path.read_text(errors="replace").split("\0")
+
+
+@contextlib.contextmanager
+def paused(state: Path, program: str) -> Iterator[None]:
+    """A program of the control plane does not run for as long as the block lasts."""
+    [pid] = [
+        pid for pid, words in _processes() if Path(words[0]).name == program and str(state) in str(words)
+    ]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("program", ["etcd", "kube-apiserver"])
+def test_an_outage_of_the_control_plane_changes_nothing_for_traffic(
+    cluster, namespace, start_engine, gateway, eventually, program
+):
+    """Requests are served by what is known, and the next edit is followed once there is somebody to tell."""
+    engine, other = start_engine("before"), start_engine("after")
+    cluster.apply(_server("before"), _server("after"), _route_to("before"), namespace=namespace)
+    eventually(lambda: _ask(gateway) == 200)
+    began, statuses = time.monotonic(), []
+    with paused(cluster.state, program):
+        while time.monotonic() - began < OUTAGE_S:
+            statuses.append(_ask(gateway))
+            time.sleep(0.05)
+    assert set(statuses) == {200}
+    assert len(statuses) > 20
+    assert engine.served() == len(statuses) + 1
+    eventually(lambda: cluster.request("/readyz", None).status_code in (200, 401, 403))
+    cluster.apply(_route_to("after"), namespace=namespace)
+    eventually(lambda: _ask(gateway) == 200 and other.served() > 0)
+
+
+def test_a_gateway_that_starts_during_an_outage_is_not_ready(
+    cluster, namespace, start, unused_tcp_port_factory, eventually, tmp_path
+):
+    """It says so, and becomes ready by itself."""
+    port, metrics, admin = (str(unused_tcp_port_factory()) for _ in range(3))
+    with paused(cluster.state, "kube-apiserver"):
+        start(
+            "late",
+            *("gateway", "--kubeconfig", cluster.kubeconfig, "--namespace", namespace, "--port", port),
+            *("--metrics-port", metrics, "--admin-port", admin),
+        )
+        eventually(lambda: _status(f"http://127.0.0.1:{admin}/readyz") == 503)
+        assert _ask(f"http://127.0.0.1:{port}") == 503
+    eventually(lambda: _answers(f"http://127.0.0.1:{admin}/readyz"))
+
+
+def _status(url: str) -> int:
+    with contextlib.suppress(httpx2.TransportError):
+        return httpx2.get(url, trust_env=False, timeout=10).status_code
+    return 0
 
 
 def test_a_pod_that_is_not_ready_gets_no_requests(
