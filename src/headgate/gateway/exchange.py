@@ -246,7 +246,7 @@ class Exchange:
 
     def connected(self, connection: UpstreamConnection, now: float) -> None:
         self._dial = None
-        self._send_on(connection, now)
+        self._report(lambda: self._send_on(connection, now), now)
 
     def connect_failed(self, error: Exception, now: float) -> None:
         self._dial = None
