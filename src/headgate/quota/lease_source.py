@@ -343,8 +343,7 @@ class LeaseSource:
             if budget.is_closed:
                 self._drop(budget)
             return
-        budget.granted(claim, answer, now)
-        budget.members = max(budget.members, self._membership.members)
+        budget.granted(claim, answer, now, self._membership.members)
         self._rejected.pop(budget, None)
         if not self.trouble:
             budget.reconnect(now)

@@ -47,6 +47,4 @@ class Membership:
 
     def disconnect(self, budget: LeasedBudget, now: float) -> None:
         """Let the budget use this process's share from now on."""
-        budget.members = max(budget.members, self.members)
-        budget.fraction = self.fraction
-        budget.disconnect(now)
+        budget.disconnect(now, self.members, self.fraction)

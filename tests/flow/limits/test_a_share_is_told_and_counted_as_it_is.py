@@ -19,8 +19,7 @@ def leased():
         if tokens:
             budget.ask(tokens, 0.0)
         claim = budget.claim(0.0)
-        budget.granted(claim, account.claim(claim, 0.0), 0.0)
-        budget.members = members
+        budget.granted(claim, account.claim(claim, 0.0), 0.0, members)
         return budget
 
     return make

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from headgate.flow.limits import Claim, LeaseAccount, LeasedBudget, LocalBudget
-from headgate.flow.limits.lease import IDLE_S
 from headgate.flow.limits.lease_account import GRACE_S, LEASE_S
+from headgate.flow.limits.lease_demand import IDLE_S
 
 
 class Gateways:

@@ -152,8 +152,8 @@ class SharedBudget(RuleBasedStateMachine):
         for member in self.members:
             budget = member.budget
             known = self.account._members.get(budget.member)
-            if self.now < budget._until and known is not None:
-                assert budget._granted <= known.granted
+            if self.now < budget._lease.until and known is not None:
+                assert budget._lease.granted <= known.granted
 
     def teardown(self):
         """Once all have told what they used and the leases of the dead are over, the books agree."""

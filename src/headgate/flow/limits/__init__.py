@@ -8,8 +8,8 @@ processes share.
 
 from headgate.flow.limits.account import Account, Direction
 from headgate.flow.limits.budget import Budget, LocalBudget
-from headgate.flow.limits.lease import LeasedBudget
 from headgate.flow.limits.lease_account import Claim, Grant, LeaseAccount
+from headgate.flow.limits.leased_budget import LeasedBudget
 from headgate.flow.limits.route_limit import MakeBudget, Reservation, RouteLimit, local_budget
 from headgate.flow.limits.route_limits import RouteLimits
 from headgate.flow.limits.shares import Presence, Share, ShareBook, Standing
