@@ -47,7 +47,7 @@ async def main(engine_port: int, redis: str, limit: int, unit_s: int, wait_s: fl
     shell.use(snapshot(engine_port, redis, limit, unit_s))
     shell.plane.is_ready = True
     (source,) = shell.services.limit_sources.all()
-    while not source.exchanges:  # noqa: ASYNC110 - there is no notification
+    while not source.exchanges.count:  # noqa: ASYNC110 - there is no notification
         await asyncio.sleep(0.01)
     print(server.sockets[0].getsockname()[1], flush=True)
     waits = Waits(shell)

@@ -55,10 +55,10 @@ def test_few_lines_tell_of_many_changes(in_virtual_time, caplog, instead):
         budget = source.budget("m:input", 1_000, 3600)
         for _ in range(600):
             budget.charge(1, loop.time())
-            source._call(budget)
+            source._budgets.call(budget)
             await asyncio.sleep(0.1)
         account.is_well = True
-        changes = source.exchanges
+        changes = source.exchanges.count
         await asyncio.sleep(60)
         trouble = source.trouble
         await source.close()

@@ -40,9 +40,9 @@ def look(emptied, eventually):
     one, budget = emptied
 
     async def look() -> None:
-        claims = one.source.claims
+        claims = one.source.exchanges.claims
         budget.change(LIMIT, UNIT_S, asyncio.get_running_loop().time())
-        await eventually(lambda: one.source.claims > claims)
+        await eventually(lambda: one.source.exchanges.claims > claims)
 
     return look
 

@@ -74,7 +74,7 @@ async def test_a_redis_that_is_slow_holds_nobody_up(limiter, way, eventually):
     """Answers that come too late are no reason to wait: the share is used until they come in time again."""
     one = limiter(wait_s=0.05)
     budget = one.budget(1_000, MONTH_S)
-    await eventually(lambda: one.source.exchanges and not one.source.trouble)
+    await eventually(lambda: one.source.exchanges.count and not one.source.trouble)
     way.delay_s = 0.2
     assert await one.request(budget, 900)
     await eventually(lambda: one.source.trouble)
@@ -90,7 +90,7 @@ async def test_a_redis_that_is_slow_but_in_time_is_used_again(limiter, way, even
     """One late answer is not held against one that always takes more than half of the wait."""
     one = limiter(wait_s=1.0)
     budget = one.budget(1_000, MONTH_S)
-    await eventually(lambda: one.source.exchanges and not one.source.trouble)
+    await eventually(lambda: one.source.exchanges.count and not one.source.trouble)
     way.delay_s = 1.5
     assert await one.request(budget, 900)
     await eventually(lambda: one.source.trouble)
@@ -103,7 +103,7 @@ async def test_a_redis_that_hangs_holds_nobody_up(limiter, redis_server, eventua
     """Who waits for an answer that never comes goes on after the time for it."""
     one = limiter(wait_s=0.05)
     budget = one.budget(1_000, MONTH_S)
-    await eventually(lambda: one.source.exchanges and not one.source.trouble)
+    await eventually(lambda: one.source.exchanges.count and not one.source.trouble)
     redis_server.freeze()
     try:
         assert await one.request(budget, 500)

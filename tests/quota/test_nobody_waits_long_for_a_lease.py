@@ -95,12 +95,12 @@ def test_answers_that_come_in_time_are_used_again(in_virtual_time, delay_s):
         requests.account.delay_s = delay_s
         while requests.source.trouble:
             await asyncio.sleep(0.01)
-        late, waits = requests.source.late, requests.source.statistics()["waits"]
+        late, waits = requests.source.exchanges.late, requests.source.statistics()["waits"]
         for size in (10, 100, 1000, 10_000, 50_000) * 20:
             assert all(await asyncio.gather(*(requests.take(size) for _ in range(3))))
             await asyncio.sleep(0.013)
         assert requests.source.statistics()["waits"] > waits
-        assert requests.source.late == late
+        assert requests.source.exchanges.late == late
         assert not requests.source.trouble
         await requests.source.close()
         return requests.waits

@@ -106,6 +106,6 @@ async def test_a_real_redis_says_what_to_set(sources, eventually):
             await eventually(lambda: "redis_hosts" in locked_out.trouble)
             assert "REDIS_PASSWORD" not in locked_out.trouble
             (let_in,) = sources(way.address, redis_hosts=("127.0.0.1",)).all()
-            await eventually(lambda: let_in.exchanges and not let_in.trouble)
+            await eventually(lambda: let_in.exchanges.count and not let_in.trouble)
         finally:
             await way.close()

@@ -4,7 +4,8 @@ import asyncio
 import random
 
 from headgate.flow.limits import LeaseAccount, LocalBudget, Standing
-from headgate.quota.lease_source import PRESENT_S, LeaseSource
+from headgate.quota.lease_source import LeaseSource
+from headgate.quota.membership import PRESENT_S
 from headgate.quota.transport import Refused, Unreachable
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate import fleet, observe, quota
 from headgate.gateway import trust
 from headgate.gateway.settings import GatewaySettings
-from headgate.quota.lease_source import TIME_TO_ASK_AGAIN
+from headgate.quota.patience import TIME_TO_ASK_AGAIN
 from headgate.requests.rules import Rules
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from headgate.flow.limits import LeasedBudget, Presence, Share, Standing
+
+PRESENT_S = 3.0
+"""Interval for reporting this process and learning the number of members."""
 
 
 class Membership:
@@ -17,6 +21,7 @@ class Membership:
         self._share = Share(now)
         self._used: dict[LeasedBudget, int] = {}
         """Use of each budget at the last report."""
+        self._reported_at = -math.inf
 
     @property
     def fraction(self) -> float | None:
@@ -35,11 +40,19 @@ class Membership:
         self.members = members
         return True
 
+    def is_due(self, now: float) -> bool:
+        """Whether to report this process again."""
+        return now - self._reported_at >= PRESENT_S
+
     def presence(self, budgets: Iterable[LeasedBudget], now: float, is_leaving: bool = False) -> Presence:
         """The report of this process: its use of all limits since the last one."""
         before, self._used = self._used, {budget: budget.used for budget in budgets}
         used = sum((at - before.get(each, 0)) / each.limit_per_s for each, at in self._used.items())
         return self._share.presence(used, now, is_leaving)
+
+    def reported(self, now: float) -> None:
+        """There was a response to the last report."""
+        self._reported_at = now
 
     def told(self, standing: Standing, asked_at: float, now: float) -> None:
         self.members = standing.members or self.members

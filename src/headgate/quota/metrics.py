@@ -104,12 +104,12 @@ def _add_sources(registry: Registry, sources: Sources) -> None:
             f"{prefix}_exchanges",
             "Round trips to it; requests that find their tokens on lease need none.",
             ("source",),
-            each(lambda source: source.exchanges),
+            each(lambda source: source.exchanges.count),
         ),
         Counter(
             f"{prefix}_failures",
             "Those that failed; the log says why.",
             ("source",),
-            each(lambda source: source.failures),
+            each(lambda source: source.exchanges.failures),
         ),
     )

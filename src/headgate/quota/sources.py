@@ -125,7 +125,7 @@ class Sources:
         source = self._by_address.get(address)
         if source is None and self._is_beyond:
             return BEYOND
-        if source is None or not (source.trouble or source.exchanges):
+        if source is None or not (source.trouble or source.exchanges.count):
             return None
         accounts = {_account(model, direction) for direction in DIRECTIONS}
         return public(source.trouble or source.refusal(accounts))

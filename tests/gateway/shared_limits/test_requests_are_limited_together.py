@@ -103,7 +103,7 @@ async def test_a_client_that_leaves_while_it_waits_uses_nothing(start, redis_ser
     """A request is dropped with its client, even if its tokens are still to be fetched."""
     gateway = await start(input=100)
     (source,) = gateway.shell.services.limit_sources.all()
-    await eventually(lambda: source.exchanges)
+    await eventually(lambda: source.exchanges.count)
     redis_server.freeze()
     try:
         client = await gateway.connect()
