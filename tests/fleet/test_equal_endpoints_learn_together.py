@@ -122,7 +122,7 @@ def test_engines_of_one_kind_share_their_rates_in_the_end(seed):
 def test_a_mean_of_what_differs_a_lot_is_no_evidence():
     """Eight prompts that took half as long again on average, but each either twice as long or a little less:
     that may be chance. After many more it is none."""
-    deviation = Deviation()
+    deviation = Deviation(fleet.Rates())
     for number in range(MIN_OBSERVATIONS):
         assert deviation.observe(1.0, 0.6 if number % 2 else 2.0) is None
     assert [deviation.observe(1.0, 1.4) for _ in range(60)][-1] is not None
@@ -131,7 +131,7 @@ def test_a_mean_of_what_differs_a_lot_is_no_evidence():
 @pytest.mark.parametrize("factor", [0.9 / LARGEST_CHANCE, 1.1 * LARGEST_CHANCE])
 def test_a_difference_is_believed_after_some_observations(factor):
     """Not after the first few, and not much later."""
-    deviation = Deviation()
+    deviation = Deviation(fleet.Rates())
     for _ in range(MIN_OBSERVATIONS - 1):
         assert deviation.observe(1.0, factor) is None
     assert deviation.observe(1.0, factor) == pytest.approx(factor)
@@ -139,6 +139,6 @@ def test_a_difference_is_believed_after_some_observations(factor):
 
 def test_one_surprise_makes_no_other_kind():
     """An engine that stalls once for a minute is the same as before."""
-    deviation = Deviation()
+    deviation = Deviation(fleet.Rates())
     for number in range(MIN_OBSERVATIONS):
         assert deviation.observe(0.5, 60.0 if number == 3 else 0.5) is None

@@ -212,14 +212,14 @@ class Queue(RuleBasedStateMachine):
     def is_sane(self):
         estimator = self.load.estimator
         assert estimator.queue_s(self.now) >= 0.0
-        assert estimator._booked - estimator._served - estimator._void >= 0
+        assert estimator._queue.owed_tokens >= 0
         for loads in (False, True):
             told = estimator.predicted(1000, self.now, loads_adapter=loads)
             summed = estimator.first_token_s(1000, self.now, loads_adapter=loads)
             assert told.first_token_s == pytest.approx(summed)
         assert estimator.first_token_s(1, self.now) <= estimator.first_token_s(1000, self.now)
         if not self.open:
-            assert not estimator._waiting
+            assert not estimator.awaits_first_token
 
 
 TestQueue = Queue.TestCase

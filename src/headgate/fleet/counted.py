@@ -40,7 +40,7 @@ class Lesson(NamedTuple):
 class CountedPrompts:
     """The unstreamed prompts of one endpoint, from booking to the reading that counts them."""
 
-    __slots__ = ("_expected", "_good_until", "_until", "is_sure", "seen_at")
+    __slots__ = ("_expected", "_good_until", "_until", "is_sure", "seen_at", "streamed_at")
 
     def __init__(self) -> None:
         self._expected: dict[BookedPrompt, float] = {}
@@ -52,6 +52,8 @@ class CountedPrompts:
         prompt, later ones may be confused with each other."""
         self.seen_at = -math.inf
         """Time of the last counted first token."""
+        self.streamed_at = -math.inf
+        """When a stream last got its first token: the engine counts those too."""
 
     def is_good(self, now: float) -> bool:
         """Whether the engine's counts match what was sent, so that they are better evidence than the ends of

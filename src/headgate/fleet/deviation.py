@@ -10,8 +10,12 @@ it was chance.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from headgate.fleet.fit import LARGEST_SURPRISE
+
+if TYPE_CHECKING:
+    from headgate.fleet.rates import Rates
 
 LEARNED_BY = 24
 """Observations after which a pool's rates no longer depend on their prior. Before, every observation
@@ -35,9 +39,10 @@ class Deviation:
     error is that of the residuals, which overstates it for the same reason.
     """
 
-    __slots__ = ("_expected_s", "_observations", "_squares", "_took_s", "is_alike")
+    __slots__ = ("_expected_s", "_observations", "_squares", "_took_s", "is_alike", "shared")
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Rates) -> None:
+        self.shared = shared
         self._observations = 0
         self._expected_s = self._took_s = self._squares = 0.0
         self.is_alike = False
@@ -63,3 +68,16 @@ class Deviation:
         if self._observations < MIN_OBSERVATIONS:
             return None
         return factor if far > LARGEST_CHANCE and abs(factor - 1.0) >= ERRORS * error else None
+
+    def learn(self, rates: Rates, starts: float, tokens: int, took_s: float) -> Rates:
+        """Learn that the endpoint, which has `rates`, took `took_s` seconds to prefill `tokens`, with
+        `starts` starts from idle. Returns the rates that it has from now on: the shared ones, or its own."""
+        shared = self.shared
+        expected_s = shared.expected_s(starts, tokens)
+        rates.learn(starts, tokens, took_s)
+        if shared.observations <= LEARNED_BY:
+            return rates
+        factor = self.observe(expected_s, took_s)
+        if factor is None:
+            return shared if self.is_alike else rates
+        return shared.fork(factor) if rates is shared else rates

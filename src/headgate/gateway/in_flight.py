@@ -135,7 +135,7 @@ def _estimate(estimator: fleet.Estimator, now: float) -> Shown:
         "delay_s": round(rates.delay_s, 4),
         "prefill_tokens_per_s": round(1.0 / rates.token_s),
         "decode_step_s": round(rates.step_s, 5) or None,
-        "decoding": estimator.decoding,
+        "decoding": estimator.decoding.count,
         "decoding_adds_s": round(rates.beside_s, 6),
         "adapter_load_s": round(rates.pool.adapter_s, 4),
         "handover_s": round(rates.pool.handover_s(0), 4),

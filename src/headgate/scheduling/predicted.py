@@ -126,7 +126,7 @@ class PredictedFirstToken(Policy):
             self._prefixes.add(request.prefix, choice.load, now)
         # Little's law gives the mean queue length of an endpoint: waiting time over the interval between
         # arrivals.
-        wait_s, pause_s, last_s = self._wait_s, self._pause_s, choice.load.estimator.pause_s
+        wait_s, pause_s, last_s = self._wait_s, self._pause_s, choice.load.estimator.arrivals.pause_s
         wait_s = self._wait_s = wait_s + ((choice.first_token_s or 0.0) - wait_s) / REMEMBERED
         if last_s < math.inf:
             pause_s = self._pause_s = (
