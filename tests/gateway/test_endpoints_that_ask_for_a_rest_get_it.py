@@ -31,7 +31,8 @@ async def test_it_gets_no_requests_for_that_time(start_gateway, start_endpoint, 
             assert (await gateway.ask()).body == b"yes"
             gateway.move(1)
     assert len(busy.calls) == 1
-    (line,) = [record.message for record in caplog.records if record.name == "headgate.gateway.recorder"]
+    name = "headgate.gateway.attempt_metrics"
+    (line,) = [record.message for record in caplog.records if record.name == name]
     assert line.endswith("of default/pool gets no requests for 20 s, as it requested (Retry-After)")
     assert loads(gateway)[0].failures == 0
     assert gateway.metric("headgate_gateway_ejections_total", reason="retry_after") == 1

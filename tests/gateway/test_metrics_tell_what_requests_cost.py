@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from headgate import api, routing
-from headgate.gateway import gauges, recorder
+from headgate.gateway import gauges, request_metrics
 from headgate.telemetry import Registry
 
 PREFIX = "headgate_gateway_"
@@ -124,7 +124,7 @@ async def test_series_end_with_their_objects(start_gateway):
 
 async def test_models_beyond_the_most_are_counted_together(start_gateway, monkeypatch):
     """Their route, pool and status are still told; room that is given free is used again."""
-    monkeypatch.setattr(recorder, "MAX_MODELS", 3)
+    monkeypatch.setattr(request_metrics, "MAX_MODELS", 3)
     gateway = await start_gateway()
     names = [f"model-{place}" for place in range(5)]
     gateway.shell.use(objects(names))

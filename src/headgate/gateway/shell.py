@@ -50,7 +50,7 @@ class Shell:
         self.plane = services.plane = DataPlane(
             rules_of(settings),
             rng,
-            recorder,
+            recorder.attempts,
             self._watching,
             ledger=ledger,
             prefixes=prefixes,

@@ -328,7 +328,7 @@ class Stories(RuleBasedStateMachine):
         )
         left = len(self.shell.services.background.left_behind)
         assert self.shell.plane.ledger.statistics()["requests"] == answering + prefilling + left
-        counted = self.shell.recorder.requests.metric().samples
+        counted = self.shell.recorder.requests.ended.metric().samples
         ended = sum(each.value for each in counted if each.name.endswith("_total"))
         assert ended == len(self.exchanges) - len(running)
         assert len(running) <= len(self._open_clients())
@@ -360,7 +360,7 @@ class Stories(RuleBasedStateMachine):
             assert self.shell.services.bodies.held == 0
             assert all(each.is_over for each in (*self.clients, *self.upstreams))
             assert not self.shell.services.background._tasks
-            counted = self.shell.recorder.requests.metric().samples
+            counted = self.shell.recorder.requests.ended.metric().samples
             assert sum(each.value for each in counted if each.name.endswith("_total")) == len(self.exchanges)
         finally:
             for patch in self.patches:

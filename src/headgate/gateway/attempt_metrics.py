@@ -1,0 +1,112 @@
+"""Metrics of attempts, and of the endpoints that they are sent to."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from headgate.requests.health import why
+from headgate.telemetry import Counter, Histogram, Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from headgate.fleet import EndpointState
+    from headgate.requests.pool_state import PoolState
+
+log = logging.getLogger(__name__)
+
+
+class AttemptMetrics:
+    """The observer of the data plane (`requests/observer.py`): counts its events, and logs those about
+    endpoints."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._connect = Histogram(
+            "headgate_gateway_upstream_connect_seconds",
+            "Time to open a connection to an endpoint, including TLS.",
+            ("pool",),
+        )
+        self._cached_tokens = Counter(
+            "headgate_gateway_cached_tokens",
+            "Prompt tokens of requests whose engine reported cached tokens; kind is prompt (all of them), "
+            "believed (expected to be cached when the endpoint was picked) or reported.",
+            ("pool", "kind"),
+        )
+        self._failed = Counter(
+            "headgate_gateway_attempts_failed",
+            "Attempts without a complete response, with 502, 503 or 504, or with a status after which "
+            "another endpoint was tried; reason is what happened.",
+            ("pool", "reason"),
+        )
+        self._retries = Counter(
+            "headgate_gateway_retries",
+            "Retries requested, by whether the retry budget of the pool granted them.",
+            ("pool", "granted"),
+        )
+        self._ejections = Counter(
+            "headgate_gateway_ejections",
+            "Endpoints ejected from their pools, by the last failure; `retry_after` counts those that asked "
+            "for no requests for a while.",
+            ("pool", "reason"),
+        )
+        self._prefill_decisions = Counter(
+            "headgate_gateway_prefill_decisions",
+            "For pools with separate prefill and decode: attempts by where the prompt is prefilled; "
+            "`remote` is another endpoint, anything else is the reason why the decoding endpoint prefills.",
+            ("pool", "decision"),
+        )
+        self._prefill = Histogram(
+            "headgate_gateway_prefill_seconds",
+            "Time that an endpoint took to prefill a prompt for another, including queue and connection.",
+            ("pool",),
+        )
+        self._all = (
+            self._connect,
+            self._cached_tokens,
+            self._failed,
+            self._retries,
+            self._ejections,
+            self._prefill_decisions,
+            self._prefill,
+        )
+        registry.add(*self._all)
+
+    def keep(self, pools: Collection[str]) -> None:
+        """Delete the series of all other pools."""
+        for metric in self._all:
+            metric.keep("pool", pools)
+
+    def cached(self, pool: PoolState, prompt: int, believed: int, reported: int) -> None:
+        """Tokens of one prompt, and how many of them were expected and reported to be cached."""
+        for kind, tokens in (("prompt", prompt), ("believed", believed), ("reported", reported)):
+            self._cached_tokens.labels(pool.name, kind).value += tokens
+
+    def connected(self, pool: PoolState, took_s: float) -> None:
+        self._connect.labels(pool.name).observe(took_s)
+
+    def attempt_failed(self, pool: PoolState, reason: str) -> None:
+        self._failed.labels(pool.name, reason).value += 1
+
+    def retry(self, pool: PoolState, granted: bool) -> None:
+        self._retries.labels(pool.name, "yes" if granted else "no").value += 1
+
+    def paired(self, pool: PoolState, decision: str) -> None:
+        self._prefill_decisions.labels(pool.name, decision).value += 1
+
+    def prefilled(self, pool: PoolState, took_s: float) -> None:
+        self._prefill.labels(pool.name).observe(took_s)
+
+    def ejected(self, pool: PoolState, load: EndpointState, reason: str, *, is_out: bool) -> None:
+        if is_out:
+            self._ejections.labels(pool.name, reason).value += 1
+            what = f"is ejected for {load.ejected_for_s:g} s"
+        else:
+            what = "is still used, as the pool has no better one,"
+        where = load.endpoint.name, load.endpoint.address, pool.name
+        log.warning("%s (%s) of %s %s after %s", *where, what, why(load))
+
+    def rests(self, pool: PoolState, load: EndpointState, seconds: float) -> None:
+        self._ejections.labels(pool.name, "retry_after").value += 1
+        where = load.endpoint.name, load.endpoint.address, pool.name
+        log.info("%s (%s) of %s gets no requests for %g s, as it requested (Retry-After)", *where, seconds)
