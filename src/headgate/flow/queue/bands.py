@@ -16,7 +16,7 @@ class Bands:
 
     def __init__(self, settings: FlowSettings) -> None:
         self._settings = settings
-        self._bands: dict[int, Band] = {}
+        self.by_priority: dict[int, Band] = {}
         self.in_order: Sequence[Band] = ()
         """Highest first."""
         self._below: int | None = None
@@ -25,7 +25,7 @@ class Bands:
 
     def __getitem__(self, priority: int) -> Band:
         """The band of a priority, which must exist."""
-        return self._bands[priority]
+        return self.by_priority[priority]
 
     @property
     def priorities(self) -> list[int]:
@@ -47,10 +47,10 @@ class Bands:
 
         A priority below all bands gets one more band, shared by all such priorities.
         """
-        band = self._bands.get(priority)
+        band = self.by_priority.get(priority)
         if band is not None:
             return band
-        if not self._settings.only_bands and len(self._bands) < MAX_BANDS:
+        if not self._settings.only_bands and len(self.by_priority) < MAX_BANDS:
             return self._make(priority)
         for band in self.in_order:
             if band.priority < priority:
@@ -58,9 +58,9 @@ class Bands:
         if self._below is None:
             self._below = self.in_order[-1].priority - 1
             return self._make(self._below)
-        return self._bands[self._below]
+        return self.by_priority[self._below]
 
     def _make(self, priority: int) -> Band:
-        band = self._bands[priority] = Band(priority, self._settings)
-        self.in_order = sorted(self._bands.values(), key=lambda each: -each.priority)
+        band = self.by_priority[priority] = Band(priority, self._settings)
+        self.in_order = sorted(self.by_priority.values(), key=lambda each: -each.priority)
         return band

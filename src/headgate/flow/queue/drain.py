@@ -17,9 +17,10 @@ class DrainRate:
     second would have over the measured time.
     """
 
-    __slots__ = ("_at", "_began", "_tokens")
+    __slots__ = ("_at", "_began", "_rng", "_tokens")
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
         self._tokens = 0.0
         self._at = self._began = -math.inf
 
@@ -43,7 +44,7 @@ class DrainRate:
         tokens = self._tokens * math.exp((self._at - now) / MEMORY_S)
         return tokens / (MEMORY_S * -math.expm1(-measured_s / MEMORY_S))
 
-    def retry_after_s(self, work: int, now: float, rng: random.Random) -> int:
+    def retry_after_s(self, work: int, now: float) -> int:
         """Seconds until `work` tokens have drained: 1 to 300, and 1 if nothing is known. If nothing drains,
         as long again as that has lasted.
 
@@ -54,4 +55,4 @@ class DrainRate:
         per_s = self.per_s(now)
         if not per_s:
             return min(max(math.ceil(now - self._began), 1), MAX_S)
-        return min(max(math.ceil(work / per_s * (1.0 + rng.random() / 4.0)), 1), MAX_S)
+        return min(max(math.ceil(work / per_s * (1.0 + self._rng.random() / 4.0)), 1), MAX_S)

@@ -20,6 +20,7 @@ from headgate.flow.queue.explain import QueueView
 from headgate.flow.queue.fairness import Usage
 from headgate.flow.queue.places import Full, make_place
 from headgate.flow.queue.settings import FlowSettings
+from headgate.flow.queue.totals import Totals
 from headgate.flow.queue.turns import Turns
 from headgate.flow.queue.waiting import Dropped, Waiting
 from headgate.flow.queue.why import Why
@@ -50,30 +51,21 @@ class FlowQueue:
         """`bounds` are for a queue that several processes share."""
         self.settings = settings
         self.capacity = capacity
-        self._rng = rng
         self.bounds = bounds or Bounds(settings)
         """Limits of the queue."""
         self._bands = Bands(settings)
         self._expiry = Expiry(settings.no_endpoint_ttl_s)
         self._evictions = Evictions()
-        self._drain = DrainRate()
+        self._drain = DrainRate(rng)
+        self._totals = Totals()
         self._dropped: list[tuple[Waiting, Dropped]] = []
-        self._requests = 0
-        self._bytes = 0
-        self._order = 0
-        self._sent = 0
-        self._left = 0
-        self._drops = 0
         self._is_closed = False
         self._turns = Turns(settings, self._bands, capacity)
-        self._known = set(self._bands.priorities)
-        self._is_plain = self._decides_plainly()
-        """Whether only capacity and turns decide what is sent."""
         capacity.follow_bands(self._bands.priorities)
 
     def __len__(self) -> int:
         """Number of queued requests."""
-        return self._requests
+        return self._totals.requests
 
     # -- events
 
@@ -82,14 +74,15 @@ class FlowQueue:
 
         If True, the caller must send it before it calls anything else here.
         """
-        if self._is_plain and not self._requests and priority in self._known:
+        turns, requests = self._turns, self._totals.requests
+        if turns.decides_alone and not requests and priority in self._bands.by_priority:
             return self.capacity.judge.has_room(priority, now)
         band = self._band(priority)
         if not self.settings.is_on:
             return priority >= 0 or self.capacity.has_room(priority, now)
-        if self._requests and not self._turns.is_first(band):
+        if requests and not turns.is_first(band):
             return False
-        if not self._is_plain:
+        if not turns.decides_alone:
             return self._passes_specially(band, priority, now)
         return self.capacity.has_room(priority, now)
 
@@ -102,20 +95,18 @@ class FlowQueue:
         reason = self._reason_to_reject()
         if reason is not None:
             return self._rejected(waiting, reason, now)
-        band = self._band(waiting.priority)
+        band, totals = self._band(waiting.priority), self._totals
         try:
             lower = [each for each in reversed(self._bands.in_order) if each.priority < band.priority]
-            gone = make_place(waiting, band, lower, self.bounds, self._requests, self._bytes)
+            gone = make_place(waiting, band, lower, self.bounds, totals.requests, totals.bytes)
         except Full as full:
             return self._rejected(waiting, why.full(full, has_endpoints=not self._expiry.is_empty), now)
         for each in gone:
             self._drop(each, why.pushed_out(each), now)
-        if not self._requests:
+        if not totals.requests:
             self._drain.begin(now)
-        self._order += 1
-        waiting.order, waiting.state, waiting.band = self._order, "queued", band.priority
-        self._requests += 1
-        self._bytes += waiting.size
+        waiting.order = totals.enter(waiting.size)
+        waiting.state, waiting.band = "queued", band.priority
         band.add(waiting, now)
         self._expiry.add(waiting)
         return None
@@ -123,12 +114,13 @@ class FlowQueue:
     def next(self, now: float) -> Waiting | None:
         """The next request to send; None if none is queued or there is no capacity. It has left the queue;
         send it before calling this again."""
-        if not self._requests:
+        totals = self._totals
+        if not totals.requests:
             return None
         self._keep_up(now)
         if self._expiry.is_due(now) and self._expiry.at() <= now:
             return None  # more requests have expired than one call drops
-        turn = self._turns.next(now) if self._requests else None
+        turn = self._turns.next(now) if totals.requests else None
         if turn is None:
             return None
         band, waiting = turn
@@ -136,9 +128,9 @@ class FlowQueue:
             self._turns.took(band, waiting.work, now)
         band.send(waiting, now)
         self._count_out(waiting, "sent")
-        self._sent += 1
+        totals.sent += 1
         self._drain.sent(waiting.work, now)
-        if not self._is_plain:
+        if not self._turns.decides_alone:
             self._record_sent(waiting, now)
         return waiting
 
@@ -147,7 +139,7 @@ class FlowQueue:
         if waiting.state == "queued":
             self._bands[waiting.band].remove(waiting, now)
             self._count_out(waiting, "left")
-            self._left += 1
+            self._totals.left += 1
 
     def dropped(self, now: float) -> Sequence[tuple[Waiting, Dropped]]:
         """The requests dropped since the last call, and why."""
@@ -164,7 +156,7 @@ class FlowQueue:
 
     def victims(self, now: float) -> Sequence[tuple[Waiting, Dropped]]:
         """Running sheddable requests to evict now for queued ones; none unless enabled."""
-        if not self.settings.evicts_running or not self._requests:
+        if not self.settings.evicts_running or not self._totals.requests:
             return ()
         top = self._bands.top()
         if self.capacity.is_empty() or self.capacity.has_room(top.priority, now):
@@ -207,8 +199,6 @@ class FlowQueue:
         self.bounds = self.bounds.changed(settings)
         self._bands = Bands(settings)
         self._turns = Turns(settings, self._bands, self.capacity)
-        self._known = set(self._bands.priorities)
-        self._is_plain = self._decides_plainly()
         self._expiry.set_ttl(settings.no_endpoint_ttl_s)
         for each in waiting:
             band = self._band(each.priority)
@@ -229,7 +219,7 @@ class FlowQueue:
         """When to call `next` and `dropped` again even if nothing happens; infinite if never."""
         if self._dropped:
             return now
-        if not self._requests:
+        if not self._totals.requests:
             return math.inf
         top = self._bands.top()
         at = self.capacity.room_at(top.priority, now)
@@ -242,15 +232,7 @@ class FlowQueue:
 
     def statistics(self) -> dict[str, float]:
         """Totals of entered and rejected requests, and the present queue."""
-        return {
-            "requests": self._requests,
-            "bytes": self._bytes,
-            "work": sum(band.work for band in self._bands.in_order),
-            "entered": self._order,
-            "sent": self._sent,
-            "left": self._left,
-            "dropped": self._drops,
-        }
+        return self._totals.statistics() | {"work": sum(band.work for band in self._bands.in_order)}
 
     def sizes(self) -> list[tuple[int, int, int]]:
         """Priority, requests and bytes of each band with queued requests."""
@@ -275,18 +257,12 @@ class FlowQueue:
         bands = self._bands.in_order
         for band in bands:
             band.validate()
-        assert self._requests == sum(map(len, bands))
-        assert self._bytes == sum(band.bytes for band in bands)
-        gone = self._order - self._requests
-        assert gone <= self._sent + self._left + self._drops
+        self._totals.validate()
+        assert self._totals.requests == sum(map(len, bands))
+        assert self._totals.bytes == sum(band.bytes for band in bands)
         assert all(waiting.state == "dropped" for waiting, _ in self._dropped)
 
     # -- sending
-
-    def _decides_plainly(self) -> bool:
-        settings = self.settings
-        is_special = settings.evicts_running or settings.sessions.grace_s or self.capacity.is_paced
-        return settings.is_on and not is_special
 
     def _passes_specially(self, band: Band, priority: int, now: float) -> bool:
         if priority < 0 and self.settings.evicts_running:
@@ -313,7 +289,7 @@ class FlowQueue:
 
     def _rejected(self, waiting: Waiting, reason: Why, now: float) -> Dropped:
         waiting.state = "dropped"
-        self._drops += 1
+        self._totals.dropped += 1
         return self._dropped_for(waiting, reason, now)
 
     def _expire(self, now: float) -> None:
@@ -325,13 +301,12 @@ class FlowQueue:
     def _drop(self, waiting: Waiting, reason: Why, now: float) -> None:
         self._bands[waiting.band].remove(waiting, now)
         self._count_out(waiting, "dropped")
-        self._drops += 1
+        self._totals.dropped += 1
         self._dropped.append((waiting, self._dropped_for(waiting, reason, now)))
 
     def _count_out(self, waiting: Waiting, state: Literal["sent", "dropped", "left"]) -> None:
         waiting.state = state
-        self._requests -= 1
-        self._bytes -= waiting.size
+        self._totals.remove(waiting.size)
         self._expiry.removed()
 
     def _dropped_for(self, waiting: Waiting, reason: Why, now: float) -> Dropped:
@@ -340,7 +315,7 @@ class FlowQueue:
             after_s = NO_ENDPOINT_RETRY_S
         else:
             before = sum(each.work for each in self._bands.in_order if each.priority >= waiting.priority)
-            after_s = self._drain.retry_after_s(before, now, self._rng)
+            after_s = self._drain.retry_after_s(before, now)
         return Dropped(reason=reason[0], message=reason[1], retry_after_s=after_s)
 
     # -- pool
@@ -349,7 +324,6 @@ class FlowQueue:
         known = len(self._bands.in_order)
         band = self._bands.of(priority)
         if len(self._bands.in_order) != known:
-            self._known = set(self._bands.priorities)
             self.capacity.follow_bands(self._bands.priorities)
         return band
 

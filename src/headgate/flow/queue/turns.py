@@ -22,6 +22,9 @@ class Turns:
         self._bands = bands
         self._capacity = capacity
         self._is_on = settings.is_on
+        is_special = settings.evicts_running or settings.sessions.grace_s or capacity.is_paced
+        self.decides_alone = settings.is_on and not is_special
+        """Whether only capacity and turns decide what is sent."""
         self.has_floor = settings.floor_share > 0.0
         """Whether `took` must be called for each request."""
         self._floor_share = settings.floor_share
