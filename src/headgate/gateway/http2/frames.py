@@ -38,9 +38,19 @@ _LAST_STREAM_MASK = 0x7FFFFFFF
 class FrameFilter:
     """Tracks frame boundaries, however the bytes are split, and removes each GOAWAY."""
 
-    __slots__ = ("_allowed", "_allowed_at", "_begun", "_left", "_settings", "last_stream_id", "rest")
+    __slots__ = (
+        "_allowed",
+        "_allowed_at",
+        "_begun",
+        "_is_heard",
+        "_left",
+        "_settings",
+        "last_stream_id",
+        "rest",
+    )
 
     def __init__(self, now: float = 0.0) -> None:
+        self._is_heard = False
         self._begun = b""
         """The beginning of a frame with an incomplete header, or of a GOAWAY."""
         self._left = 0
@@ -58,6 +68,10 @@ class FrameFilter:
 
         Raises Http2Error.
         """
+        if not self._is_heard:
+            self._is_heard = True
+            if data.startswith(b"HTTP/1"):
+                raise Http2Error("the endpoint speaks HTTP/1.1, but its pool is set to HTTP/2")
         if self._begun:
             data, self._begun = self._begun + data, b""
         self.rest = b""
@@ -101,6 +115,11 @@ class FrameFilter:
         if not kept:  # the usual case: nothing to join
             return data[:whole]
         return b"".join((*kept, data[kept_from:whole]))
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the endpoint has announced that it accepts no further requests."""
+        return self.last_stream_id is not None
 
     def request_sent(self) -> None:
         """The head of another request was sent to the endpoint."""

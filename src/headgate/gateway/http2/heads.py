@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from http import HTTPStatus
+from typing import NamedTuple
 
 from headgate.gateway.http2.errors import Http2Error
 
@@ -16,12 +17,21 @@ _OF_CONNECTION = frozenset(
 _WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 
-def request(head: bytes, scheme: bytes, address: bytes) -> list[Header]:
+class Origin(NamedTuple):
+    """Where requests of a connection go."""
+
+    scheme: bytes = b"http"
+    authority: bytes = b""
+    """The address of the endpoint, for requests without a host."""
+
+
+def request(head: bytes, origin: Origin) -> list[Header]:
     """The headers of a stream for a request as the gateway writes it, without its final empty line.
 
     A request of HTTP/1.0 may have no host: then the authority is the address, as HTTP/2 does not allow it to
     be empty.
     """
+    scheme, address = origin
     first, *lines = head.split(b"\r\n")
     method, target, _ = first.split(b" ")
     authority, headers = address, []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -22,6 +21,8 @@ from h2.settings import SettingCodes, Settings
 from headgate.gateway.http2 import heads
 from headgate.gateway.http2.errors import Http2Error, NotTakenError
 from headgate.gateway.http2.frames import FrameFilter
+from headgate.gateway.http2.inbound import Inbound
+from headgate.gateway.http2.stream import Stream
 from headgate.loop_turns import Turns
 
 WINDOW_BYTES = 1 << 20
@@ -39,7 +40,6 @@ _OWN_SETTINGS = {
     SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
     SettingCodes.MAX_HEADER_LIST_SIZE: 64 * 1024,
 }
-_NOTHING = memoryview(b"")
 _CONFIGURATION = H2Configuration(client_side=True, header_encoding=None)
 
 
@@ -63,31 +63,14 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._uploads = uploads
         self._downloads = downloads
         self._socket: asyncio.Transport | None = None
-        self._scheme = b"http"
-        self._authority = b""
-        """Its address: the authority of requests without a host."""
+        self._origin = heads.Origin()
         self._http2: _Connection
         self._frames = FrameFilter(time.monotonic())
-        self._unread = b""
-        """Received data that waits for the connection's next turn."""
-        self._lost: tuple[Exception | None] | None = None
-        """How the connection ended, while data is still unread."""
-        self._is_paused = False
-        """Whether the user has paused reading."""
-        self._heard = False
-        self._stream_id = 0
-        """Of the request in progress; 0 if there is none."""
-        self._is_chunked = False
-        """Whether the response has no content-length, and so is forwarded in chunks."""
-        self._body = _NOTHING
-        """The part of the request's body to send next."""
-        self._later: deque[memoryview] = deque()
-        """The parts to send after that."""
+        self._inbound = Inbound()
+        self._stream = Stream()
         self._may_write = True
         self._waits_for_turn = False
         """Whether more of the body is sent in the connection's next turn."""
-        self._is_leaving = False
-        """Whether the endpoint has announced that it accepts no further requests."""
         self._closing = False
         self._error: Http2Error | None = None
 
@@ -101,12 +84,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast(asyncio.Transport, transport)
         self._http2 = _Connection(_CONFIGURATION)
-        self._authority = _authority(transport.get_extra_info("peername"))
         tls = transport.get_extra_info("ssl_object")
-        if tls is not None:
-            self._scheme = b"https"
-            if tls.selected_alpn_protocol() != "h2":
-                self._fail(Http2Error("the endpoint does not offer HTTP/2 (ALPN h2)"))
+        authority = _authority(transport.get_extra_info("peername"))
+        self._origin = heads.Origin(b"http" if tls is None else b"https", authority)
+        if tls is not None and tls.selected_alpn_protocol() != "h2":
+            self._fail(Http2Error("the endpoint does not offer HTTP/2 (ALPN h2)"))
         if self._error is None:
             self._http2.local_settings = Settings(client=True, initial_values=_OWN_SETTINGS)
             self._http2.initiate_connection()
@@ -115,8 +97,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._user.connection_made(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._unread:
-            self._unread += data  # it was in transit when reading was paused
+        if self._inbound.unread:
+            self._inbound.unread += data  # it was in transit when reading was paused
         else:
             self._read(data)
 
@@ -126,10 +108,6 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             return
         passed: list[bytes] = []
         try:
-            if not self._heard:
-                self._heard = True
-                if data.startswith(b"HTTP/1"):
-                    raise Http2Error("the endpoint speaks HTTP/1.1, but its pool is set to HTTP/2")
             for event in self._http2.receive_data(self._frames.feed(data, time.monotonic())):
                 self._take(event, passed)
             self._send_body()
@@ -142,36 +120,34 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._fail(error)
         except ProtocolError as error:
             self._fail(Http2Error(f"the endpoint's response is not valid HTTP/2: {error}"))
-        if self._is_leaving and self._error is None and not self._stream_id:
+        if self._frames.is_leaving and self._error is None and not self._stream.id:
             self.abort()  # over TLS, a close would wait for the endpoint
         # Last: when the response is complete, the user may write its next request immediately.
         if passed:
             self._user.data_received(b"".join(passed))
 
     def _read_later(self, data: bytes) -> None:
-        self._unread = data
-        self._pause_socket()
+        self._inbound.keep(data, self._socket)
         self._downloads.wait(self._read_on)
 
     def _read_on(self) -> bool:
-        data, self._unread = self._unread, b""
-        if data:
+        inbound = self._inbound
+        if data := inbound.take():
             self._read(data)
-        if self._unread:
-            return False
-        if self._lost is not None:
-            self.connection_lost(*self._lost)
-        elif not self._is_paused:
-            self._resume_socket()
+        if not inbound.unread:
+            if inbound.lost is not None:
+                self.connection_lost(*inbound.lost)
+            else:
+                inbound.read_on(self._socket)
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
         self._socket = None
-        if self._unread and not self._closing:
-            self._lost = (error,)  # all data before the end still counts
+        if self._inbound.unread and not self._closing:
+            self._inbound.lost = (error,)  # all data before the end still counts
             return
-        self._unread = b""
-        self._body = _NOTHING
+        self._inbound.drop()
+        self._stream.drop_body()
         self._http2.free()
         self._user.connection_lost(self._error or error)
 
@@ -197,15 +173,15 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def _request(self, head: bytes, *body: Any) -> None:
         if self._error is not None:
             return
-        if self._is_leaving:  # and the stream of a response that the user has completely is not ended yet
+        if self._frames.is_leaving:
+            # The user has the whole response to its last request, whose stream has not ended yet.
             self._fail(NotTakenError("the endpoint is shutting down, and accepts no request (GOAWAY)"))
             return
-        headers = heads.request(head[:-4], self._scheme, self._authority)
-        self._later = deque(memoryview(each) for each in body if each)
-        self._body = self._later.popleft() if self._later else _NOTHING
+        headers, stream = heads.request(head[:-4], self._origin), self._stream
+        stream.set_body(body)
         try:
-            self._stream_id = self._http2.get_next_available_stream_id()
-            self._http2.send_headers(self._stream_id, headers, end_stream=not self._body)
+            stream.id = self._http2.get_next_available_stream_id()
+            self._http2.send_headers(stream.id, headers, end_stream=not stream.unsent)
             self._frames.request_sent()
             self._send_body()
             self._flush()
@@ -213,21 +189,10 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._fail(NotTakenError(f"the request cannot be sent over HTTP/2: {error}"))
 
     def pause_reading(self) -> None:
-        self._is_paused = True
-        self._pause_socket()
+        self._inbound.pause(self._socket)
 
     def resume_reading(self) -> None:
-        self._is_paused = False
-        if not self._unread:
-            self._resume_socket()
-
-    def _pause_socket(self) -> None:
-        if self._socket is not None and not self._socket.is_closing():
-            self._socket.pause_reading()
-
-    def _resume_socket(self) -> None:
-        if self._socket is not None and not self._socket.is_closing():
-            self._socket.resume_reading()
+        self._inbound.resume(self._socket)
 
     def is_closing(self) -> bool:
         return self._closing or self._socket is None or self._socket.is_closing()
@@ -239,13 +204,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def abort(self) -> None:
         self._closing = True
-        self._unread = b""
+        self._inbound.drop()
         if self._socket is not None:
             self._socket.abort()
 
     def get_write_buffer_size(self) -> int:
         """Includes data held back by flow control."""
-        unsent = len(self._body) + sum(map(len, self._later))
+        unsent = self._stream.unsent_bytes()
         return unsent + (self._socket.get_write_buffer_size() if self._socket is not None else 0)
 
     # -- events of the endpoint
@@ -262,56 +227,47 @@ class Translator(asyncio.Transport, asyncio.Protocol):
                 encoder.header_table_size = MAX_TABLE_BYTES
         if isinstance(event, events.DataReceived):
             self._http2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-        if self._stream_id == 0 or getattr(event, "stream_id", 0) != self._stream_id:
+        stream = self._stream
+        if stream.id == 0 or getattr(event, "stream_id", 0) != stream.id:
             return
         if isinstance(event, events.DataReceived):
             if event.data:
-                passed += self._framed(event.data)
+                passed += stream.framed(event.data)
         elif isinstance(event, events.ResponseReceived):
-            head, self._is_chunked = heads.response(event.headers)
-            passed.append(head)
+            passed.append(stream.head(event.headers))
         elif isinstance(event, events.InformationalResponseReceived):
             # The user bounds their number.
             passed.append(heads.response(event.headers)[0])
         elif isinstance(event, events.StreamEnded):
-            self._stream_id = 0
-            if self._is_chunked:
-                passed.append(b"0\r\n\r\n")
+            if last := stream.end():
+                passed.append(last)
         elif isinstance(event, events.StreamReset):
             refused = event.error_code == ErrorCodes.REFUSED_STREAM
             kind = NotTakenError if refused else Http2Error
             raise kind(f"the endpoint reset the request ({_name(event.error_code)})")
 
-    def _framed(self, data: bytes) -> tuple[bytes, ...]:
-        return (b"%x\r\n" % len(data), data, b"\r\n") if self._is_chunked else (data,)
-
     def _mind_goaway(self) -> None:
         """After a GOAWAY, a request in progress finishes if it was accepted, and no other follows."""
         last = self._frames.last_stream_id
-        if last is not None:
-            self._is_leaving = True
-            if self._stream_id > last:
-                raise NotTakenError("the endpoint is shutting down, and did not accept the request (GOAWAY)")
+        if last is not None and self._stream.id > last:
+            raise NotTakenError("the endpoint is shutting down, and did not accept the request (GOAWAY)")
 
     # -- sending
 
     def _send_body(self) -> None:
         """Send as much as the endpoint's windows and the socket take, up to a limit per iteration of the
         loop."""
-        left = _MAX_SENT_IN_TURN
-        while self._body and self._stream_id and self._may_write:
+        left, stream = _MAX_SENT_IN_TURN, self._stream
+        while stream.unsent and stream.id and self._may_write:
             if left <= 0:
                 self._send_later()
                 return
-            room = self._http2.local_flow_control_window(self._stream_id)
-            size = min(room, self._http2.max_outbound_frame_size, _MAX_SENT_BYTES, len(self._body))
+            room = self._http2.local_flow_control_window(stream.id)
+            size = min(room, self._http2.max_outbound_frame_size, _MAX_SENT_BYTES, len(stream.unsent))
             if size <= 0:
                 return
-            sent, rest = self._body[:size], self._body[size:]
-            if not rest:  # an empty part would keep the whole prompt alive
-                rest = self._later.popleft() if self._later else _NOTHING
-            self._body = rest
-            self._http2.send_data(self._stream_id, bytes(sent), end_stream=not rest)
+            sent = stream.take(size)
+            self._http2.send_data(stream.id, sent, end_stream=not stream.unsent)
             self._frames.body_sent(size)
             self._flush()
             left -= size
