@@ -75,5 +75,5 @@ def test_a_404_counts_for_a_while():
     load.sweep(61.0)
     assert place(load, "a") == "fits"
     load.lacks("a", 62.0)
-    load.restarted()
+    load.models.clear()
     assert place(load, "a") == "fits"

@@ -71,7 +71,7 @@ def test_an_engine_drops_the_adapter_used_longest_ago():
     for now, adapter in enumerate("abac"):
         serve(load, float(now), adapter)
     assert [load.has_adapter(each) for each in "abcx"] == [True, False, True, True]
-    load.restarted()
+    load.models.clear()
     assert [load.has_adapter(each) for each in "acx"] == [False, False, True]
 
 
@@ -80,7 +80,7 @@ def test_adapters_taken_for_loaded_are_bounded():
     (load,) = pool_of(1)
     for number in range(1_000):
         serve(load, float(number), f"adapter-{number}")
-    assert len(load.used_adapters) == 64
+    assert len(load.models.used_adapters) == 64
 
 
 def test_how_long_a_cache_takes_to_come_is_learned():

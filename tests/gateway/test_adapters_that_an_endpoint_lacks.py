@@ -56,9 +56,9 @@ async def test_it_is_asked_again_after_a_minute(start_gateway, start_endpoint, e
     gateway = await start_gateway(lacking, having)
     loads(gateway)[1].suspected(gateway.shell.now())
     assert (await gateway.ask(body())).status == 200
-    assert "adapter" in loads(gateway)[0].lacking
+    assert "adapter" in loads(gateway)[0].models.lacking
     gateway.move(61)
-    await eventually(lambda: not loads(gateway)[0].lacking)
+    await eventually(lambda: not loads(gateway)[0].models.lacking)
 
 
 async def test_an_answer_shows_that_it_is_there(start_gateway, start_endpoint):
@@ -69,7 +69,7 @@ async def test_an_answer_shows_that_it_is_there(start_gateway, start_endpoint):
     for endpoint in endpoints:
         endpoint.behave = engine("m", "adapter")
     assert (await gateway.ask(body())).status == 200
-    assert sorted("adapter" in load.lacking for load in loads(gateway)) == [False, True]
+    assert sorted("adapter" in load.models.lacking for load in loads(gateway)) == [False, True]
 
 
 async def test_a_request_for_the_base_model_goes_everywhere(start_gateway, start_endpoint):

@@ -12,7 +12,7 @@ from headgate.fleet.ejection_policy import EjectionPolicy
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.evidence import Evidence
 from headgate.fleet.learned_sizes import LearnedSizes
-from headgate.fleet.ledger import Booking, EndpointState, Ledger, ModelPath
+from headgate.fleet.ledger import Booking, EndpointState, Ledger
 from headgate.fleet.observation import Observation, ReadingState
 from headgate.fleet.outliers import Tally
 from headgate.fleet.pool_rates import PoolRates
@@ -21,6 +21,7 @@ from headgate.fleet.prompt_sizes import PromptSizes
 from headgate.fleet.rates import Rates
 from headgate.fleet.reading import EngineReading
 from headgate.fleet.retry_budget import RetryBudget, RetryBudgetPolicy
+from headgate.fleet.served_models import ModelPath
 from headgate.fleet.suspects import ACCEPTED_AFTER_S, Suspect, Suspects
 from headgate.fleet.waits import Waits
 

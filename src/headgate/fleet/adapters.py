@@ -18,7 +18,7 @@ def place(load: EndpointState, adapter: str) -> Place:
 
     Without a reading, the endpoint counts as having a free slot.
     """
-    if adapter in load.lacking:
+    if adapter in load.models.lacking:
         return "unknown"
     reading = load.reading
     if adapter in load.adapters:
@@ -38,7 +38,7 @@ def place(load: EndpointState, adapter: str) -> Place:
 
 def not_lacking(adapter: str, loads: Sequence[EndpointState]) -> Sequence[EndpointState]:
     """The endpoints that have not responded 404 for an adapter recently, or all if there are none."""
-    return [load for load in loads if adapter not in load.lacking] or loads
+    return [load for load in loads if adapter not in load.models.lacking] or loads
 
 
 def in_use(load: EndpointState) -> set[str]:

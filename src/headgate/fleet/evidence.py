@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from headgate.fleet.blame import SharedStatuses
-from headgate.fleet.ledger import LACKING_S, EndpointState, ModelPath
+from headgate.fleet.ledger import EndpointState
 from headgate.fleet.outliers import Tally
+from headgate.fleet.served_models import LACKING_S, ModelPath
 from headgate.fleet.waits import Waits
 
 MEDIANS = 10.0
@@ -50,8 +51,9 @@ class Evidence:
     def not_found(self, load: EndpointState, asked: ModelPath, now: float) -> bool:
         """Record a 404 for what another endpoint serves. Returns whether the endpoint is healthy
         otherwise."""
-        if not load.does_not_serve(asked, now):
+        if not load.models.not_found(asked, now):
             return False
+        load.cleared()
         self.unserved_until = now + LACKING_S
         return True
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 from headgate.fleet.booked_prompt import BookedPrompt
 from headgate.fleet.ejection import EndpointHealth
 from headgate.fleet.ejection_policy import EjectionPolicy
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.reading import EngineReading
+from headgate.fleet.served_models import ServedModels
 from headgate.routing import Endpoint
 
 DECODE_WORK_TOKENS: Final = 200
@@ -23,14 +24,6 @@ DECODE_WORK_TOKENS: Final = 200
 A request of unknown length holds a batch slot for about as long as the prefill of a few hundred tokens; the
 learned estimate of each endpoint replaces this figure.
 """
-
-LACKING_S: Final = 60.0
-"""An endpoint that lacks an adapter is tried again after this time: it may have been loaded since."""
-MAX_LACKING: Final = 1024
-ModelPath: TypeAlias = tuple[str, str]
-"""What a 404 may depend on: the model and the path of a request."""
-MAX_ADAPTERS: Final = 64
-"""Adapters assumed to be loaded at most, if the engine does not report its limit."""
 
 
 class EndpointState(EndpointHealth):
@@ -42,17 +35,14 @@ class EndpointState(EndpointHealth):
         "endpoint",
         "estimator",
         "labels",
-        "lacking",
+        "models",
         "output_tokens",
         "prefill_tokens",
         "reading",
         "requests",
         "requests_at_reading",
-        "served",
         "started",
         "unseen_tokens",
-        "unserved",
-        "used_adapters",
     )
 
     def __init__(self, endpoint: Endpoint, policy: EjectionPolicy | None = None) -> None:
@@ -67,14 +57,7 @@ class EndpointState(EndpointHealth):
         self.requests = 0
         self.adapters: dict[str, int] = {}
         """Its requests per adapter; requests without one are not counted."""
-        self.used_adapters: dict[str, None] = {}
-        """Adapters assumed to be loaded because requests used them, least recently used first."""
-        self.lacking: dict[str, tuple[float, frozenset[str] | None]] = {}
-        """Adapters for which it responded 404: when that expires, and its list of models at the time."""
-        self.served: ModelPath | None = None
-        """The model and path that it last served."""
-        self.unserved: dict[ModelPath, float] = {}
-        """Requests for which it responded 404 while it serves others, and when that expires."""
+        self.models = ServedModels()
         self.decoding = 0
         """Its requests past their first token."""
         self.prefill_tokens = 0
@@ -92,14 +75,14 @@ class EndpointState(EndpointHealth):
         nothing."""
         if reading is not self.reading:
             self.reading = reading
-            if self.lacking and reading is not None:
-                self._find_listed(reading.models)
+            if reading is not None:
+                self.models.listed(reading.models)
             self.requests_at_reading = self.requests
             self.estimator.read(reading, self.requests)
 
     def has_adapter(self, adapter: str) -> bool:
         """Whether an adapter is assumed to be loaded, so that a request does not wait for it."""
-        if not adapter or adapter in self.used_adapters:
+        if not adapter or adapter in self.models.used_adapters:
             return True
         reading = self.reading
         return reading is not None and (
@@ -107,56 +90,17 @@ class EndpointState(EndpointHealth):
         )
 
     def use_adapter(self, adapter: str) -> None:
-        """Record that a request for an adapter is on its way: the engine loads it, and evicts the least
-        recently used one if all slots are taken."""
-        used = self.used_adapters
-        used.pop(adapter, None)
-        used[adapter] = None
-        limit = self.reading.max_adapters if self.reading is not None else None
-        while len(used) > max(MAX_ADAPTERS if limit is None else limit, 1):
-            del used[next(iter(used))]
+        """Record that a request for an adapter is on its way."""
+        self.models.use_adapter(adapter, self.reading.max_adapters if self.reading is not None else None)
 
     def lacks(self, adapter: str, now: float) -> None:
-        """Record a 404 for an adapter. A later list of models, a response, or time clears it."""
-        self.used_adapters.pop(adapter, None)
-        if len(self.lacking) >= MAX_LACKING:
-            self.lacking.clear()
-        self.lacking[adapter] = now + LACKING_S, self.reading.models if self.reading is not None else None
-
-    def does_not_serve(self, asked: ModelPath, now: float) -> bool:
-        """Record a 404 for what another endpoint serves. Returns whether this one is healthy otherwise: it
-        serves other requests, so that it gets none of this kind for a while."""
-        if self.served is None or self.served == asked:
-            return False
-        if len(self.unserved) >= MAX_LACKING:
-            self.unserved.clear()
-        self.unserved[asked] = now + LACKING_S
-        self.cleared()
-        return True
-
-    def _find_listed(self, models: frozenset[str] | None) -> None:
-        """Clear recorded 404s for adapters that a newer list of models contains."""
-        if models is not None:
-            self.lacking = {
-                adapter: (until, before)
-                for adapter, (until, before) in self.lacking.items()
-                if models is before or adapter not in models
-            }
+        """Record a 404 for an adapter."""
+        self.models.lacks(adapter, self.reading.models if self.reading is not None else None, now)
 
     def sweep(self, now: float) -> None:
         """Drop expired records; called about once a second."""
         self.hanging = 0
-        if self.lacking:
-            self.lacking = {name: known for name, known in self.lacking.items() if known[0] > now}
-        if self.unserved:
-            self.unserved = {asked: until for asked, until in self.unserved.items() if until > now}
-
-    def restarted(self) -> None:
-        """Reset what an engine loses by a restart: nothing is loaded."""
-        self.used_adapters.clear()
-        self.lacking.clear()
-        self.served = None
-        self.unserved.clear()
+        self.models.sweep(now)
 
     @property
     def work_tokens(self) -> int:

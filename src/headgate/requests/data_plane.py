@@ -221,7 +221,7 @@ class DataPlane:
 
     def engine_restarted(self, load: fleet.EndpointState) -> None:
         """What its cache held is gone, and so are the adapters that it had loaded."""
-        load.restarted()
+        load.models.clear()
         self.prefixes.forget(load)
 
     def sweep(self, now: float) -> None:

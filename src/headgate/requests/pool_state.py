@@ -72,7 +72,7 @@ class PoolState:
         healthy."""
         if self.evidence.unserved_until <= now:
             return []
-        return [load for load in self.loads if load.unserved.get(asked, now) > now]
+        return [load for load in self.loads if load.models.unserved.get(asked, now) > now]
 
     def note_adapters(self) -> None:
         """Update the adapters from the engines' latest readings."""

@@ -44,7 +44,7 @@ def prefilled(life: Life, response: PrefillResponse, now: float) -> None:
     attempt = life.attempt
     assert attempt is not None
     prefill.succeeded(life.plane, response, now)
-    prefill.load.served = blaming.asked(life)
+    prefill.load.models.served(blaming.asked(life))
     if life.suspects is not None:
         blaming.blame_all(life, life.suspects.prefilled(), now)
     if pairing.at_once:

@@ -35,11 +35,10 @@ def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
         evidence.silences[life.decision.stream].note(now - account.sent_at)
         if alone := evidence.shared.served(partial(blaming.shared_keys, life), load, now):
             blaming.blame_all(life, (Suspect(other, status, None) for other, status in alone), now)
-        load.served = blaming.asked(life)
+        load.models.served(blaming.asked(life))
         if life.suspects is not None and not _waits_for_prefill(life):
             blaming.blame_all(life, life.suspects.served(), now)
-        if load.lacking:
-            load.lacking.pop(life.decision.scheduled.adapter, None)
+        load.models.served_adapter(life.decision.scheduled.adapter)
     if load.suspect_until > now and not blame.is_suspect(status):
         load.responded(now, account.sent_at)
     account.upstream_status = status

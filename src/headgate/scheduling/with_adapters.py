@@ -48,7 +48,7 @@ class WithAdapters(Policy):
         passed_over = f"adapter {request.adapter} is kept on others"
         lacks = f"answered 404 for adapter {request.adapter}"
         return {
-            **{load: lacks if request.adapter in load.lacking else passed_over for load in candidates},
+            **{load: lacks if request.adapter in load.models.lacking else passed_over for load in candidates},
             **self.policy.reasons(request, asked, choice, now),
         }
 

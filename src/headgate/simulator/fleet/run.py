@@ -168,7 +168,7 @@ class _Run:
 
     def _engine_stopped(self, endpoint: SimulatedEndpoint) -> None:
         """Remove an endpoint, and what the gateway knew about it."""
-        endpoint.load.restarted()
+        endpoint.load.models.clear()
         endpoint.load.read(None)
         if self._prefixes is not None:
             self._prefixes.forget(endpoint.load)
@@ -207,7 +207,7 @@ class _Run:
     def _read(self, endpoint: SimulatedEndpoint) -> None:
         if endpoint.read():
             endpoint.load.begins_anew(self._timeline.now)
-            endpoint.load.restarted()
+            endpoint.load.models.clear()
             if self._prefixes is not None:
                 self._prefixes.forget(endpoint.load)
         self._observer.read(endpoint, self._timeline.now)
