@@ -20,9 +20,10 @@ from headgate.gateway import pages, setting_types
 from headgate.gateway.settings import GatewaySettings
 from headgate.telemetry import sums
 from headgate.workers import channel
+from headgate.workers.connection import NoAnswer
 from headgate.workers.messages import Answered
 from headgate.workers.page_hosts import KnownHosts
-from headgate.workers.process import NoAnswer, WorkerProcess
+from headgate.workers.process import WorkerProcess
 from headgate.workers.supervisor import Supervisor
 
 ANSWER_S = 2.0
@@ -36,8 +37,10 @@ def metrics_page(supervisor: Supervisor) -> KnownHosts:
 
     async def metrics(request: Request) -> Response:
         workers = list(supervisor.workers)
-        await asyncio.gather(*(worker.count(ANSWER_S) for worker in workers), return_exceptions=True)
-        counted = [worker.families for worker in supervisor.workers]
+        await asyncio.gather(
+            *(worker.connection.count(ANSWER_S) for worker in workers), return_exceptions=True
+        )
+        counted = [worker.reports.families for worker in supervisor.workers]
         page, content_type = supervisor.sums.page(
             [sums.families(supervisor.registry), *counted], request.headers.get("accept", "")
         )
@@ -92,7 +95,9 @@ def admin_page(supervisor: Supervisor) -> KnownHosts:
         path, query = request.scope["raw_path"].decode("latin-1"), request.url.query
         headers = request.headers.items()
         try:
-            return _response(await ready[0].ask(request.method, path, query, body, ANSWER_S, headers))
+            return _response(
+                await ready[0].connection.ask(request.method, path, query, body, ANSWER_S, headers)
+            )
         except NoAnswer as error:
             return JSONResponse({"message": str(error)}, 504)
 
@@ -141,7 +146,8 @@ async def _ask_all(
     workers = sorted(supervisor.workers, key=lambda worker: (worker.slot, worker.started))
     path, query = request.url.path, request.url.query
     answers = await asyncio.gather(
-        *(worker.ask("GET", path, query, b"", ANSWER_S) for worker in workers), return_exceptions=True
+        *(worker.connection.ask("GET", path, query, b"", ANSWER_S) for worker in workers),
+        return_exceptions=True,
     )
     found: dict[WorkerProcess, Answered] = {}
     silent: list[str] = []

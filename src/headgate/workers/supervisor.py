@@ -133,7 +133,7 @@ class Supervisor:
                 self._tasks = tasks
                 for worker in list(self.workers):
                     self._watch(worker)
-                    await worker.connected.wait()
+                    await worker.connection.opened.wait()
                     if worker in self._surplus:
                         worker.retire(self.configuration.settings.shutdown.retire_s)
                 self._assign()
@@ -156,10 +156,7 @@ class Supervisor:
         logging.getLogger().setLevel(self.configuration.settings.logging.level.upper())
         settings = messages.written(self.configuration.settings)
         for worker in self.workers:
-            # With a shorter `workers.hang_s`, the worker would seem to hang, as it reported less often so
-            # far.
-            worker.heard_at = time.monotonic()
-            if not worker.tell(messages.Change(settings)):
+            if not worker.change(settings):
                 log.error(
                     "worker %d (%d) reads nothing, and keeps the previous settings", worker.slot, worker.pid
                 )
@@ -167,18 +164,16 @@ class Supervisor:
     # -- workers
 
     def _watch(self, worker: WorkerProcess) -> None:
-        worker.accounts = self.accounts
-        worker.queues = self._queues
         self.workers.add(worker)
         task = self._tasks.create_task(self._until_ended(worker))
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
 
     async def _until_ended(self, worker: WorkerProcess) -> None:
-        await worker.run(self._descriptors_freed)
+        await worker.run(self.accounts, self._queues, self._descriptors_freed)
         self.workers.discard(worker)
         self._queues.forget(worker)
-        self.sums.keep(worker.families)
+        self.sums.keep(worker.reports.families)
         for slot in self.slots:
             if slot.worker is worker:
                 slot.worker = None
@@ -212,13 +207,15 @@ class Supervisor:
                 continue
             self._replace(slot, successor)
             began = time.monotonic()
-            await _first(successor.ended.wait(), successor.leaving.wait())
-            if not successor.ended.is_set():
+            await _first(successor.process.ended.wait(), successor.reports.leaving.wait())
+            if not successor.process.ended.is_set():
                 log.info("worker %d (%d) was told to end and is replaced", slot.number, successor.pid)
                 continue
             if time.monotonic() - began >= STEADY_S:
                 delay_s = 0.0
-            log.warning("worker %d (%d) %s; starting another", slot.number, successor.pid, successor.end)
+            log.warning(
+                "worker %d (%d) %s; starting another", slot.number, successor.pid, successor.process.end
+            )
             slot.restarts += 1
             self._restarts.labels().value += 1
             await asyncio.sleep(delay_s)
@@ -236,11 +233,11 @@ class Supervisor:
                 continue  # the supervisor itself hung, and has not read the reports yet
             for slot in self.slots:
                 worker = slot.worker
-                if worker is not None and limit_s and now - worker.heard_at > limit_s:
+                if worker is not None and limit_s and now - worker.reports.heard_at > limit_s:
                     log.error(
                         "worker %d (%d) has hung for %g s and is killed", slot.number, worker.pid, limit_s
                     )
-                    worker.kill()
+                    worker.process.kill()
 
     def _start(self, slot: _Slot) -> WorkerProcess | None:
         """Start a worker; None if the system cannot start a process, for example for lack of memory. Other
@@ -260,19 +257,19 @@ class Supervisor:
     async def _until_ready(self, slot: _Slot, worker: WorkerProcess) -> bool:
         """Return whether it became ready. On the first start it serves meanwhile, and reports that it is not
         ready."""
-        await _first(worker.connected.wait(), worker.ended.wait())
+        await _first(worker.connection.opened.wait(), worker.process.ended.wait())
         if not self._may_fail:
             self._assign()
-        both = asyncio.ensure_future(_first(worker.ready.wait(), worker.ended.wait()))
+        both = asyncio.ensure_future(_first(worker.reports.ready.wait(), worker.process.ended.wait()))
         try:
             await asyncio.wait_for(asyncio.shield(both), PATIENCE_S)
         except TimeoutError:
             self._assign(even_if_not_ready=True)
             await both
         slot.successor = None
-        if worker.ended.is_set():
+        if worker.process.ended.is_set():
             self._note_failed_start(
-                worker.failure or f"worker {worker.slot} {worker.end} before it was ready"
+                worker.reports.failure or f"worker {worker.slot} {worker.process.end} before it was ready"
             )
             return False
         return True
@@ -288,7 +285,7 @@ class Supervisor:
         self._assign()
         if self.is_stopping:
             successor.tell(messages.Leave())
-        if old is not None and not old.ended.is_set():
+        if old is not None and not old.process.ended.is_set():
             old.retire(self.configuration.settings.shutdown.retire_s)
         if all(slot.worker is not None for slot in self.slots):
             self.serving.set()
@@ -332,12 +329,12 @@ class Supervisor:
         self.sockets.close_api()
         for worker in self.workers:
             worker.tell(messages.Drain(settings.shutdown.drain_s))
-        ending = [asyncio.ensure_future(worker.ended.wait()) for worker in self.workers]
+        ending = [asyncio.ensure_future(worker.process.ended.wait()) for worker in self.workers]
         if ending:
             await asyncio.wait(ending, timeout=settings.shutdown.drain_s + KILL_AFTER_S)
         for worker in list(self.workers):
             log.warning("worker %d (%d) did not end and is killed", worker.slot, worker.pid)
-            worker.kill()
+            worker.process.kill()
         await asyncio.gather(*ending)
 
     async def _end_keeping(self, keeping: list[asyncio.Task[None]]) -> None:
@@ -346,12 +343,12 @@ class Supervisor:
         await asyncio.gather(*keeping, return_exceptions=True)
         for slot in self.slots:
             if slot.successor is not None:
-                slot.successor.kill()
+                slot.successor.process.kill()
 
     def kill(self) -> None:
         """Kill all workers."""
         for worker in self.workers:
-            worker.kill()
+            worker.process.kill()
 
     # -- upgrade
 
@@ -361,20 +358,21 @@ class Supervisor:
         for worker in self.workers:
             worker.tell(messages.Quiesce())
         hushed = [
-            asyncio.ensure_future(_first(each.hushed.wait(), each.ended.wait())) for each in self.workers
+            asyncio.ensure_future(_first(each.reports.hushed.wait(), each.process.ended.wait()))
+            for each in self.workers
         ]
         if hushed:
             await asyncio.wait(hushed, timeout=HUSH_S)
         for worker in list(self.workers):
-            if not worker.hushed.is_set():
+            if not worker.reports.hushed.is_set():
                 log.warning("worker %d (%d) does not respond and is killed", worker.slot, worker.pid)
-                worker.kill()
+                worker.process.kill()
         await asyncio.gather(*hushed)
         self.sums.keep(sums.families(self.registry))
         self.sockets.reserve.close()
         return HandOver(
             settings=messages.written(self.configuration.settings),
-            workers=[worker.handed_over() for worker in self.workers if not worker.ended.is_set()],
+            workers=[worker.handed_over() for worker in self.workers if not worker.process.ended.is_set()],
             sockets=self.sockets.hand_over(),
             kept=self.sums.kept,
         )
