@@ -40,9 +40,8 @@ def metrics_page(supervisor: Supervisor) -> KnownHosts:
         await asyncio.gather(
             *(worker.connection.count(ANSWER_S) for worker in workers), return_exceptions=True
         )
-        counted = [worker.reports.families for worker in supervisor.workers]
-        page, content_type = supervisor.sums.page(
-            [sums.families(supervisor.registry), *counted], request.headers.get("accept", "")
+        page, content_type = supervisor.workers.page(
+            sums.families(supervisor.registry), request.headers.get("accept", "")
         )
         return Response(page, headers={"content-type": content_type})
 
@@ -89,7 +88,7 @@ def admin_page(supervisor: Supervisor) -> KnownHosts:
         body = await pages.read_body(request, most)
         if body is None:
             return JSONResponse({"message": f"the body is longer than {most} bytes"}, 413)
-        ready = sorted(_serving(supervisor), key=lambda worker: worker.slot)
+        ready = sorted(supervisor.slots.serving, key=lambda worker: worker.slot)
         if not ready:
             return JSONResponse({"message": "no worker is ready"}, 503)
         path, query = request.scope["raw_path"].decode("latin-1"), request.url.query
@@ -120,7 +119,7 @@ def _known_hosts(
     supervisor: Supervisor, app: Starlette, page: str, host: Callable[[GatewaySettings], str]
 ) -> KnownHosts:
     def rejected(reason: str) -> None:
-        supervisor.page_requests_rejected.labels(page, reason).value += 1
+        supervisor.counters.page_requests_rejected.labels(page, reason).value += 1
 
     return KnownHosts(app, lambda: supervisor.configuration.settings, host, rejected)
 
@@ -128,10 +127,6 @@ def _known_hosts(
 def _response(answered: Answered) -> Response:
     headers = {"content-type": answered.content_type} if answered.content_type else {}
     return Response(answered.body, answered.status, headers)
-
-
-def _serving(supervisor: Supervisor) -> list[WorkerProcess]:
-    return [slot.worker for slot in supervisor.slots if slot.worker is not None]
 
 
 def _states(supervisor: Supervisor) -> Shown:

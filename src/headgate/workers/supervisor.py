@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import Awaitable
 from typing import Any
 
@@ -15,11 +14,12 @@ import msgspec
 from headgate import telemetry
 from headgate.telemetry import sums
 from headgate.workers import messages
-from headgate.workers.accounts import Accounts
 from headgate.workers.configuration import Configuration
+from headgate.workers.counters import Counters
 from headgate.workers.messages import known
 from headgate.workers.process import Adopted, WorkerProcess
-from headgate.workers.shared_queues import SharedQueues
+from headgate.workers.running import RunningWorkers
+from headgate.workers.slots import Slot, Slots
 from headgate.workers.sockets import HandedOver, Sockets
 
 log = logging.getLogger(__name__)
@@ -49,18 +49,6 @@ class HandOver(msgspec.Struct, kw_only=True):
     kept: list[sums.Family] = []
 
 
-class _Slot:
-    """The place of one worker, whichever process fills it."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.worker: WorkerProcess | None = None
-        """The serving worker."""
-        self.successor: WorkerProcess | None = None
-        """The worker that is starting."""
-        self.restarts = 0
-
-
 class Supervisor:
     """All workers of a gateway. `run` serves until `stop` is set."""
 
@@ -74,56 +62,31 @@ class Supervisor:
         past = handed_over or HandOver()
         self.configuration = configuration
         self.sockets = _open(configuration, past)
-        self.sums = sums.Sums(past.kept)
         self.registry = registry
-        self.slots = [_Slot(number) for number in range(configuration.settings.workers.count)]
-        self.accounts = Accounts(uuid.uuid4().hex)
-        self._queues = SharedQueues(len(self.slots))
-        self.workers: set[WorkerProcess] = set()
-        """All workers that have not ended."""
+        self.slots = Slots(configuration.settings.workers.count)
+        self.workers = RunningWorkers(len(self.slots), past.kept)
+        self.counters = Counters()
         self.is_stopping = False
         self.serving = asyncio.Event()
         """Set once every slot has had a worker that was ready."""
-        self._watching: set[asyncio.Task[None]] = set()
-        self._is_open = True
-        """Whether connections are accepted."""
-        self._surplus: list[WorkerProcess] = []
-        """Workers without a slot after an upgrade to fewer workers."""
         self._may_fail = bool(past.workers)
         """Whether to continue if no worker can be started."""
         for each in past.workers:
             self._adopt(WorkerProcess.adopt(each))
-        self._restarts = telemetry.Counter(
-            "headgate_gateway_worker_restarts", "Workers started to replace one that ended unexpectedly."
-        )
-        self.page_rejections = telemetry.Counter(
-            "headgate_gateway_page_connections_rejected",
-            "Connections to the metrics page and the admin pages closed for exceeding a limit.",
-            ("page", "reason"),
-        )
-        self.page_requests_rejected = telemetry.Counter(
-            "headgate_gateway_page_requests_rejected",
-            "Requests for the metrics page and the admin pages rejected for their host or origin; reason is "
-            "unknown_host (421) or other_origin (403).",
-            ("page", "reason"),
-        )
         telemetry.add_log_metrics(registry)
+        self.counters.add_to(registry)
         registry.add(
-            self._restarts,
-            self.page_rejections,
-            self.page_requests_rejected,
             telemetry.Gauge(
-                "headgate_gateway_workers", "Worker processes by their state.", ("state",), self._states
+                "headgate_gateway_workers",
+                "Worker processes by their state.",
+                ("state",),
+                self.workers.samples,
             ),
         )
 
-    def _states(self) -> list[tuple[tuple[str, ...], float]]:
-        states = [worker.state for worker in self.workers]
-        return [((state,), states.count(state)) for state in ("starting", "ready", "retiring")]
-
     @property
     def is_ready(self) -> bool:
-        return not self.is_stopping and self.serving.is_set() and any(slot.worker for slot in self.slots)
+        return not self.is_stopping and self.serving.is_set() and bool(self.slots.serving)
 
     async def run(self, stop: asyncio.Event, upgrade: asyncio.Event) -> HandOver | None:
         """Serve until `stop` is set, then end all workers; or until `upgrade` is set, then keep them and
@@ -134,7 +97,8 @@ class Supervisor:
                 for worker in list(self.workers):
                     self._watch(worker)
                     await worker.connection.opened.wait()
-                    if worker in self._surplus:
+                    if not worker.is_retiring and not self.slots.has_place_for(worker):
+                        # This version was started with fewer workers.
                         worker.retire(self.configuration.settings.shutdown.retire_s)
                 self._assign()
                 keeping = [tasks.create_task(self._keep(slot)) for slot in self.slots]
@@ -144,8 +108,7 @@ class Supervisor:
                     await self._stop(keeping)
                     return None
                 handed_over = await self._hand_over(keeping)
-                for task in self._watching:
-                    task.cancel()
+                self.workers.stop_watching()
                 return handed_over
         except BaseException:
             self.kill()
@@ -164,19 +127,10 @@ class Supervisor:
     # -- workers
 
     def _watch(self, worker: WorkerProcess) -> None:
-        self.workers.add(worker)
-        task = self._tasks.create_task(self._until_ended(worker))
-        self._watching.add(task)
-        task.add_done_callback(self._watching.discard)
+        self.workers.watch(worker, self._tasks, self._descriptors_freed, self._ended)
 
-    async def _until_ended(self, worker: WorkerProcess) -> None:
-        await worker.run(self.accounts, self._queues, self._descriptors_freed)
-        self.workers.discard(worker)
-        self._queues.forget(worker)
-        self.sums.keep(worker.reports.families)
-        for slot in self.slots:
-            if slot.worker is worker:
-                slot.worker = None
+    def _ended(self, worker: WorkerProcess) -> None:
+        self.slots.vacate(worker)
         self._assign()
 
     def _descriptors_freed(self) -> None:
@@ -185,18 +139,12 @@ class Supervisor:
         asyncio.get_running_loop().call_soon(self.sockets.reserve.refill)
 
     def _adopt(self, worker: WorkerProcess) -> None:
-        """Keep the worker in its slot, if there still is one."""
+        """Keep the worker, in its slot if there still is one."""
         self.workers.add(worker)
-        slot = self.slots[worker.slot] if worker.slot < len(self.slots) else None
-        if worker.is_retiring:
-            return
-        if slot is None:
-            self._surplus.append(worker)
-        else:
-            slot.worker = worker
+        if not worker.is_retiring and self.slots.adopt(worker):
             self.serving.set()
 
-    async def _keep(self, slot: _Slot) -> None:
+    async def _keep(self, slot: Slot) -> None:
         """Start a worker for a slot whenever it has none, or its worker has to be replaced."""
         delay_s = 0.0
         while True:
@@ -217,7 +165,7 @@ class Supervisor:
                 "worker %d (%d) %s; starting another", slot.number, successor.pid, successor.process.end
             )
             slot.restarts += 1
-            self._restarts.labels().value += 1
+            self.counters.restarts.labels().value += 1
             await asyncio.sleep(delay_s)
             delay_s = min(max(2 * delay_s, FIRST_DELAY_S), LONGEST_DELAY_S)
 
@@ -231,15 +179,14 @@ class Supervisor:
             now = time.monotonic()
             if now - before > 2 * pause_s:
                 continue  # the supervisor itself hung, and has not read the reports yet
-            for slot in self.slots:
-                worker = slot.worker
-                if worker is not None and limit_s and now - worker.reports.heard_at > limit_s:
+            for worker in self.slots.serving:
+                if limit_s and now - worker.reports.heard_at > limit_s:
                     log.error(
-                        "worker %d (%d) has hung for %g s and is killed", slot.number, worker.pid, limit_s
+                        "worker %d (%d) has hung for %g s and is killed", worker.slot, worker.pid, limit_s
                     )
                     worker.process.kill()
 
-    def _start(self, slot: _Slot) -> WorkerProcess | None:
+    def _start(self, slot: Slot) -> WorkerProcess | None:
         """Start a worker; None if the system cannot start a process, for example for lack of memory. Other
         workers keep serving."""
         listeners = [sock.fileno() for sock in self.sockets.api]
@@ -254,7 +201,7 @@ class Supervisor:
         self._watch(worker)
         return worker
 
-    async def _until_ready(self, slot: _Slot, worker: WorkerProcess) -> bool:
+    async def _until_ready(self, slot: Slot, worker: WorkerProcess) -> bool:
         """Return whether it became ready. On the first start it serves meanwhile, and reports that it is not
         ready."""
         await _first(worker.connection.opened.wait(), worker.process.ended.wait())
@@ -279,7 +226,7 @@ class Supervisor:
             raise StartError(why)
         log.error("a worker could not be started: %s", why)
 
-    def _replace(self, slot: _Slot, successor: WorkerProcess) -> None:
+    def _replace(self, slot: Slot, successor: WorkerProcess) -> None:
         old, slot.worker = slot.worker, successor
         self._may_fail = True
         self._assign()
@@ -287,48 +234,29 @@ class Supervisor:
             successor.tell(messages.Leave())
         if old is not None and not old.process.ended.is_set():
             old.retire(self.configuration.settings.shutdown.retire_s)
-        if all(slot.worker is not None for slot in self.slots):
+        if len(self.slots.serving) == len(self.slots):
             self.serving.set()
 
     def _assign(self, *, even_if_not_ready: bool = False) -> None:
-        """Assign every listening socket to the worker of its slot, or to another while there is none.
-
-        If no worker is ready, connections wait in the queues of the sockets. But before the first worker was
-        ready, or if that takes long, a worker that is not ready gets them.
-        """
-        if not self._is_open:
-            return
-        ready = [slot.worker for slot in self.slots if slot.worker is not None]
-        if not ready and (even_if_not_ready or not self._may_fail):
-            ready = [slot.successor for slot in self.slots if slot.successor is not None]
-        shares: dict[WorkerProcess, list[int]] = {worker: [] for worker in ready}
-        for place, sock in enumerate(self.sockets.api):
-            slot = self.slots[place % len(self.slots)]
-            able = [worker for worker in ready if sock.fileno() in worker.listeners]
-            if able:
-                own = slot.worker or slot.successor
-                shares[own if own in able else able[place % len(able)]].append(sock.fileno())
-                self.sockets.listen(sock)
-        for worker, share in shares.items():
-            worker.serve(share)
+        """Assign the listening sockets again. Before the first worker was ready, or if that takes long, a
+        worker that is not ready gets them."""
+        self.slots.assign(self.sockets, even_if_not_ready=even_if_not_ready or not self._may_fail)
 
     # -- shutdown
 
     async def _stop(self, keeping: list[asyncio.Task[None]]) -> None:
         settings = self.configuration.settings
         self.is_stopping = True
-        for worker in self.workers:
-            worker.tell(messages.Leave())
+        self.workers.tell(messages.Leave())
         if settings.shutdown.lameduck_s:
             log.info(
                 "not ready any more; connections are still accepted for %g s", settings.shutdown.lameduck_s
             )
             await asyncio.sleep(settings.shutdown.lameduck_s)
         await self._end_keeping(keeping)
-        self._is_open = False
+        self.slots.close()
         self.sockets.close_api()
-        for worker in self.workers:
-            worker.tell(messages.Drain(settings.shutdown.drain_s))
+        self.workers.tell(messages.Drain(settings.shutdown.drain_s))
         ending = [asyncio.ensure_future(worker.process.ended.wait()) for worker in self.workers]
         if ending:
             await asyncio.wait(ending, timeout=settings.shutdown.drain_s + KILL_AFTER_S)
@@ -341,22 +269,19 @@ class Supervisor:
         for task in keeping:
             task.cancel()
         await asyncio.gather(*keeping, return_exceptions=True)
-        for slot in self.slots:
-            if slot.successor is not None:
-                slot.successor.process.kill()
+        for worker in self.slots.starting:
+            worker.process.kill()
 
     def kill(self) -> None:
         """Kill all workers."""
-        for worker in self.workers:
-            worker.process.kill()
+        self.workers.kill()
 
     # -- upgrade
 
     async def _hand_over(self, keeping: list[asyncio.Task[None]]) -> HandOver:
         await self._end_keeping(keeping)
-        self._is_open = False
-        for worker in self.workers:
-            worker.tell(messages.Quiesce())
+        self.slots.close()
+        self.workers.tell(messages.Quiesce())
         hushed = [
             asyncio.ensure_future(_first(each.reports.hushed.wait(), each.process.ended.wait()))
             for each in self.workers
@@ -368,13 +293,12 @@ class Supervisor:
                 log.warning("worker %d (%d) does not respond and is killed", worker.slot, worker.pid)
                 worker.process.kill()
         await asyncio.gather(*hushed)
-        self.sums.keep(sums.families(self.registry))
         self.sockets.reserve.close()
         return HandOver(
             settings=messages.written(self.configuration.settings),
             workers=[worker.handed_over() for worker in self.workers if not worker.process.ended.is_set()],
             sockets=self.sockets.hand_over(),
-            kept=self.sums.kept,
+            kept=self.workers.keep(sums.families(self.registry)),
         )
 
 

@@ -91,7 +91,7 @@ async def _page(
     """Serve on a copy of the socket: the original stays open for the next supervisor of an upgrade."""
 
     def rejected(reason: serving.Reason) -> None:
-        supervisor.page_rejections.labels(name, reason).value += 1
+        supervisor.counters.page_rejections.labels(name, reason).value += 1
 
     listener = serving.Listener(sock.family, os.dup(sock.fileno()))
     listener.on_turned_away = lambda: rejected("out_of_descriptors")
