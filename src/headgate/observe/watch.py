@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import math
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
-from headgate import engines, fleet, routing
-from headgate.observe.fetch import Client, FetchError, Response
+from headgate import engines, fleet
+from headgate.observe import model_list
+from headgate.observe.endpoint_requests import EndpointRequests
+from headgate.observe.fetch import FetchError, Response
 from headgate.observe.looks import Looks, Result
 from headgate.observe.process import Connector, Listener
 from headgate.observe.targets import Target
@@ -21,17 +22,28 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_BODY_BYTES = 4 * 1024 * 1024
-MODELS_INTERVAL_S = 30.0
-"""Interval between two reads of the list of models, which changes when an adapter is loaded."""
-SOONEST_S = 1.0
-"""The shortest such interval, if a new list is wanted."""
-MODELS_STALE_S = 3 * MODELS_INTERVAL_S
-UNANSWERED_S = 1.0
-"""A request without a response for longer is suspicious: pages take milliseconds."""
 JITTER = 0.1
 """Relative jitter of the intervals, so that reads do not synchronize."""
-TEXT = "text/plain; version=0.0.4"
+
+
+class Pause:
+    """A wait that can be ended early."""
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+
+    async def wait(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._future = loop.create_future()
+        timer = loop.call_later(seconds, self.end)
+        try:
+            await self._future
+        finally:
+            timer.cancel()
+
+    def end(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
 
 
 class Watch:
@@ -51,43 +63,16 @@ class Watch:
         self.observation = fleet.Observation()
         self.problem = ""
         """The problem of the last read; empty if there was none."""
-        self.heard_at = -math.inf
-        """When the endpoint itself last responded; a page on another server does not count."""
-        self._requested_at = math.inf
-        """When the open request was sent."""
-        self._silent_since = math.inf
-        """When the first request without a response since `heard_at` was sent."""
         self._looks = looks
-        self._connector = connector
         self._listener = listener
         self._failures = 0
         """Consecutive reads without a page."""
         self._read_s = 0.0
         """CPU time for parsing the result of the last read."""
-        self._models_at = -math.inf
-        """When the list of models was last requested."""
-        self._models_due_at = -math.inf
+        self._models = model_list.ModelListSchedule()
         self._logged_state: fleet.ReadingState = "missing"
-        self._pause: asyncio.Future[None] | None = None
-        self._page_client = self._client_for(target.page_port, target.page_tls)
-        self._client = self._page_client
-        if (target.page_port, target.page_tls) != (target.endpoint.port, target.tls):
-            self._client = self._client_for(target.endpoint.port, target.tls)
-
-    def _client_for(self, port: int, tls: routing.Tls | None) -> Client:
-        endpoint = self.target.endpoint
-        http2 = self.target.http2 and port == endpoint.port
-        context = self._connector.tls_context(tls, http2=http2) if tls is not None else None
-        name = tls.server_name if tls is not None else ""
-        return Client(
-            endpoint.host,
-            port,
-            context,
-            name,
-            http2=self._connector.speaking_http2 if http2 else None,
-            turns=self._looks.turns,
-            large=self._looks.large,
-        )
+        self._pause = Pause()
+        self._requests = EndpointRequests(target, looks, connector)
 
     # -- state
 
@@ -98,7 +83,7 @@ class Watch:
         """Set the endpoint's reading to what can be relied on, and log changes of its state."""
         state, reading = self.state(now), self.observation.reading
         if state == "unsupported":
-            is_current = reading is not None and now - reading.at <= MODELS_STALE_S
+            is_current = reading is not None and now - reading.at <= model_list.STALE_S
         else:
             is_current = state == "fresh"
         current = reading if is_current else None
@@ -122,38 +107,20 @@ class Watch:
             self.problem or "it takes too long for a page",
         )
 
+    @property
+    def heard_at(self) -> float:
+        """When the endpoint last responded to a request of the gateway's own."""
+        return self._requests.heard_at
+
     def is_unanswered(self, now: float) -> bool:
-        """Whether the endpoint, which used to respond, leaves a request without a response."""
-        used_to_answer = self._silent_since - self.heard_at <= MODELS_STALE_S
-        return now - self._requested_at >= UNANSWERED_S and used_to_answer
-
-    @asynccontextmanager
-    async def _response_to(self, client: Client, path: str, accept: str) -> AsyncIterator[Response]:
-        """The response, which is read within the context. Raises FetchError."""
-        try:
-            yield await self._request(client, path, accept)
-        finally:
-            client.release()
-
-    async def _request(self, client: Client, path: str, accept: str) -> Response:
-        is_endpoint = client is self._client
-        if is_endpoint:
-            self._requested_at = self._looks.now()
-            self._silent_since = min(self._silent_since, self._requested_at)
-        try:
-            response = await client.get(path, accept, MAX_BODY_BYTES, self._looks.timeout_s)
-        finally:
-            self._requested_at = math.inf
-        if is_endpoint:
-            self.heard_at = self._looks.now()
-            self._silent_since = math.inf
-        return response
+        """Whether the endpoint, which used to respond, leaves such a request without a response."""
+        return self._requests.is_unanswered(now)
 
     def list_models_soon(self) -> None:
         """List the models soon: a request used one that is missing in the list, or a listed one is gone."""
-        self._models_due_at = min(self._models_due_at, self._models_at + SOONEST_S)
-        if self._models_due_at <= self._looks.now() and self._pause is not None:
-            _end(self._pause)
+        self._models.want_soon()
+        if self._models.is_due(self._looks.now()):
+            self._pause.end()
 
     # -- reading
 
@@ -161,9 +128,9 @@ class Watch:
         """Run until cancelled."""
         rng = self._looks.rng
         try:
-            await self._wait(rng.random() * self._looks.pace.rest_s)
+            await self._pause.wait(rng.random() * self._looks.pace.rest_s)
             while True:
-                await self._wait(self._looks.take_turn())
+                await self._pause.wait(self._looks.take_turn())
                 try:
                     async with self._looks.slots:
                         pause_s = await self._read_once()
@@ -173,32 +140,22 @@ class Watch:
                     self._failures += 1
                     pause_s = self._looks.pace.after_failures(self._failures)
                 self.settle(self._looks.now())
-                await self._wait(pause_s * (1 + JITTER * (2 * rng.random() - 1)))
+                await self._pause.wait(pause_s * (1 + JITTER * (2 * rng.random() - 1)))
         finally:
             self.load.read(None)
-            self._page_client.close()
-            self._client.close()
-
-    async def _wait(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._pause = loop.create_future()
-        timer = loop.call_later(seconds, _end, self._pause)
-        try:
-            await self._pause
-        finally:
-            timer.cancel()
+            self._requests.close()
 
     async def _read_once(self) -> float:
         """Read once; returns how long to wait before the next read."""
         looks = self._looks
         began, self._read_s = looks.now(), 0.0
-        if began >= self._models_due_at:
-            self._models_at, self._models_due_at = began, began + MODELS_INTERVAL_S
+        if self._models.is_due(began):
+            self._models.request(began)
             await self._list_models(began)
         if self.target.engine.metrics is None:
             self.observation.see_no_page(began)
             self.problem = f"an engine of kind {self.target.engine.name} has no page that is known"
-            return MODELS_INTERVAL_S
+            return model_list.INTERVAL_S
         began = looks.now()
         result = await self._read_page(self.target.engine.metrics, began)
         looks.pages[result] += 1
@@ -225,7 +182,7 @@ class Watch:
 
     async def _read_page(self, names: engines.MetricNames, at: float) -> Result:
         try:
-            async with self._response_to(self._page_client, self.target.page_path, TEXT) as response:
+            async with self._requests.page(self.target.page_path) as response:
                 figures = await self._figures(response, names, at)
         except FetchError as error:
             self.problem = f"it {error}"
@@ -239,7 +196,7 @@ class Watch:
             return "absent"
         self.problem = ""
         if self.observation.see(figures, at):
-            self._models_due_at = at
+            self._models.want_at(at)
             self._restarted()
         return "read"
 
@@ -269,12 +226,7 @@ class Watch:
     async def _list_models(self, at: float) -> None:
         """Read the list of models. Without it, nothing is known of adapters without current requests."""
         with suppress(FetchError, ValueError):
-            async with self._response_to(self._client, "/v1/models", "application/json") as response:
+            async with self._requests.json("/v1/models") as response:
                 if response.status == 200:
                     listed = await self._read(functools.partial(engines.read_models, response.body))
                     self.observation.list_models(listed.names, at, listed.adapters)
-
-
-def _end(pause: asyncio.Future[None]) -> None:
-    if not pause.done():
-        pause.set_result(None)

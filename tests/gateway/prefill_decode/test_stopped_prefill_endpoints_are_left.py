@@ -12,8 +12,8 @@ LONG_S = 2.0
 def _often(monkeypatch):
     """Looks for silence a hundred times a second, and waits a tenth of a second for a page."""
     monkeypatch.setattr("headgate.gateway.shell.SWEEP_INTERVAL_S", 0.01)
-    monkeypatch.setattr("headgate.observe.watch.UNANSWERED_S", 0.1)
-    monkeypatch.setattr("headgate.observe.watch.SOONEST_S", 0.05)
+    monkeypatch.setattr("headgate.observe.endpoint_requests.UNANSWERED_S", 0.1)
+    monkeypatch.setattr("headgate.observe.model_list.SOONEST_S", 0.05)
 
 
 class Engine:
