@@ -14,7 +14,7 @@ from headgate.api import ObjectRef
 from headgate.fleet.prefix import PrefixIndex
 from headgate.fleet.prefix.account import MAX_BLOCKS
 from headgate.observe import fetch
-from headgate.observe.kv_events import KvEventSources, subscription, zmtp
+from headgate.observe.kv_events import KvEventSources, applying, subscription, zmtp
 
 KEY = ObjectRef("ModelServer", "default", "pool")
 
@@ -235,14 +235,14 @@ async def test_publishers_take_turns(listening, eventually):
 async def test_messages_that_say_nothing_are_paid_for(listening, eventually, monkeypatch):
     """A flood of them is read as slowly as one of others."""
     rests = []
-    monkeypatch.setattr(subscription, "REST", 1e-9)
-    monkeypatch.setattr(subscription.Subscription, "_rest_if_due", counting(rests))
+    monkeypatch.setattr(applying, "REST", 1e-9)
+    monkeypatch.setattr(applying.Work, "rest_if_due", counting(rests))
     publisher = Publisher()
     sources = await listening(publisher)
     peer = await publisher.peer()
     peer.writer.write(frame(0, b"") * 100 + message(0) * 100)
     await eventually(lambda: sources.counts()["read"] == 1 and len(rests) >= 200)
-    assert source_of(sources).ranks[0]._blocks >= 200 * subscription.EVENT_BLOCKS
+    assert source_of(sources).ranks[0]._work.blocks >= 200 * applying.EVENT_BLOCKS
 
 
 def counting(rests):

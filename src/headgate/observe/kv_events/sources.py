@@ -12,7 +12,8 @@ import msgspec
 
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import ExactIndex, PrefixIndex, kv_events
-from headgate.observe.kv_events.subscription import PublisherTurns, Subscription
+from headgate.observe.kv_events.applying import PublisherTurns
+from headgate.observe.kv_events.subscription import Subscription
 from headgate.observe.kv_events.tokens import Body, PromptTokens
 from headgate.observe.process import Process
 

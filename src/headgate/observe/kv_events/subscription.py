@@ -7,18 +7,17 @@ on, each message as number and payload behind an empty frame, and ends with the 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from headgate.fleet.prefix import kv_events
 from headgate.fleet.prefix.account import TooManyBlocksError
 from headgate.lookup import Lookup
 from headgate.observe.kv_events import zmtp
+from headgate.observe.kv_events.applying import Applier, PublisherTurns, Work
 from headgate.observe.kv_events.order import Order
 
 log = logging.getLogger(__name__)
@@ -27,20 +26,6 @@ MAX_REPEATED = 200_000
 REPEAT_TIMEOUT_S = 10.0
 """Longest wait between two replayed messages."""
 RECONNECT_S, RECONNECT_MAX_S = 0.2, 5.0
-SLICE_BLOCKS = 2048
-"""Blocks applied without a pause, which takes a few milliseconds: nearly any message has fewer."""
-EVENT_BLOCKS = 8
-"""Cost of an event or message besides its blocks, in blocks."""
-BLOCK_BYTES = 1024
-"""Bytes of a message that cost as much as a block, whatever they contain."""
-RECEIVED_S = 50e-6
-"""CPU time to receive a message, whatever it contains."""
-REST = 3.0
-"""Length of a pause relative to the work before it: requests need the event loop too."""
-REST_OF_ALL = 1.5
-"""The same across publishers: only one at a time is applied."""
-SHORT_BYTES = 1024
-"""A short payload costs almost nothing, and need not wait for its turn."""
 REPEAT_PAUSE_S = 1.0
 """Shortest interval between two replay requests to a publisher."""
 END = 2**64 - 1
@@ -52,23 +37,6 @@ State: TypeAlias = Literal["connecting", "live", "lost"]
 
 class _NoEventsError(Exception):
     """A message that violates the protocol."""
-
-
-class PublisherTurns:
-    """Turns of all publishers of a process: one slice of one publisher is applied, then all pause."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-
-    @contextlib.asynccontextmanager
-    async def next(self) -> AsyncIterator[None]:
-        """Run the work in the context; it must not await."""
-        async with self._lock:
-            began = time.thread_time()
-            try:
-                yield
-            finally:
-                await asyncio.sleep(REST_OF_ALL * (time.thread_time() - began))
 
 
 class Subscription:
@@ -88,10 +56,9 @@ class Subscription:
         returns that blocks are left to remove."""
         self._lookup = Lookup(host)
         self._port, self._replay_port = port, replay_port
-        self._apply = apply
-        self._clear = clear
         self._changed = changed
-        self._turns = turns
+        self._work = Work()
+        self._applier = Applier(apply, clear, turns, self._work)
         self._order = Order()
         self.state: State = "connecting"
         self.is_complete = False
@@ -99,13 +66,8 @@ class Subscription:
         self.counts = Counter({"read": 0, "repeated": 0, "invalid": 0, "missed": 0})
         """Messages by outcome."""
         self.problem = ""
-        self._blocks = 0
-        """Blocks applied since the last pause."""
-        self._worked_s = 0.0
-        """CPU time that they took."""
-        self._has_more_to_forget = False
-        """Whether earlier reports are being removed."""
         self._repeated_at = -math.inf
+        """When the last replay ended."""
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -135,7 +97,7 @@ class Subscription:
             while True:
                 frames = await peer.receive()
                 await self._handle(frames)
-                await self._pay_for(frames)
+                await self._work.pay_for(frames)
                 # Available data is received without a pause, and a flood must not delay requests.
                 await asyncio.sleep(0)
         except OSError as error:
@@ -155,7 +117,7 @@ class Subscription:
             return
         verdict = self._order.classify(number, payload)
         if verdict == "restart":
-            await self._forget()
+            await self._applier.forget()
             self.is_complete = False
         if verdict in ("gap", "restart") and number:
             await self._catch_up(number)
@@ -166,17 +128,10 @@ class Subscription:
         self._changed()
 
     async def _apply_message(self, number: int, payload: bytes, counted_as: str) -> None:
-        """Apply a message: at once, unless it is large."""
+        """Apply a message, and count it."""
         self._order.take(number, payload)
-        events = kv_events.read(payload)
         try:
-            has_more = self._apply_slice(events) if len(payload) <= SHORT_BYTES else True
-            while has_more:
-                if self._has_more_to_forget:
-                    await self._forget()
-                await self._rest_if_due()
-                async with self._turns.next():
-                    has_more = self._apply_slice(events)
+            await self._applier.apply(payload)
         except (kv_events.InvalidEventsError, TooManyBlocksError) as error:
             # The content of this message is missing from now on.
             self.counts["invalid"] += 1
@@ -184,44 +139,6 @@ class Subscription:
             self.is_complete = False
         else:
             self.counts[counted_as] += 1
-
-    def _apply_slice(self, events: Iterator[kv_events.Event]) -> bool:
-        """Apply a slice of a message; returns whether there may be more of it."""
-        began, blocks = time.thread_time(), 0
-        try:
-            for event in events:
-                blocks += EVENT_BLOCKS + kv_events.cost(event)
-                self._has_more_to_forget = self._apply(event)
-                if blocks >= SLICE_BLOCKS or self._has_more_to_forget:
-                    return True
-            return False
-        finally:
-            self._worked_s += time.thread_time() - began
-            self._blocks += blocks
-
-    async def _forget(self) -> None:
-        """Remove earlier reports, which are void, slice by slice."""
-        self._has_more_to_forget = True
-        while self._has_more_to_forget:
-            async with self._turns.next():
-                began = time.thread_time()
-                self._has_more_to_forget = self._clear()
-                self._worked_s += time.thread_time() - began
-                self._blocks += SLICE_BLOCKS
-            await self._rest_if_due()
-
-    async def _pay_for(self, frames: list[bytes]) -> None:
-        """Account for a message, even one without news, and pause if it is time."""
-        self._worked_s += RECEIVED_S
-        self._blocks += EVENT_BLOCKS + sum(map(len, frames)) // BLOCK_BYTES
-        await self._rest_if_due()
-
-    async def _rest_if_due(self) -> None:
-        """Yield the event loop to others, however much an engine reports."""
-        if self._blocks < SLICE_BLOCKS:
-            return
-        worked_s, self._worked_s, self._blocks = self._worked_s, 0.0, 0
-        await asyncio.sleep(REST * worked_s)
 
     async def _catch_up(self, until: int | None) -> None:
         """Request a replay of what was missed before message `until`; None for everything so far.
@@ -246,7 +163,7 @@ class Subscription:
         expected = self._order.expected
         if expected:
             self.counts["missed"] += until - expected
-            await self._forget()
+            await self._applier.forget()
         self.is_complete = False
         self._order.skip_to(until)
 
@@ -264,7 +181,7 @@ class Subscription:
                     self.is_complete = self.is_complete or not self._order.expected
                     return
                 await self._repeated(number, payload, until)
-                await self._pay_for(frames)
+                await self._work.pay_for(frames)
                 await asyncio.sleep(0)  # yield between two messages
         finally:
             peer.close()
