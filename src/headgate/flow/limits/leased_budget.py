@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.flow.limits.account_view import AccountView
+from headgate.flow.limits.claim_pace import ClaimPace
 from headgate.flow.limits.lease import Lease
 from headgate.flow.limits.lease_account import LEASE_S, Claim, Grant
 from headgate.flow.limits.lease_demand import Demand
-from headgate.flow.limits.lease_pace import Pace
 from headgate.flow.limits.local_share import LocalShare
 
 TELL_S: Final = 1.0
@@ -55,7 +55,7 @@ class LeasedBudget:
         self._lease = Lease()
         self._view = AccountView(limit, unit_s, now)
         self._demand = Demand(now)
-        self._pace = Pace(now)
+        self._pace = ClaimPace(now)
         self._share = LocalShare(members, now)
 
     @property

@@ -10,7 +10,7 @@ PAUSE_S: Final = 0.05
 account is almost empty, its refill is fetched in portions that suffice for some requests."""
 
 
-class Pace:
+class ClaimPace:
     """The last claim of a member, and when the next one makes sense."""
 
     __slots__ = ("claimed_at", "low", "next_at", "refused", "turn")
