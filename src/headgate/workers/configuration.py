@@ -87,9 +87,9 @@ class Configuration:
         return self._take(new)
 
     def _refuse(self, error: InvalidSettings) -> None:
-        self.errors = error.errors
-        for line in self.errors:
+        for line in error.errors:
             log.error("the new configuration is not used: %s", line)
+        self.errors = error.errors
 
     def keep_addresses(self, past: GatewaySettings) -> None:
         """Keep the past addresses, as the new ones cannot be used."""
