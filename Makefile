@@ -12,7 +12,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane helm redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -59,11 +59,14 @@ test-api: $(DEV_STAMP)  ## the API tests against another server (KUBECONFIG=...)
 	@test -n "$(KUBECONFIG)" || { echo "Name a server: make test-api KUBECONFIG=path"; exit 2; }
 	HEADGATE_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/python -m pytest tests/conformance $(ARGS)
 
-test-cluster: $(DEV_STAMP) control-plane  ## the tests in a Kubernetes control plane, which is built before (ARGS="-k name")
+test-cluster: $(DEV_STAMP) control-plane helm  ## the tests in a Kubernetes control plane, which is built before (ARGS="-k name")
 	@$(CONTROL_PLANE) run $(BIN)/python -m pytest -n0 tests/control_plane $(ARGS)
 
 control-plane:  ## build a Kubernetes control plane for the tests into the user's cache; takes six minutes and needs Go
 	@$(CONTROL_PLANE) build
+
+helm:  ## build Helm 3 and 4 for the tests of the chart into the user's cache; takes a few minutes and needs Go
+	@$(CONTROL_PLANE) build-helm
 
 redis-server:  ## fetch redis-server for the tests into .cache, unless it is on PATH
 	@tools/fetch_redis.sh

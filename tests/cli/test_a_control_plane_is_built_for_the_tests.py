@@ -18,13 +18,14 @@ GO = """#!/bin/sh
 # A Go that downloads and compiles nothing: `go build` fails as a test says, or makes the programs.
 case $1-$2 in
 mod-download) ;;
-mod-edit) echo '{"Go": "1.26.0", "Replace": [
+mod-edit) echo '{"Go": "1.26.0", "Require": [{"Path": "k8s.io/client-go", "Version": "v0.35.1"}], "Replace": [
 	{"Old": {"Path": "k8s.io/api"}, "New": {"Path": "./staging/src/k8s.io/api"}},
 	{"Old": {"Path": "k8s.io/other"}, "New": {"Path": "k8s.io/fork", "Version": "v1.0.0"}}]}' ;;
 env-*) echo "$HERE" ;;
 list-*) cp go.mod "$HERE/$(basename "$PWD").mod" ;;
 build-*)
 	echo "$PWD" >> "$HERE/builds"
+	echo "$@" >> "$HERE/flags"
 	[ -z "$FAILURE" ] || { echo "$FAILURE" >&2; exit 1; }
 	while [ -f "$HERE/hold" ]; do sleep 0.05; done
 	while [ "$1" != -o ]; do shift; done
@@ -187,6 +188,26 @@ def test_programs_of_a_directory_or_the_path_are_used(done, tmp_path):
     assert (status, errors) == (2, f"HEADGATE_CONTROL_PLANE={own} has no etcd\n")
 
 
+def test_both_versions_of_helm_are_built_once(done, tmp_path):
+    """Beside the control plane. Helm 3 assumes the version of Kubernetes whose client it has."""
+    home = tmp_path / "cache" / "headgate" / "helm"
+    assert done("path-helm") == (0, "\n", "")
+    status, output, errors = done("build-helm")
+    assert status == 0, errors
+    paths = [home / version / "helm" for version in ("3.22.0", "4.3.1")]
+    assert output == f"Helm is in {paths[0]}, {paths[1]}\n"
+    assert done("build-helm", PATH="/nowhere") == (0, output, "")
+    assert builds(tmp_path) == 2
+    three, four = (tmp_path / "flags").read_text().splitlines()
+    assert "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=35 " in three
+    assert "-X helm.sh/helm/v4/internal/version.version=v4.3.1 " in four
+    assert sorted(path.name for path in home.iterdir()) == ["3.22.0", "4.3.1"]
+    assert done("path-helm") == (0, f"{paths[0]}\n{paths[1]}\n", "")
+    assert done("path-helm", HEADGATE_HELM=str(paths[1])) == (0, f"{paths[1]}\n", "")
+    status, _, errors = done("path-helm", HEADGATE_HELM="/nowhere")
+    assert (status, errors) == (2, "HEADGATE_HELM=/nowhere: /nowhere cannot be executed\n")
+
+
 def test_an_unknown_version_is_named(done):
     status, _, errors = done("build", HEADGATE_CONTROL_PLANE_VERSION="latest")
     assert status == 2
@@ -228,7 +249,7 @@ def test_make_test_includes_the_tests_once_the_programs_are_built(done, make_tes
     if "this system does not let you create a network namespace" in first:
         assert [line.split()[-1] for line in made] == ["unit"]
     else:
-        assert "are included (built, Kubernetes 1.36.3)" in first
+        assert "are included (built, Kubernetes 1.36.3), without those of the chart: `make helm`" in first
         assert [line.split()[1] for line in made] == ["check", "test-cluster"]
 
 

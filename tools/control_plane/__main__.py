@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import build
+import helm
 import namespace
 import programs
 import servers
@@ -30,10 +31,14 @@ def main() -> int:
         match given.command:
             case "build":
                 _say(f"The control plane is in {_build(os.environ)}")
+            case "build-helm":
+                _say("Helm is in " + ", ".join(str(each) for each in helm.build_all(os.environ)))
             case "check":
                 return _check(os.environ)
             case "path":
                 _say(str(_found(os.environ).directory))
+            case "path-helm":
+                _say("\n".join(str(each) for each in helm.find(os.environ)))
             case "up":
                 servers.up(_found(os.environ), given.state)
             case "down":
@@ -52,6 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tools/control_plane", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the programs with Go, unless they are there already")
+    commands.add_parser("build-helm", help="build the versions of Helm that the chart is tested with")
+    commands.add_parser("path-helm", help="print the paths of the Helms that are found, one on each line")
     commands.add_parser("check", help="report whether the tests can run here; if not, exit with status 1")
     commands.add_parser("path", help="print the directory of the programs")
     up = commands.add_parser("up", help="start a control plane and print its kubeconfig; Ctrl-C ends it")
@@ -86,7 +93,8 @@ def _check(environ: Mapping[str, str]) -> int:
     elif reason := namespace.why_impossible():
         _say(f"{LEFT_OUT}{reason}")
     else:
-        _say(f"The tests in a real control plane are included ({found.origin})")
+        without = "" if helm.find(environ) else f", without those of the chart: {helm.HOW_TO_GET}"
+        _say(f"The tests in a real control plane are included ({found.origin}){without}")
         return 0
     return 1
 
