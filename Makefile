@@ -12,7 +12,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane helm redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane helm kustomize-base redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -59,7 +59,7 @@ test-api: $(DEV_STAMP)  ## the API tests against another server (KUBECONFIG=...)
 	@test -n "$(KUBECONFIG)" || { echo "Name a server: make test-api KUBECONFIG=path"; exit 2; }
 	HEADGATE_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/python -m pytest tests/conformance $(ARGS)
 
-test-cluster: $(DEV_STAMP) control-plane helm  ## the tests in a Kubernetes control plane, which is built before (ARGS="-k name")
+test-cluster: $(DEV_STAMP) control-plane  ## the tests in a Kubernetes control plane, which is built before (ARGS="-k name")
 	@$(CONTROL_PLANE) run $(BIN)/python -m pytest -n0 tests/control_plane $(ARGS)
 
 control-plane:  ## build a Kubernetes control plane for the tests into the user's cache; takes six minutes and needs Go
@@ -67,6 +67,9 @@ control-plane:  ## build a Kubernetes control plane for the tests into the user'
 
 helm:  ## build Helm 3 and 4 for the tests of the chart into the user's cache; takes a few minutes and needs Go
 	@$(CONTROL_PLANE) build-helm
+
+kustomize-base: helm  ## render deploy/kustomize/base from the Helm chart
+	@$(PYTHON) tools/kustomize_base.py "$$($(CONTROL_PLANE) path-helm | head -n 1)"
 
 redis-server:  ## fetch redis-server for the tests into .cache, unless it is on PATH
 	@tools/fetch_redis.sh
@@ -117,6 +120,7 @@ generated: $(DEV_STAMP)  ## regenerate deploy/crds and the tables of docs/ from 
 	$(BIN)/python tools/kubernetes_schemas.py
 	$(BIN)/python tools/settings_table.py
 	$(BIN)/python tools/telemetry_tables.py
+	$(BIN)/python tools/deployment.py
 
 lock:  ## update the lock files from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock

@@ -27,6 +27,7 @@ CHANGE = re.compile(r"\b[Ii]n\s`([^`]+)`")
 GENERATED = (
     ("headgate", "crds", "--dir", "deploy/crds"),
     ("python", "tools/reference_tables.py"),
+    ("python", "tools/deployment.py"),
 )
 """What `make generated` runs for a kind."""
 

@@ -1,0 +1,27 @@
+{{- /* A role and its binding: (dict "root" $ "component" NAME "name" NAME "namespace" NAMESPACE "rules" TEXT).
+     Without a namespace, it is a ClusterRole. */ -}}
+{{- define "headgate.role" -}}
+{{- $cluster := ternary "" "Cluster" (ne .namespace "") -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $cluster }}Role
+metadata:
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "headgate.labels" . | nindent 4 }}
+rules:
+  {{- .rules | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $cluster }}RoleBinding
+metadata:
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "headgate.labels" . | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ $cluster }}Role, name: {{ .name }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ include "headgate.serviceAccount" . }}, namespace: {{ .root.Release.Namespace }}}
+{{- end -}}

@@ -1,0 +1,180 @@
+"""The Helm chart renders what its values say, with every version of Helm, and refuses invalid values."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headgate.gateway import setting_types
+
+CHART = Path(__file__).parents[2] / "deploy" / "helm" / "headgate"
+EVERYTHING = CHART / "ci" / "everything-values.yaml"
+
+
+def objects(rendered: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    found = {f"{each['kind']}/{each['metadata']['name']}": each for each in rendered}
+    assert len(found) == len(rendered)
+    return found
+
+
+def pod_of(rendered: list[dict[str, Any]], component: str = "gateway") -> dict[str, Any]:
+    deployment = objects(rendered)[f"Deployment/headgate-{component}"]
+    return deployment["spec"]["template"]
+
+
+def everything() -> dict[str, Any]:
+    return yaml.safe_load(EVERYTHING.read_text())
+
+
+def test_lint_finds_nothing(helm):
+    for words in ((), ("--values", EVERYTHING)):
+        told = helm.run("lint", "--strict", CHART, *words)
+        assert "1 chart(s) linted, 0 chart(s) failed" in told
+        assert "[WARNING]" not in told
+
+
+def test_by_default_there_is_only_what_every_cluster_accepts(helm):
+    kinds = {each["kind"] for each in helm.template({})}
+    assert kinds == {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "Deployment",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "ServiceAccount",
+    }
+
+
+def test_every_value_can_be_switched(helm):
+    """Each object has labels of its component, and its namespace if it has one."""
+    rendered = helm.template(everything())
+    assert {"HorizontalPodAutoscaler"} <= {each["kind"] for each in rendered}
+    for each in rendered:
+        assert each["metadata"]["labels"]["app.kubernetes.io/component"] in ("gateway", "controller")
+        assert ("namespace" in each["metadata"]) != each["kind"].startswith("Cluster")
+
+
+@pytest.mark.parametrize("component", ["gateway", "controller"])
+def test_pods_have_no_rights_on_their_node(helm, component):
+    spec = pod_of(helm.template({}), component)["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    [container] = spec["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+@pytest.mark.parametrize(
+    ("shutdown", "seconds"),
+    [
+        ({}, 80),
+        ({"lameduck_s": 2.5, "drain_s": 600}, 613),
+        ({"lameduck_s": None, "drain_s": None}, 40),  # 0 and 30, as the gateway has by default
+    ],
+)
+def test_pods_may_end_as_slowly_as_the_gateway_does(helm, shutdown, seconds):
+    pod = pod_of(helm.template({"gateway": {"settings": {"shutdown": shutdown}}}))
+    assert pod["spec"]["terminationGracePeriodSeconds"] == seconds
+    assert "lifecycle" not in pod["spec"]["containers"][0]
+
+
+def test_the_gateway_accepts_its_file(helm, tmp_path):
+    """Numbers stay whole, however large they are."""
+    settings = {"clients": {"max_bodies_bytes": 107374182400}, "workers": {"count": 2}}
+    values = {"gateway": {"settings": settings}, "watchNamespace": "models"}
+    text = objects(helm.template(values))["ConfigMap/headgate-gateway"]["data"]["gateway.yaml"]
+    file = tmp_path / "gateway.yaml"
+    file.write_text(text)
+    command = [sys.executable, "-m", "headgate", "gateway", "--config", file, "--check-config"]
+    checked = subprocess.run(command, capture_output=True, text=True)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, f"{file} is valid\n")
+    read = yaml.safe_load(text)
+    assert read["clients"] == {"max_bodies_bytes": 107374182400}
+    assert read["kubernetes"] == {"namespace": "models"}
+    assert read["shutdown"] == {"lameduck_s": 10, "drain_s": 60}
+
+
+OTHER_VALUES = {
+    "host": "::1",
+    "port": 4711,
+    "count": 3,
+    "kubeconfig": "/k",
+    "namespace": "n",
+    "gateways": 5,
+    "redis_hosts": ["redis"],
+    "redis_tls": True,
+    "redis_ca_file": "/ca",
+}
+
+
+def test_only_settings_that_need_a_restart_replace_the_pods(helm):
+    """The gateway applies all others while it serves."""
+
+    def checksum(settings: dict[str, Any]) -> str:
+        annotations = pod_of(helm.template({"gateway": {"settings": settings}}))["metadata"]["annotations"]
+        return annotations["checksum/settings-of-start"]
+
+    before = checksum({})
+    assert checksum({"logging": {"level": "debug"}, "clients": {"keep_alive_s": 5}}) == before
+    assert checksum({"workers": {"hang_s": 5}, "rate_limits": {"strict": True}}) == before
+    for section in setting_types.sections():
+        for setting in section.settings:
+            if not setting.is_live:
+                changed = {section.name: {setting.name: OTHER_VALUES[setting.name]}}
+                assert checksum(changed) != before, setting.path
+
+
+def test_ports_follow_the_settings(helm):
+    values = {"gateway": {"settings": {"listen": {"port": 8000, "host": "0.0.0.0"}, "admin": {"port": 8001}}}}
+    [container] = pod_of(helm.template(values))["spec"]["containers"]
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert ports == {"http": 8000, "metrics": 9090, "admin": 8001}
+    names = {each["name"] for each in container["env"]}
+    assert names == {"POD_IP", "HEADGATE_METRICS_HOST", "HEADGATE_ADMIN_HOST"}
+
+
+def test_one_namespace_needs_no_cluster_role(helm):
+    rendered = helm.template({"watchNamespace": "models"})
+    assert not [each for each in rendered if each["kind"].startswith("Cluster")]
+    role = objects(rendered)["Role/headgate-gateway"]
+    assert role["metadata"]["namespace"] == "models"
+    assert "--namespace=models" in pod_of(rendered, "controller")["spec"]["containers"][0]["args"]
+
+
+def test_secrets_can_be_read_only_if_they_are_named(helm):
+    def rules(names: list[str]) -> list[dict[str, Any]]:
+        role = objects(helm.template({"rbac": {"secretNames": names}}))["ClusterRole/headgate-gateway"]
+        return [rule for rule in role["rules"] if rule["resources"] == ["secrets"]]
+
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
+    assert rules([]) == []
+    assert rules(["ca", "other"]) == [rule | {"resourceNames": ["ca", "other"]}]
+    assert rules(["*"]) == [rule]
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"gateway": {"replica": 3}}, "gateway"),
+        ({"gateway": {"replicas": "3"}}, "gateway/replicas"),
+        ({"gateway": {"settings": {"shutdown": {"drain": 3}}}}, "gateway/settings/shutdown"),
+        ({"gateway": {"settings": {"logging": {"level": "loud"}}}}, "gateway/settings/logging/level"),
+        ({"image": {"digest": "abc"}}, "image/digest"),
+        ({"rbac": {"secretNames": "ca"}}, "rbac/secretNames"),
+    ],
+)
+def test_invalid_values_are_refused_with_their_path(helm, values, path):
+    told = helm.run("template", "headgate", CHART, *helm.values(values), fails=True)
+    assert path.replace("/", ".") in told or f"/{path}" in told

@@ -1,0 +1,56 @@
+"""What files in deploy take from each other and from the code is current: `make generated` updates it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "helm" / "headgate"
+
+
+@pytest.fixture
+def deployment() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("deployment", ROOT / "tools" / "deployment.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_schema_has_the_settings_of_the_gateway(deployment):
+    assert deployment.SCHEMA.read_text() == deployment.schema(deployment.SCHEMA.read_text())
+
+
+def test_the_definitions_are_listed(deployment):
+    assert deployment.LIST_OF_DEFINITIONS.read_text() == deployment.list_of_definitions()
+
+
+def test_the_alerts_are_those_for_prometheus(deployment):
+    assert deployment.COPY_OF_ALERTS.read_text() == deployment.ALERTS.read_text()
+
+
+def test_the_version_is_that_of_headgate():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert chart["appVersion"] == project["version"]
+
+
+def test_the_dashboard_shows_only_metrics_that_the_docs_list():
+    listed = set(re.findall(r"^\| `(\w+)` \| \w+ \|", (ROOT / "docs" / "metrics.md").read_text(), re.M))
+    dashboard = json.loads((CHART / "files" / "dashboard.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    queries += [each["query"]["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    assert len(queries) > 20
+    for query in queries:
+        shown = re.findall(r"\b(?:headgate|process)_\w+", query)
+        assert shown, query
+        assert {name.removesuffix("_bucket") for name in shown} <= listed, query
