@@ -111,7 +111,7 @@ def programs() -> Path:
 def cluster(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Cluster]:
     """A control plane with Headgate's definitions installed."""
     state = tmp_path_factory.mktemp("cluster")
-    command = [sys.executable, TOOL, "up", state]
+    command = [sys.executable, TOOL, "up", "--audit", state]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -33,17 +33,27 @@ READY_S = 120.0
 POLL_S = 0.05
 LAST_LINES = 15
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
+"""What service accounts do: their requests, without bodies."""
 PORTS = range(20_000, 32_000)
 """Below those that the system gives to outgoing connections."""
 
 
-def up(programs: Programs, state: Path) -> int:
-    """Starts a control plane, prints the path of its kubeconfig, and stays until a signal or `down`."""
+def up(programs: Programs, state: Path, *, has_audit: bool = False) -> int:
+    """Starts a control plane, prints the path of its kubeconfig, and stays until a signal or `down`.
+
+    `has_audit`: the API server writes what service accounts do to audit.log.
+    """
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _held(state), contextlib.ExitStack() as running:
         signal.signal(signal.SIGTERM, _interrupt)
         _die_with_parent(signal.SIGTERM)
-        plane = ControlPlane(programs, state.resolve())
+        plane = ControlPlane(programs, state.resolve(), has_audit=has_audit)
         running.callback(plane.kill)
         try:
             plane.start()
@@ -94,8 +104,9 @@ def _die_with_parent(number: signal.Signals) -> None:
 class ControlPlane:
     """The running programs of one state directory."""
 
-    def __init__(self, programs: Programs, state: Path) -> None:
+    def __init__(self, programs: Programs, state: Path, *, has_audit: bool) -> None:
         self.state = state
+        self._has_audit = has_audit
         self.kubeconfig = state / "kubeconfig"
         self._programs = programs
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -106,7 +117,7 @@ class ControlPlane:
         """Returns once all programs are ready."""
         self._write_files()
         self._run("etcd", *self._etcd_flags())
-        self._run("kube-apiserver", *self._apiserver_flags())
+        self._run("kube-apiserver", *self._apiserver_flags(), *self._audit_flags())
         self._until(lambda: self._is_ready(self._apiserver, "/readyz"))
         self._write_kubeconfig()
         self._run("kube-controller-manager", *self._controller_flags())
@@ -179,6 +190,14 @@ class ControlPlane:
             "--endpoint-reconciler-type=none",  # its own address is a loopback one, which slices may not have
             "--allow-privileged",
         ]
+
+    def _audit_flags(self) -> list[str]:
+        if not self._has_audit:
+            return []
+        policy, log = self.state / "audit-policy.json", self.state / "audit.log"
+        policy.write_text(json.dumps(AUDIT_POLICY))
+        log.unlink(missing_ok=True)
+        return [f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking"]
 
     def _controller_flags(self) -> list[str]:
         return [

@@ -1,0 +1,230 @@
+"""The chart's roles let the gateway and the controller do all they do, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from headgate import cluster as headgate_cluster
+from headgate.quota import gateways
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "reference"
+HEADGATE = [sys.executable, "-m", "headgate"]
+WITH_STATUS = (
+    "modelroutes",
+    "modelservers",
+    "inferencepools.inference.networking.k8s.io",
+    "inferencepools.inference.networking.x-k8s.io",
+    "inferencemodels",
+    "inferenceobjectives",
+    "models.registry.volcano.sh",
+    "autoscalingpolicies",
+    "autoscalingpolicybindings",
+    "variantautoscalings",
+)
+
+
+class Access(NamedTuple):
+    group: str
+    resource: str
+    """With its subresource."""
+    verb: str
+    name: str = ""
+    """Of the object, where a rule is restricted to it."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """One of the chart's service accounts, with the rules of its roles."""
+
+    user: str
+    kubeconfig: Path
+    namespace: str
+    granted: set[Access] = field(default_factory=set)
+
+
+class Installed(NamedTuple):
+    gateway: Account
+    controller: Account
+
+
+@pytest.fixture(params=["cluster", "namespace"])
+def installed(request, cluster, helm, namespace, tmp_path) -> Iterator[Installed]:
+    """The accounts and roles of the chart, for all namespaces or for one."""
+    name = f"headgate-{namespace[-6:]}"
+    watched = namespace if request.param == "namespace" else ""
+    values = {"fullnameOverride": name, "watchNamespace": watched, "rbac": {"secretNames": ["engines-ca"]}}
+    rendered = helm.template(values, namespace)
+    rights = [each for each in rendered if "Role" in each["kind"] or each["kind"] == "ServiceAccount"]
+    cluster.apply(*rights, namespace=namespace)
+    accounts = {part: _account(cluster, namespace, f"{name}-{part}", tmp_path) for part in Installed._fields}
+    roles = {(each["kind"], each["metadata"]["name"]): each for each in rights}
+    for each in rights:
+        if each["kind"].endswith("Binding"):
+            [subject] = each["subjects"]
+            role = roles[each["roleRef"]["kind"], each["roleRef"]["name"]]
+            accounts[subject["name"].removeprefix(f"{name}-")].granted.update(_granted(role))
+    yield Installed(**accounts)
+    for kind, role in roles:
+        if kind.startswith("Cluster"):
+            cluster.kubectl("delete", kind, role)
+
+
+def _account(cluster: Any, namespace: str, name: str, directory: Path) -> Account:
+    config = json.loads(cluster.kubeconfig.read_text())
+    token = cluster.kubectl("create", "token", name, "-n", namespace).strip()
+    config["users"] = [{"name": "admin", "user": {"token": token}}]
+    config["contexts"][0]["context"]["namespace"] = namespace
+    file = directory / f"{name}.kubeconfig"
+    file.write_text(json.dumps(config))
+    return Account(f"system:serviceaccount:{namespace}:{name}", file, namespace)
+
+
+def _granted(role: dict[str, Any]) -> Iterator[Access]:
+    for rule in role["rules"]:
+        names = rule.get("resourceNames", [""])
+        for parts in itertools.product(rule["apiGroups"], rule["resources"], rule["verbs"], names):
+            yield Access(*parts)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., None]]:
+    with contextlib.ExitStack() as running:
+
+        def run(name: str, *words: str | Path) -> None:
+            log = running.enter_context((tmp_path / f"{name}.log").open("w"))
+            process = running.enter_context(
+                subprocess.Popen([*HEADGATE, *words], stdout=log, stderr=subprocess.STDOUT)
+            )
+            running.callback(process.send_signal, signal.SIGTERM)
+
+        yield run
+
+
+def examples() -> list[dict[str, Any]]:
+    """The first example of each page of the reference, with what has more rights be used."""
+    found = {}
+    for page in sorted(PAGES.glob("*.md")):
+        for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S)[:1]:
+            for each in yaml.safe_load_all(block):
+                del each["metadata"]["namespace"]
+                found[each["apiVersion"], each["kind"]] = each
+    route = found["networking.volcano.sh/v1alpha1", "ModelRoute"]
+    # Nobody listens there: gateways report that in their Leases, and in a condition of the route.
+    shared = {"global": {"redis": {"address": "10.244.0.1:6379"}}}
+    route["spec"]["rules"] = [{"name": "all", "targetModels": [{"modelServerName": "chat-small"}]}]
+    route["spec"]["rateLimit"] = {"unit": "minute", "inputTokensPerUnit": 1000, **shared}
+    server = found["networking.volcano.sh/v1alpha1", "ModelServer"]
+    server["metadata"]["annotations"] = {"headgate.dev/tls-ca": "engines-ca"}
+    server["spec"]["workloadPort"]["protocol"] = "https"
+    return list(found.values())
+
+
+def test_nothing_is_forbidden_and_nothing_is_unused(
+    cluster, namespace, installed, start, unused_tcp_port_factory, eventually
+):
+    """As the audit log of the API server shows."""
+    gateway, controller = installed
+    scope = ["--namespace", namespace] if not _is_for_cluster(gateway, cluster) else []
+    lease = next(access.name for access in controller.granted if access.verb == "update")
+    start("controller", "controller", "--kubeconfig", controller.kubeconfig, "--leader-elect", lease, *scope)
+    ports = [str(unused_tcp_port_factory()) for _ in range(3)]
+    flags = zip(("--port", "--metrics-port", "--admin-port"), ports, strict=True)
+    start("gateway", "gateway", "--kubeconfig", gateway.kubeconfig, *scope, *itertools.chain(*flags))
+    manifests = examples()
+    cluster.apply(*manifests, namespace=namespace)
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "engines-ca"}}, namespace=namespace
+    )
+
+    def conditions(kind: str) -> set[str]:
+        found = cluster.get(kind, "-n", namespace)["items"]
+        status = [each.get("status", {}) for each in found]
+        listed = [each.get("conditions", []) for each in status]
+        listed += [parent["conditions"] for each in status for parent in each.get("parents", [])]
+        return {each["type"] for each in itertools.chain(*listed)}
+
+    for kind in WITH_STATUS:
+        eventually(lambda kind=kind: conditions(kind))
+    eventually(lambda: "LimitsShared" in conditions("modelroutes"))
+    # An event that happens again is counted.
+    [server] = [each for each in manifests if each["kind"] == "ModelServer"]
+    for _ in range(2):
+        cluster.kubectl("delete", "modelserver", "chat-small", "-n", namespace)
+        eventually(lambda: _resolved(cluster, namespace) == "False")
+        cluster.apply(server, namespace=namespace)
+        eventually(lambda: _resolved(cluster, namespace) == "True")
+    asyncio.run(_forget_a_gateway(gateway))
+
+    for account in installed:
+        with contextlib.suppress(AssertionError):  # the assertion below names what is unused
+            eventually(lambda account=account: account.granted <= _used(cluster, account), 30)
+        assert account.granted - _used(cluster, account) == set()
+        assert _forbidden(cluster, account) == []
+
+
+def _is_for_cluster(account: Account, cluster: Any) -> bool:
+    path = account.user.rpartition(":")[2]
+    return path in cluster.kubectl("get", "clusterroles", "-o", "name")
+
+
+def _resolved(cluster: Any, namespace: str) -> str:
+    route = cluster.get("modelroute", "chat", "-n", namespace)
+    conditions = {each["type"]: each for each in route["status"]["conditions"]}
+    return str(conditions["ResolvedRefs"]["status"])
+
+
+async def _forget_a_gateway(account: Account) -> None:
+    """A gateway deletes the Lease of one that has been gone for five minutes, which pass at once here."""
+    now = 0.0
+    async with headgate_cluster.Client.from_kubeconfig(account.kubeconfig) as client:
+        await gateways.Gateways(client, "gone", 1, None).report({})
+        other = gateways.Gateways(client, "here", 1, None, lambda: now)
+        await other.report({})
+        await other.all()
+        now = gateways.FORGET_S + 1
+        await other.forget_gone()
+
+
+def _requests(cluster: Any, account: Account) -> Iterator[dict[str, Any]]:
+    for line in (cluster.state / "audit.log").read_text().splitlines():
+        with contextlib.suppress(json.JSONDecodeError):  # the last line may be incomplete
+            event = json.loads(line)
+            if event["user"]["username"] == account.user and "objectRef" in event:
+                yield event
+
+
+def _used(cluster: Any, account: Account) -> set[Access]:
+    """What the account did, with and without the name of the object."""
+    found = set()
+    for event in _requests(cluster, account):
+        code = event.get("responseStatus", {}).get("code", 0)
+        about = event["objectRef"]
+        resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
+        # A server-side apply that creates needs the right to create, too.
+        verbs = [event["verb"], *(["create"] if (event["verb"], code) == ("patch", 201) else [])]
+        for verb, name in itertools.product(verbs, ("", about.get("name", ""))):
+            found.add(Access(about.get("apiGroup", ""), resource, verb, name))
+    return found
+
+
+def _forbidden(cluster: Any, account: Account) -> list[str]:
+    return [
+        f"{event['verb']} {event['requestURI']}"
+        for event in _requests(cluster, account)
+        if event.get("responseStatus", {}).get("code") == 403
+    ]
