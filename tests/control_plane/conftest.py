@@ -28,6 +28,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "control_plane"
 CHART = ROOT / "deploy" / "helm" / "headgate"
+BASE = ROOT / "deploy" / "kustomize" / "base"
 POD_RANGE_VARIABLE = "HEADGATE_TEST_POD_RANGE"
 WAIT_S = 60.0
 
@@ -97,6 +98,16 @@ class Cluster:
         return httpx2.get(
             cluster["server"] + path, headers=headers, verify=trust, trust_env=False, timeout=WAIT_S
         )
+
+    def kubeconfig_of(self, account: str, namespace: str, directory: Path) -> Path:
+        """Writes a kubeconfig with a token of a service account."""
+        config = json.loads(self.kubeconfig.read_text())
+        token = self.kubectl("create", "token", account, "-n", namespace).strip()
+        config["users"] = [{"name": "admin", "user": {"token": token}}]
+        config["contexts"][0]["context"]["namespace"] = namespace
+        file = directory / f"{account}.kubeconfig"
+        file.write_text(json.dumps(config))
+        return file
 
 
 @pytest.fixture(scope="session")
@@ -178,6 +189,30 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, f"--timeout={WAIT_S:.0f}s")
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def kubeconfig_of(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[[str], Path]:
+    """Makes the kubeconfig of "gateway" or "controller", with the rights that it has in a real cluster, but
+    only in the namespace of the test.
+    """
+
+    def make(component: str) -> Path:
+        name = f"headgate-{component}"
+        objects = yaml.safe_load_all((BASE / f"{component}.yaml").read_text())
+        roles = [each for each in objects if each["kind"] in ("ClusterRole", "Role")]
+        for role in roles:
+            role["metadata"] = {"name": role["metadata"]["name"]}
+        cluster.apply(*roles, namespace=namespace)
+        cluster.kubectl("create", "serviceaccount", name, "-n", namespace)
+        to = f"--serviceaccount={namespace}:{name}"
+        for role in roles:
+            granted = role["metadata"]["name"]
+            which = f"--{role['kind'].lower()}={granted}"
+            cluster.kubectl("create", "rolebinding", granted, "-n", namespace, which, to)
+        return cluster.kubeconfig_of(name, namespace, tmp_path)
+
+    return make
 
 
 @dataclass(frozen=True)

@@ -55,12 +55,13 @@ def start_engine(cluster, namespace, node, start, new_address, eventually) -> Ca
 
 
 @pytest.fixture
-def gateway(cluster, namespace, start, unused_tcp_port_factory, eventually) -> str:
-    """The address of a gateway that serves the namespace, and rejects requests that no Pod is ready for."""
+def gateway(kubeconfig_of, namespace, start, unused_tcp_port_factory, eventually) -> str:
+    """The address of a gateway that serves the namespace with the rights of the chart, and rejects requests
+    that no Pod is ready for."""
     port, metrics, admin = (str(unused_tcp_port_factory()) for _ in range(3))
     start(
         "gateway",
-        *("gateway", "--kubeconfig", cluster.kubeconfig, "--namespace", namespace, "--port", port),
+        *("gateway", "--kubeconfig", kubeconfig_of("gateway"), "--namespace", namespace, "--port", port),
         *("--metrics-port", metrics, "--admin-port", admin, "--queue-no-endpoint-wait-s", "0"),
     )
     url = f"http://127.0.0.1:{port}"
