@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ import yaml
 
 from headgate.gateway import setting_types
 
-CHART = Path(__file__).parents[2] / "deploy" / "helm" / "headgate"
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "helm" / "headgate"
 EVERYTHING = CHART / "ci" / "everything-values.yaml"
 
 
@@ -162,6 +164,48 @@ def test_secrets_can_be_read_only_if_they_are_named(helm):
     assert rules([]) == []
     assert rules(["ca", "other"]) == [rule | {"resourceNames": ["ca", "other"]}]
     assert rules(["*"]) == [rule]
+
+
+def test_alerts_and_the_dashboard_are_rendered_verbatim(helm):
+    """Their own templates, such as {{ $labels.pool }}, are for Prometheus and Grafana."""
+    found = objects(helm.template(everything()))
+    alerts = ROOT / "deploy" / "prometheus" / "headgate-alerts.yaml"
+    assert found["PrometheusRule/headgate-gateway"]["spec"] == yaml.safe_load(alerts.read_text())
+    dashboard = json.loads(found["ConfigMap/headgate-dashboard"]["data"]["headgate.json"])
+    assert dashboard == json.loads((CHART / "files" / "dashboard.json").read_text())
+    [endpoint] = found["PodMonitor/headgate-gateway"]["spec"]["podMetricsEndpoints"]
+    [container] = found["Deployment/headgate-gateway"]["spec"]["template"]["spec"]["containers"]
+    assert endpoint["port"] in {port["name"] for port in container["ports"]}
+
+
+def test_the_gateway_scales_by_cpu_or_by_its_requests(helm):
+    def metrics(**scaling: Any) -> list[dict[str, Any]]:
+        rendered = helm.template({"gateway": {"autoscaling": {"enabled": True, **scaling}}})
+        assert "replicas" not in objects(rendered)["Deployment/headgate-gateway"]["spec"]
+        return objects(rendered)["HorizontalPodAutoscaler/headgate-gateway"]["spec"]["metrics"]
+
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}
+    assert metrics() == [{"type": "Resource", "resource": cpu}]
+    [of_pods] = metrics(cpuPercent=0, activeRequests=50)
+    assert of_pods["pods"]["metric"] == {"name": "headgate_gateway_active_requests"}
+    values = helm.values({"gateway": {"autoscaling": {"enabled": True, "cpuPercent": 0}}})
+    told = helm.run("template", "headgate", CHART, *values, fails=True)
+    assert "set cpuPercent or activeRequests" in told
+
+
+def test_a_network_policy_opens_each_port_to_its_own_clients(helm):
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    values = {"networkPolicy": {"enabled": True, "metrics": [monitoring]}}
+    found = objects(helm.template(values))
+    rules = {each["ports"][0]["port"]: each.get("from") for each in _ingress(found, "gateway")}
+    assert rules == {"http": None, "metrics": [monitoring], "admin": None}
+    assert _ingress(found, "controller") == []
+
+
+def _ingress(found: dict[str, dict[str, Any]], component: str) -> list[dict[str, Any]]:
+    spec = found[f"NetworkPolicy/headgate-{component}"]["spec"]
+    assert spec["policyTypes"] == ["Ingress"]
+    return spec.get("ingress", [])
 
 
 @pytest.mark.parametrize(
