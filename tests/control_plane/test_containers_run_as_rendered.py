@@ -1,0 +1,104 @@
+"""The commands, variables and probes of the chart's containers, run as processes at an address of a Pod."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+HEADGATE = [sys.executable, "-m", "headgate"]
+
+
+@pytest.fixture
+def start(kubeconfig_of, tmp_path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts the container of a component, as the kubelet would."""
+    with contextlib.ExitStack() as running:
+
+        def run(rendered: list[dict[str, Any]], component: str, address: str) -> subprocess.Popen[bytes]:
+            container = container_of(rendered, component)
+            fields = {"status.podIP": address, "metadata.name": f"{component}-0"}
+            environ = {"PATH": os.environ["PATH"], "KUBECONFIG": str(kubeconfig_of(component))}
+            for each in container["env"]:
+                source = each.get("valueFrom")
+                value = fields[source["fieldRef"]["fieldPath"]] if source else each["value"]
+                environ[each["name"]] = value.replace("$(POD_IP)", address)
+            words = [word.replace("/etc/headgate", str(tmp_path)) for word in container["args"]]
+            log = running.enter_context((tmp_path / f"{component}.log").open("w"))
+            process = running.enter_context(
+                subprocess.Popen([*HEADGATE, *words], env=environ, stdout=log, stderr=log)
+            )
+            running.callback(process.kill)
+            return process
+
+        yield run
+
+
+def container_of(rendered: list[dict[str, Any]], component: str) -> dict[str, Any]:
+    [deployment] = [
+        each
+        for each in rendered
+        if each["metadata"]["name"] == f"headgate-{component}" and each["kind"] == "Deployment"
+    ]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def status(address: str, container: dict[str, Any], port: str, path: str) -> int | None:
+    """Of a page at a named port of the Pod; None if nothing listens there."""
+    [number] = [each["containerPort"] for each in container["ports"] if each["name"] == port]
+    with contextlib.suppress(httpx2.TransportError):
+        return httpx2.get(f"http://{address}:{number}{path}", trust_env=False, timeout=10).status_code
+    return None
+
+
+def test_the_gateway_passes_its_probes_until_it_is_told_to_end(
+    helm, namespace, start, new_address, eventually, tmp_path
+):
+    """Then it still serves new connections for a while, although it is not ready."""
+    settings = {"shutdown": {"lameduck_s": 3, "drain_s": 5}}
+    rendered = helm.template({"watchNamespace": namespace, "gateway": {"settings": settings}}, namespace)
+    [file] = [each["data"]["gateway.yaml"] for each in rendered if each["kind"] == "ConfigMap"]
+    (tmp_path / "gateway.yaml").write_text(file)
+    address, container = new_address(), container_of(rendered, "gateway")
+
+    def probe(name: str) -> int | None:
+        get = container[name]["httpGet"]
+        return status(address, container, get["port"], get["path"])
+
+    process = start(rendered, "gateway", address)
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        eventually(lambda name=name: probe(name) == 200)
+    assert status(address, container, "metrics", "/metrics") == 200
+    assert status(address, container, "admin", "/debug/config") == 200
+    assert status(address, container, "http", "/v1/models") == 200
+
+    process.send_signal(signal.SIGTERM)
+    told = time.monotonic()
+    eventually(lambda: probe("readinessProbe") == 503)
+    assert probe("livenessProbe") == 200
+    assert status(address, container, "http", "/v1/models") == 200
+    assert process.wait(60) == 0
+    assert time.monotonic() - told >= 3
+
+
+def test_the_controllers_elect_one_of_them(cluster, helm, namespace, start, new_address, eventually):
+    """It has the name of its Pod in the Lease, and gives the Lease back at its end."""
+    rendered = helm.template({"watchNamespace": namespace}, namespace)
+    process = start(rendered, "controller", new_address())
+
+    def holder() -> str:
+        leases = cluster.get("leases", "-n", namespace)["items"]
+        return "".join(each["spec"].get("holderIdentity", "") for each in leases)
+
+    assert eventually(holder).startswith("controller-0_")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert holder() == ""
