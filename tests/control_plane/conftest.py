@@ -202,14 +202,13 @@ def kubeconfig_of(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[
         objects = yaml.safe_load_all((BASE / f"{component}.yaml").read_text())
         roles = [each for each in objects if each["kind"] in ("ClusterRole", "Role")]
         for role in roles:
-            role["metadata"] = {"name": role["metadata"]["name"]}
+            role |= {"kind": "Role", "metadata": {"name": role["metadata"]["name"]}}
         cluster.apply(*roles, namespace=namespace)
         cluster.kubectl("create", "serviceaccount", name, "-n", namespace)
         to = f"--serviceaccount={namespace}:{name}"
         for role in roles:
             granted = role["metadata"]["name"]
-            which = f"--{role['kind'].lower()}={granted}"
-            cluster.kubectl("create", "rolebinding", granted, "-n", namespace, which, to)
+            cluster.kubectl("create", "rolebinding", granted, "-n", namespace, f"--role={granted}", to)
         return cluster.kubeconfig_of(name, namespace, tmp_path)
 
     return make

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -87,6 +88,23 @@ def test_the_gateway_passes_its_probes_until_it_is_told_to_end(
     assert status(address, container, "http", "/v1/models") == 200
     assert process.wait(60) == 0
     assert time.monotonic() - told >= 3
+
+
+def test_operators_reach_the_admin_port_through_the_api_server(
+    cluster, helm, namespace, node, start, new_address, eventually, tmp_path
+):
+    """With the command of docs/kubernetes.md, which needs the right to `pods/proxy`."""
+    rendered = helm.template({"watchNamespace": namespace}, namespace)
+    [file] = [each["data"]["gateway.yaml"] for each in rendered if each["kind"] == "ConfigMap"]
+    (tmp_path / "gateway.yaml").write_text(file)
+    address, container = new_address(), container_of(rendered, "gateway")
+    cluster.apply(node.deployment("gateway", replicas=1), namespace=namespace)
+    [pod] = eventually(lambda: node.scheduled(namespace))
+    start(rendered, "gateway", address)
+    eventually(lambda: status(address, container, "admin", "/readyz") == 200)
+    node.run(pod, namespace, address)
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}:8081/proxy/debug/config"
+    assert "settings" in json.loads(cluster.kubectl("get", "--raw", path))
 
 
 def test_the_controllers_elect_one_of_them(cluster, helm, namespace, start, new_address, eventually):
