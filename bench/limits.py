@@ -51,7 +51,7 @@ def limited(limits: routing.TokenLimits | None) -> Callable[[], object]:
     """Everything that the data path does for the limit of one request."""
     key = api.ObjectRef("ModelRoute", "default", "route")
     route = routing.Route(key=key, name="default/route", model="m", adapters=(), rules=(), limits=limits)
-    plane: Any = SimpleNamespace(token_limits=RouteLimits())
+    plane: Any = SimpleNamespace(routes=SimpleNamespace(limits=RouteLimits()))
     plane.routes.limits.use([route], time.monotonic())
     life: Any = SimpleNamespace(
         plane=plane,
