@@ -100,7 +100,7 @@ class Candidate:
     def wanted(self, unix_s: float, now: float) -> api.LeaseSpec | None:
         """What to write in order to lead or to go on; None while another process holds the Lease."""
         seen = self._seen
-        written = _micro(unix_s)
+        written = timestamps.microseconds(unix_s)
         if seen is not None and seen.holder_identity == self.identity:
             return msgspec.structs.replace(
                 seen, renew_time=written, lease_duration_seconds=_whole(self._terms.lease_s)
@@ -243,8 +243,3 @@ def _identity() -> str:
 def _whole(seconds: float) -> int:
     """A Lease has whole seconds: rounded up, so that nobody takes over too early."""
     return max(1, -int(-seconds // 1))
-
-
-def _micro(unix_s: float) -> str:
-    """As Kubernetes' MicroTime: RFC 3339 in UTC with six digits."""
-    return timestamps.nanoseconds(unix_s)[:-4] + "Z"

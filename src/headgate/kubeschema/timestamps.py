@@ -14,6 +14,11 @@ def _second(unix_s: int) -> str:
     return _utc(unix_s).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def microseconds(unix_s: float) -> str:
+    """With six fractional digits, as in Leases (MicroTime), which may be renewed several times a second."""
+    return nanoseconds(unix_s)[:-4] + "Z"
+
+
 def nanoseconds(unix_s: float) -> str:
     """With nine fractional digits, as in log lines."""
     whole = int(unix_s)

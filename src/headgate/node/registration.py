@@ -195,7 +195,7 @@ class Registration:
         spec = api.LeaseSpec(
             holder_identity=self._identity.name,
             lease_duration_seconds=LEASE_S,
-            renew_time=timestamps.nanoseconds(time.time())[:-4] + "Z",
+            renew_time=timestamps.microseconds(time.time()),
         )
         try:
             if self._lease is None:

@@ -83,7 +83,7 @@ class Gateways:
             "spec": {
                 "holderIdentity": self.me,
                 "leaseDurationSeconds": int(GONE_S),
-                "renewTime": _micro_time(time.time()),
+                "renewTime": timestamps.microseconds(time.time()),
             },
         }
         await self._client.patch(
@@ -131,11 +131,6 @@ class Gateways:
                 del self._seen[name]
                 with suppress(cluster.NotFound):
                     await self._client.delete(api.Lease, name)
-
-
-def _micro_time(unix_s: float) -> str:
-    """A Lease's renewal time with microseconds, as it may be renewed several times a second."""
-    return timestamps.seconds(unix_s).replace("Z", f".{int(unix_s % 1 * 1e6):06d}Z")
 
 
 def _problems_of(lease: api.Lease) -> Problems:
