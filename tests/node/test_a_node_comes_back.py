@@ -31,6 +31,17 @@ async def test_pods_go_on_after_a_restart(machine, pod_manifest):
     assert after.metadata.uid == before.metadata.uid
 
 
+async def test_readiness_that_others_wrote_is_corrected(machine, pod_manifest):
+    """A cluster marks the Pods of a silent node as not ready, and leaves it to the node to take that back."""
+    async with machine.node():
+        await machine.client.create_manifest(pod_manifest(container={"readinessProbe": READY}))
+        await machine.until_ready()
+        unready = {"conditions": [{"type": "Ready", "status": "False"}]}
+        patched = await machine.client.patch_status(api.Pod, "one", "default", unready)
+        assert not patched.ready
+        await machine.until_ready()
+
+
 async def test_a_pod_deleted_meanwhile_goes(machine, pod_manifest):
     """A Pod that was deleted while no node ran has nothing to end: it goes when the node comes back."""
     async with machine.node(node_name="here"):

@@ -78,8 +78,11 @@ class PodWorker:
     # Events from the node
 
     def observe(self, pod: api.Pod) -> None:
-        """A newer state of the Pod; only its deletion and its server's address matter here."""
+        """A newer state of the Pod: it may be deleted, its server may have moved, and others write its
+        status."""
         moved = _server(pod) != _server(self._pod)
+        if pod.status != self._pod.status:
+            self._wake.set()
         self._pod = pod
         if pod.metadata.deletion_timestamp is not None:
             grace_s = pod.metadata.deletion_grace_period_seconds
@@ -153,6 +156,7 @@ class PodWorker:
                 else:
                     self._send(instruction)
             status = pod_status.picture(life, place, status, now)
+            writer.saw(self._pod.status)
             writer.show(status)
             if life.stopping is not None and not life.active:
                 return

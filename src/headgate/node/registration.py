@@ -167,7 +167,7 @@ class Registration:
             await asyncio.sleep(self._heartbeat_s)
             try:
                 await self._renew()
-                if not self._has_leases or time.monotonic() - self._written_at >= STATUS_S:
+                if await self._needs_status():
                     await self._write_status(ready=True)
             except cluster.NotFound:
                 log.warning("the Node object %s was deleted; creating it again", self._identity.name)
@@ -187,6 +187,16 @@ class Registration:
             await self.register()
         except cluster.ApiError as error:
             log.warning("could not create the Node object: %s", error)
+
+    async def _needs_status(self) -> bool:
+        """Whether to write the status: it is time, or the control plane has lost faith in the node.
+
+        Raises NotFound if the Node is gone.
+        """
+        if not self._has_leases or time.monotonic() - self._written_at >= STATUS_S:
+            return True
+        node = await self._client.get(api.Node, self._identity.name)
+        return not any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
 
     async def _renew(self) -> None:
         """Raises NotFound if the Node is gone."""

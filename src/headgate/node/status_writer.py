@@ -38,6 +38,18 @@ class StatusWriter:
         if _shows_to_traffic(status) != _shows_to_traffic(self._written):
             self._urgent.set()
 
+    def saw(self, status: api.PodStatus) -> None:
+        """The server has this status. Write the current one again if traffic would act on another.
+
+        The control plane marks the Pods of a node as not ready if it hears nothing of the node for a while.
+        """
+        if _shows_to_traffic(status) == _shows_to_traffic(self._written):
+            return
+        self._written = status
+        if status != self._wanted:
+            self._idle.clear()
+            self._changed.set()
+
     async def run(self) -> None:
         """Write until cancelled, or until the Pod is gone."""
         failures = 0
