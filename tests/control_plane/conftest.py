@@ -11,6 +11,7 @@ import ipaddress
 import itertools
 import json
 import os
+import signal
 import ssl
 import subprocess
 import sys
@@ -293,3 +294,35 @@ def new_address() -> Callable[[], str]:
     hosts = ipaddress.ip_network(os.environ[POD_RANGE_VARIABLE]).hosts()
     addresses = itertools.islice(hosts, 10, None)
     return lambda: str(next(addresses))
+
+
+@dataclass(frozen=True)
+class ProcessNode:
+    """A running `headgate node`."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+@pytest.fixture
+def process_node(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., ProcessNode]]:
+    """Starts nodes, each with a part of the Pod range."""
+    running: list[ProcessNode] = []
+
+    def start(name: str, cidr: str, *options: str) -> ProcessNode:
+        command = [sys.executable, "-m", "headgate", "node", f"--kubeconfig={cluster.kubeconfig}"]
+        command += [f"--node-name={name}", f"--state={tmp_path / name}", f"--pod-cidr={cidr}"]
+        command += ["--drain-timeout=1", *options]
+        log = tmp_path / f"{name}.log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+        running.append(ProcessNode(name, process, log))
+        wait_until(lambda: "ready" in log.read_text())
+        return running[-1]
+
+    yield start
+    for node in running:
+        node.process.send_signal(signal.SIGTERM)
+        node.process.wait(WAIT_S)
+        cluster.kubectl("delete", "node", node.name, "--ignore-not-found")

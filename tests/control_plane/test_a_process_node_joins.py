@@ -8,8 +8,6 @@ import subprocess
 import sys
 import urllib.request
 
-import pytest
-
 SERVER = """
 import os, socket
 with socket.create_server((os.environ["POD_IP"], 8000)) as server:
@@ -21,28 +19,6 @@ with socket.create_server((os.environ["POD_IP"], 8000)) as server:
         peer.sendall(b"HTTP/1.1 200 OK\\r\\ncontent-length: %d\\r\\n\\r\\n%b" % (len(body), body))
         peer.close()
 """
-
-
-@pytest.fixture
-def process_node(cluster, tmp_path, eventually):
-    """Starts `headgate node` with a part of the Pod range; returns its name."""
-    running = []
-
-    def start(name, cidr, *options):
-        command = [sys.executable, "-m", "headgate", "node", f"--kubeconfig={cluster.kubeconfig}"]
-        command += [f"--node-name={name}", f"--state={tmp_path / name}", f"--pod-cidr={cidr}"]
-        command += ["--drain-timeout=1", *options]
-        with (tmp_path / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        running.append((name, process))
-        eventually(lambda: "ready" in (tmp_path / f"{name}.log").read_text())
-        return name
-
-    yield start
-    for name, process in running:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        cluster.kubectl("delete", "node", name, "--ignore-not-found")
 
 
 def deployment(name, node, replicas):
@@ -72,7 +48,7 @@ def answers(address):
 
 def test_pods_of_a_deployment_run_and_end(cluster, namespace, process_node, eventually):
     """Addresses, readiness and endpoints as in any cluster; processes end with their Pods."""
-    node = process_node("joined", "10.244.64.0/24")
+    node = process_node("joined", "10.244.64.0/24").name
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -101,7 +77,9 @@ def test_pods_of_a_deployment_run_and_end(cluster, namespace, process_node, even
 
 def test_a_node_has_capacity_and_heartbeats(cluster, process_node, eventually):
     """The control plane keeps it schedulable; a label and a taint are its own."""
-    name = process_node("described", "10.244.65.0/28", "--label=gpu=none", "--taint=only=tests:NoSchedule")
+    name = process_node(
+        "described", "10.244.65.0/28", "--label=gpu=none", "--taint=only=tests:NoSchedule"
+    ).name
     node = cluster.get("node", name)
     assert node["metadata"]["labels"]["gpu"] == "none"
     assert {"key": "only", "value": "tests", "effect": "NoSchedule"} in node["spec"]["taints"]
@@ -114,9 +92,29 @@ def test_a_node_has_capacity_and_heartbeats(cluster, process_node, eventually):
     eventually(lambda: cluster.get("lease", name, "-n", "kube-node-lease")["spec"]["renewTime"] > renewed)
 
 
+def test_a_node_that_was_silent_is_trusted_again(cluster, namespace, process_node, eventually):
+    """Meanwhile the control plane takes it for dead, and its Pods for not ready."""
+    silent = process_node("silent", "10.244.67.0/24")
+    cluster.apply(deployment("web", silent.name, 1), namespace=namespace)
+    cluster.kubectl("rollout", "status", "deployment/web", "-n", namespace, "--timeout=60s")
+
+    def is_ready(*words):
+        [condition] = [
+            each for each in cluster.get(*words)["status"]["conditions"] if each["type"] == "Ready"
+        ]
+        return condition["status"] == "True"
+
+    [pod] = cluster.get("pods", "-n", namespace)["items"]
+    pod = ("pod", pod["metadata"]["name"], "-n", namespace)
+    silent.process.send_signal(signal.SIGSTOP)
+    eventually(lambda: not is_ready("node", silent.name) and not is_ready(*pod), 120)
+    silent.process.send_signal(signal.SIGCONT)
+    eventually(lambda: is_ready("node", silent.name) and is_ready(*pod))
+
+
 def test_only_its_own_pods_run(cluster, namespace, process_node, eventually):
     """A Pod that fits nowhere stays unscheduled: the node takes none by itself."""
-    name = process_node("modest", "10.244.66.0/24")
+    name = process_node("modest", "10.244.66.0/24").name
     pod = deployment("x", "elsewhere", 1)["spec"]["template"]
     pod = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {"name": "x"}}
     cluster.apply(pod, namespace=namespace)
