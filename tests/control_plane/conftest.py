@@ -90,14 +90,24 @@ class Cluster:
         """An object, or a list of them."""
         return json.loads(self.kubectl("get", *words, "-o", "json"))
 
+    def client(self) -> httpx2.Client:
+        """Sends requests of the administrator."""
+        return self._client(json.loads(self.kubeconfig.read_text())["users"][0]["user"]["token"])
+
     def request(self, path: str, token: str | None = None) -> httpx2.Response:
         """A GET with a token, or without one."""
+        with self._client(token) as client:
+            return client.get(path)
+
+    def _client(self, token: str | None) -> httpx2.Client:
         cluster = json.loads(self.kubeconfig.read_text())["clusters"][0]["cluster"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        trust = ssl.create_default_context(cadata=authority)
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        return httpx2.get(
-            cluster["server"] + path, headers=headers, verify=trust, trust_env=False, timeout=WAIT_S
+        return httpx2.Client(
+            base_url=cluster["server"],
+            headers={} if token is None else {"Authorization": f"Bearer {token}"},
+            verify=ssl.create_default_context(cadata=authority),
+            trust_env=False,
+            timeout=WAIT_S,
         )
 
     def kubeconfig_of(self, account: str, namespace: str, directory: Path) -> Path:

@@ -23,6 +23,15 @@ import pytest
 
 MODEL = "sim-8b"
 HEADGATE = [sys.executable, "-m", "headgate"]
+SHIFTED = """
+import mmap, os, runpy, struct, sys, time
+page = mmap.mmap(os.open(sys.argv[1], os.O_RDONLY), 8, prot=mmap.PROT_READ)
+real = time.time
+time.time = lambda: real() + struct.unpack("d", page)[0]
+sys.argv[:2] = ["headgate"]
+runpy.run_module("headgate", run_name="__main__")
+"""
+"""Runs Headgate on a machine whose clock is set wrong, by the seconds in a file."""
 FAST = ("--base-s", "0.002", "--per-start-s", "0")
 """Of a simulated engine: it can serve hundreds of requests a second."""
 BODY = json.dumps(
@@ -201,13 +210,17 @@ def objects(cluster, namespace) -> Objects:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts commands of Headgate, which end with the test. NAME.log has what they print."""
+    """Starts commands of Headgate, which end with the test. NAME.log has what they print.
+
+    `clock`: a file with a double, by which the clock of the command is set wrong.
+    """
     with contextlib.ExitStack() as running:
 
-        def run(name: str, *words: str | Path) -> subprocess.Popen[bytes]:
+        def run(name: str, *words: str | Path, clock: Path | None = None) -> subprocess.Popen[bytes]:
             log = running.enter_context((tmp_path / f"{name}.log").open("w"))
+            program = HEADGATE if clock is None else [sys.executable, "-c", SHIFTED, clock]
             process = running.enter_context(
-                subprocess.Popen([*HEADGATE, *words], stdout=log, stderr=subprocess.STDOUT)
+                subprocess.Popen([*program, *words], stdout=log, stderr=subprocess.STDOUT)
             )
             running.callback(process.send_signal, signal.SIGTERM)
             return process
@@ -255,13 +268,14 @@ def start_engine(start_engines) -> Callable[[str], Engine]:
 def start_gateway(namespace, start, unused_tcp_port_factory, tmp_path) -> Callable[..., Gateway]:
     """Starts a gateway for the namespace, which rejects requests that no Pod is ready for."""
 
-    def run(name: str, kubeconfig: Path) -> Gateway:
+    def run(name: str, kubeconfig: Path, clock: Path | None = None) -> Gateway:
         ports = [unused_tcp_port_factory() for _ in range(3)]
         process = start(
             name,
             *("gateway", "--kubeconfig", kubeconfig, "--namespace", namespace, "--port", str(ports[0])),
             *("--metrics-port", str(ports[1]), "--admin-port", str(ports[2])),
             *("--queue-no-endpoint-wait-s", "0"),
+            clock=clock,
         )
         return Gateway(*ports, tmp_path / f"{name}.log", process)
 
