@@ -64,6 +64,18 @@ class Machine:
     async def until_ready(self, count: int = 1) -> list[api.Pod]:
         return await self.until(lambda pods: sum(pod.ready for pod in pods) == count == len(pods))
 
+    async def log(self, pod: str = "one", container: str = "main") -> str:
+        """What a container has printed, once there is a line of it."""
+        path = self.client.path_of(api.Pod.resource, pod, "default", "log")
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with contextlib.suppress(cluster.ApiError):
+                text = (await self.client.ask("GET", path, query={"container": container})).body.decode()
+                if text.endswith("\n"):
+                    return text
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.03)
+
     async def events(self, reason: str) -> list[str]:
         """Messages of events of a reason, waited for."""
         deadline = time.monotonic() + PATIENCE_S

@@ -92,6 +92,15 @@ def test_a_shorter_grace_brings_the_kill_forward():
     assert pod.decide(11) == [Signal("main", signal.SIGKILL)]
 
 
+def test_a_start_without_its_objects_does_not_count():
+    """A container whose Secret is missing is tried again every two seconds, and has not been restarted."""
+    pod = life()
+    for now in (0, 2, 4):
+        assert pod.decide(now) == [Start("main", 0)]
+        pod.not_configured("main", "CreateContainerConfigError", "", now)
+        assert (pod.phase, pod.wake_at()) == ("Pending", now + 2)
+
+
 class LifeOfAPod(RuleBasedStateMachine):
     """Any order of events that a driver can bring about."""
 
@@ -132,6 +141,13 @@ class LifeOfAPod(RuleBasedStateMachine):
             self.pod.started(name, "id", self.now)
         else:
             self.pod.start_failed(name, "RunContainerError", "", self.now)
+
+    @precondition(lambda self: self.starting)
+    @rule()
+    def a_start_lacks_an_object(self) -> None:
+        name = self.starting.pop()
+        self.runs[name].pop()
+        self.pod.not_configured(name, "CreateContainerConfigError", "", self.now)
 
     @precondition(lambda self: self.running)
     @rule(code=st.sampled_from([0, 1, 137]))

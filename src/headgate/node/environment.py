@@ -1,13 +1,17 @@
 """The environment and command line of a container's process, as Kubernetes would set them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from headgate import api
+from headgate.api.containers import EnvFromSource, EnvVarSource, KeySelector
+from headgate.node import downward
+from headgate.node.downward import PodIdentity
+from headgate.node.references import Found, Reference
 
 _REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
-_LABEL_PATH = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 class ContainerConfigError(Exception):
@@ -19,31 +23,44 @@ class NoCommandError(Exception):
 
 
 @dataclass(frozen=True)
-class PodIdentity:
-    """Fields of the Pod and node that `fieldRef` can refer to."""
+class Environment:
+    """The variables of a container."""
 
-    pod: api.Pod
-    node_name: str
-    pod_ip: str
-    host_ip: str
-    port: int | None = None
-    """The port to listen on, if Pods share an address."""
+    variables: Mapping[str, str]
+    skipped: Mapping[Reference, list[str]]
+    """Keys of `envFrom` objects that are no names of variables."""
+
+
+def references(container: api.Container) -> Iterator[Reference]:
+    """The objects that the environment of a container is taken from."""
+    for source in container.env_from:
+        if (found := _whole(source)) is not None:
+            yield found[0]
+    for entry in container.env:
+        if entry.value_from is not None and (key := _key(entry.value_from)) is not None:
+            yield key[0]
 
 
 def environment(
-    container: api.Container, identity: PodIdentity, inherited: Mapping[str, str]
-) -> dict[str, str]:
-    """The node's own environment, POD_*, then the container's `env`; later ones win.
+    container: api.Container, identity: PodIdentity, inherited: Mapping[str, str], found: Found
+) -> Environment:
+    """The node's own environment, POD_*, then the container's `envFrom` and `env`; later ones win.
 
-    Raises ContainerConfigError.
+    `found` has all `references`. Raises ContainerConfigError.
     """
     variables = _always_there(container, identity)
+    skipped: dict[Reference, list[str]] = {}
+    for index, source in enumerate(container.env_from):
+        _add_all(source, f"envFrom[{index}]", variables, skipped, found)
     for index, entry in enumerate(container.env):
-        if entry.value_from is not None:
-            variables[entry.name] = _field(entry, f"env[{index}] {entry.name}", identity)
-        else:
+        if entry.value_from is None:
             variables[entry.name] = expand(entry.value or "", variables)
-    return {**inherited, **variables}
+            continue
+        where = f"env[{index}] {entry.name}"
+        value = _value(entry.value_from, where, container, identity, found)
+        if value is not None:
+            variables[entry.name] = value
+    return Environment({**inherited, **variables}, skipped)
 
 
 def command_line(container: api.Container, variables: Mapping[str, str]) -> list[str]:
@@ -83,30 +100,92 @@ def _always_there(container: api.Container, identity: PodIdentity) -> dict[str, 
     return variables
 
 
-def _field(entry: api.EnvVar, where: str, identity: PodIdentity) -> str:
-    assert entry.value_from is not None
-    reference = entry.value_from.field_ref
-    if reference is None:
-        raise ContainerConfigError(
-            f"{where}: only valueFrom.fieldRef is supported on one machine; write the value itself"
-        )
-    path = reference.field_path
-    metadata = identity.pod.metadata
-    simple = {
-        "metadata.name": metadata.name,
-        "metadata.namespace": metadata.namespace,
-        "metadata.uid": metadata.uid,
-        "spec.nodeName": identity.node_name,
-        "spec.serviceAccountName": identity.pod.spec.service_account_name,
-        "status.podIP": identity.pod_ip,
-        "status.podIPs": identity.pod_ip,
-        "status.hostIP": identity.host_ip,
-        "status.hostIPs": identity.host_ip,
-    }
-    if path in simple:
-        return simple[path]
-    keyed = _LABEL_PATH.fullmatch(path)
-    if keyed is None:
-        raise ContainerConfigError(f"{where}: valueFrom.fieldRef.fieldPath {path!r} is not a supported field")
-    values = metadata.labels if keyed[1] == "labels" else metadata.annotations
-    return values.get(keyed[2], "")
+# Whole objects
+
+
+def _whole(source: EnvFromSource) -> tuple[Reference, bool] | None:
+    """The object, and whether it may be missing."""
+    if source.config_map_ref is not None:
+        return Reference("ConfigMap", source.config_map_ref.name), bool(source.config_map_ref.optional)
+    if source.secret_ref is not None:
+        return Reference("Secret", source.secret_ref.name), bool(source.secret_ref.optional)
+    return None
+
+
+def _add_all(
+    source: EnvFromSource,
+    where: str,
+    variables: dict[str, str],
+    skipped: dict[Reference, list[str]],
+    found: Found,
+) -> None:
+    wanted = _whole(source)
+    if wanted is None:
+        return
+    reference, optional = wanted
+    contents = found[reference]
+    if contents is None:
+        if not optional:
+            raise ContainerConfigError(f"{where}: {reference} not found")
+        return
+    for key, value in sorted(contents.texts.items()):
+        name = source.prefix + key
+        if _is_name(name):
+            variables[name] = _text(value, f"{where}: key {key!r} of {reference}")
+        else:
+            skipped.setdefault(reference, []).append(key)
+
+
+def _is_name(name: str) -> bool:
+    """Whether Kubernetes takes it for a variable's name; names that look like paths are not."""
+    return _NAME.fullmatch(name) is not None and name != "." and not name.startswith("..")
+
+
+# Single values
+
+
+def _value(
+    source: EnvVarSource, where: str, container: api.Container, identity: PodIdentity, found: Found
+) -> str | None:
+    """None for a value that is optional and missing."""
+    key = _key(source)
+    if key is not None:
+        return _value_of_key(*key, where, found)
+    try:
+        if source.field_ref is not None:
+            return downward.pod_field(source.field_ref.field_path, identity)
+        if source.resource_field_ref is not None:
+            spec = identity.pod.spec
+            containers = (*spec.init_containers, *spec.containers)
+            return downward.resource_field(
+                source.resource_field_ref, container.name, containers, identity.allocatable
+            )
+    except downward.UnknownFieldError as error:
+        raise ContainerConfigError(f"{where}: valueFrom.{error}") from error
+    raise ContainerConfigError(f"{where}: valueFrom has no source that is supported here")
+
+
+def _key(source: EnvVarSource) -> tuple[Reference, KeySelector] | None:
+    if source.config_map_key_ref is not None:
+        return Reference("ConfigMap", source.config_map_key_ref.name), source.config_map_key_ref
+    if source.secret_key_ref is not None:
+        return Reference("Secret", source.secret_key_ref.name), source.secret_key_ref
+    return None
+
+
+def _value_of_key(reference: Reference, selector: KeySelector, where: str, found: Found) -> str | None:
+    contents = found[reference]
+    value = None if contents is None else contents.texts.get(selector.key)
+    if value is not None:
+        return _text(value, f"{where}: key {selector.key!r} of {reference}")
+    if selector.optional:
+        return None
+    if contents is None:
+        raise ContainerConfigError(f"{where}: {reference} not found, of which key {selector.key!r} is wanted")
+    raise ContainerConfigError(f"{where}: key {selector.key!r} not found in {reference}")
+
+
+def _text(value: bytes, what: str) -> str:
+    if b"\0" in value:
+        raise ContainerConfigError(f"{what} contains a null byte, which no environment variable can hold")
+    return value.decode(errors="surrogateescape")

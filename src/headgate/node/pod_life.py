@@ -17,6 +17,8 @@ from headgate.node.probe_schedule import ProbeKind
 FIRST_BACKOFF_S = 0.2
 LONGEST_BACKOFF_S = 30.0
 FORGIVEN_AFTER_S = 60.0
+CONFIG_RETRY_S = 2.0
+"""Until a container is tried again that lacks an object, which somebody may create at any time."""
 
 
 class State(StrEnum):
@@ -133,6 +135,8 @@ class ContainerLife:
         """When it may start; None for never again."""
         self._failures = 0
         self._first_run = history.last is None
+        self._uncounted = (self.restarts, self._first_run)
+        """Before the start that is in progress."""
         self._stopping = _Stopping()
 
     @property
@@ -176,6 +180,7 @@ class ContainerLife:
         if self.state is not State.WAITING or self._not_before is None or now < self._not_before:
             return None
         self.state = State.STARTING
+        self._uncounted = (self.restarts, self._first_run)
         if self._first_run:
             self._first_run = False
         else:
@@ -204,6 +209,10 @@ class ContainerLife:
         self._not_before = until
         self.waiting_reason, self.waiting_message = reason, message
         self._stopping.because = None
+
+    def uncount_start(self) -> None:
+        """The start failed before there was anything that could run."""
+        self.restarts, self._first_run = self._uncounted
 
     def run_ended(self, ended: Ended) -> None:
         self.last = ended
@@ -239,6 +248,12 @@ class PodLife:
     def cannot_start(self, name: str, reason: str, message: str) -> None:
         """The container can never run as specified."""
         self._by_name[name].rest(reason, message, until=None)
+
+    def not_configured(self, name: str, reason: str, message: str, now: float) -> None:
+        """The container lacks an object of its configuration; the start does not count as one."""
+        container = self._by_name[name]
+        container.uncount_start()
+        container.rest(reason, message, until=now + CONFIG_RETRY_S)
 
     def start_failed(self, name: str, reason: str, message: str, now: float) -> None:
         """The start failed, but may succeed later."""

@@ -5,6 +5,7 @@ import logging
 import os
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -13,6 +14,7 @@ from headgate import api, cluster
 from headgate.api import marks
 from headgate.api.marks import Address
 from headgate.node import (
+    downward,
     environment,
     external,
     log_files,
@@ -21,6 +23,8 @@ from headgate.node import (
     probe_schedule,
     prober,
     processes,
+    references,
+    registration,
     status_writer,
     unsupported,
 )
@@ -182,8 +186,8 @@ class PodWorker:
             life.cannot_start(name, "NoCommand", str(error))
             self._warn("Failed", str(error))
         except environment.ContainerConfigError as error:
-            life.cannot_start(name, "CreateContainerConfigError", str(error))
-            self._warn("Failed", str(error))
+            life.not_configured(name, "CreateContainerConfigError", str(error), time.monotonic())
+            self._warn("Failed", f"container {name}: {error}")
         except (processes.StartError, OSError) as error:
             life.start_failed(name, "RunContainerError", str(error), time.monotonic())
             self._warn("Failed", f"container {name}: {error}")
@@ -231,20 +235,35 @@ class PodWorker:
     async def _launch(self, spec: api.Container, run: int) -> processes.RunningContainer:
         if self._placement.server is not None:
             return external.ExternalServer(self._placement.server)
-        identity = environment.PodIdentity(
-            self._pod,
-            self._tools.identity.name,
-            self._placement.pod_ip,
-            self._tools.identity.host_ip,
-            self._placement.port,
-        )
-        variables = environment.environment(spec, identity, os.environ)
+        variables = await self._variables(spec)
         command = environment.command_line(spec, variables)
         metadata = self._pod.metadata
         directory = self._tools.logs.pod(metadata.namespace, metadata.name, metadata.uid) / spec.name
         writer = self._tools.logs.open_run(directory, run)
         what = f"{metadata.key}/{spec.name}"
         return await self._tools.runner.start(command, variables, spec.working_dir, writer, what)
+
+    async def _variables(self, spec: api.Container) -> Mapping[str, str]:
+        """Raises ContainerConfigError."""
+        node, metadata = self._tools.identity, self._pod.metadata
+        identity = downward.PodIdentity(
+            self._pod,
+            node.name,
+            self._placement.pod_ip,
+            node.host_ip,
+            self._placement.port,
+            registration.capacity(node),
+        )
+        wanted = environment.references(spec)
+        try:
+            found = await references.read(self._tools.client, metadata.namespace, wanted)
+        except references.UnreadableError as error:
+            raise environment.ContainerConfigError(str(error)) from error
+        result = environment.environment(spec, identity, os.environ, found)
+        for source, keys in result.skipped.items():
+            told = f"keys [{', '.join(keys)}] of {source} are no names of variables and were skipped"
+            self._warn("InvalidEnvironmentVariableNames", f"container {spec.name}: {told}")
+        return result.variables
 
     def _send(self, instruction: pod_life.Signal) -> None:
         running = self._running.get(instruction.container)

@@ -93,6 +93,15 @@ class Identity:
     taints: Sequence[Taint] = ()
 
 
+def capacity(identity: Identity) -> dict[str, str]:
+    """The machine's resources, all of which Pods may use."""
+    return {
+        "cpu": str(os.cpu_count() or 1),
+        "memory": f"{_memory_bytes() // 1024}Ki",
+        "pods": str(identity.max_pods),
+    }
+
+
 def own_address(server: str) -> str:
     """The address of this machine from which a URL is reached; nothing is sent."""
     parts = urlsplit(server)
@@ -237,11 +246,7 @@ class Registration:
             "lastHeartbeatTime": now,
             "lastTransitionTime": self._ready_since if ready else now,
         }
-        resources = {
-            "cpu": str(os.cpu_count() or 1),
-            "memory": f"{_memory_bytes() // 1024}Ki",
-            "pods": str(self._identity.max_pods),
-        }
+        resources = capacity(self._identity)
         status = {
             "capacity": resources,
             "allocatable": resources,

@@ -15,7 +15,7 @@ _POD = (
     "ephemeralContainers",
     "activeDeadlineSeconds",
 )
-_CONTAINER = ("volumeMounts", "volumeDevices", "envFrom", "lifecycle", "securityContext")
+_CONTAINER = ("volumeMounts", "volumeDevices", "lifecycle", "securityContext")
 _PROBES = ("readinessProbe", "livenessProbe", "startupProbe")
 
 

@@ -1,0 +1,117 @@
+"""The spec of a Pod with the fields that only a node uses: volumes, mounts, hooks.
+
+`api.PodSpec` has the others. It is decoded for every Pod of a cluster by all programs, so it stays small; a
+node decodes the complete spec once for each Pod that it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from headgate import api
+from headgate.api.containers import ObjectFieldSelector, ResourceFieldSelector
+from headgate.api.meta import Part
+
+
+class KeyToPath(Part, frozen=True, kw_only=True):
+    key: str
+    path: str
+    mode: int | None = None
+
+
+class ConfigMapVolume(Part, frozen=True, kw_only=True):
+    """Also as a source of a projected volume, which has no `default_mode` of its own."""
+
+    name: str = ""
+    items: list[KeyToPath] = []
+    default_mode: int | None = None
+    optional: bool = False
+
+
+class SecretVolume(Part, frozen=True, kw_only=True):
+    secret_name: str = ""
+    items: list[KeyToPath] = []
+    default_mode: int | None = None
+    optional: bool = False
+
+
+class DownwardFile(Part, frozen=True, kw_only=True):
+    path: str
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    mode: int | None = None
+
+
+class DownwardVolume(Part, frozen=True, kw_only=True):
+    items: list[DownwardFile] = []
+    default_mode: int | None = None
+
+
+class TokenSource(Part, frozen=True, kw_only=True):
+    path: str
+    audience: str = ""
+    expiration_seconds: int = 3600
+
+
+class ProjectedSource(Part, frozen=True, kw_only=True):
+    config_map: ConfigMapVolume | None = None
+    secret: ConfigMapVolume | None = None
+    """With `name`, unlike the Secret of a volume."""
+    downward_api: DownwardVolume | None = None
+    service_account_token: TokenSource | None = None
+
+
+class ProjectedVolume(Part, frozen=True, kw_only=True):
+    sources: list[ProjectedSource] = []
+    default_mode: int | None = None
+
+
+class EmptyDir(Part, frozen=True, kw_only=True):
+    medium: str = ""
+    size_limit: int | str | None = None
+
+
+class HostPath(Part, frozen=True, kw_only=True):
+    path: str
+    type: str = ""
+
+
+class Claim(Part, frozen=True, kw_only=True):
+    claim_name: str
+    read_only: bool = False
+
+
+class Volume(Part, frozen=True, kw_only=True):
+    name: str
+    empty_dir: EmptyDir | None = None
+    host_path: HostPath | None = None
+    config_map: ConfigMapVolume | None = None
+    secret: SecretVolume | None = None
+    projected: ProjectedVolume | None = None
+    downward_api: DownwardVolume | None = None
+    persistent_volume_claim: Claim | None = None
+
+
+class VolumeMount(Part, frozen=True, kw_only=True):
+    name: str
+    mount_path: str
+    read_only: bool = False
+    sub_path: str = ""
+    sub_path_expr: str = ""
+
+
+class Container(api.Container, frozen=True, kw_only=True):
+    volume_mounts: list[VolumeMount] = []
+    restart_policy: Literal["Always", "OnFailure", "Never"] | None = None
+    """Only in init containers: Always makes it a sidecar."""
+
+
+class PodSpec(api.PodSpec, frozen=True, kw_only=True):
+    containers: list[Container] = []  # type: ignore[assignment]
+    init_containers: list[Container] = []  # type: ignore[assignment]
+    volumes: list[Volume] = []
+
+    def every_container(self) -> Iterator[Container]:
+        yield from self.init_containers
+        yield from self.containers
