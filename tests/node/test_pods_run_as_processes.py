@@ -100,10 +100,10 @@ async def test_a_pod_that_may_end_ends(machine, pod_manifest):
 async def test_unsupported_fields_are_reported(machine, pod_manifest):
     """Fields that mean something but do nothing here are named in a Warning event."""
     async with machine.node():
-        manifest = pod_manifest(volumes=[{"name": "cache", "emptyDir": {}}])
+        manifest = pod_manifest(volumes=[{"name": "cache", "emptyDir": {"sizeLimit": "1Gi"}}])
         await machine.client.create_manifest(manifest)
         [message] = await machine.events("Unsupported")
-        assert "spec.volumes" in message
+        assert "spec.volumes[cache].emptyDir.sizeLimit" in message
 
 
 async def test_logs_reach_kubectl(machine, pod_manifest):

@@ -120,4 +120,5 @@ def _tell(ready: room.Ready) -> None:
     where = "on ports of 127.0.0.1" if ready.shares_address else "on loopback addresses of their own"
     if ready.pod_cidr:
         where = f"on addresses of {ready.pod_cidr}"
-    process.say(f"Node {ready.name} ready: Pods of {ready.server} run here, {where}")
+    told = "" if ready.mounts else "; without mounts: volumes are reached at other paths"
+    process.say(f"Node {ready.name} ready: Pods of {ready.server} run here, {where}{told}")

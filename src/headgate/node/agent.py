@@ -11,7 +11,8 @@ from headgate.api import marks
 from headgate.kubeschema import timestamps
 from headgate.node import addresses, external, pod_life, pod_status
 from headgate.node.environment import ContainerConfigError
-from headgate.node.pod_worker import Placement, PodWorker, Tools
+from headgate.node.pod_context import Placement, Tools
+from headgate.node.pod_worker import PodWorker
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Agent:
         await self._pods.wait_synced()
         self._keep_addresses()
         self._forget_old_logs()
+        await self._remove_old_directories()
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             end = self._pods.subscribe(self._heard)
@@ -187,6 +189,7 @@ class Agent:
             self._pool.release(pod.metadata.uid)
         metadata = pod.metadata
         self._tools.logs.forget(self._tools.logs.pod(metadata.namespace, metadata.name, metadata.uid))
+        self._tasks.create_task(asyncio.to_thread(self._tools.directories.remove, metadata.uid))
 
     def _forget_old_logs(self) -> None:
         """Remove the logs of Pods that were deleted while the node was away."""
@@ -194,6 +197,12 @@ class Agent:
         for directory in self._tools.logs.pods():
             if directory not in kept:
                 self._tools.logs.forget(directory)
+
+    async def _remove_old_directories(self) -> None:
+        """Remove the volumes of Pods that were deleted while the node was away."""
+        directories = self._tools.directories
+        for uid in directories.uids() - {pod.metadata.uid for pod in self._pods.items()}:
+            await asyncio.to_thread(directories.remove, uid)
 
 
 def _log_directory(tools: Tools, pod: api.Pod) -> Path:

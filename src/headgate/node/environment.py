@@ -26,9 +26,16 @@ class NoCommandError(Exception):
 class Environment:
     """The variables of a container."""
 
-    variables: Mapping[str, str]
+    inherited: Mapping[str, str]
+    """The node's own."""
+    own: Mapping[str, str]
+    """Those of the Pod, which take precedence."""
     skipped: Mapping[Reference, list[str]]
     """Keys of `envFrom` objects that are no names of variables."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {**self.inherited, **self.own}
 
 
 def references(container: api.Container) -> Iterator[Reference]:
@@ -60,7 +67,7 @@ def environment(
         value = _value(entry.value_from, where, container, identity, found)
         if value is not None:
             variables[entry.name] = value
-    return Environment({**inherited, **variables}, skipped)
+    return Environment(inherited, variables, skipped)
 
 
 def command_line(container: api.Container, variables: Mapping[str, str]) -> list[str]:

@@ -1,13 +1,18 @@
 """Runs the program of a container, and ends everything that it started, even if the node dies.
 
-Run as a separate script, `python -I -S launcher.py PROGRAM ARGUMENTS...`, so that the node, which has
-threads, never runs Python code between fork and exec. It imports nothing of Headgate. Its standard input is a
-socket to the node. The node writes signal numbers for the program's process group, one byte each, and closes
-the socket, on purpose or by its own death, to end everything. The launcher writes the program's process ID,
-and at the end its waitpid status, as numbers of four bytes.
+Run as a separate script, `python -I -S launcher.py [OPTIONS] -- PROGRAM ARGUMENTS...`, so that the node,
+which has threads, never runs Python code between fork and exec. It imports nothing of Headgate. Its standard
+input is a socket to the node. The node writes signal numbers for the program's process group, one byte each,
+and closes the socket, on purpose or by its own death, to end everything. The launcher writes the program's
+process ID, or a zero and the reason why there is none, and at the end its waitpid status, as numbers of four
+bytes.
 
 On Linux, the launcher is the "subreaper" of the program: daemons that leave the program's group and session
 become children of the launcher, which kills them when the program has ended.
+
+With `--namespace` or `--user-namespace`, launcher and program have their own view of the file system, in
+which each `--mount SOURCE TARGET ro|rw` is done. Mounts end with the processes. `--directory PATH` is where
+the program starts in that view. `--try` only does the mounts.
 """
 
 import contextlib
@@ -15,6 +20,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -28,7 +34,19 @@ _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal
 """Only the node stops the launcher: signals sent to its session are meant for the program."""
 
 
+_NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
+_READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 32, 4096, 16384, 1 << 18
+_DETACH = 2
+_KEPT_FLAGS = 2 | 4 | 8
+"""nosuid, nodev and noexec, which only the machine's root may remove from a mount."""
+_OLD_ROOT = "/.headgate-root"
+
+
 def main(arguments: list[str]) -> None:
+    options = _Options(arguments)
+    if options.only_try:
+        _mount_all(options)
+        return
     control = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -39,7 +57,15 @@ def main(arguments: list[str]) -> None:
     for number in _IGNORED:
         signal.signal(number, lambda *_: None)
     _become_subreaper()
-    program = _start(arguments)
+    try:
+        _mount_all(options)
+        if options.directory:
+            os.chdir(options.directory)
+    except OSError as error:
+        reason = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+        control.send((0).to_bytes(4) + reason.encode(errors="replace")[:1024])
+        return
+    program = _start(options.command)
     with contextlib.suppress(OSError):
         control.send(program.to_bytes(4))
     status = _until_ended(program, control, woken)
@@ -47,6 +73,32 @@ def main(arguments: list[str]) -> None:
         _end_descendants()
     with contextlib.suppress(OSError):
         control.send(status.to_bytes(4))
+
+
+class _Options:
+    """The parsed command line, which the node composes."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.namespaces = 0
+        self.mounts: list[tuple[str, str, bool]] = []
+        """Source, target, and whether it is read-only."""
+        self.directory = ""
+        self.only_try = False
+        rest = iter(words)
+        for word in rest:
+            if word == "--namespace":
+                self.namespaces = _NEW_MOUNTS
+            elif word == "--user-namespace":
+                self.namespaces = _NEW_MOUNTS | _NEW_USER
+            elif word == "--mount":
+                self.mounts.append((next(rest), next(rest), next(rest) == "ro"))
+            elif word == "--directory":
+                self.directory = next(rest)
+            elif word == "--try":
+                self.only_try = True
+            else:
+                break
+        self.command = list(rest)
 
 
 def _start(command: list[str]) -> int:
@@ -148,6 +200,142 @@ def _parents() -> Iterator[tuple[int, int]]:
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 yield int(name), int(file.read().rpartition(b")")[2].split()[1])
+
+
+# Mounts. All of these raise OSError.
+
+
+def _mount_all(options: _Options) -> None:
+    if not options.namespaces:
+        return
+    before = os.getcwd()
+    _separate(options.namespaces)
+    mounts = sorted(options.mounts, key=lambda each: len(each[1]))
+    view = _View()
+    if any(_nearest(target) == "/" for _, target, _ in mounts):
+        view.replace_root()
+    # All are opened before one can hide another.
+    sources = [os.open(source, os.O_PATH | os.O_CLOEXEC) for source, _, _ in mounts]
+    places = [view.bind(file, target) for file, (_, target, _) in zip(sources, mounts, strict=True)]
+    for place, (_, _, read_only) in zip(places, mounts, strict=True):
+        if read_only:  # last, since another mount may have needed a directory in it
+            kept = os.statvfs(place).f_flag & _KEPT_FLAGS
+            _mount("none", place, _REMOUNT | _BIND | _READ_ONLY | kept)
+    for file in sources:
+        os.close(file)
+    with contextlib.suppress(OSError):  # it may be hidden now
+        os.chdir(before)
+
+
+class _View:
+    """The file system as the program will see it.
+
+    A mount needs a place. Where there is none, nothing is created on the machine: a file system in memory
+    takes the place of the nearest directory above, and gets what that one has by further mounts.
+    """
+
+    def __init__(self) -> None:
+        self._volumes: list[str] = []
+        self._made: set[int] = set()
+        """Device numbers of our file systems in memory."""
+
+    def bind(self, source: int, target: str) -> str:
+        """Mount an open directory or file; returns the target without links."""
+        place = os.path.realpath(target)
+        if not os.path.lexists(place):
+            above = _nearest(place)
+            if not self._may_create_in(above):
+                self._cover(above)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            _create(place, is_directory=stat.S_ISDIR(os.fstat(source).st_mode))
+        _mount(f"/proc/self/fd/{source}", place, _BIND | _RECURSIVE)
+        self._volumes.append(place)
+        return place
+
+    def replace_root(self) -> None:
+        """Cover the root directory, which cannot be mounted on."""
+        start = next(each.path for each in os.scandir("/") if each.is_dir(follow_symlinks=False))
+        _mount("tmpfs", start, 0, "tmpfs", "mode=755")
+        os.mkdir(start + _OLD_ROOT)
+        _call("pivot_root", start.encode(), (start + _OLD_ROOT).encode())
+        os.chdir("/")
+        self._made.add(os.stat("/").st_dev)
+        _copy_by_mounts(_OLD_ROOT, "")
+        _call("umount2", _OLD_ROOT.encode(), _DETACH)
+        os.rmdir(_OLD_ROOT)
+
+    def _may_create_in(self, directory: str) -> bool:
+        inside = any(f"{directory}/".startswith(f"{each}/") for each in self._volumes)
+        return inside or os.stat(directory).st_dev in self._made
+
+    def _cover(self, directory: str) -> None:
+        before = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        known = os.fstat(before)
+        _mount("tmpfs", directory, 0, "tmpfs", f"mode={stat.S_IMODE(known.st_mode):o}")
+        with contextlib.suppress(OSError):
+            os.chown(directory, known.st_uid, known.st_gid)
+        self._made.add(os.stat(directory).st_dev)
+        _copy_by_mounts(f"/proc/self/fd/{before}", directory)
+        os.close(before)
+
+
+def _copy_by_mounts(source: str, target: str) -> None:
+    """Make everything in a directory visible in another. What has vanished or is off limits is left out."""
+    for entry in os.scandir(source):
+        place = f"{target}/{entry.name}"
+        with contextlib.suppress(OSError):
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), place)
+            else:
+                _create(place, is_directory=entry.is_dir())
+                _mount(entry.path, place, _BIND | _RECURSIVE)
+
+
+def _nearest(path: str) -> str:
+    """The nearest directory above a path that exists; the path itself if it does."""
+    path = os.path.realpath(path)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _create(path: str, *, is_directory: bool) -> None:
+    if is_directory:
+        os.mkdir(path)
+    else:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+
+
+def _separate(namespaces: int) -> None:
+    """Enter new namespaces, as the same user and group."""
+    user, group = os.geteuid(), os.getegid()
+    _call("unshare", namespaces)
+    if namespaces & _NEW_USER:
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    _mount("none", "/", _RECURSIVE | _PRIVATE)
+
+
+def _mount(source: str, target: str, flags: int, kind: str = "", data: str = "") -> None:
+    try:
+        _call("mount", source.encode(), target.encode(), kind.encode() or None, flags, data.encode() or None)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot mount: {error.strerror}", target) from None
+
+
+def _call(function: str, *arguments: bytes | int | None) -> None:
+    """Call a function of the C library that returns 0 for success."""
+    import ctypes
+
+    converted = [ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments]
+    if getattr(ctypes.CDLL(None, use_errno=True), function)(*converted) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{function}: {os.strerror(number)}")
 
 
 def _become_subreaper() -> None:

@@ -231,8 +231,16 @@ class ContainerLife:
 class PodLife:
     """All containers of one Pod, from the first start to the last exit."""
 
-    def __init__(self, spec: api.PodSpec, now: float, history: Mapping[str, History] | None = None) -> None:
+    def __init__(
+        self,
+        spec: api.PodSpec,
+        now: float,
+        history: Mapping[str, History] | None = None,
+        *,
+        waits_for_volumes: bool = False,
+    ) -> None:
         known = history or {}
+        self._waits_for_volumes = waits_for_volumes
         self._policy = spec.restart_policy
         self._grace_s = float(spec.termination_grace_period_seconds)
         self.init_containers = [_container(each, known, now) for each in spec.init_containers]
@@ -241,6 +249,18 @@ class PodLife:
         self._stop: StopReason | None = None
 
     # Events
+
+    def has_volumes(self) -> None:
+        """Containers may start."""
+        if self._waits_for_volumes:
+            self.lacks_volumes("")
+            self._waits_for_volumes = False
+
+    def lacks_volumes(self, message: str) -> None:
+        """The volumes cannot be provided yet; no reason to stop a container that has them already."""
+        for container in self._by_name.values():
+            if self._waits_for_volumes and container.last is None:
+                container.waiting_message = message
 
     def started(self, name: str, container_id: str, now: float) -> None:
         self._by_name[name].run_started(container_id, now)
@@ -367,7 +387,7 @@ class PodLife:
 
     def _eligible(self) -> Sequence[ContainerLife]:
         """Containers that may start: init containers one after the other, then all others together."""
-        if self._stop is not None:
+        if self._stop is not None or self._waits_for_volumes:
             return ()
         for each in self.init_containers:
             if not each.succeeded:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+import msgspec
+
 from headgate import api
 from headgate.api.containers import ObjectFieldSelector, ResourceFieldSelector
 from headgate.api.meta import Part
@@ -58,7 +60,7 @@ class ProjectedSource(Part, frozen=True, kw_only=True):
     config_map: ConfigMapVolume | None = None
     secret: ConfigMapVolume | None = None
     """With `name`, unlike the Secret of a volume."""
-    downward_api: DownwardVolume | None = None
+    downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
     service_account_token: TokenSource | None = None
 
 
@@ -89,7 +91,7 @@ class Volume(Part, frozen=True, kw_only=True):
     config_map: ConfigMapVolume | None = None
     secret: SecretVolume | None = None
     projected: ProjectedVolume | None = None
-    downward_api: DownwardVolume | None = None
+    downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
     persistent_volume_claim: Claim | None = None
 
 

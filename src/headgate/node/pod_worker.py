@@ -2,33 +2,27 @@
 
 import asyncio
 import logging
-import os
-import random
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
 from headgate import api, cluster
 from headgate.api import marks
-from headgate.api.marks import Address
 from headgate.node import (
-    downward,
+    container_starts,
     environment,
     external,
-    log_files,
     pod_life,
+    pod_spec,
     pod_status,
+    pod_volumes,
     probe_schedule,
     prober,
     processes,
-    references,
-    registration,
     status_writer,
     unsupported,
 )
-from headgate.node.registration import Identity
+from headgate.node.pod_context import Placement, Tools
 
 log = logging.getLogger(__name__)
 
@@ -36,30 +30,11 @@ _LAST_WRITE_S = 2.0
 _FORCED_GRACE_S = 2.0
 """Grace period of processes whose Pod was removed from the API without waiting for them."""
 
+_REPLACED = (
+    "this machine allows no mounts: in commands, arguments and variables, mountPaths are replaced by the "
+    "directories of the volumes, which are not read-only"
+)
 _DELETE_BACKOFF = cluster.Backoff(base_s=0.1, cap_s=5.0)
-
-
-@dataclass(frozen=True)
-class Tools:
-    """Shared by all Pods of a node."""
-
-    client: cluster.Client
-    events: cluster.EventRecorder
-    runner: processes.ProcessRunner
-    logs: log_files.LogDirectory
-    identity: Identity
-    rng: random.Random
-
-
-@dataclass(frozen=True)
-class Placement:
-    """The addresses of the Pod."""
-
-    pod_ip: str
-    port: int | None = None
-    """The single port of the Pod, if it has no address of its own."""
-    server: Address | None = None
-    """The external server that the Pod represents."""
 
 
 class PodWorker:
@@ -73,6 +48,7 @@ class PodWorker:
         self._stop: tuple[pod_life.StopReason, float] | None = None
         self._gone = False
         self._running: dict[str, processes.RunningContainer] = {}
+        self._starts: container_starts.ContainerStarts | None = None
         self.observe(pod)
 
     @property
@@ -82,12 +58,17 @@ class PodWorker:
     # Events from the node
 
     def observe(self, pod: api.Pod) -> None:
-        """A newer state of the Pod: it may be deleted, its server may have moved, and others write its
-        status."""
+        """A newer state of the Pod: it may be deleted, its server may have moved, its labels and annotations
+        may be in volumes, and others write its status."""
         moved = _server(pod) != _server(self._pod)
-        if pod.status != self._pod.status:
+        before, self._pod = self._pod, pod
+        if pod.status != before.status:
             self._wake.set()
-        self._pod = pod
+        if self._starts is not None and (before.metadata.labels, before.metadata.annotations) != (
+            pod.metadata.labels,
+            pod.metadata.annotations,
+        ):
+            self._starts.volumes.changed()
         if pod.metadata.deletion_timestamp is not None:
             grace_s = pod.metadata.deletion_grace_period_seconds
             default_s = pod.spec.termination_grace_period_seconds
@@ -119,8 +100,16 @@ class PodWorker:
         init = msgspec.convert(
             manifest.get("status", {}).get("initContainerStatuses", []), list[api.ContainerStatus]
         )
+        spec = msgspec.convert(manifest["spec"], pod_spec.PodSpec)
+        self._starts = container_starts.ContainerStarts(
+            lambda: self._pod, spec, self._placement, self._tools, self._warn
+        )
+        mounts_volumes = bool(self._starts.volumes) and self._placement.server is None
         life = pod_life.PodLife(
-            self._pod.spec, time.monotonic(), pod_status.history(self._pod, init, epoch_s)
+            spec,
+            time.monotonic(),
+            pod_status.history(self._pod, init, epoch_s),
+            waits_for_volumes=mounts_volumes,
         )
         place = pod_status.Place(
             self._placement.pod_ip,
@@ -133,11 +122,14 @@ class PodWorker:
             str(self._pod.metadata.key), self._pod.status, self._write(life, place), self._tools.rng
         )
         async with asyncio.TaskGroup() as tasks:
-            writing = tasks.create_task(writer.run())
+            helping = [tasks.create_task(writer.run())]
+            if mounts_volumes:
+                helping.append(tasks.create_task(self._provide_volumes(life, self._starts.volumes)))
             await self._drive(life, place, writer, tasks)
             if not self._gone:
                 await writer.flush(_LAST_WRITE_S)
-            writing.cancel()
+            for task in helping:
+                task.cancel()
         if life.stopping is pod_life.StopReason.DELETED and not self._gone:
             await self._delete()
 
@@ -166,6 +158,26 @@ class PodWorker:
                 return
             await self._pause(life.wake_at())
 
+    async def _provide_volumes(self, life: pod_life.PodLife, volumes: pod_volumes.PodVolumes) -> None:
+        """Keep the volumes current until cancelled."""
+        followed, metadata = self._tools.followed, self._pod.metadata
+
+        def report(problem: str) -> None:
+            if problem:
+                self._warn("FailedMount", problem)
+                life.lacks_volumes(problem)
+            else:
+                life.has_volumes()
+            self._wake.set()
+
+        if not self._tools.mounting.is_real:
+            self._tell("MountPathsReplaced", _REPLACED)
+        followed.follow(metadata.uid, metadata.namespace, volumes.objects(), volumes.changed)
+        try:
+            await volumes.run(report)
+        finally:
+            followed.forget(metadata.uid)
+
     async def _pause(self, until: float | None) -> None:
         # The loop's clock is the monotonic one, so the times of the life can be used directly.
         delay_s = None if until is None else max(0.0, until - time.monotonic())
@@ -181,7 +193,7 @@ class PodWorker:
         name = start.container
         spec = self._spec(name)
         try:
-            running = await self._launch(spec, start.run)
+            running = await self._launch(name, start.run)
         except environment.NoCommandError as error:
             life.cannot_start(name, "NoCommand", str(error))
             self._warn("Failed", str(error))
@@ -232,38 +244,11 @@ class PodWorker:
             return prober.ProbeTarget(server.host, ports, server.port)
         return prober.ProbeTarget(self._placement.pod_ip, ports, self._placement.port)
 
-    async def _launch(self, spec: api.Container, run: int) -> processes.RunningContainer:
+    async def _launch(self, name: str, run: int) -> processes.RunningContainer:
         if self._placement.server is not None:
             return external.ExternalServer(self._placement.server)
-        variables = await self._variables(spec)
-        command = environment.command_line(spec, variables)
-        metadata = self._pod.metadata
-        directory = self._tools.logs.pod(metadata.namespace, metadata.name, metadata.uid) / spec.name
-        writer = self._tools.logs.open_run(directory, run)
-        what = f"{metadata.key}/{spec.name}"
-        return await self._tools.runner.start(command, variables, spec.working_dir, writer, what)
-
-    async def _variables(self, spec: api.Container) -> Mapping[str, str]:
-        """Raises ContainerConfigError."""
-        node, metadata = self._tools.identity, self._pod.metadata
-        identity = downward.PodIdentity(
-            self._pod,
-            node.name,
-            self._placement.pod_ip,
-            node.host_ip,
-            self._placement.port,
-            registration.capacity(node),
-        )
-        wanted = environment.references(spec)
-        try:
-            found = await references.read(self._tools.client, metadata.namespace, wanted)
-        except references.UnreadableError as error:
-            raise environment.ContainerConfigError(str(error)) from error
-        result = environment.environment(spec, identity, os.environ, found)
-        for source, keys in result.skipped.items():
-            told = f"keys [{', '.join(keys)}] of {source} are no names of variables and were skipped"
-            self._warn("InvalidEnvironmentVariableNames", f"container {spec.name}: {told}")
-        return result.variables
+        assert self._starts is not None
+        return await self._starts.start(name, run)
 
     def _send(self, instruction: pod_life.Signal) -> None:
         running = self._running.get(instruction.container)

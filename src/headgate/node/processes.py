@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Protocol
 
 from headgate.node import log_files, records
+from headgate.node.mounts import LAUNCHER, Mounts
 
 log = logging.getLogger(__name__)
 
-_LAUNCHER = Path(__file__).with_name("launcher.py")
 _READ_BYTES = 64 << 10
 _REST_FACTOR = 4.0
 """How much longer output is left unread than the last write to the log took: a program that never stops
@@ -31,6 +31,7 @@ _START_S = 60.0
 _END_S = 15.0
 _NUMBER_BYTES = 4
 """Size of the launcher's messages: the program's process ID, and its status."""
+_REASON_BYTES = 1024
 
 
 class StartError(Exception):
@@ -130,12 +131,13 @@ class ProcessRunner:
         working_dir: str,
         writer: log_files.LogWriter,
         what: str,
+        mounts: Mounts = Mounts(),  # noqa: B008 - frozen
     ) -> Process:
         """Run a command with its output going to `writer`, which is always closed. Raises StartError."""
         token = secrets.token_hex(8)
         variables = {**environment, "PATH": _search_path(environment), records.TOKEN: token}
         try:
-            program = _found(command[0], variables["PATH"], working_dir)
+            program = _found(command[0], variables["PATH"], working_dir, mounts)
         except StartError as error:
             writer.write(f"{error}\n".encode(), time.time())
             writer.close(time.time())
@@ -146,7 +148,7 @@ class ProcessRunner:
             writer.close(time.time())
             raise StartError(f"cannot start {program}: no pipe for its output: {error}") from error
         try:
-            launcher, control = await _launch(program, command, output, variables, working_dir or None)
+            launcher, control = await _launch([program, *command[1:]], output, variables, working_dir, mounts)
         except BaseException as error:
             output.close()
             if isinstance(error, (OSError, ValueError)):
@@ -160,7 +162,7 @@ class ProcessRunner:
             await _until_ended(launcher)
             output.close()
             if isinstance(error, (OSError, ValueError)):
-                raise StartError(f"cannot start {program}: its launcher has ended") from error
+                raise StartError(f"cannot start {program}: {error}") from error
             raise
         self._records.add(pid, token, what)
         self._running.add(pid)
@@ -259,11 +261,11 @@ def _search_path(environment: Mapping[str, str]) -> str:
     return os.pathsep.join([own, environment.get("PATH") or os.defpath])
 
 
-def _found(program: str, search_path: str, working_dir: str) -> str:
-    if working_dir and not Path(working_dir).is_dir():
+def _found(program: str, search_path: str, working_dir: str, mounts: Mounts) -> str:
+    if working_dir and not mounts.real and not Path(working_dir).is_dir():
         raise StartError(f"workingDir {working_dir!r} is not a directory on this machine")
     if os.sep in program:
-        path = Path(working_dir or ".", program)
+        path = Path(mounts.on_machine(str(Path(working_dir or ".", program))))
         if not os.access(path, os.X_OK) or path.is_dir():
             raise StartError(f"command {program!r} is not an executable file on this machine")
         return program
@@ -274,25 +276,25 @@ def _found(program: str, search_path: str, working_dir: str) -> str:
 
 
 async def _launch(
-    program: str,
     command: Sequence[str],
     output: _Output,
     variables: Mapping[str, str],
-    working_dir: str | None,
+    working_dir: str,
+    mounts: Mounts,
 ) -> tuple[asyncio.subprocess.Process, socket.socket]:
     """A launcher and its socket. Raises OSError and ValueError."""
+    directory = ["--directory", working_dir] if working_dir else []
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs:
         try:
             launcher = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(_LAUNCHER)),
-                *(program, *command[1:]),
+                *(sys.executable, "-I", "-S", str(LAUNCHER)),
+                *(*mounts.options(), *directory, "--", *command),
                 stdin=theirs.fileno(),
                 stdout=output.write_end,
                 stderr=output.write_end,
                 env=variables,
-                cwd=working_dir,
                 start_new_session=True,
             )
         except BaseException:
@@ -305,8 +307,11 @@ async def _program(control: socket.socket) -> int:
     """The program's process ID. Raises OSError if the launcher failed."""
     async with asyncio.timeout(_START_S):
         told = await asyncio.get_running_loop().sock_recv(control, _NUMBER_BYTES)
+        if told == bytes(_NUMBER_BYTES):
+            reason = await asyncio.get_running_loop().sock_recv(control, _REASON_BYTES)
+            raise ConnectionError(reason.decode(errors="replace"))
     if len(told) < _NUMBER_BYTES:
-        raise ConnectionError("the launcher has ended")
+        raise ConnectionError("its launcher has ended")
     return int.from_bytes(told)
 
 

@@ -21,6 +21,7 @@ import msgspec
 from headgate import api, cluster
 from headgate.api import marks
 from headgate.kubeschema import timestamps
+from headgate.node.mounts import Mounting
 
 MAX_PODS = 110
 """As with a kubelet."""
@@ -72,6 +73,8 @@ class NodeConfig:
     is the embedded one, which has none of its own."""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Taint] = ()
+    mounting: Mounting | None = None
+    """How containers get their volumes; None for the best way that works on this machine."""
 
     @property
     def logs(self) -> Path:

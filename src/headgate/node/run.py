@@ -11,9 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate import api, cluster
-from headgate.node import addresses, deployments, log_files, logs, processes, registration, replicasets
+from headgate.node import (
+    addresses,
+    deployments,
+    log_files,
+    logs,
+    mounts,
+    pod_directories,
+    processes,
+    references,
+    registration,
+    replicasets,
+)
 from headgate.node.agent import Agent
-from headgate.node.pod_worker import Tools
+from headgate.node.pod_context import Tools
 from headgate.node.workloads import Deployment, ReplicaSet
 
 log = logging.getLogger(__name__)
@@ -38,6 +49,8 @@ class Ready:
     """Whether Pods have ports of 127.0.0.1 instead of their own addresses."""
     pod_cidr: str = ""
     """The range of Pod addresses, if one was given."""
+    mounts: bool = True
+    """Whether containers see their volumes at the mountPaths."""
 
 
 async def run_node(
@@ -82,16 +95,31 @@ async def _run(
         events = cluster.EventRecorder(client, "headgate-node")
         mine = None if controls else f"spec.nodeName={identity.name}"
         pods = cluster.Informer(client, api.Pod, field_selector=mine)
-        tools = Tools(client, events, runner, log_directory, identity, random.Random())  # noqa: S311 - jitter
+        tools = Tools(
+            client,
+            events,
+            runner,
+            log_directory,
+            identity,
+            random.Random(),  # noqa: S311 - jitter
+            pod_directories.PodDirectories(given.state),
+            references.FollowedReferences(client),
+            given.mounting or await mounts.detect(),
+        )
         agent = Agent(tools, pods, pool, binds=controls)
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(log_server.run())
             working = [tasks.create_task(each) for each in (events.run(), node.run(), agent.run())]
-            working.append(tasks.create_task(pods.run()))
+            working += [tasks.create_task(each) for each in (pods.run(), tools.followed.run())]
             if controls:
                 working.append(tasks.create_task(_control_workloads(client, events, pods)))
             ready = Ready(
-                identity.name, client.server, log_server.url, pool is None, str(given.pod_cidr or "")
+                identity.name,
+                client.server,
+                log_server.url,
+                pool is None,
+                str(given.pod_cidr or ""),
+                tools.mounting.is_real,
             )
             # In its own task, so that a node that waits for its API server can be stopped as well.
             working.append(tasks.create_task(_tell_once_synced(pods, ready, on_ready)))

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _POD = (
-    "volumes",
     "hostAliases",
     "dnsConfig",
     "securityContext",
     "ephemeralContainers",
     "activeDeadlineSeconds",
 )
-_CONTAINER = ("volumeMounts", "volumeDevices", "lifecycle", "securityContext")
+_CONTAINER = ("volumeDevices", "lifecycle", "securityContext")
 _PROBES = ("readinessProbe", "livenessProbe", "startupProbe")
 
 
@@ -26,6 +25,9 @@ def unsupported(spec: Mapping[str, Any]) -> list[str]:
 
 def _fields(spec: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"spec.{name}" for name in _POD if spec.get(name))
+    for volume in spec.get("volumes") or ():
+        if (volume.get("emptyDir") or {}).get("sizeLimit"):
+            yield f"spec.volumes[{volume.get('name')}].emptyDir.sizeLimit"
     for kind in ("initContainers", "containers"):
         for container in spec.get(kind) or ():
             where = f"spec.{kind}[{container.get('name')}]"
