@@ -43,6 +43,24 @@ def _taints(given: tuple[str, ...]) -> list[room.Taint]:
         raise click.BadParameter(str(error), param_hint="--taint") from error
 
 
+class _Images(click.ParamType["room.ImagePrograms"]):
+    name = "file"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> room.ImagePrograms:
+        import yaml
+
+        try:
+            return room.parse_images(yaml.safe_load(Path(value).read_text()), value)
+        except OSError as error:
+            self.fail(f"cannot read {value}: {error.strerror}", param, ctx)
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            self.fail(f"{value} is not YAML: {error}", param, ctx)
+        except room.ImagesError as error:
+            self.fail(f"\n{error}", param, ctx)
+
+
 @click.command()
 @options.process
 @click.option("--node-name", help="Name of the Node object. Default: the previous name, or the host's name.")
@@ -75,6 +93,13 @@ def _taints(given: tuple[str, ...]) -> list[room.Taint]:
 @click.option(
     "--taint", "taints", multiple=True, metavar="KEY[=VALUE]:EFFECT", help="Taint of a new Node. Repeatable."
 )
+@click.option(
+    "--images",
+    type=_Images(),
+    metavar="FILE",
+    help="YAML that says which command runs in place of an image: images: [{image: PATTERN, command: [...], "
+    "args: [...], env: {...}}].",
+)
 @options.log_level
 def node(
     kubeconfig: Path | None,
@@ -86,6 +111,7 @@ def node(
     controllers: bool | None,
     labels: tuple[str, ...],
     taints: tuple[str, ...],
+    images: room.ImagePrograms | None,
     log_level: str,
 ) -> None:
     """Run Pods as local processes until SIGTERM; objects are kept.
@@ -105,6 +131,7 @@ def node(
         controllers=controllers,
         labels=dict(_labels(labels)),
         taints=_taints(taints),
+        images=images or room.ImagePrograms(),
     )
 
     async def main(stop: asyncio.Event) -> None:

@@ -5,8 +5,20 @@ Decides which Pods exist, where they run and when they are restarted. All input 
 output is Pod statuses with addresses and readiness, Events, and logs.
 """
 
+from headgate.node.images import ImagePrograms, ImagesError
+from headgate.node.images import parse as parse_images
 from headgate.node.mounts import Mounting
 from headgate.node.registration import NodeConfig, Taint
 from headgate.node.run import Ready, StateInUseError, run_node
 
-__all__ = ["Mounting", "NodeConfig", "Ready", "StateInUseError", "Taint", "run_node"]
+__all__ = [
+    "ImagePrograms",
+    "ImagesError",
+    "Mounting",
+    "NodeConfig",
+    "Ready",
+    "StateInUseError",
+    "Taint",
+    "parse_images",
+    "run_node",
+]

@@ -82,7 +82,7 @@ class ContainerStarts:
     async def program(self, container: pod_spec.Container) -> Program:
         """What a container runs now. Raises ContainerConfigError, NoCommandError and OSError."""
         given = await self._environment(container)
-        command = environment.command_line(container, given.variables)
+        command = environment.command_line(container, given.variables, self._tools.images)
         plan = mounts.plan(container, self.volumes.provided, given.variables, self._tools.mounting)
         own = {name: plan.substituted(value) for name, value in given.own.items()}
         return Program(
@@ -103,7 +103,10 @@ class ContainerStarts:
             found = await references.read(self._tools.client, namespace, wanted)
         except references.UnreadableError as error:
             raise ContainerConfigError(str(error)) from error
-        result = environment.environment(container, self.identity(), os.environ, found)
+        program = self._tools.images.find(container.image)
+        result = environment.environment(
+            container, self.identity(), os.environ, found, program.env if program else {}
+        )
         for source, keys in result.skipped.items():
             told = f"keys [{', '.join(keys)}] of {source} are no names of variables and were skipped"
             self._warn("InvalidEnvironmentVariableNames", f"container {container.name}: {told}")

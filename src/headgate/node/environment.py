@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from headgate import api
 from headgate.api.containers import EnvFromSource, EnvVarSource, KeySelector
-from headgate.node import downward
+from headgate.node import downward, images
 from headgate.node.downward import PodIdentity
+from headgate.node.images import NO_IMAGES, ImagePrograms
 from headgate.node.references import Found, Reference
 
 _REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
@@ -49,13 +51,18 @@ def references(container: api.Container) -> Iterator[Reference]:
 
 
 def environment(
-    container: api.Container, identity: PodIdentity, inherited: Mapping[str, str], found: Found
+    container: api.Container,
+    identity: PodIdentity,
+    inherited: Mapping[str, str],
+    found: Found,
+    of_image: Mapping[str, str] = MappingProxyType({}),
 ) -> Environment:
-    """The node's own environment, POD_*, then the container's `envFrom` and `env`; later ones win.
+    """The node's own environment, the image's, POD_*, then the container's `envFrom` and `env`; later ones
+    win.
 
     `found` has all `references`. Raises ContainerConfigError.
     """
-    variables = _always_there(container, identity)
+    variables = {**of_image, **_always_there(container, identity)}
     skipped: dict[Reference, list[str]] = {}
     for index, source in enumerate(container.env_from):
         _add_all(source, f"envFrom[{index}]", variables, skipped, found)
@@ -70,15 +77,19 @@ def environment(
     return Environment(inherited, variables, skipped)
 
 
-def command_line(container: api.Container, variables: Mapping[str, str]) -> list[str]:
-    """`command` and `args` with $(NAME) references resolved. Raises NoCommandError."""
-    if not container.command:
-        image = f" (image {container.image!r} is not pulled)" if container.image else ""
-        raise NoCommandError(
-            f"container {container.name!r} has no command{image}: on one machine a Pod runs as a local "
-            "process, so say what to run in command and args"
-        )
-    return [expand(word, variables) for word in (*container.command, *container.args)]
+def command_line(
+    container: api.Container, variables: Mapping[str, str], known: ImagePrograms = NO_IMAGES
+) -> list[str]:
+    """Command and arguments with $(NAME) references resolved. Raises NoCommandError."""
+    words = images.command_of(container, known.find(container.image))
+    if words:
+        return [expand(word, variables) for word in words]
+    if not container.image:
+        raise NoCommandError(f"container {container.name!r} has neither a command nor an image")
+    raise NoCommandError(
+        f"container {container.name!r} has no command, and images are not pulled: set its command, or "
+        f"{known.hint(container.image)}"
+    )
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:

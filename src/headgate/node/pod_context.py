@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from headgate import cluster
 from headgate.api.marks import Address
 from headgate.node import log_files, processes
+from headgate.node.images import ImagePrograms
 from headgate.node.mounts import Mounting
 from headgate.node.pod_directories import PodDirectories
 from headgate.node.references import FollowedReferences
@@ -27,6 +28,7 @@ class Tools:
     directories: PodDirectories
     followed: FollowedReferences
     mounting: Mounting
+    images: ImagePrograms
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import msgspec
 from headgate import api, cluster
 from headgate.api import marks
 from headgate.kubeschema import timestamps
+from headgate.node.images import NO_IMAGES, ImagePrograms
 from headgate.node.mounts import Mounting
 
 MAX_PODS = 110
@@ -75,6 +76,8 @@ class NodeConfig:
     taints: Sequence[Taint] = ()
     mounting: Mounting | None = None
     """How containers get their volumes; None for the best way that works on this machine."""
+    images: ImagePrograms = NO_IMAGES
+    """What runs in place of images."""
 
     @property
     def logs(self) -> Path:

@@ -105,6 +105,7 @@ async def _run(
             pod_directories.PodDirectories(given.state),
             references.FollowedReferences(client),
             given.mounting or await mounts.detect(),
+            given.images,
         )
         agent = Agent(tools, pods, pool, binds=controls)
         async with asyncio.TaskGroup() as tasks:

@@ -1,0 +1,97 @@
+"""A file says which commands run in place of images."""
+
+import pytest
+from click.testing import CliRunner
+
+from headgate import api, node
+from headgate.cli.node import node as command
+from headgate.node import images
+
+DOCUMENT = {
+    "images": [
+        {"image": "registry:5000/vllm:v1", "command": ["one"]},
+        {"image": "registry:5000/vllm", "command": ["headgate", "simulate"], "args": ["--port", "1"]},
+        {"image": "*/tools-*", "command": ["sh", "-c", "echo $GREETING $0"], "env": {"GREETING": "hello"}},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("image", "program"),
+    [
+        ("registry:5000/vllm:v1", "one"),
+        ("registry:5000/vllm:v2", "headgate"),
+        ("registry:5000/vllm@sha256:00", "headgate"),
+        ("registry:5000/vllm", "headgate"),
+        ("a/b/tools-x:1", "sh"),
+        ("registry:5000/vllm2", None),
+        ("vllm", None),
+        ("", None),
+    ],
+)
+def test_the_first_pattern_that_matches_counts(image, program):
+    """A pattern without a tag means all versions; a port is not a tag."""
+    found = images.parse(DOCUMENT, "f").find(image)
+    assert (found.command[0] if found else None) == program
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [
+        ({}, ["headgate", "simulate", "--port", "1"]),
+        ({"args": ["--model", "m"]}, ["headgate", "simulate", "--model", "m"]),
+        ({"command": ["mine"]}, ["mine"]),
+        ({"command": ["mine"], "args": ["x"]}, ["mine", "x"]),
+    ],
+)
+def test_a_container_replaces_what_its_image_has(container, words):
+    """As in Kubernetes: its arguments replace the image's, its command replaces both."""
+    program = images.parse(DOCUMENT, "f").find("registry:5000/vllm")
+    assert images.command_of(api.Container(name="c", **container), program) == words
+
+
+def test_all_errors_are_told_at_once(tmp_path):
+    """The command line names the file, the field and the value of each."""
+    file = tmp_path / "images.yaml"
+    file.write_text(
+        "images:\n- {image: a, command: [x, 1], args: x, env: {N: 1}}\n- {image: '', cmd: []}\n- b\n"
+        "- {image: c, command: [x]}\n- {image: c, command: [y]}\nother: 1\n"
+    )
+    done = CliRunner().invoke(command, ["--images", str(file)])
+    assert done.exit_code == 2
+    for problem in (
+        "images[0].command[1]: 1 is not a text; put it in quotes",
+        "images[0].args: must be a list",
+        "images[0].env.N: 1 is not a text; put it in quotes",
+        "images[1].image: must be a pattern",
+        "images[1].cmd: unknown field",
+        "images[1].command: must be a list",
+        "images[2]: must be a mapping",
+        "images: 'c' has two entries",
+        "other: unknown field",
+    ):
+        assert f"{file}: {problem}" in done.output
+
+
+@pytest.mark.parametrize("text", ["[", "images: {}", "", "\0"])
+def test_another_file_is_refused(tmp_path, text):
+    file = tmp_path / "images.yaml"
+    file.write_text(text)
+    done = CliRunner().invoke(command, ["--images", str(file)])
+    assert done.exit_code == 2
+    assert str(file) in done.output
+
+
+async def test_an_image_runs_as_its_command(machine, pod_manifest):
+    """With the image's variables; one that is not in the file is told, with the file and the flag."""
+    given = node.ImagePrograms(images.parse(DOCUMENT, "f").programs, "/etc/images.yaml")
+    async with machine.node(images=given):
+        container = {"image": "my/tools-1:latest", "command": [], "args": ["world"]}
+        await machine.client.create_manifest(pod_manifest("one", container=container))
+        assert await machine.log() == "hello world\n"
+        other = {"image": "other:1", "command": []}
+        await machine.client.create_manifest(pod_manifest("two", container=other))
+        messages = await machine.events("Failed")
+        assert "container 'main' has no command, and images are not pulled" in messages[0]
+        assert "add an entry that matches 'other:1' to /etc/images.yaml" in messages[0]
+        assert "headgate node --images" in messages[0]
