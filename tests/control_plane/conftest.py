@@ -69,6 +69,12 @@ class Cluster:
     def state(self) -> Path:
         return self.kubeconfig.parent
 
+    @property
+    def server(self) -> str:
+        """Its URL."""
+        url: str = json.loads(self.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+        return url
+
     def kubectl(self, *words: str | Path, text: str | None = None, fails: bool = False) -> str:
         """What kubectl prints; asserts that it succeeds, or with `fails` that it does not."""
         flags = ["--kubeconfig", self.kubeconfig, "--cache-dir", self.state / "kubectl-cache"]

@@ -37,6 +37,7 @@ def test_a_program_acts_as_its_account(cluster, namespace, pod, eventually, tmp_
     out = {"name": "out", "hostPath": {"path": str(tmp_path)}}
     mounts = [{"name": "vault", "mountPath": "/none/vault"}, {"name": "out", "mountPath": "/none/out"}]
     script = (
+        "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT > /none/out/server; "
         f"cp {own}/* /none/out; cp /none/vault/token /none/out/vault; echo done > /none/out/done; sleep 999"
     )
     pod(script, *mounts, volumes=[volume, out])
@@ -44,6 +45,7 @@ def test_a_program_acts_as_its_account(cluster, namespace, pod, eventually, tmp_
     assert (tmp_path / "namespace").read_text() == namespace
     assert "BEGIN CERTIFICATE" in (tmp_path / "ca.crt").read_text()
     own_token, other = (tmp_path / "token").read_text(), (tmp_path / "vault").read_text()
+    assert f"https://{(tmp_path / 'server').read_text().strip()}" == cluster.server
     uid = cluster.get("pod", "one", "-n", namespace)["metadata"]["uid"]
     assert claims_of(own_token)["kubernetes.io"]["pod"] == {"name": "one", "uid": uid}
     assert claims_of(other)["aud"] == ["vault"]

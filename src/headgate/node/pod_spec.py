@@ -95,6 +95,9 @@ class Volume(Part, frozen=True, kw_only=True):
     persistent_volume_claim: Claim | None = None
 
 
+ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
 class VolumeMount(Part, frozen=True, kw_only=True):
     name: str
     mount_path: str
@@ -113,6 +116,14 @@ class PodSpec(api.PodSpec, frozen=True, kw_only=True):
     containers: list[Container] = []  # type: ignore[assignment]
     init_containers: list[Container] = []  # type: ignore[assignment]
     volumes: list[Volume] = []
+
+    def has_account(self) -> bool:
+        """Whether a container gets credentials for the API server, as clusters mount them."""
+        return any(
+            mount.mount_path == ACCOUNT_DIRECTORY
+            for container in self.every_container()
+            for mount in container.volume_mounts
+        )
 
     def every_container(self) -> Iterator[Container]:
         yield from self.init_containers
