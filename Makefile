@@ -12,7 +12,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane helm kustomize-base redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane helm kustomize-base redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -101,6 +101,9 @@ bench-fairness: $(DEV_STAMP)  ## cost of a noisy neighbor for other tenants, by 
 
 bench-apiserver: $(DEV_STAMP)  ## performance of the embedded API server: creates, lists, watches, memory
 	$(BIN)/python bench/apiserver.py $(ARGS)
+
+bench-cluster: $(DEV_STAMP) control-plane  ## memory and CPU at rest in a Kubernetes control plane, and the delay of an edit
+	@$(CONTROL_PLANE) run $(BIN)/python bench/cluster_at_rest.py $(ARGS)
 
 bench-attacks: $(DEV_STAMP)  ## effect of attacks on other clients: latency, memory, errors (ARGS="--only forms")
 	$(BIN)/python bench/attacks.py $(ARGS)

@@ -48,12 +48,16 @@ def apiserver(scratch: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextlib.contextmanager
-def gateway(scratch: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], re.Match[str]]]:
+def gateway(
+    scratch: Path, *flags: str, kubeconfig: Path | None = None
+) -> Iterator[tuple[subprocess.Popen[str], re.Match[str]]]:
     """A gateway of that API server on free ports, ready, with its access log in SCRATCH/access.log.
 
-    The match has its port, the URL and the port of its metrics, and the URL and the port of its admin pages.
+    `kubeconfig`: of another server. The match has the gateway's port, the URL and the port of its metrics,
+    and those of its admin pages.
     """
-    command = ["-m", "headgate", "gateway", "--kubeconfig", str(scratch / "state" / "kubeconfig")]
+    kubeconfig = kubeconfig or scratch / "state" / "kubeconfig"
+    command = ["-m", "headgate", "gateway", "--kubeconfig", str(kubeconfig)]
     command += [flag for name in ("", "metrics-", "admin-") for flag in (f"--{name}port", "0")]
     command += ["--logging-access-log", "json", *flags]
     with (
