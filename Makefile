@@ -61,6 +61,7 @@ test-api: $(DEV_STAMP)  ## the API tests against another server (KUBECONFIG=...)
 
 test-cluster: $(DEV_STAMP) control-plane  ## the tests in a Kubernetes control plane, which is built before (ARGS="-k name")
 	@$(CONTROL_PLANE) run $(BIN)/python -m pytest -n0 tests/control_plane $(ARGS)
+	@$(CONTROL_PLANE) run $(CONTROL_PLANE) beside $(MAKE) --no-print-directory test-api ARGS="-n0 $(ARGS)"
 
 control-plane:  ## build a Kubernetes control plane for the tests into the user's cache; takes six minutes and needs Go
 	@$(CONTROL_PLANE) build

@@ -45,6 +45,8 @@ def main() -> int:
                 servers.down(given.state)
             case "run":
                 namespace.run(given.words)
+            case "beside":
+                return servers.beside(_found(os.environ), given.words)
     except programs.ControlPlaneError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -67,9 +69,11 @@ def _parser() -> argparse.ArgumentParser:
     for command in (up, down):
         command.add_argument("state", type=Path, help="directory for its data, keys and logs")
     run = commands.add_parser("run", help="run a command in a network namespace with addresses for Pods")
-    run.add_argument(
-        "words", nargs=argparse.REMAINDER, metavar="COMMAND", help="the command and its arguments"
-    )
+    beside = commands.add_parser("beside", help="run a command while a control plane is up ($KUBECONFIG)")
+    for command in (run, beside):
+        command.add_argument(
+            "words", nargs=argparse.REMAINDER, metavar="COMMAND", help="the command and its arguments"
+        )
     return parser
 
 

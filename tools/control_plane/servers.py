@@ -22,6 +22,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,6 +64,16 @@ def up(programs: Programs, state: Path, *, has_audit: bool = False) -> int:
         except KeyboardInterrupt:
             return 0
     return 0
+
+
+def beside(programs: Programs, command: list[str]) -> int:
+    """Runs a command beside a new control plane, whose kubeconfig $KUBECONFIG names; returns its status."""
+    with tempfile.TemporaryDirectory(prefix="control-plane-") as state, contextlib.ExitStack() as running:
+        plane = ControlPlane(programs, Path(state).resolve(), has_audit=False)
+        running.callback(plane.kill)
+        plane.start()
+        environ = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
+        return subprocess.run(command, env=environ).returncode  # noqa: S603 - as told
 
 
 def down(state: Path) -> None:
