@@ -124,3 +124,40 @@ def test_a_claim_is_the_directory_of_its_volume(cluster, namespace, pod, eventua
     cluster.kubectl("delete", "pod", "one", "-n", namespace)
     cluster.kubectl("delete", "pvc", "models", "-n", namespace, "--wait=false")
     cluster.kubectl("delete", "pv", namespace, "--wait=false")
+
+
+def test_a_job_with_a_sidecar_completes(cluster, namespace, process_node, eventually):
+    """The cluster's Job controller counts the Pod as a success once its sidecar has ended too."""
+    name = process_node("jobs", "10.244.69.0/24")
+    sidecar = {
+        "name": "proxy",
+        "image": "none",
+        "restartPolicy": "Always",
+        "command": ["sh", "-c", "trap 'exit 0' TERM; touch /none/d/up; while :; do sleep 0.2; done"],
+        "startupProbe": {"exec": {"command": ["test", "-e", "/none/d/up"]}, "periodSeconds": 1},
+        "volumeMounts": [{"name": "d", "mountPath": "/none/d"}],
+    }
+    main = {
+        "name": "main",
+        "image": "none",
+        "command": ["sh", "-c", "ls /none/d"],
+        "volumeMounts": [{"name": "d", "mountPath": "/none/d"}],
+    }
+    spec = {
+        "nodeSelector": {"kubernetes.io/hostname": name},
+        "restartPolicy": "Never",
+        "initContainers": [sidecar],
+        "containers": [main],
+        "volumes": [{"name": "d", "emptyDir": {}}],
+    }
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "one"}}
+    cluster.apply(job | {"spec": {"backoffLimit": 0, "template": {"spec": spec}}}, namespace=namespace)
+    cluster.kubectl("wait", "--for=condition=Complete", "job/one", "-n", namespace, "--timeout=60s")
+    [pod] = cluster.get("pods", "-n", namespace)["items"]
+    assert pod["status"]["phase"] == "Succeeded"
+    assert pod["status"]["qosClass"] == "BestEffort"
+    [status] = pod["status"]["initContainerStatuses"]
+    assert status["state"]["terminated"]["exitCode"] == 0
+    described = cluster.kubectl("describe", "pod", pod["metadata"]["name"], "-n", namespace)
+    assert "Exit Code:    0" in described
+    assert "Reason:       Completed" in described

@@ -8,16 +8,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headgate import api
-from headgate.node import pod_life
-from headgate.node.pod_life import Signal, Start, StopReason
+from headgate.node import pod_life, pod_spec
+from headgate.node.pod_life import PreStop, Signal, Start, StopReason
 from headgate.node.probe_schedule import ProbeKind
 
 
 def life(policy: str = "Always", *, probe: bool = False, **spec) -> pod_life.PodLife:
     container = {"name": "main"} | ({"readinessProbe": {"tcpSocket": {"port": 1}}} if probe else {})
     return pod_life.PodLife(
-        msgspec.convert({"containers": [container], "restartPolicy": policy, **spec}, api.PodSpec), 0.0
+        msgspec.convert({"containers": [container], "restartPolicy": policy, **spec}, pod_spec.PodSpec), 0.0
     )
 
 
@@ -106,17 +105,26 @@ class LifeOfAPod(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        hook = {"exec": {"command": ["true"]}}
         spec = {
-            "containers": [{"name": "a", "readinessProbe": {"tcpSocket": {"port": 1}}}, {"name": "b"}],
-            "initContainers": [{"name": "i"}],
+            "containers": [
+                {"name": "a", "readinessProbe": {"tcpSocket": {"port": 1}}, "lifecycle": {"preStop": hook}},
+                {"name": "b", "lifecycle": {"postStart": hook}},
+            ],
+            "initContainers": [
+                {"name": "s", "restartPolicy": "Always", "startupProbe": {"tcpSocket": {"port": 1}}},
+                {"name": "i"},
+                {"name": "t", "restartPolicy": "Always"},
+            ],
             "restartPolicy": "OnFailure",
             "terminationGracePeriodSeconds": 3,
         }
         self.now = 0.0
-        self.pod = pod_life.PodLife(msgspec.convert(spec, api.PodSpec), self.now)
+        self.pod = pod_life.PodLife(msgspec.convert(spec, pod_spec.PodSpec), self.now, deadline=200.0)
         self.starting: set[str] = set()
         self.running: set[str] = set()
-        self.runs: dict[str, list[int]] = {"a": [], "b": [], "i": []}
+        self.runs: dict[str, list[int]] = {"a": [], "b": [], "i": [], "s": [], "t": []}
+        self.hooks: set[str] = set()
         self.stopped = False
 
     @rule(seconds=st.sampled_from([0.0, 0.1, 1.0, 40.0]))
@@ -128,9 +136,29 @@ class LifeOfAPod(RuleBasedStateMachine):
                 assert instruction.container not in self.starting | self.running
                 self.starting.add(instruction.container)
                 self.runs[instruction.container].append(instruction.run)
+                self.must_be_ready_for(instruction.container)
             else:
                 assert instruction.container in self.running
+                if isinstance(instruction, PreStop):
+                    self.hooks.add(instruction.container)
         assert self.pod.decide(self.now) == []
+
+    def must_be_ready_for(self, name: str) -> None:
+        """Main containers start after all init containers, and those in order, unless they have once."""
+        if name in ("a", "b") and not self.runs[name][1:]:
+            assert self.pod.initialized
+        if name in ("i", "t"):
+            assert self.runs["s"]
+
+    @precondition(lambda self: self.hooks)
+    @rule()
+    def a_hook_ends(self) -> None:
+        self.pod.pre_stop_ended(self.hooks.pop())
+
+    @precondition(lambda self: "b" in self.running)
+    @rule(problem=st.sampled_from(["", "it failed"]))
+    def a_first_hook_ends(self, problem: str) -> None:
+        self.pod.post_start_ended("b", problem)
 
     @precondition(lambda self: self.starting)
     @rule(works=st.booleans())
@@ -174,7 +202,7 @@ class LifeOfAPod(RuleBasedStateMachine):
 
     @invariant()
     def somebody_is_always_waited_for(self) -> None:
-        """Either an event is due, a process can answer, or the Pod is done."""
+        """Either an event is due, a process can answer, or the Pod is done; sidecars do not keep it."""
         idle = not self.starting and not self.running and self.pod.wake_at() is None
         assert not idle or self.stopped or self.pod.phase in ("Succeeded", "Failed")
 

@@ -8,14 +8,20 @@ import ssl
 import msgspec
 import pytest
 
-from headgate import api
 from headgate.apiserver import pki
-from headgate.node import prober
+from headgate.node import pod_spec, prober
 from headgate.node.probe_schedule import EAGER_S, ProbeKind, ProbeSchedule
 
 
-def probe(**fields) -> api.Probe:
-    return msgspec.convert(fields, api.Probe)
+def probe(**fields) -> pod_spec.Probe:
+    return msgspec.convert(fields, pod_spec.Probe)
+
+
+async def ask(asked: pod_spec.Probe, target: prober.ProbeTarget) -> prober.Answer:
+    async def execute(command, limit_s):
+        return prober.Answer(command == ["true"], f"within {limit_s} s")
+
+    return await prober.ask(asked, target, execute)
 
 
 async def serving(
@@ -50,7 +56,7 @@ async def test_http_answers_from_200_to_399_are_healthy(answer, healthy):
     """Anything else, and anything that is no HTTP, is not; nothing raises."""
     server, target, _ = await serving(answer)
     async with server:
-        got = await prober.ask(probe(httpGet={"port": "http", "path": "/health"}), target)
+        got = await ask(probe(httpGet={"port": "http", "path": "/health"}), target)
     assert got.healthy is healthy
     assert got.detail
 
@@ -60,9 +66,7 @@ async def test_the_probe_asks_what_it_was_told():
     server, target, heads = await serving(b"HTTP/1.1 200 OK\r\n\r\n")
     headers = [{"name": "Authorization", "value": "Bearer x"}]
     async with server:
-        await prober.ask(
-            probe(httpGet={"port": "http", "path": "/ready?x=1", "httpHeaders": headers}), target
-        )
+        await ask(probe(httpGet={"port": "http", "path": "/ready?x=1", "httpHeaders": headers}), target)
     [head] = heads
     assert head.startswith(b"GET /ready?x=1 HTTP/1.1\r\n")
     assert b"authorization: Bearer x\r\n" in head
@@ -78,7 +82,7 @@ async def test_a_silent_server_is_unhealthy_within_the_timeout():
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     target = prober.ProbeTarget("127.0.0.1", {}, server.sockets[0].getsockname()[1])
     async with server:
-        answer = await prober.ask(probe(httpGet={"port": 80}, timeoutSeconds=1), target)
+        answer = await ask(probe(httpGet={"port": 80}, timeoutSeconds=1), target)
     assert not answer.healthy
     assert "within 1 s" in answer.detail
 
@@ -88,8 +92,8 @@ async def test_tcp_probes_connect_and_say_what_refused():
     server, target, _ = await serving(b"")
     port = target.ports["http"]
     async with server:
-        assert (await prober.ask(probe(tcpSocket={"port": port}), target)).healthy
-    refused = await prober.ask(probe(tcpSocket={"port": port}), target)
+        assert (await ask(probe(tcpSocket={"port": port}), target)).healthy
+    refused = await ask(probe(tcpSocket={"port": port}), target)
     assert not refused.healthy
     assert str(port) in refused.detail
 
@@ -97,7 +101,7 @@ async def test_tcp_probes_connect_and_say_what_refused():
 @pytest.mark.parametrize("kind", [{"httpGet": {"port": "nope"}}, {}])
 async def test_a_probe_that_cannot_be_asked_is_unhealthy(kind):
     """An unknown port name or a kind of probe that we lack never counts as healthy."""
-    assert not (await prober.ask(probe(**kind), prober.ProbeTarget("127.0.0.1", {}))).healthy
+    assert not (await ask(probe(**kind), prober.ProbeTarget("127.0.0.1", {}))).healthy
 
 
 @pytest.mark.parametrize("port", [0, 65536, 70_000, "70000", "admin"])
@@ -105,7 +109,7 @@ async def test_a_port_that_cannot_be_is_unhealthy(port):
     """It ends neither the probe nor the Pod, and no other port is asked instead."""
     target = prober.ProbeTarget("127.0.0.1", {"http": 8000})
     for action in ("httpGet", "tcpSocket"):
-        got = await prober.ask(probe(**{action: {"port": port}}), target)
+        got = await ask(probe(**{action: {"port": port}}), target)
         assert (got.healthy, str(port) in got.detail) == (False, True)
 
 
@@ -159,7 +163,7 @@ async def test_https_probes_read_no_authorities(tmp_path, monkeypatch):
     prober._unverified.cache_clear()
     async with server:
         for _ in range(3):
-            got = await prober.ask(probe(httpGet={"port": "http", "scheme": "HTTPS"}), target)
+            got = await ask(probe(httpGet={"port": "http", "scheme": "HTTPS"}), target)
             assert got.healthy, got.detail
     assert len(heads) == 3
     assert prober._unverified.cache_info().misses == 1

@@ -179,7 +179,7 @@ class Agent:
         )
         status = api.PodStatus(phase="Pending", conditions=[condition], reason="NotPlaced", message=why)
         if pod.status.message != why:
-            patch = pod_status.patch(status)
+            patch = pod_status.patch(status, pod_status.Place("", self._tools.identity.host_ip, 0.0, 0.0))
             await self._tools.client.patch_status(api.Pod, pod.metadata.name, pod.metadata.namespace, patch)
 
     # Cleaning up

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headgate import api
@@ -13,12 +14,16 @@ from headgate.node import (
     mounts,
     pod_spec,
     pod_volumes,
+    prober,
     processes,
     references,
     registration,
 )
 from headgate.node.environment import ContainerConfigError
 from headgate.node.pod_context import Placement, Tools
+
+_OUTPUT_BYTES = 1024
+"""How much of a command's output is kept, for events."""
 
 Warn = Callable[[str, str], None]
 """Called with the reason and the message of an event."""
@@ -32,6 +37,23 @@ class Program:
     variables: Mapping[str, str]
     working_dir: str
     mounts: mounts.Mounts
+
+
+class _Output:
+    """The beginning of a command's output."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode(errors="replace").strip()
+
+    def write(self, data: bytes, wall_s: float) -> None:
+        self._kept = (self._kept + data)[:_OUTPUT_BYTES]
+
+    def close(self, wall_s: float) -> None:
+        pass
 
 
 class ContainerStarts:
@@ -50,6 +72,8 @@ class ContainerStarts:
         self._placement = placement
         self._tools = tools
         self._warn = warn
+        self._programs: dict[str, Program] = {}
+        """Of the newest runs: commands run in the same environment."""
         self.volumes = pod_volumes.PodVolumes(spec, tools.client, tools.directories, self.identity)
 
     def identity(self) -> downward.PodIdentity:
@@ -71,14 +95,31 @@ class ContainerStarts:
         metadata = self._current().metadata
         directory = self._tools.logs.pod(metadata.namespace, metadata.name, metadata.uid) / name
         writer = self._tools.logs.open_run(directory, run)
-        return await self._tools.runner.start(
-            program.command,
-            program.variables,
-            program.working_dir,
-            writer,
-            f"{metadata.key}/{name}",
-            program.mounts,
-        )
+        self._programs[name] = program
+        return await self._run(program, program.command, writer, f"{metadata.key}/{name}")
+
+    async def execute(self, name: str, command: Sequence[str], limit_s: float) -> prober.Answer:
+        """Run a command as in a running container; healthy if it exits with 0 in time."""
+        program, output = self._programs[name], _Output()
+        plan = program.mounts
+        try:
+            words = [plan.substituted(word) for word in command]
+            what = f"a command of {self._current().metadata.key}/{name}"
+            process = await self._run(program, words, output, what)
+            async with asyncio.timeout(limit_s):
+                ended = await process.wait()
+        except TimeoutError:
+            return prober.Answer(False, f"the command did not end within {limit_s:g} s")
+        except (processes.StartError, OSError, IndexError) as error:
+            return prober.Answer(False, f"the command cannot run: {error}")
+        detail = f"the command exited with {ended.code}"
+        return prober.Answer(ended.code == 0, f"{detail}: {output.text}" if output.text else detail)
+
+    async def _run(
+        self, program: Program, command: Sequence[str], output: processes.OutputWriter, what: str
+    ) -> processes.Process:
+        variables, directory, mounts = program.variables, program.working_dir, program.mounts
+        return await self._tools.runner.start(command, variables, directory, output, what, mounts)
 
     async def program(self, container: pod_spec.Container) -> Program:
         """What a container runs now. Raises ContainerConfigError, NoCommandError and OSError."""

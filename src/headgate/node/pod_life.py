@@ -1,231 +1,69 @@
 """The life cycle of a Pod: events in (started, exited, probed, stop), instructions out (start, signal).
 
 A state machine without I/O; `now` is monotonic seconds. `pod_worker` drives it, `pod_status` converts it for
-the API. Restarts back off from 0.2 s, doubling up to 30 s; a minute of running resets the backoff. Kubernetes
-waits from 10 s up to 5 minutes, because a start there may pull an image and load a whole cluster; here a
-start is a fork, and a person is watching.
+the API, and `container_life` has the part of one container.
+
+Init containers run one after the other. A sidecar is an init container with restartPolicy Always: the next
+one starts when it has started, and it runs until all main containers have ended. Sidecars end last, in
+reverse order.
 """
 
-import signal
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
-from headgate import api
+from headgate.node import pod_spec
+from headgate.node.container_life import (
+    FIRST_BACKOFF_S,
+    FORGIVEN_AFTER_S,
+    LONGEST_BACKOFF_S,
+    ContainerLife,
+    Ended,
+    History,
+    Instruction,
+    PreStop,
+    Signal,
+    Start,
+    State,
+)
 from headgate.node.probe_schedule import ProbeKind
 
-FIRST_BACKOFF_S = 0.2
-LONGEST_BACKOFF_S = 30.0
-FORGIVEN_AFTER_S = 60.0
+__all__ = [
+    "FIRST_BACKOFF_S",
+    "FORGIVEN_AFTER_S",
+    "LONGEST_BACKOFF_S",
+    "ContainerLife",
+    "Ended",
+    "History",
+    "Instruction",
+    "PodLife",
+    "PreStop",
+    "Signal",
+    "Start",
+    "State",
+    "StopReason",
+]
+
 CONFIG_RETRY_S = 2.0
 """Until a container is tried again that lacks an object, which somebody may create at any time."""
-
-
-class State(StrEnum):
-    WAITING = "waiting"
-    STARTING = "starting"
-    RUNNING = "running"
-    ENDED = "ended"
+LEAST_SIDECAR_GRACE_S = 2.0
+"""For sidecars whose turn comes when the grace period is over."""
 
 
 class StopReason(StrEnum):
+    """Why a Pod ends."""
+
     DELETED = "Deleted"
     NODE_SHUTDOWN = "NodeShutdown"
     MOVED = "AddressChanged"
+    COMPLETED = "Completed"
+    """Its main containers have ended for good, and its sidecars follow."""
+    DEADLINE = "DeadlineExceeded"
 
 
-@dataclass(frozen=True)
-class Start:
-    """Start the container; `run` counts its starts from 0."""
-
-    container: str
-    run: int
-
-
-@dataclass(frozen=True)
-class Signal:
-    """Send a signal to the container's process group."""
-
-    container: str
-    number: signal.Signals
-
-
-Instruction = Start | Signal
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a run ended."""
-
-    exit_code: int
-    reason: str
-    signal: int | None = None
-    message: str = ""
-    started_at: float | None = None
-    finished_at: float | None = None
-    container_id: str = ""
-
-
-@dataclass(frozen=True)
-class History:
-    """The state of a container from before this node started."""
-
-    restart_count: int = 0
-    last: Ended | None = None
-    done: bool = False
-    """It ended, and its restart policy does not restart it."""
-
-
-class _Stopping:
-    """A requested end of a run: SIGTERM first, SIGKILL after the grace period."""
-
-    def __init__(self) -> None:
-        self.because: str | None = None
-        """The reason; None if no end was requested."""
-        self._grace_s = 0.0
-        self._kill_at: float | None = None
-        self._killed = False
-
-    @property
-    def wake_at(self) -> float | None:
-        return None if self._killed else self._kill_at
-
-    def want(self, reason: str, grace_s: float) -> None:
-        """Request the end; a second request can only shorten the grace period."""
-        if self.because is None:
-            self.because, self._grace_s = reason, grace_s
-        elif grace_s < self._grace_s:
-            if self._kill_at is not None:
-                self._kill_at -= self._grace_s - grace_s
-            self._grace_s = grace_s
-
-    def signal(self, now: float) -> signal.Signals | None:
-        """The signal that is due."""
-        if self.because is None or self._killed:
-            return None
-        if self._kill_at is None:
-            self._kill_at = now + self._grace_s
-            if self._grace_s > 0:
-                return signal.SIGTERM
-        if now < self._kill_at:
-            return None
-        self._killed = True
-        return signal.SIGKILL
-
-    def begin_again(self) -> None:
-        """Reset for a new run, which has received no signal."""
-        self._kill_at, self._killed = None, False
-
-
-class ContainerLife:
-    """One container of the Pod. Only `PodLife` changes it."""
-
-    def __init__(self, spec: api.Container, history: History, now: float) -> None:
-        self.spec = spec
-        self.state = State.ENDED if history.done else State.WAITING
-        self.restarts = history.restart_count
-        self.last = history.last
-        """The newest run that ended."""
-        self.waiting_reason = "ContainerCreating"
-        self.waiting_message = ""
-        self.container_id = ""
-        self.started_at = 0.0
-        self.ready_answer = self.startup_answer = False
-        self._not_before: float | None = now
-        """When it may start; None for never again."""
-        self._failures = 0
-        self._first_run = history.last is None
-        self._uncounted = (self.restarts, self._first_run)
-        """Before the start that is in progress."""
-        self._stopping = _Stopping()
-
-    @property
-    def stop_because(self) -> str | None:
-        """Why the run is being ended, if it is."""
-        return self._stopping.because
-
-    @property
-    def started(self) -> bool:
-        """Running, and past its startup probe."""
-        return self.state is State.RUNNING and (self.startup_answer or self.spec.startup_probe is None)
-
-    @property
-    def ready(self) -> bool:
-        answered = self.ready_answer or self.spec.readiness_probe is None
-        return self.started and answered and self.stop_because is None
-
-    @property
-    def active(self) -> bool:
-        return self.state in (State.STARTING, State.RUNNING)
-
-    @property
-    def succeeded(self) -> bool:
-        return self.state is State.ENDED and self.last is not None and self.last.exit_code == 0
-
-    @property
-    def backoff_s(self) -> float:
-        """The delay after the latest failure."""
-        return (
-            min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(self._failures - 1, 30))
-            if self._failures
-            else 0.0
-        )
-
-    def wake_at(self) -> float | None:
-        if self.state is State.WAITING:
-            return self._not_before
-        return self._stopping.wake_at if self.state is State.RUNNING else None
-
-    def start(self, now: float) -> Start | None:
-        if self.state is not State.WAITING or self._not_before is None or now < self._not_before:
-            return None
-        self.state = State.STARTING
-        self._uncounted = (self.restarts, self._first_run)
-        if self._first_run:
-            self._first_run = False
-        else:
-            self.restarts += 1
-        return Start(self.spec.name, self.restarts)
-
-    def stop(self, reason: str, grace_s: float) -> None:
-        """Request a stop; a second one can only shorten the grace period."""
-        self._stopping.want(reason, grace_s)
-
-    def signal(self, now: float) -> Signal | None:
-        """The signal that is due."""
-        due = self._stopping.signal(now) if self.state is State.RUNNING else None
-        return None if due is None else Signal(self.spec.name, due)
-
-    def run_started(self, container_id: str, now: float) -> None:
-        self.state = State.RUNNING
-        self.container_id = container_id
-        self.started_at = now
-        self.ready_answer = self.startup_answer = False
-        self._stopping.begin_again()
-
-    def rest(self, reason: str, message: str, *, until: float | None) -> None:
-        """Stop running: until a time, or for good."""
-        self.state = State.WAITING
-        self._not_before = until
-        self.waiting_reason, self.waiting_message = reason, message
-        self._stopping.because = None
-
-    def uncount_start(self) -> None:
-        """The start failed before there was anything that could run."""
-        self.restarts, self._first_run = self._uncounted
-
-    def run_ended(self, ended: Ended) -> None:
-        self.last = ended
-        self.state = State.ENDED
-        self.container_id = ended.container_id
-        self.ready_answer = self.startup_answer = False
-
-    def failed_again(self, now: float) -> float:
-        """Count a failure; returns the delay before a restart."""
-        if self.started_at and now - self.started_at >= FORGIVEN_AFTER_S:
-            self._failures = 0
-        self._failures += 1
-        return self.backoff_s
+_OF_NODE = (StopReason.NODE_SHUTDOWN, StopReason.MOVED)
+_BY_ITSELF = (StopReason.COMPLETED, StopReason.DEADLINE)
 
 
 class PodLife:
@@ -233,20 +71,29 @@ class PodLife:
 
     def __init__(
         self,
-        spec: api.PodSpec,
+        spec: pod_spec.PodSpec,
         now: float,
         history: Mapping[str, History] | None = None,
         *,
         waits_for_volumes: bool = False,
+        deadline: float | None = None,
     ) -> None:
+        """`deadline`: when the Pod fails, whatever it does."""
         known = history or {}
-        self._waits_for_volumes = waits_for_volumes
         self._policy = spec.restart_policy
         self._grace_s = float(spec.termination_grace_period_seconds)
-        self.init_containers = [_container(each, known, now) for each in spec.init_containers]
-        self.containers = [_container(each, known, now) for each in spec.containers]
+        self._waits_for_volumes = waits_for_volumes
+        self._deadline = deadline
+        self.init_containers = [
+            ContainerLife(each, known.get(each.name, History()), now, is_init=True)
+            for each in spec.init_containers
+        ]
+        self.containers = [
+            ContainerLife(each, known.get(each.name, History()), now) for each in spec.containers
+        ]
         self._by_name = {each.spec.name: each for each in (*self.init_containers, *self.containers)}
-        self._stop: StopReason | None = None
+        self._was_initialized = False
+        self._end = _End()
 
     # Events
 
@@ -280,23 +127,37 @@ class PodLife:
         container = self._by_name[name]
         container.rest(reason, message, until=now + container.failed_again(now))
 
-    def exited(self, name: str, exit_code: int, signal_number: int | None, now: float) -> None:
+    def post_start_ended(self, name: str, problem: str) -> None:
+        """A container whose hook has a problem is ended, and starts again."""
         container = self._by_name[name]
-        failed_probe = container.stop_because if self._stop is None else None
+        if problem:
+            container.stop(f"postStart hook failed: {problem}", self._grace_s)
+        else:
+            container.post_start_ended()
+
+    def pre_stop_ended(self, name: str) -> None:
+        self._by_name[name].pre_stop_ended()
+
+    def exited(
+        self, name: str, exit_code: int, signal_number: int | None, now: float, message: str = ""
+    ) -> None:
+        """`message`: what the container leaves to say about its end."""
+        container = self._by_name[name]
+        forced = container.stop_because if self._end.reason is None else None
         ended = Ended(
             exit_code,
             "Completed" if exit_code == 0 else "Error",
             signal_number,
-            failed_probe or "",
+            message or forced or "",
             container.started_at,
             now,
             container.container_id,
         )
         container.run_ended(ended)
-        if self._interrupted:
-            assert self._stop is not None
-            container.rest(self._stop, "stopped by the node, which will start it again", until=None)
-        if self._stop is not None or not self._restarts(container, forced=failed_probe is not None):
+        if self._end.reason in _OF_NODE:
+            assert self._end.reason is not None
+            container.rest(self._end.reason, "stopped by the node, which will start it again", until=None)
+        if self._end.reason is not None or not self._restarts(container, forced=forced is not None):
             return
         wait_s = container.failed_again(now)
         container.rest(
@@ -305,42 +166,60 @@ class PodLife:
             until=now + wait_s,
         )
 
-    def probed(self, name: str, kind: ProbeKind, healthy: bool, detail: str = "") -> None:
-        """The result of a probe of the current run."""
+    def probed(
+        self, name: str, kind: ProbeKind, healthy: bool, detail: str = "", grace_s: float | None = None
+    ) -> None:
+        """The result of a probe of the current run; `grace_s` is the probe's own, if it has one."""
         container = self._by_name[name]
         if container.state is not State.RUNNING:
             return
         if kind is ProbeKind.READINESS:
-            container.ready_answer = healthy
+            container.readiness(healthy)
         elif kind is ProbeKind.STARTUP and healthy:
-            container.startup_answer = True
+            container.startup_succeeded()
         elif not healthy:
-            container.stop(f"{kind} probe failed: {detail}", self._grace_s)
+            container.stop(f"{kind} probe failed: {detail}", self._grace_s if grace_s is None else grace_s)
 
     def stop(self, reason: StopReason, grace_s: float) -> None:
         """End everything; nothing is started from now on."""
-        self._stop = self._stop or reason
-        for container in self._by_name.values():
-            container.stop(reason, grace_s)
+        self._end.want(reason, grace_s)
+        for each in self.init_containers:
+            if each.is_sidecar and each.stop_because is not None:
+                each.stop(reason, grace_s)
 
     # Instructions
 
     def decide(self, now: float) -> list[Instruction]:
         """What to do now; each instruction is returned once."""
-        due = [signal for each in self._by_name.values() if (signal := each.signal(now)) is not None]
+        self._was_initialized = self.initialized
+        if self._deadline is not None and now >= self._deadline and not self._is_over:
+            self._end.want(StopReason.DEADLINE, self._grace_s)
+        if self._is_over:
+            self._end.want(StopReason.COMPLETED, self._grace_s)
+        self._pass_on_the_end(now)
+        steps = [step for each in self._by_name.values() if (step := each.stop_step(now)) is not None]
         starts = [start for each in self._eligible() if (start := each.start(now)) is not None]
-        return [*due, *starts]
+        return [*steps, *starts]
 
     def wake_at(self) -> float | None:
         """When `decide` has something new to return without another event."""
         candidates = {*self._eligible(), *(each for each in self._by_name.values() if each.active)}
-        return min((at for each in candidates if (at := each.wake_at()) is not None), default=None)
+        times = [at for each in candidates if (at := each.wake_at()) is not None]
+        if self._deadline is not None and self._end.reason is None and not self._is_over:
+            times.append(self._deadline)
+        return min(times, default=None)
 
     # Queries
 
     @property
     def stopping(self) -> StopReason | None:
-        return self._stop
+        """Why the Pod's worker has to end, if it has."""
+        return None if self._end.reason in _BY_ITSELF else self._end.reason
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the Pod failed by its deadline."""
+        return self._end.cause is StopReason.DEADLINE
 
     @property
     def active(self) -> bool:
@@ -348,59 +227,128 @@ class PodLife:
         return any(each.active for each in self._by_name.values())
 
     @property
+    def waits_for_volumes(self) -> bool:
+        return self._waits_for_volumes
+
+    @property
     def initialized(self) -> bool:
-        return all(each.succeeded for each in self.init_containers)
+        """Once all init containers have succeeded and all sidecars have started, for good."""
+        return self._was_initialized or all(
+            each.started if each.is_sidecar else each.succeeded for each in self.init_containers
+        )
 
     @property
     def ready(self) -> bool:
-        return self._stop is None and bool(self.containers) and all(each.ready for each in self.containers)
+        containers = [*self.containers, *(each for each in self.init_containers if each.is_sidecar)]
+        return self._end.reason is None and bool(self.containers) and all(each.ready for each in containers)
 
     @property
     def phase(self) -> str:
-        if self._policy == "Never" and any(
-            each.state is State.ENDED and not each.succeeded for each in self.init_containers
-        ):
+        if self.exceeded and not self.active:
             return "Failed"
-        if not self.initialized:
-            return "Pending"
-        if all(each.state is State.ENDED for each in self.containers):
-            return "Succeeded" if all(each.succeeded for each in self.containers) else "Failed"
-        if self._interrupted and not self.active:
+        if self._is_over and not self.active:
+            succeeded = all(each.succeeded for each in self.containers) and not self._init_failed
+            return "Succeeded" if succeeded else "Failed"
+        if self._end.reason in _OF_NODE and not self.active:
             return "Pending"
         begun = any(each.state is State.RUNNING or each.last is not None for each in self.containers)
-        return "Running" if begun else "Pending"
-
-    @property
-    def _interrupted(self) -> bool:
-        """Stopped because of the node: the Pod did not end by itself, and will be restarted."""
-        return self._stop not in (None, StopReason.DELETED)
+        return "Running" if begun and self.initialized else "Pending"
 
     def validate(self) -> None:
         """Check the invariants."""
         for each in self._by_name.values():
-            assert not each.ready or each.state is State.RUNNING
+            assert not each.ready or each.state is State.RUNNING or each.is_init
             assert each.restarts >= 0
             assert 0 <= each.backoff_s <= LONGEST_BACKOFF_S
         if not self.initialized:
             assert not any(each.active for each in self.containers)
-        assert not (self._stop and self.ready)
+        assert not (self._end.reason and self.ready)
 
-    def _eligible(self) -> Sequence[ContainerLife]:
+    # Starting
+
+    def _eligible(self) -> Iterator[ContainerLife]:
         """Containers that may start: init containers one after the other, then all others together."""
-        if self._stop is not None or self._waits_for_volumes:
-            return ()
+        if self._end.reason is not None or self._waits_for_volumes:
+            return
         for each in self.init_containers:
-            if not each.succeeded:
-                return (each,)
-        return self.containers
+            if each.is_sidecar:
+                yield each
+            if self._was_initialized:
+                continue
+            if not each.is_sidecar and not each.succeeded:
+                yield each
+            if not (each.started if each.is_sidecar else each.succeeded):
+                return
+        yield from self.containers
 
     def _restarts(self, container: ContainerLife, *, forced: bool) -> bool:
         assert container.last is not None
         failed = container.last.exit_code != 0 or forced
-        if container in self.init_containers:
+        if container.is_sidecar:
+            return True
+        if container.is_init:
             return failed and self._policy != "Never"
         return self._policy == "Always" or (self._policy == "OnFailure" and failed)
 
+    # Ending
 
-def _container(spec: api.Container, known: Mapping[str, History], now: float) -> ContainerLife:
-    return ContainerLife(spec, known.get(spec.name, History()), now)
+    @property
+    def _init_failed(self) -> bool:
+        return self._policy == "Never" and any(
+            each.state is State.ENDED and not each.succeeded
+            for each in self.init_containers
+            if not each.is_sidecar
+        )
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the Pod has ended by itself, except perhaps for its sidecars."""
+        done = bool(self.containers) and all(each.state is State.ENDED for each in self.containers)
+        return done or (self._init_failed and not any(each.active for each in self.containers))
+
+    def _pass_on_the_end(self, now: float) -> None:
+        """Stop the main containers at once, and each sidecar after all that were started after it."""
+        if self._end.reason is None:
+            return
+        self._end.begin(now)
+        for each in self._by_name.values():
+            if not each.is_sidecar:
+                each.stop(self._end.reason, self._end.grace_s)
+        if any(each.active for each in self._by_name.values() if not each.is_sidecar):
+            return
+        for each in reversed(self.init_containers):
+            if each.active:
+                if each.stop_because is None:
+                    each.stop(self._end.reason, self._end.sidecar_grace_s(now))
+                return
+
+
+class _End:
+    """A requested end of the whole Pod."""
+
+    def __init__(self) -> None:
+        self.reason: StopReason | None = None
+        """The strongest one: a deletion also ends a Pod that has completed."""
+        self.cause: StopReason | None = None
+        """The first one."""
+        self.grace_s = 0.0
+        self._began_at: float | None = None
+
+    def want(self, reason: StopReason, grace_s: float) -> None:
+        if self.reason is None:
+            self.cause = self.reason = reason
+            self.grace_s = grace_s
+            return
+        if self.reason in _BY_ITSELF and reason not in _BY_ITSELF:
+            self.reason = reason
+        self.grace_s = min(self.grace_s, grace_s)
+
+    def begin(self, now: float) -> None:
+        if self._began_at is None:
+            self._began_at = now
+
+    def sidecar_grace_s(self, now: float) -> float:
+        """What is left of the grace period, or a little."""
+        if self.grace_s <= 0 or self._began_at is None:
+            return 0.0
+        return max(self._began_at + self.grace_s - now, min(self.grace_s, LEAST_SIDECAR_GRACE_S))

@@ -15,6 +15,8 @@ from headgate import api
 from headgate.api.containers import ObjectFieldSelector, ResourceFieldSelector
 from headgate.api.meta import Part
 
+DEFAULT_MESSAGE_PATH = "/dev/termination-log"
+
 
 class KeyToPath(Part, frozen=True, kw_only=True):
     key: str
@@ -106,16 +108,52 @@ class VolumeMount(Part, frozen=True, kw_only=True):
     sub_path_expr: str = ""
 
 
+class ExecAction(Part, frozen=True, kw_only=True):
+    command: list[str] = []
+
+
+class Probe(api.Probe, frozen=True, kw_only=True):
+    exec: ExecAction | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class SleepAction(Part, frozen=True, kw_only=True):
+    seconds: int
+
+
+class Hook(Part, frozen=True, kw_only=True):
+    exec: ExecAction | None = None
+    http_get: api.HTTPGetAction | None = None
+    sleep: SleepAction | None = None
+
+
+class Lifecycle(Part, frozen=True, kw_only=True):
+    post_start: Hook | None = None
+    pre_stop: Hook | None = None
+
+
 class Container(api.Container, frozen=True, kw_only=True):
     volume_mounts: list[VolumeMount] = []
     restart_policy: Literal["Always", "OnFailure", "Never"] | None = None
     """Only in init containers: Always makes it a sidecar."""
+    readiness_probe: Probe | None = None
+    liveness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    lifecycle: Lifecycle = Lifecycle()
+    termination_message_path: str = DEFAULT_MESSAGE_PATH
+    termination_message_policy: Literal["File", "FallbackToLogsOnError"] = "File"
+
+
+class ReadinessGate(Part, frozen=True, kw_only=True):
+    condition_type: str
 
 
 class PodSpec(api.PodSpec, frozen=True, kw_only=True):
     containers: list[Container] = []  # type: ignore[assignment]
     init_containers: list[Container] = []  # type: ignore[assignment]
     volumes: list[Volume] = []
+    active_deadline_seconds: int | None = None
+    readiness_gates: list[ReadinessGate] = []
 
     def has_account(self) -> bool:
         """Whether a container gets credentials for the API server, as clusters mount them."""

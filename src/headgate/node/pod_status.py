@@ -1,16 +1,19 @@
 """Converts the life of a Pod to the API's `status`, and back after a restart of the node."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
 from headgate import api
-from headgate.kubeschema import timestamps
+from headgate.kubeschema import quantity, timestamps
+from headgate.node import pod_spec
 from headgate.node.pod_life import ContainerLife, Ended, History, PodLife, State
 
 _KILLED = 137
+_COMPUTE = ("cpu", "memory")
+_OWN_CONDITIONS = ("PodReadyToStartContainers", "PodScheduled", "Initialized", "ContainersReady", "Ready")
 
 
 @dataclass(frozen=True)
@@ -24,24 +27,59 @@ class Place:
     """Unix time at monotonic zero; a whole number, so that times survive the conversion to text and back."""
     external: str = ""
     """The external server that the Pod represents, if it has no process."""
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the status that never change."""
+    readiness_gates: Sequence[str] = ()
+    """Conditions written by others that a ready Pod needs."""
 
     def time(self, now: float) -> str:
         return timestamps.seconds(now + self.epoch_s)
 
 
-def picture(life: PodLife, place: Place, before: api.PodStatus, now: float) -> api.PodStatus:
-    """The status at `now`. A condition unchanged since `before` keeps its transition time."""
+def picture(
+    life: PodLife, place: Place, before: api.PodStatus, now: float, present: Sequence[api.Condition] = ()
+) -> api.PodStatus:
+    """The status at `now`. A condition unchanged since `before` keeps its transition time.
+
+    `present` are the conditions in the API, of which those of others are kept.
+    """
+    others = [each for each in present if each.type not in _OWN_CONDITIONS]
+    reason, message = ("External", _where(life, place)) if place.external else ("", "")
+    if life.exceeded:
+        reason, message = "DeadlineExceeded", "the Pod ran longer than its activeDeadlineSeconds"
     return api.PodStatus(
         phase=life.phase,
-        conditions=_conditions(life, place, before.conditions, now),
-        message=_where(life, place) if place.external else "",
-        reason="External" if place.external else "",
+        conditions=[*_conditions(life, place, before.conditions, now, others), *others],
+        message=message,
+        reason=reason,
         pod_ip=place.pod_ip,
         pod_ips=[api.PodIP(ip=place.pod_ip)] if place.pod_ip else [],
         host_ip=place.host_ip,
         start_time=before.start_time or place.time(place.started_at),
-        container_statuses=[_container(each, place) for each in life.containers],
+        container_statuses=[
+            _container(each, place, initialized=life.initialized) for each in life.containers
+        ],
     )
+
+
+def constants(spec: pod_spec.PodSpec, host_ip: str, present: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the status that are known from the start; the API server of a cluster sets the class."""
+    fixed: dict[str, Any] = {"hostIPs": [{"ip": host_ip}]}
+    return fixed if present.get("qosClass") else fixed | {"qosClass": quality_of_service(spec)}
+
+
+def quality_of_service(spec: pod_spec.PodSpec) -> str:
+    """Guaranteed if every container has limits of CPU and memory that equal its requests; BestEffort if none
+    has any of these."""
+    amounts = [each.resources for each in spec.every_container()]
+    if not any(name in (*each.limits, *each.requests) for each in amounts for name in _COMPUTE):
+        return "BestEffort"
+    for each in amounts:
+        for name in _COMPUTE:
+            limit = each.limits.get(name)
+            if limit is None or quantity.parse(each.requests.get(name, limit)) != quantity.parse(limit):
+                return "Burstable"
+    return "Guaranteed"
 
 
 def _where(life: PodLife, place: Place) -> str:
@@ -49,25 +87,34 @@ def _where(life: PodLife, place: Place) -> str:
     return where if life.ready else f"{where}, where its readiness probe fails (see its events)"
 
 
-def patch(status: api.PodStatus, init: Iterable[api.ContainerStatus] = ()) -> dict[str, Any]:
+def patch(status: api.PodStatus, place: Place, init: Iterable[api.ContainerStatus] = ()) -> dict[str, Any]:
     """The status as a merge patch, including fields at their defaults, which would keep old values."""
     content: dict[str, Any] = msgspec.to_builtins(status)
     empty = {"message": None, "reason": None}
-    result = {**empty, **content}
     inits = [msgspec.to_builtins(each) for each in init]
+    for each in (*content.get("containerStatuses", ()), *inits):
+        for state in (each["state"], each["lastState"]):
+            if "terminated" in state:
+                state["terminated"].setdefault("exitCode", 0)  # a required field, and 0 is our default
+    result = {**empty, **content, **place.constants}
     return result | {"initContainerStatuses": inits} if inits else result
 
 
 def init_statuses(life: PodLife, place: Place) -> list[api.ContainerStatus]:
-    return [_container(each, place) for each in life.init_containers]
+    return [_container(each, place, initialized=life.initialized) for each in life.init_containers]
 
 
-def history(pod: api.Pod, init: Iterable[api.ContainerStatus], epoch_s: float) -> dict[str, History]:
+def history(
+    pod: api.Pod, sidecars: Collection[str], init: Iterable[api.ContainerStatus], epoch_s: float
+) -> dict[str, History]:
     """The history of each container from the last status, possibly written by an earlier node."""
     policy = pod.spec.restart_policy
     known = {each.name: _history(each, policy, epoch_s) for each in pod.status.container_statuses}
-    # An init container that succeeded is done, whatever the policy says.
-    return known | {each.name: _history(each, "OnFailure", epoch_s) for each in init}
+    # An init container that succeeded is done, whatever the policy says; a sidecar never is.
+    return known | {
+        each.name: _history(each, "Always" if each.name in sidecars else "OnFailure", epoch_s)
+        for each in init
+    }
 
 
 def _history(status: api.ContainerStatus, policy: str, epoch_s: float) -> History:
@@ -106,15 +153,25 @@ def _monotonic(text: str | None, epoch_s: float) -> float | None:
 
 
 def _conditions(
-    life: PodLife, place: Place, before: Iterable[api.Condition], now: float
+    life: PodLife,
+    place: Place,
+    before: Iterable[api.Condition],
+    now: float,
+    others: Iterable[api.Condition],
 ) -> list[api.Condition]:
     reason, message = _not_ready(life)
+    completed = "PodCompleted" if life.phase == "Succeeded" else ""
+    initialized = (life.initialized, completed if life.initialized else "ContainersNotInitialized", "")
+    closed = set(place.readiness_gates) - {each.type for each in others if each.status == "True"}
     ready = (life.ready, reason, message)
-    initialized = (life.initialized, "" if life.initialized else "ContainersNotInitialized", "")
+    if life.ready and closed:
+        told = f"the conditions of its readiness gates are not True: {', '.join(sorted(closed))}"
+        ready = (False, "ReadinessGatesNotReady", told)
     wanted = {
+        "PodReadyToStartContainers": (not life.waits_for_volumes, "", ""),
         "PodScheduled": (True, "", ""),
         "Initialized": initialized,
-        "ContainersReady": ready,
+        "ContainersReady": (life.ready, reason, message),
         "Ready": ready,
     }
     old = {each.type: each for each in before}
@@ -135,11 +192,12 @@ def _not_ready(life: PodLife) -> tuple[str, str]:
         return life.stopping, "the Pod's processes are being stopped"
     if life.phase in ("Succeeded", "Failed"):
         return ("PodCompleted" if life.phase == "Succeeded" else "PodFailed"), ""
-    names = ", ".join(each.spec.name for each in life.containers if not each.ready)
+    sidecars = [each for each in life.init_containers if each.is_sidecar]
+    names = ", ".join(each.spec.name for each in (*sidecars, *life.containers) if not each.ready)
     return "ContainersNotReady", f"containers with unready status: [{names}]"
 
 
-def _container(container: ContainerLife, place: Place) -> api.ContainerStatus:
+def _container(container: ContainerLife, place: Place, *, initialized: bool) -> api.ContainerStatus:
     last = container.last
     shows_last = last is not None and container.state is not State.ENDED
     return api.ContainerStatus(
@@ -149,12 +207,12 @@ def _container(container: ContainerLife, place: Place) -> api.ContainerStatus:
         started=container.started,
         image=container.spec.image,
         container_id=container.container_id,
-        state=_state(container, place),
+        state=_state(container, place, waits_for_init=not initialized and not container.is_init),
         last_state=api.ContainerState(terminated=_terminated(last, place) if shows_last and last else None),
     )
 
 
-def _state(container: ContainerLife, place: Place) -> api.ContainerState:
+def _state(container: ContainerLife, place: Place, *, waits_for_init: bool) -> api.ContainerState:
     match container.state:
         case State.RUNNING:
             running = api.ContainerStateRunning(started_at=place.time(container.started_at))
@@ -164,9 +222,10 @@ def _state(container: ContainerLife, place: Place) -> api.ContainerState:
         case State.STARTING:
             return api.ContainerState(waiting=api.ContainerStateWaiting(reason="ContainerCreating"))
         case _:
-            waiting = api.ContainerStateWaiting(
-                reason=container.waiting_reason, message=container.waiting_message
-            )
+            reason = container.waiting_reason
+            if waits_for_init and reason == "ContainerCreating":
+                reason = "PodInitializing"
+            waiting = api.ContainerStateWaiting(reason=reason, message=container.waiting_message)
             return api.ContainerState(waiting=waiting)
 
 

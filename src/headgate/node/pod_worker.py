@@ -3,15 +3,18 @@
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 
 import msgspec
 
 from headgate import api, cluster
 from headgate.api import marks
+from headgate.kubeschema import timestamps
 from headgate.node import (
     container_starts,
     environment,
     external,
+    hooks,
     pod_life,
     pod_spec,
     pod_status,
@@ -69,6 +72,7 @@ class PodWorker:
             pod.metadata.annotations,
         ):
             self._starts.volumes.changed()
+        self._wake.set()  # conditions of others may be readiness gates
         if pod.metadata.deletion_timestamp is not None:
             grace_s = pod.metadata.deletion_grace_period_seconds
             default_s = pod.spec.termination_grace_period_seconds
@@ -104,12 +108,14 @@ class PodWorker:
         self._starts = container_starts.ContainerStarts(
             lambda: self._pod, spec, self._placement, self._tools, self._warn
         )
+        sidecars = {each.name for each in spec.init_containers if each.restart_policy == "Always"}
         mounts_volumes = bool(self._starts.volumes) and self._placement.server is None
         life = pod_life.PodLife(
             spec,
             time.monotonic(),
-            pod_status.history(self._pod, init, epoch_s),
+            pod_status.history(self._pod, sidecars, init, epoch_s),
             waits_for_volumes=mounts_volumes,
+            deadline=self._deadline(spec, epoch_s),
         )
         place = pod_status.Place(
             self._placement.pod_ip,
@@ -117,6 +123,8 @@ class PodWorker:
             time.monotonic(),
             epoch_s,
             str(self._placement.server or ""),
+            pod_status.constants(spec, self._tools.identity.host_ip, manifest.get("status") or {}),
+            [each.condition_type for each in spec.readiness_gates],
         )
         writer = status_writer.StatusWriter(
             str(self._pod.metadata.key), self._pod.status, self._write(life, place), self._tools.rng
@@ -132,6 +140,13 @@ class PodWorker:
                 task.cancel()
         if life.stopping is pod_life.StopReason.DELETED and not self._gone:
             await self._delete()
+
+    def _deadline(self, spec: pod_spec.PodSpec, epoch_s: float) -> float | None:
+        if spec.active_deadline_seconds is None:
+            return None
+        started = self._pod.status.start_time
+        began = time.monotonic() if started is None else timestamps.parse(started) - epoch_s
+        return began + spec.active_deadline_seconds
 
     async def _drive(
         self,
@@ -149,9 +164,11 @@ class PodWorker:
             for instruction in life.decide(now):
                 if isinstance(instruction, pod_life.Start):
                     tasks.create_task(self._run_container(life, instruction))
+                elif isinstance(instruction, pod_life.PreStop):
+                    tasks.create_task(self._pre_stop(life, instruction))
                 else:
                     self._send(instruction)
-            status = pod_status.picture(life, place, status, now)
+            status = pod_status.picture(life, place, status, now, self._pod.status.conditions)
             writer.saw(self._pod.status)
             writer.show(status)
             if life.stopping is not None and not life.active:
@@ -213,29 +230,63 @@ class PodWorker:
             self._wake.set()
 
     async def _attend(
-        self, life: pod_life.PodLife, spec: api.Container, running: processes.RunningContainer
+        self, life: pod_life.PodLife, spec: pod_spec.Container, running: processes.RunningContainer
     ) -> None:
         """Probe a running container until it ends."""
 
         def tell(kind: probe_schedule.ProbeKind, answer: prober.Answer) -> None:
-            life.probed(spec.name, kind, answer.healthy, answer.detail)
+            probe = spec.startup_probe if kind is probe_schedule.ProbeKind.STARTUP else spec.liveness_probe
+            grace_s = None if probe is None else probe.termination_grace_period_seconds
+            life.probed(spec.name, kind, answer.healthy, answer.detail, grace_s)
             self._wake.set()
             if not answer.healthy:
                 self._warn("Unhealthy", f"{kind.capitalize()} probe of {spec.name} failed: {answer.detail}")
 
         external_server = self._placement.server is not None
         async with asyncio.TaskGroup() as tasks:
+            helping = [tasks.create_task(self._post_start(life, spec))]
             # External servers are not restarted by the node.
-            probing = tasks.create_task(
-                prober.probe(spec, self._target(spec), tell, liveness=not external_server)
+            probing = prober.probe(
+                spec, self._target(spec), self._execute(spec), tell, liveness=not external_server
             )
+            helping.append(tasks.create_task(probing))
             ended = await running.wait()
             # Reported first: until then, traffic goes to a dead process.
             life.exited(spec.name, ended.code, ended.signal, time.monotonic())
             self._wake.set()
-            probing.cancel()
+            for task in helping:
+                task.cancel()
         if life.stopping is None and ended.code != 0:
             self._warn("BackOff", f"container {spec.name} ended with exit code {ended.code}")
+
+    async def _post_start(self, life: pod_life.PodLife, spec: pod_spec.Container) -> None:
+        hook = spec.lifecycle.post_start
+        if hook is None:
+            return
+        problem = await hooks.run(hook, self._target(spec), self._execute(spec), hooks.NO_LIMIT_S)
+        if problem:
+            self._warn("FailedPostStartHook", f"container {spec.name}: {problem}")
+        life.post_start_ended(spec.name, problem)
+        self._wake.set()
+
+    async def _pre_stop(self, life: pod_life.PodLife, instruction: pod_life.PreStop) -> None:
+        spec = self._spec(instruction.container)
+        hook = spec.lifecycle.pre_stop
+        if hook is not None:
+            problem = await hooks.run(hook, self._target(spec), self._execute(spec), instruction.grace_s)
+            if problem:
+                self._warn("FailedPreStopHook", f"container {spec.name}: {problem}")
+        life.pre_stop_ended(instruction.container)
+        self._wake.set()
+
+    def _execute(self, spec: pod_spec.Container) -> prober.Execute:
+        async def execute(command: Sequence[str], limit_s: float) -> prober.Answer:
+            if self._placement.server is not None:
+                return prober.Answer(False, "the node cannot run commands in an external server")
+            assert self._starts is not None
+            return await self._starts.execute(spec.name, command, limit_s)
+
+        return execute
 
     def _target(self, spec: api.Container) -> prober.ProbeTarget:
         ports = {each.name: each.container_port for each in spec.ports if each.name}
@@ -264,7 +315,7 @@ class PodWorker:
         metadata = self._pod.metadata
 
         async def write(status: api.PodStatus) -> None:
-            patch = pod_status.patch(status, pod_status.init_statuses(life, place))
+            patch = pod_status.patch(status, place, pod_status.init_statuses(life, place))
             # With its uid, the patch cannot hit a newer Pod of the same name.
             await self._tools.client.patch(
                 api.Pod,
@@ -299,9 +350,9 @@ class PodWorker:
             names = ", ".join(fields)
             self._warn("Unsupported", f"on one machine these fields have no effect: {names}")
 
-    def _spec(self, name: str) -> api.Container:
-        spec = self._pod.spec
-        return next(each for each in (*spec.init_containers, *spec.containers) if each.name == name)
+    def _spec(self, name: str) -> pod_spec.Container:
+        assert self._starts is not None
+        return self._starts.container(name)
 
     def _tell(self, reason: str, message: str) -> None:
         self._tools.events.record(self._pod, cluster.EventType.NORMAL, reason, message)

@@ -2,15 +2,15 @@
 
 Kubernetes probes at fixed intervals from the start on. On one machine, nobody wants to wait ten seconds for
 an engine that is up after one, so until the first success, readiness and startup probes run after 50 ms, and
-soon four times a second. This does not change what counts as a failure: a startup probe fails after
-failureThreshold periods, however often it ran.
+soon four times a second, or once if they are commands. This does not change what counts as a failure: a
+startup probe fails after failureThreshold periods, however often it ran.
 """
 
 from enum import StrEnum
 
 from headgate import api
 
-EAGER_FIRST_S, EAGER_S = 0.05, 0.25
+EAGER_FIRST_S, EAGER_S, EAGER_EXEC_S = 0.05, 0.25, 1.0
 
 
 class ProbeKind(StrEnum):
@@ -22,8 +22,12 @@ class ProbeKind(StrEnum):
 class ProbeSchedule:
     """One probe of one running container."""
 
-    def __init__(self, kind: ProbeKind, probe: api.Probe, started_at: float) -> None:
+    def __init__(
+        self, kind: ProbeKind, probe: api.Probe, started_at: float, eager_s: float = EAGER_S
+    ) -> None:
+        """`eager_s`: the longest pause before the first success."""
         self._kind = kind
+        self._longest_eager_s = eager_s
         self._period_s = max(probe.period_seconds, 1)
         self._failures_needed = max(probe.failure_threshold, 1)
         self._successes_needed = max(probe.success_threshold, 1)
@@ -49,7 +53,7 @@ class ProbeSchedule:
     def _pause_s(self) -> float:
         if self._ever_healthy or self._kind is ProbeKind.LIVENESS:
             return self._period_s
-        pause_s, self._eager_s = self._eager_s, min(EAGER_S, 2 * self._eager_s)
+        pause_s, self._eager_s = self._eager_s, min(self._longest_eager_s, 2 * self._eager_s)
         return pause_s
 
     def _succeeded(self) -> None:

@@ -1,6 +1,6 @@
 """Probes one run of a container from start to end, and reports each change of the result.
 
-A probe is one HTTP request or TCP connection, small, and bounded in time and size.
+A probe is one HTTP request, TCP connection or command, small, and bounded in time and size.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import contextlib
 import functools
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from headgate import api
-from headgate.node.probe_schedule import ProbeKind, ProbeSchedule
+from headgate.api.core import TCPSocketAction
+from headgate.node import pod_spec
+from headgate.node.probe_schedule import EAGER_EXEC_S, EAGER_S, ProbeKind, ProbeSchedule
 
 _MAX_STATUS_LINE = 1024
 
@@ -46,49 +48,75 @@ class ProbeTarget:
 
 
 Verdict = Callable[[ProbeKind, Answer], None]
+Execute = Callable[[Sequence[str], float], Awaitable[Answer]]
+"""Runs a command in the container, for at most so many seconds."""
 
 
 async def probe(
-    container: api.Container, target: ProbeTarget, tell: Verdict, *, liveness: bool = True
+    container: pod_spec.Container,
+    target: ProbeTarget,
+    execute: Execute,
+    tell: Verdict,
+    *,
+    liveness: bool = True,
 ) -> None:
     """Run all probes: the startup probe first, then the others concurrently. Runs until cancelled."""
     if container.startup_probe is not None:
-        await _follow(ProbeKind.STARTUP, container.startup_probe, target, tell)
+        await _follow(ProbeKind.STARTUP, container.startup_probe, target, execute, tell)
     async with asyncio.TaskGroup() as tasks:
         if container.readiness_probe is not None:
-            tasks.create_task(_follow(ProbeKind.READINESS, container.readiness_probe, target, tell))
+            tasks.create_task(_follow(ProbeKind.READINESS, container.readiness_probe, target, execute, tell))
         if container.liveness_probe is not None and liveness:
-            tasks.create_task(_follow(ProbeKind.LIVENESS, container.liveness_probe, target, tell))
+            tasks.create_task(_follow(ProbeKind.LIVENESS, container.liveness_probe, target, execute, tell))
 
 
-async def _follow(kind: ProbeKind, asked: api.Probe, target: ProbeTarget, tell: Verdict) -> None:
+async def _follow(
+    kind: ProbeKind, asked: pod_spec.Probe, target: ProbeTarget, execute: Execute, tell: Verdict
+) -> None:
     """Probe repeatedly; a startup probe ends with its first result."""
-    schedule = ProbeSchedule(kind, asked, time.monotonic())
+    # A command costs a process each time.
+    schedule = ProbeSchedule(kind, asked, time.monotonic(), EAGER_S if asked.exec is None else EAGER_EXEC_S)
     while True:
         await asyncio.sleep(max(0.0, schedule.next_at - time.monotonic()))
-        answer = await ask(asked, target)
+        answer = await ask(asked, target, execute)
         if schedule.answered(answer.healthy, time.monotonic()):
             tell(kind, answer)
             if kind is ProbeKind.STARTUP:
                 return
 
 
-async def ask(probe: api.Probe, target: ProbeTarget) -> Answer:
+async def ask(probe: pod_spec.Probe, target: ProbeTarget, execute: Execute) -> Answer:
     """One probe within its timeout. Any failure is an unhealthy result, never an exception."""
-    action = probe.http_get or probe.tcp_socket
-    if action is None:
-        return Answer(False, "only httpGet and tcpSocket probes are supported on one machine")
+    limit_s = max(probe.timeout_seconds, 1)
+    if probe.exec is not None:
+        return await execute(probe.exec.command, limit_s)
+    if probe.http_get is not None:
+        return await http_get(probe.http_get, target, limit_s)
+    if probe.tcp_socket is not None:
+        return await _within(probe.tcp_socket, target, limit_s, _connect)
+    return Answer(False, "only httpGet, tcpSocket and exec probes are supported on one machine")
+
+
+async def http_get(action: api.HTTPGetAction, target: ProbeTarget, limit_s: float) -> Answer:
+    """Healthy if the request is answered with 200 to 399."""
+    return await _within(action, target, limit_s, functools.partial(_http_get, action))
+
+
+async def _within(
+    action: api.HTTPGetAction | TCPSocketAction,
+    target: ProbeTarget,
+    limit_s: float,
+    attempt: Callable[[str, int], Awaitable[Answer]],
+) -> Answer:
     port = target.resolve(action.port)
     if port is None:
         return Answer(False, f"the container has no port {action.port!r}")
     host = action.host or target.host
     try:
-        async with asyncio.timeout(max(probe.timeout_seconds, 1)):
-            if probe.http_get is not None:
-                return await _http_get(probe.http_get, host, port)
-            return await _connect(host, port)
+        async with asyncio.timeout(limit_s):
+            return await attempt(host, port)
     except TimeoutError:
-        return Answer(False, f"no response from {host}:{port} within {max(probe.timeout_seconds, 1)} s")
+        return Answer(False, f"no response from {host}:{port} within {limit_s:g} s")
     except (OSError, ValueError, asyncio.IncompleteReadError) as error:
         return Answer(False, f"{host}:{port}: {error or type(error).__name__}")
 

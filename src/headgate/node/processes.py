@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from headgate.node import log_files, records
+from headgate.node import records
 from headgate.node.mounts import LAUNCHER, Mounts
 
 log = logging.getLogger(__name__)
@@ -50,6 +50,14 @@ class Exit:
 class ProcessStatistics:
     running: int
     started_total: int
+
+
+class OutputWriter(Protocol):
+    """Takes the output of a process, with the time when it was read, in seconds of Unix time."""
+
+    def write(self, data: bytes, wall_s: float) -> None: ...
+
+    def close(self, wall_s: float) -> None: ...
 
 
 class RunningContainer(Protocol):
@@ -129,7 +137,7 @@ class ProcessRunner:
         command: Sequence[str],
         environment: Mapping[str, str],
         working_dir: str,
-        writer: log_files.LogWriter,
+        writer: OutputWriter,
         what: str,
         mounts: Mounts = Mounts(),  # noqa: B008 - frozen
     ) -> Process:
@@ -188,14 +196,14 @@ class _Output(asyncio.Protocol):
     delay the notice that the process has ended.
     """
 
-    def __init__(self, writer: log_files.LogWriter, read_end: int, write_end: int) -> None:
-        self._writer: log_files.LogWriter | None = writer
+    def __init__(self, writer: OutputWriter, read_end: int, write_end: int) -> None:
+        self._writer: OutputWriter | None = writer
         self._read_end = read_end
         self.write_end = write_end
         self._transport: asyncio.ReadTransport | None = None
 
     @classmethod
-    async def open(cls, writer: log_files.LogWriter) -> "_Output":
+    async def open(cls, writer: OutputWriter) -> "_Output":
         read_end, write_end = os.pipe()
         output = cls(writer, read_end, write_end)
         loop = asyncio.get_running_loop()

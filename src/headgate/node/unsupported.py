@@ -12,9 +12,8 @@ _POD = (
     "dnsConfig",
     "securityContext",
     "ephemeralContainers",
-    "activeDeadlineSeconds",
 )
-_CONTAINER = ("volumeDevices", "lifecycle", "securityContext")
+_CONTAINER = ("volumeDevices", "securityContext")
 _PROBES = ("readinessProbe", "livenessProbe", "startupProbe")
 
 
@@ -35,11 +34,10 @@ def _fields(spec: Mapping[str, Any]) -> Iterator[str]:
             yield from _probes(where, container)
             if (container.get("resources") or {}).get("limits"):
                 yield f"{where}.resources.limits"
-            if kind == "initContainers" and container.get("restartPolicy"):
-                yield f"{where}.restartPolicy"
 
 
 def _probes(where: str, container: Mapping[str, Any]) -> Iterator[str]:
     for name in _PROBES:
         probe = container.get(name) or {}
-        yield from (f"{where}.{name}.{kind}" for kind in ("exec", "grpc") if kind in probe)
+        if "grpc" in probe:
+            yield f"{where}.{name}.grpc"
