@@ -6,11 +6,13 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from headgate import api
 from headgate.node import (
     downward,
     environment,
+    last_words,
     mounts,
     pod_spec,
     pod_volumes,
@@ -74,6 +76,8 @@ class ContainerStarts:
         self._warn = warn
         self._programs: dict[str, Program] = {}
         """Of the newest runs: commands run in the same environment."""
+        self._messages: dict[str, Path] = {}
+        """Files for the termination messages of the newest runs."""
         self.volumes = pod_volumes.PodVolumes(spec, tools.client, tools.directories, self.identity)
 
     def identity(self) -> downward.PodIdentity:
@@ -97,6 +101,15 @@ class ContainerStarts:
         writer = self._tools.logs.open_run(directory, run)
         self._programs[name] = program
         return await self._run(program, program.command, writer, f"{metadata.key}/{name}")
+
+    def last_words(self, name: str, run: int, *, failed: bool) -> str:
+        """The termination message of a run that has ended."""
+        container, metadata = self.container(name), self._current().metadata
+        message = last_words.of_file(self._messages[name]) if name in self._messages else ""
+        if message or not failed or container.termination_message_policy == "File":
+            return message
+        directory = self._tools.logs.pod(metadata.namespace, metadata.name, metadata.uid) / name
+        return last_words.of_log(self._tools.logs.run(directory, run).current)
 
     async def execute(self, name: str, command: Sequence[str], limit_s: float) -> prober.Answer:
         """Run a command as in a running container; healthy if it exits with 0 in time."""
@@ -125,7 +138,7 @@ class ContainerStarts:
         """What a container runs now. Raises ContainerConfigError, NoCommandError and OSError."""
         given = await self._environment(container)
         command = environment.command_line(container, given.variables, self._tools.images)
-        plan = mounts.plan(container, self.volumes.provided, given.variables, self._tools.mounting)
+        plan = self._mounts(container, given, command)
         own = {name: plan.substituted(value) for name, value in given.own.items()}
         return Program(
             [plan.substituted(word) for word in command],
@@ -133,6 +146,19 @@ class ContainerStarts:
             plan.substituted(container.working_dir),
             plan,
         )
+
+    def _mounts(
+        self, container: pod_spec.Container, given: environment.Environment, command: Sequence[str]
+    ) -> mounts.Mounts:
+        """Raises ContainerConfigError and OSError."""
+        plan = mounts.plan(container, self.volumes.provided, given.variables, self._tools.mounting)
+        path = container.termination_message_path
+        if not path.startswith("/") or any(each.target == path for each in plan.mounts):
+            return plan
+        file = self._tools.directories.message_file(self._current().metadata.uid, container.name)
+        self._messages[container.name] = file
+        texts = [*command, *given.own.values()]
+        return plan.and_file(file, path, [path] if path != pod_spec.DEFAULT_MESSAGE_PATH else texts)
 
     def container(self, name: str) -> pod_spec.Container:
         return next(each for each in self._spec.every_container() if each.name == name)

@@ -53,6 +53,10 @@ class LogDirectory:
         self._live.add(file)
         return LogWriter(file, lambda: self._live.discard(file))
 
+    def run(self, directory: Path, run: int) -> LogFile:
+        """The files of one run."""
+        return _log_file(directory, run)
+
     def is_live(self, file: LogFile) -> bool:
         """Whether a run is still writing to it."""
         return file in self._live

@@ -12,8 +12,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
@@ -52,6 +52,16 @@ class Mounts:
 
     how: Mounting = Mounting.SUBSTITUTION
     mounts: Sequence[Mount] = ()
+
+    def and_file(self, source: Path, target: str, texts: Iterable[str]) -> Mounts:
+        """With a file that most programs never use, so that it is no reason for a mount by itself.
+
+        It is one if the container has others, or if a text of the container names it.
+        """
+        mount = Mount(source, os.path.normpath(target))
+        if not self.mounts and not any(target in text for text in texts):
+            return self
+        return replace(self, mounts=[*self.mounts, mount])
 
     @property
     def real(self) -> Sequence[Mount]:

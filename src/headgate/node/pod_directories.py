@@ -33,6 +33,15 @@ class PodDirectories:
         base = self._memory if in_memory and self._memory is not None else self._pods
         return base / uid / name
 
+    def message_file(self, uid: str, container: str) -> Path:
+        """An empty file for the termination message of a new run, which every user may write to."""
+        path = self._pods / uid / f"message.{container}"  # no volume has a dot in its name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.touch()
+        path.chmod(0o666)
+        return path
+
     def claim(self, namespace: str, name: str) -> Path:
         """The directory of a claim, which outlives its Pods; created if it is missing."""
         return self._made(self._claims / f"{namespace}_{name}")

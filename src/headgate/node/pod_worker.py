@@ -225,12 +225,16 @@ class PodWorker:
             life.started(name, running.container_id, time.monotonic())
             self._tell("Started", f"Started container {name}")
             self._wake.set()
-            await self._attend(life, spec, running)
+            await self._attend(life, spec, start.run, running)
         finally:
             self._wake.set()
 
     async def _attend(
-        self, life: pod_life.PodLife, spec: pod_spec.Container, running: processes.RunningContainer
+        self,
+        life: pod_life.PodLife,
+        spec: pod_spec.Container,
+        run: int,
+        running: processes.RunningContainer,
     ) -> None:
         """Probe a running container until it ends."""
 
@@ -252,7 +256,8 @@ class PodWorker:
             helping.append(tasks.create_task(probing))
             ended = await running.wait()
             # Reported first: until then, traffic goes to a dead process.
-            life.exited(spec.name, ended.code, ended.signal, time.monotonic())
+            message = self._starts.last_words(spec.name, run, failed=ended.code != 0) if self._starts else ""
+            life.exited(spec.name, ended.code, ended.signal, time.monotonic(), message)
             self._wake.set()
             for task in helping:
                 task.cancel()
