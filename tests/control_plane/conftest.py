@@ -26,6 +26,10 @@ import httpx2
 import pytest
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from traffic import start, start_engine, start_gateway  # noqa: F401 - fixtures
+
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "control_plane"
 CHART = ROOT / "deploy" / "helm" / "headgate"
@@ -199,34 +203,68 @@ def helm(request: pytest.FixtureRequest, tmp_path: Path) -> Helm:
 
 
 @pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
+def namespace(new_namespace: Callable[[], str]) -> str:
     """A namespace for one test, with the account that its Pods run as."""
-    name = f"test-{uuid.uuid4().hex[:10]}"
-    cluster.kubectl("create", "namespace", name)
-    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, f"--timeout={WAIT_S:.0f}s")
-    yield name
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
+    return new_namespace()
 
 
 @pytest.fixture
-def kubeconfig_of(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[[str], Path]:
-    """Makes the kubeconfig of "gateway" or "controller", with the rights that it has in a real cluster, but
-    only in the namespace of the test.
-    """
+def new_namespace(cluster: Cluster) -> Iterator[Callable[[], str]]:
+    """Makes namespaces for one test."""
+    made: list[str] = []
 
-    def make(component: str) -> Path:
-        name = f"headgate-{component}"
+    def make() -> str:
+        name = f"test-{uuid.uuid4().hex[:10]}"
+        made.append(name)
+        cluster.kubectl("create", "namespace", name)
+        account = "serviceaccount/default"
+        cluster.kubectl("wait", "--for=create", account, "-n", name, f"--timeout={WAIT_S:.0f}s")
+        return name
+
+    yield make
+    for name in made:
+        cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def grant(cluster: Cluster, namespace: str) -> Callable[..., None]:
+    """Grants "gateway" or "controller" of the test's namespace, in another one, the rights that it has in a
+    real cluster, except for some resources."""
+
+    def give(component: str, where: str, *, without: tuple[str, ...] = ()) -> None:
         objects = yaml.safe_load_all((BASE / f"{component}.yaml").read_text())
         roles = [each for each in objects if each["kind"] in ("ClusterRole", "Role")]
         for role in roles:
             role |= {"kind": "Role", "metadata": {"name": role["metadata"]["name"]}}
-        cluster.apply(*roles, namespace=namespace)
-        cluster.kubectl("create", "serviceaccount", name, "-n", namespace)
-        to = f"--serviceaccount={namespace}:{name}"
+            role["rules"] = [rule for rule in role["rules"] if not {*rule["resources"]} & {*without}]
+        cluster.apply(*roles, namespace=where)
+        to = {"kind": "ServiceAccount", "name": f"headgate-{component}", "namespace": namespace}
         for role in roles:
-            granted = role["metadata"]["name"]
-            cluster.kubectl("create", "rolebinding", granted, "-n", namespace, f"--role={granted}", to)
-        return cluster.kubeconfig_of(name, namespace, tmp_path)
+            name = role["metadata"]["name"]
+            of = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+            binding = {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "RoleBinding",
+                "metadata": {"name": name},
+                "roleRef": of,
+                "subjects": [to],
+            }
+            cluster.apply(binding, namespace=where)
+
+    return give
+
+
+@pytest.fixture
+def kubeconfig_of(cluster: Cluster, namespace: str, grant: Any, tmp_path: Path) -> Callable[..., Path]:
+    """Makes the kubeconfig of "gateway" or "controller", with the rights that it has in a real cluster, but
+    only in the namespace of the test, and in others if they are given.
+    """
+
+    def make(component: str, *others: str) -> Path:
+        cluster.kubectl("create", "serviceaccount", f"headgate-{component}", "-n", namespace)
+        for granting in (namespace, *others):
+            grant(component, granting)
+        return cluster.kubeconfig_of(f"headgate-{component}", namespace, tmp_path)
 
     return make
 
@@ -266,15 +304,26 @@ class FakeNode:
     def run(self, pod: str, namespace: str, address: str, *, ready: bool = True) -> None:
         """Reports a Pod as running at an address."""
         conditions = {"Initialized": True, "ContainersReady": ready, "Ready": ready}
-        status = {
-            "phase": "Running",
-            "podIP": address,
-            "podIPs": [{"ip": address}],
+        self.report(pod, namespace, [address], conditions)
+
+    def report(
+        self,
+        pod: str,
+        namespace: str,
+        addresses: list[str],
+        conditions: dict[str, bool],
+        phase: str = "Running",
+    ) -> None:
+        """Reports the status of a Pod."""
+        status: dict[str, Any] = {
+            "phase": phase,
             "conditions": [
                 {"type": name, "status": str(is_true), "lastTransitionTime": _now()}
                 for name, is_true in conditions.items()
             ],
         }
+        if addresses:
+            status |= {"podIP": addresses[0], "podIPs": [{"ip": each} for each in addresses]}
         words = ["pod", pod, "-n", namespace, "--subresource=status", "--type=strategic"]
         self.cluster.kubectl("patch", *words, "-p", json.dumps({"status": status}))
 

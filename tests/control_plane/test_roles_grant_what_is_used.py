@@ -7,10 +7,8 @@ import contextlib
 import itertools
 import json
 import re
-import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,15 +60,21 @@ class Installed(NamedTuple):
     controller: Account
 
 
-@pytest.fixture(params=["cluster", "namespace"])
-def installed(request, cluster, helm, namespace, tmp_path) -> Iterator[Installed]:
-    """The accounts and roles of the chart, for all namespaces or for one."""
+@pytest.fixture(params=["cluster", "namespaces"])
+def scope(request, namespace, new_namespace) -> list[str]:
+    """The namespaces that are followed: all of them, or two."""
+    return [] if request.param == "cluster" else [namespace, new_namespace()]
+
+
+@pytest.fixture
+def installed(scope, cluster, helm, namespace, tmp_path) -> Iterator[Installed]:
+    """The accounts and roles of the chart."""
     name = f"headgate-{namespace[-6:]}"
-    watched = namespace if request.param == "namespace" else ""
-    values = {"fullnameOverride": name, "watchNamespace": watched, "rbac": {"secretNames": ["engines-ca"]}}
+    values = {"fullnameOverride": name, "watchNamespaces": scope, "rbac": {"secretNames": ["engines-ca"]}}
     rendered = helm.template(values, namespace)
     rights = [each for each in rendered if "Role" in each["kind"] or each["kind"] == "ServiceAccount"]
-    cluster.apply(*rights, namespace=namespace)
+    for each in rights:
+        cluster.apply(each, namespace=each["metadata"].get("namespace", namespace))
     accounts = {part: _account(cluster, namespace, f"{name}-{part}", tmp_path) for part in Installed._fields}
     roles = {(each["kind"], each["metadata"]["name"]): each for each in rights}
     for each in rights:
@@ -96,20 +100,6 @@ def _granted(role: dict[str, Any]) -> Iterator[Access]:
             yield Access(*parts)
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., None]]:
-    with contextlib.ExitStack() as running:
-
-        def run(name: str, *words: str | Path) -> None:
-            log = running.enter_context((tmp_path / f"{name}.log").open("w"))
-            process = running.enter_context(
-                subprocess.Popen([*HEADGATE, *words], stdout=log, stderr=subprocess.STDOUT)
-            )
-            running.callback(process.send_signal, signal.SIGTERM)
-
-        yield run
-
-
 def examples() -> list[dict[str, Any]]:
     """The first example of each page of the reference, with what has more rights be used."""
     found = {}
@@ -130,16 +120,18 @@ def examples() -> list[dict[str, Any]]:
 
 
 def test_nothing_is_forbidden_and_nothing_is_unused(
-    cluster, namespace, installed, start, unused_tcp_port_factory, eventually
+    cluster, namespace, scope, installed, start, unused_tcp_port_factory, eventually
 ):
     """As the audit log of the API server shows."""
     gateway, controller = installed
-    scope = ["--namespace", namespace] if not _is_for_cluster(gateway, cluster) else []
+    followed = [f"--namespace={each}" for each in scope]
     lease = next(access.name for access in controller.granted if access.verb == "update")
-    start("controller", "controller", "--kubeconfig", controller.kubeconfig, "--leader-elect", lease, *scope)
+    start(
+        "controller", "controller", "--kubeconfig", controller.kubeconfig, "--leader-elect", lease, *followed
+    )
     ports = [str(unused_tcp_port_factory()) for _ in range(3)]
     flags = zip(("--port", "--metrics-port", "--admin-port"), ports, strict=True)
-    start("gateway", "gateway", "--kubeconfig", gateway.kubeconfig, *scope, *itertools.chain(*flags))
+    start("gateway", "gateway", "--kubeconfig", gateway.kubeconfig, *followed, *itertools.chain(*flags))
     manifests = examples()
     cluster.apply(*manifests, namespace=namespace)
     cluster.apply(
@@ -172,11 +164,6 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
         assert _forbidden(cluster, account) == []
 
 
-def _is_for_cluster(account: Account, cluster: Any) -> bool:
-    path = account.user.rpartition(":")[2]
-    return path in cluster.kubectl("get", "clusterroles", "-o", "name")
-
-
 def _resolved(cluster: Any, namespace: str) -> str:
     route = cluster.get("modelroute", "chat", "-n", namespace)
     conditions = {each["type"]: each for each in route["status"]["conditions"]}
@@ -187,8 +174,8 @@ async def _forget_a_gateway(account: Account) -> None:
     """A gateway deletes the Lease of one that has been gone for five minutes, which pass at once here."""
     now = 0.0
     async with headgate_cluster.Client.from_kubeconfig(account.kubeconfig) as client:
-        await gateways.Gateways(client, "gone", 1, None).report({})
-        other = gateways.Gateways(client, "here", 1, None, lambda: now)
+        await gateways.Gateways(client, "gone", 1).report({})
+        other = gateways.Gateways(client, "here", 1, (), lambda: now)
         await other.report({})
         await other.all()
         now = gateways.FORGET_S + 1

@@ -19,8 +19,12 @@ EVERYTHING = CHART / "ci" / "everything-values.yaml"
 
 
 def objects(rendered: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By kind and name; a Role that there is in several namespaces is one."""
     found = {f"{each['kind']}/{each['metadata']['name']}": each for each in rendered}
-    assert len(found) == len(rendered)
+    places = {
+        (each["kind"], each["metadata"]["name"], each["metadata"].get("namespace")) for each in rendered
+    }
+    assert len(places) == len(rendered)
     return found
 
 
@@ -104,7 +108,7 @@ def test_the_gateway_accepts_its_file(helm, tmp_path):
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, f"{file} is valid\n")
     read = yaml.safe_load(text)
     assert read["clients"] == {"max_bodies_bytes": 107374182400}
-    assert read["kubernetes"] == {"namespace": "models"}
+    assert read["kubernetes"] == {"namespaces": ["models"]}
     assert read["shutdown"] == {"lameduck_s": 10, "drain_s": 60}
 
 
@@ -113,7 +117,7 @@ OTHER_VALUES = {
     "port": 4711,
     "count": 3,
     "kubeconfig": "/k",
-    "namespace": "n",
+    "namespaces": ["n"],
     "gateways": 5,
     "redis_hosts": ["redis"],
     "redis_tls": True,
@@ -147,12 +151,28 @@ def test_ports_follow_the_settings(helm):
     assert names == {"POD_IP", "HEADGATE_METRICS_HOST", "HEADGATE_ADMIN_HOST"}
 
 
-def test_one_namespace_needs_no_cluster_role(helm):
-    rendered = helm.template({"watchNamespace": "models"})
+@pytest.mark.parametrize(
+    ("values", "namespaces"),
+    [
+        ({"watchNamespace": "models"}, ["models"]),
+        ({"watchNamespaces": ["a", "b"]}, ["a", "b"]),
+        ({"watchNamespace": "b", "watchNamespaces": ["a", "b"]}, ["b", "a"]),
+    ],
+)
+def test_some_namespaces_need_no_cluster_role(helm, values, namespaces):
+    """Roles in each of them, with the same rules."""
+    rendered = helm.template(values)
     assert not [each for each in rendered if each["kind"].startswith("Cluster")]
-    role = objects(rendered)["Role/headgate-gateway"]
-    assert role["metadata"]["namespace"] == "models"
-    assert "--namespace=models" in pod_of(rendered, "controller")["spec"]["containers"][0]["args"]
+    for part in ("gateway", "controller"):
+        for kind in ("Role", "RoleBinding"):
+            wanted = (kind, f"headgate-{part}")
+            found = [each for each in rendered if (each["kind"], each["metadata"]["name"]) == wanted]
+            assert [each["metadata"]["namespace"] for each in found] == namespaces
+            assert len({json.dumps(each.get("rules")) for each in found}) == 1
+    args = pod_of(rendered, "controller")["spec"]["containers"][0]["args"]
+    assert [each for each in args if "namespace" in each] == [f"--namespace={each}" for each in namespaces]
+    settings = objects(rendered)["ConfigMap/headgate-gateway"]["data"]["gateway.yaml"]
+    assert yaml.safe_load(settings)["kubernetes"] == {"namespaces": namespaces}
 
 
 def test_secrets_can_be_read_only_if_they_are_named(helm):
@@ -217,6 +237,7 @@ def _ingress(found: dict[str, dict[str, Any]], component: str) -> list[dict[str,
         ({"gateway": {"settings": {"logging": {"level": "loud"}}}}, "gateway/settings/logging/level"),
         ({"image": {"digest": "abc"}}, "image/digest"),
         ({"rbac": {"secretNames": "ca"}}, "rbac/secretNames"),
+        ({"watchNamespaces": ["a", "B"]}, "watchNamespaces/1"),
     ],
 )
 def test_invalid_values_are_refused_with_their_path(helm, values, path):

@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "kubernetes.md"
 NAMESPACE = "headgate-system"
+TENANTS = ("team-a", "team-b")
 
 
 def commands() -> Iterator[str]:
@@ -71,7 +72,9 @@ def test_the_commands_work(cluster, shell, node, new_address):
     assert images["containers"][0]["image"] == "registry.example.com/headgate:0.1.0"
     cluster.kubectl("delete", "-k", ROOT / "deploy" / "kustomize" / "base", "--wait=false")
     cluster.kubectl("delete", "pods", "--all", "-n", NAMESPACE, "--force", "--grace-period=0")
-    cluster.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
+    cluster.kubectl("delete", "namespace", *TENANTS, "--wait=false")
+    for name in (NAMESPACE, *TENANTS):
+        cluster.kubectl("wait", "--for=delete", f"namespace/{name}", "--timeout=60s")
 
 
 def _run_pods(cluster: Any, node: Any, new_address: Callable[[], str]) -> None:

@@ -86,14 +86,14 @@ class Clock:
 class Gateway:
     """One, as far as it writes conditions."""
 
-    def __init__(self, client, name, clock, namespace=None):
+    def __init__(self, client, name, clock, namespaces=()):
         self.trouble = {ADDRESS: ""}
         self.counted = []
         self._client = client
         self._writer = LimitConditions(
             client,
             lambda address, model: self.trouble.get(address),
-            Gateways(client, name, 1, namespace, clock),
+            Gateways(client, name, 1, namespaces, clock),
             self.counted.append,
             clock,
         )

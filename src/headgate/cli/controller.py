@@ -9,7 +9,12 @@ from headgate.cli import options
 
 @click.command()
 @options.process
-@options.namespace
+@click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    help="Only objects of this namespace; repeatable. Default: all.",
+)
 @click.option(
     "--workers",
     default=4,
@@ -36,7 +41,7 @@ from headgate.cli import options
 def controller(
     kubeconfig: Path | None,
     state: Path,
-    namespace: str | None,
+    namespaces: tuple[str, ...],
     workers: int,
     lease: str,
     lease_s: float,
@@ -50,7 +55,7 @@ def controller(
     from headgate.controllers import ControllersConfig, run_controllers
 
     config = ControllersConfig(
-        kubeconfig=kubeconfig, namespace=namespace, workers=workers, lease=lease, lease_s=lease_s
+        kubeconfig=kubeconfig, namespaces=namespaces, workers=workers, lease=lease, lease_s=lease_s
     )
 
     def announce() -> None:

@@ -23,10 +23,11 @@ from headgate.cluster.errors import (
     Unreachable,
 )
 from headgate.cluster.events import EventRecorder, EventStatistics, EventType
-from headgate.cluster.informer import Informer, InformerStatistics, Pacing
+from headgate.cluster.informer import Informer, InformerStatistics, Pacing, scopes
 from headgate.cluster.kubeconfig import named as kubeconfigs_named
 from headgate.cluster.named import NamedObjects
 from headgate.cluster.outage import Backoff
+from headgate.cluster.rights import Denied
 from headgate.cluster.store import Change, ChangeKind, KubeObject
 from headgate.cluster.transport import Answer
 from headgate.cluster.workqueue import DueKeys, WorkQueue, WorkQueueStatistics, run_workers
@@ -42,6 +43,7 @@ __all__ = [
     "Client",
     "ConfigurationError",
     "Conflict",
+    "Denied",
     "DueKeys",
     "Election",
     "EventRecorder",
@@ -67,4 +69,5 @@ __all__ = [
     "WorkQueueStatistics",
     "kubeconfigs_named",
     "run_workers",
+    "scopes",
 ]

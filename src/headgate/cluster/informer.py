@@ -6,6 +6,7 @@ DELETED; and the copy equals the server's state once it is in contact.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -21,6 +22,7 @@ from headgate.cluster.client import PAGE_SIZE, Client
 from headgate.cluster.errors import ApiError, Forbidden, Gone, NotFound
 from headgate.cluster.outage import Backoff, Outage
 from headgate.cluster.reading import Reader, identity
+from headgate.cluster.rights import Denied
 from headgate.cluster.store import ChangeKind, Handler, K, Store, Subscribers
 from headgate.garbage import collector_paused
 
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 # A stream that ends sooner without any event counts as a failure, or a broken server would be polled in a
 # loop.
 _SHORTEST_WATCH_S = 1.0
+OBJECT_NAME = "metadata.name="
+"""Begin of the field selector of a single object."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,14 @@ class InformerStatistics:
     last_error: str | None
 
 
+def scopes(namespaces: Sequence[str]) -> Sequence[str | None]:
+    """The namespaces of the informers that follow a kind: None, for all of them, if none is named.
+
+    Each has an informer of its own, as access may be granted for each.
+    """
+    return tuple(dict.fromkeys(namespaces)) or (None,)
+
+
 class _Contact:
     """The state of the contact with the server, and recent failures."""
 
@@ -72,6 +84,7 @@ class _Contact:
         """Consecutive failures."""
         self.restarts = self.lists = self.events = 0
         self.absent_since: float | None = None
+        self.denied: Denied | None = None
         self.last_error: str | None = None
 
     @property
@@ -84,7 +97,7 @@ class _Contact:
 
     def listed(self) -> None:
         self.lists += 1
-        self.absent_since = None
+        self.absent_since = self.denied = None
         self._made_contact()
 
     def event_arrived(self) -> None:
@@ -107,16 +120,26 @@ class _Contact:
         self._expired += 1
         return self._expired == 1
 
-    def absent(self, error: NotFound | Forbidden) -> float:
-        """Record that the server does not have the kind, or denies access. Returns for how many seconds."""
+    def absent(self) -> float:
+        """Record that the server does not have the kind. Returns for how many seconds."""
         self.failures += 1
         now = time.monotonic()
         self._outage.responded(now)
+        self.denied = None
         if self.absent_since is None:
             self.absent_since = now
-            why = "may not be read" if isinstance(error, Forbidden) else "is not served"
-            log.warning("%s %s: it is looked for now and then", self._path, why)
+            log.warning("%s is not served: it is looked for now and then", self._path)
         return now - self.absent_since
+
+    def forbidden(self, denied: Denied, known: int) -> None:
+        """Record that the server denies access; `known` is the number of objects in the copy."""
+        self.failures += 1
+        self.last_error = denied.why
+        self._outage.responded(time.monotonic())
+        if self.denied is None:
+            kept = "; the objects that were read stay in use" if known else ""
+            log.warning("%s%s. Access is tried again now and then", denied, kept)
+        self.denied = denied
 
     def failed(self, error: ApiError) -> None:
         self.failures += 1
@@ -145,9 +168,12 @@ class Informer(Generic[K]):
         rng: random.Random | None = None,
         may_be_absent: bool = False,
     ) -> None:
-        """`may_be_absent`: while the server lacks the kind, because its definition is not installed, or
-        denies access, there are no objects of it."""
+        """`may_be_absent`: while the server lacks the kind, because its definition is not installed, or has
+        denied access since the start, there are no objects of it. Known objects are kept while access is
+        denied."""
         self._client = client
+        self._resource = kind.resource
+        self._namespace = namespace
         self._path = kind.resource.path(namespace)
         self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._pacing = pacing or Pacing()
@@ -158,6 +184,7 @@ class Informer(Generic[K]):
         self._contact = _Contact(self._path, client.outage)
         self._version: str | None = None
         self._may_be_absent = may_be_absent
+        self._responded = asyncio.Event()
         self.synced = asyncio.Event()
 
     # Reading
@@ -183,6 +210,17 @@ class Informer(Generic[K]):
         `timeout_s`."""
         async with asyncio.timeout(timeout_s):
             await self.synced.wait()
+
+    async def wait_known(self, patience_s: float) -> None:
+        """Wait as `wait_synced` does, but if access is denied, no longer than `patience_s` after that."""
+        await self._responded.wait()
+        with contextlib.suppress(TimeoutError):
+            await self.wait_synced(patience_s if self.denied is not None else None)
+
+    @property
+    def denied(self) -> Denied | None:
+        """Why the server denies access; None if it does not."""
+        return self._contact.denied
 
     def statistics(self) -> InformerStatistics:
         contact = self._contact
@@ -212,8 +250,10 @@ class Informer(Generic[K]):
                 self._version = None
                 if self._contact.expired(error):
                     continue
-            except (NotFound, Forbidden) as error:
+            except NotFound as error:
                 self._absent(error)
+            except Forbidden as error:
+                self._forbidden(error)
             except ApiError as error:
                 self._contact.failed(error)
             else:
@@ -230,7 +270,7 @@ class Informer(Generic[K]):
         with collector_paused():
             changes = self._store.replace(objects, keep=self._reader.unreadable)
         self._subscribers.notify(changes)
-        self.synced.set()
+        self._is_synced()
 
     async def _read_all(self, page_size: int) -> tuple[str, list[K]]:
         version = ""
@@ -289,8 +329,23 @@ class Informer(Generic[K]):
         elif obj is not None:
             self._subscribers.notify(self._store.put(obj))
 
-    def _absent(self, error: NotFound | Forbidden) -> None:
-        """Handle a server that does not have the kind, or denies access.
+    def _is_synced(self) -> None:
+        self.synced.set()
+        self._responded.set()
+
+    def _forbidden(self, error: Forbidden) -> None:
+        """Handle a server that denies access. Whether the right was revoked on purpose, removed by mistake,
+        or the server cannot tell at the moment, is unknown: known objects are kept."""
+        self._version = None
+        name = (self._selectors["fieldSelector"] or "").removeprefix(OBJECT_NAME)
+        denied = Denied(self._resource, self._namespace, error.message, name)
+        self._contact.forbidden(denied, len(self._store))
+        self._responded.set()
+        if self._may_be_absent:
+            self.synced.set()
+
+    def _absent(self, error: NotFound) -> None:
+        """Handle a server that does not have the kind.
 
         A server that has just started also responds so for kinds that it has, so known objects are kept for a
         while.
@@ -299,7 +354,7 @@ class Informer(Generic[K]):
             self._contact.failed(error)
             return
         self._version = None
-        absent_s = self._contact.absent(error)
+        absent_s = self._contact.absent()
         if not self.synced.is_set() or absent_s >= self._pacing.absent_s:
             self._subscribers.notify(self._store.replace([], keep={}))
-            self.synced.set()
+            self._is_synced()

@@ -9,7 +9,8 @@ from typing import Generic
 
 from headgate import api
 from headgate.cluster.client import Client
-from headgate.cluster.informer import Informer, Pacing
+from headgate.cluster.informer import OBJECT_NAME, Informer, Pacing
+from headgate.cluster.rights import Denied
 from headgate.cluster.store import Handler, K
 
 
@@ -43,7 +44,14 @@ class NamedObjects(Generic[K]):
         """Whether the server has responded about the object: that it exists, does not exist, or is off
         limits."""
         informer = self._wanted.get(key)
-        return informer is not None and (informer.synced.is_set() or informer.statistics().restarts > 0)
+        return informer is not None and (
+            informer.synced.is_set() or informer.denied is not None or informer.statistics().restarts > 0
+        )
+
+    def denied(self) -> list[Denied]:
+        """The objects that may not be read."""
+        found = (informer.denied for informer in self._wanted.values())
+        return [denied for denied in found if denied is not None]
 
     async def wait_known(self, timeout_s: float) -> None:
         """Wait until all are known, or the time is over: one object must not hold up the others."""
@@ -70,7 +78,7 @@ class NamedObjects(Generic[K]):
             self._client,
             self._kind,
             key.namespace,
-            field_selector=f"metadata.name={key.name}",
+            field_selector=f"{OBJECT_NAME}{key.name}",
             pacing=self._pacing,
         )
         informer.subscribe(self._handler)

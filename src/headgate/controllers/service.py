@@ -18,8 +18,8 @@ class ControllersConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     kubeconfig: Path | None = None
     """None for the in-cluster account, $KUBECONFIG or ~/.kube/config."""
-    namespace: str | None = None
-    """None for all namespaces."""
+    namespaces: tuple[str, ...] = ()
+    """Those whose objects are followed; all if there are none."""
     workers: int = 4
     lease: str = ""
     """NAMESPACE/NAME of the Lease by which one of several processes leads; empty if there is only this one.
@@ -39,8 +39,8 @@ async def run_controllers(
     async with cluster.Client.from_kubeconfig(config.kubeconfig) as client:
         election = _election(client, config)
         leadership = election or cluster.Undisputed()
-        statuses = StatusController(client, config.namespace, leadership=leadership)
-        unattended = UnattendedObjects(client, config.namespace, leadership=leadership)
+        statuses = StatusController(client, config.namespaces, leadership=leadership)
+        unattended = UnattendedObjects(client, config.namespaces, leadership=leadership)
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(statuses.run(config.workers, on_ready)),

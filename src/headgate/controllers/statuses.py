@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
@@ -50,14 +50,14 @@ class StatusController:
     def __init__(
         self,
         client: cluster.Client,
-        namespace: str | None = None,
+        namespaces: Sequence[str] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         settling: Settling | None = None,
         leadership: cluster.Leadership | None = None,
     ) -> None:
         self._client = client
         self._leadership = leadership or cluster.Undisputed()
-        self._namespace = namespace
+        self._scopes = cluster.scopes(namespaces)
         self._clock = clock
         self._settling = settling or Settling()
         self._index = ObjectIndex()
@@ -69,8 +69,12 @@ class StatusController:
 
     async def run(self, workers: int, on_ready: Callable[[], None]) -> None:
         """Run until cancelled; calls `on_ready` once all objects are loaded."""
-        informers: list[cluster.Informer[Any]] = [self._follow(api.Pod, self._index.put_pod)]
-        informers += [self._follow(kind, self._putting(kind), may_be_absent=True) for kind in KINDS.values()]
+        informers: list[cluster.Informer[Any]] = []
+        for scope in self._scopes:
+            informers.append(self._follow(api.Pod, scope, self._index.put_pod))
+            informers += [
+                self._follow(kind, scope, self._putting(kind), may_be_absent=True) for kind in KINDS.values()
+            ]
         async with asyncio.TaskGroup() as tasks:
             for informer in informers:
                 tasks.create_task(informer.run())
@@ -97,11 +101,12 @@ class StatusController:
     def _follow(
         self,
         kind: type[K],
+        scope: str | None,
         put: Callable[[api.ObjectKey, K | None], set[Subject]],
         *,
         may_be_absent: bool = False,
     ) -> cluster.Informer[K]:
-        informer = cluster.Informer(self._client, kind, self._namespace, may_be_absent=may_be_absent)
+        informer = cluster.Informer(self._client, kind, scope, may_be_absent=may_be_absent)
         informer.subscribe(self._handler(put))
         return informer
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -34,13 +35,13 @@ class UnattendedObjects:
     def __init__(
         self,
         client: cluster.Client,
-        namespace: str | None = None,
+        namespaces: Sequence[str] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         leadership: cluster.Leadership | None = None,
     ) -> None:
         self._client = client
         self._leadership = leadership or cluster.Undisputed()
-        self._namespace = namespace
+        self._scopes = cluster.scopes(namespaces)
         self._clock = clock
         self._objects: dict[tuple[type[Unattended], api.ObjectKey], Unattended] = {}
         self._queue: cluster.WorkQueue[tuple[type[Unattended], api.ObjectKey]] = cluster.WorkQueue()
@@ -49,9 +50,9 @@ class UnattendedObjects:
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for kind in KINDS:
+            for kind, scope in itertools.product(KINDS, self._scopes):
                 informer: cluster.Informer[Any] = cluster.Informer(
-                    self._client, kind, self._namespace, may_be_absent=True
+                    self._client, kind, scope, may_be_absent=True
                 )
                 informer.subscribe(self._changed)
                 tasks.create_task(informer.run())

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headgate import api, cluster, routing
 from headgate.api import gie_v1, gie_v1alpha1
 
+ACCESS_PATIENCE_S = 5.0
+"""How long a start waits for rights that were not there at once: roles may be created at the same time."""
 SECRETS_PATIENCE_S = 5.0
 """How long a start waits for the named Secrets: some may not be readable."""
 
@@ -30,38 +32,55 @@ class FollowedObjects:
     """Calls `changed` when a field used for routing changed; `translated` then translates only those
     changes."""
 
-    def __init__(self, client: cluster.Client, namespace: str | None, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, client: cluster.Client, namespaces: Sequence[str], changed: Callable[[], None]
+    ) -> None:
+        """`namespaces`: those whose objects are followed; all if there are none."""
+        scopes = cluster.scopes(namespaces)
         self._changed = changed
         self.translator = routing.Translator()
-        self._routes = cluster.Informer(client, api.ModelRoute, namespace, may_be_absent=True)
-        self._pods = cluster.Informer(client, api.Pod, namespace)
+        self._routes = [
+            cluster.Informer(client, api.ModelRoute, scope, may_be_absent=True) for scope in scopes
+        ]
+        self._pods = [cluster.Informer(client, api.Pod, scope) for scope in scopes]
         self._secrets = cluster.NamedObjects(client, api.Secret, self._put_secret)
         self._followed_secrets: frozenset[api.ObjectKey] = frozenset()
         kinds: tuple[tuple[str, cluster.Informer[Any]], ...] = (
-            (routing.MODEL_ROUTE, self._routes),
+            *((routing.MODEL_ROUTE, informer) for informer in self._routes),
             *(
-                (name, cluster.Informer(client, kind, namespace, may_be_absent=True))
+                (name, cluster.Informer(client, kind, scope, may_be_absent=True))
                 for name, kind in _KINDS.items()
+                for scope in scopes
             ),
         )
         for name, informer in kinds:
             informer.subscribe(functools.partial(self._put, name))
-        self._pods.subscribe(self._put_pod)
-        self._informers = (*(informer for _, informer in kinds), self._pods)
+        for pods in self._pods:
+            pods.subscribe(self._put_pod)
+        self._informers = (*(informer for _, informer in kinds), *self._pods)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Watch the objects as long as the tasks run; return once all are loaded."""
+        """Watch the objects as long as the tasks run; return once all are loaded that may be read.
+
+        Without the Pods of at least one namespace, there is nothing to serve, and it waits.
+        """
         for informer in self._informers:
             tasks.create_task(informer.run())
-        for informer in self._informers:
-            await informer.wait_synced()
+        await asyncio.gather(*(each.wait_known(ACCESS_PATIENCE_S) for each in self._informers))
+        await _first(pods.synced for pods in self._pods)
         tasks.create_task(self._secrets.run())
         self._follow_secrets()
         await self._secrets.wait_known(SECRETS_PATIENCE_S)
 
     def follow_routes(self, note: Callable[[cluster.Change[api.ModelRoute]], None]) -> None:
         """Report every change of a ModelRoute, including its status."""
-        self._routes.subscribe(note)
+        for routes in self._routes:
+            routes.subscribe(note)
+
+    def denied(self) -> list[cluster.Denied]:
+        """The objects that may not be read."""
+        found = (informer.denied for informer in self._informers)
+        return [denied for denied in found if denied is not None] + self._secrets.denied()
 
     def translated(self) -> routing.Snapshot:
         """The snapshot of the current objects."""
@@ -91,6 +110,16 @@ class FollowedObjects:
         # A Secret that is no longer followed may still report changes until its watch has ended.
         if key in self._followed_secrets and self.translator.put_secret(key, change.new):
             self._changed()
+
+
+async def _first(events: Iterable[asyncio.Event]) -> None:
+    """Wait until one of the events is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
 
 
 def _facts(obj: Any) -> object:

@@ -150,6 +150,14 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
             read.problems,
             over="max",
         ),
+        Gauge(
+            f"{prefix}_denied_kinds",
+            "1 for each kind of objects that the API server does not let the gateway read; the namespace is "
+            "empty for all of them. `/debug/config` has the reasons.",
+            ("kind", "namespace"),
+            read.denied,
+            over="max",
+        ),
         Counter(f"{prefix}_snapshots", "Object changes that took effect.", (), read.snapshots),
         Gauge(
             f"{prefix}_snapshot_timestamp_seconds",
@@ -282,6 +290,14 @@ class _Reader:
 
     def problems(self) -> _Samples:
         return [((), len(self._shell.plane.snapshot.problems))]
+
+    def denied(self) -> _Samples:
+        return [
+            ((kind, namespace), 1.0)
+            for kind, namespace in {
+                (each.resource.qualified_name, each.namespace or "") for each in self._shell.denied()
+            }
+        ]
 
     def snapshots(self) -> _Samples:
         return [((), self._shell.snapshots_taken)]

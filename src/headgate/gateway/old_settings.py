@@ -21,7 +21,7 @@ RENAMED = {
     "workers": "workers.count",
     "worker_hang_s": "workers.hang_s",
     "kubeconfig": "kubernetes.kubeconfig",
-    "namespace": "kubernetes.namespace",
+    "namespace": "kubernetes.namespaces",
     "max_head_bytes": "clients.max_head_bytes",
     "max_headers": "clients.max_headers",
     "max_body_bytes": "clients.max_body_bytes",
@@ -99,9 +99,17 @@ RENAMED = {
 _DERIVED = {"scheduling": "scheduling.content", "kthena_environment": "queue.kthena_environment"}
 
 
+_NAMESPACES = "kubernetes.namespaces"
+_ONE_NAMESPACE = ("namespace", "kubernetes.namespace")
+"""Older versions have one namespace or none, as a text, under these names."""
+
+
 def with_old_names(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by path, and also by the names that an older version reads."""
     old = {name: values[path] for name, path in (RENAMED | _DERIVED).items() if path in values}
+    if _NAMESPACES in values:
+        first = next(iter(values[_NAMESPACES]), None)
+        old |= dict.fromkeys(_ONE_NAMESPACE, first)
     return {**values, **old}
 
 
@@ -109,4 +117,14 @@ def from_any_version(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by path, from values of any version by path or by old name. Unknown names are ignored."""
     known = GatewaySettings().by_path()
     old = {path: values[name] for name, path in (RENAMED | _DERIVED).items() if name in values}
+    for name in _ONE_NAMESPACE:
+        if name in values:
+            old[_NAMESPACES] = as_list(values[name])
     return old | {path: value for path, value in values.items() if path in known}
+
+
+def as_list(value: Any) -> Any:
+    """The value of a setting that is a list now, and was a text before."""
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else value

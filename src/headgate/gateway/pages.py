@@ -118,6 +118,10 @@ def describe(shell: Shell) -> dict[str, object]:
             }
             for problem in snapshot.problems
         ],
+        "denied": [
+            {"kind": denied.resource.kind, "namespace": denied.namespace, "message": str(denied)}
+            for denied in shell.denied()
+        ],
         "scheduling": shell.plane.policies.shown(
             (pool.pool, pool.policy) for pool in shell.plane.pools.values()
         ),

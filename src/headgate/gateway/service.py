@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -72,7 +72,7 @@ class Service:
             cluster.Client.from_kubeconfig(kubeconfig) as client,
             asyncio.TaskGroup() as tasks,
         ):
-            tasks.create_task(_follow_objects(self.shell, client, settings.kubernetes.namespace, on_ready))
+            tasks.create_task(_follow_objects(self.shell, client, settings.kubernetes.namespaces, on_ready))
             tasks.create_task(_flush_log(self._recorder))
 
     async def listen(self, listeners: Collection[int]) -> None:
@@ -114,16 +114,17 @@ class Service:
 async def _follow_objects(
     shell: Shell,
     client: cluster.Client,
-    namespace: str | None,
+    namespaces: Sequence[str],
     on_ready: Callable[[], None],
 ) -> None:
     """Keep the gateway's snapshot up to date with the objects of the API server."""
     changed = asyncio.Event()
-    objects = FollowedObjects(client, namespace, changed.set)
+    objects = FollowedObjects(client, namespaces, changed.set)
     async with asyncio.TaskGroup() as tasks:
+        shell.denied = objects.denied
         await objects.start(tasks)
         sources = shell.services.limit_sources
-        gateways = Gateways(client, socket.gethostname(), os.getpid(), namespace)
+        gateways = Gateways(client, socket.gethostname(), os.getpid(), namespaces)
         shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
         objects.follow_routes(shared.note)
         tasks.create_task(shared.run())

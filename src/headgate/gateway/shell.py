@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
-from headgate import fleet, observe, routing
+from headgate import cluster, fleet, observe, routing
 from headgate.flow.limits import RouteLimits
 from headgate.gateway.clients import Clients
 from headgate.gateway.connections import EndpointConnections, Reached
@@ -77,6 +78,8 @@ class Shell:
         self.snapshots_taken = 0
         self.snapshot_at = 0.0
         """When the last snapshot took effect, in seconds since 1970."""
+        self.denied: Callable[[], list[cluster.Denied]] = list
+        """Returns the objects that the API server does not let this gateway read."""
         self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     @property

@@ -6,9 +6,10 @@ seconds belongs to a process that is gone; clocks need not agree on that, as eac
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -18,9 +19,9 @@ from headgate.api import marks
 from headgate.kubeschema import timestamps
 
 LABEL = f"{marks.DOMAIN}counts-limits"
-"""The label's value: the namespace whose limits it shares,"""
+"""The label's value: the namespaces whose limits it shares,"""
 ALL = "All"
-"""or this for all namespaces, which is not a valid namespace name."""
+"""or this for all of them, which is not a valid name of one."""
 PROBLEMS = f"{marks.DOMAIN}limits"
 """Annotation: a JSON object of the process's problems by bucket; an empty text means no problem."""
 FIELD_MANAGER = "headgate-gateway"
@@ -31,6 +32,7 @@ FORGET_S = 300.0
 """The Lease of a process that is gone is deleted after this."""
 MAX_BUCKETS = 200
 """Buckets reported in a Lease."""
+MAX_LABEL_CHARACTERS = 63
 MAX_OF_HOST = 63
 """Characters of a host name; a Pod's name, whose end makes it unique, is not longer."""
 MAX_CHARACTERS = 300
@@ -49,15 +51,15 @@ class Gateways:
         client: cluster.Client,
         host: str,
         process: int,
-        namespace: str | None = None,
+        namespaces: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`namespace`: the namespace whose routes it follows; None for all."""
+        """`namespaces`: those whose routes it follows; all if there are none."""
         host = _NOT_OF_NAMES.sub("-", host.lower()).strip("-")[:MAX_OF_HOST]
         self.me = f"{host}-{process}".strip("-")
         self._name = f"headgate-gateway-{self.me}"
         self._client = client
-        self._scope = namespace or ALL
+        self._scope = scope_of(namespaces)
         self._clock = clock
         self._reported: Problems = {}
         self._renewed_at = -RENEW_S
@@ -131,6 +133,15 @@ class Gateways:
                 del self._seen[name]
                 with suppress(cluster.NotFound):
                     await self._client.delete(api.Lease, name)
+
+
+def scope_of(namespaces: Sequence[str]) -> str:
+    """The label's value for these namespaces, in any order: equal for the same ones only."""
+    text = "_".join(sorted(set(namespaces))) or ALL  # no name of a namespace has an underscore
+    if len(text) <= MAX_LABEL_CHARACTERS:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{text[: MAX_LABEL_CHARACTERS - 18]}__{digest}"
 
 
 def _problems_of(lease: api.Lease) -> Problems:

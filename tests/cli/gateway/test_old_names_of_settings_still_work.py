@@ -82,3 +82,25 @@ def test_old_flags_are_taken_by_the_command(caplog: pytest.LogCaptureFixture) ->
     )
     assert told.exit_code == 1
     assert "--drain-s: this is the old name of --shutdown-drain-s, which is also set" in told.output
+
+
+def test_one_namespace_is_a_list_of_one(file: Path) -> None:
+    """The setting was a text before; so it is between workers and supervisors of two versions."""
+    file.write_text("namespace: models\n")
+    assert configuration.load(file, {}, {}).kubernetes.namespaces == ("models",)
+    for old, new in {"models": ["models"], None: []}.items():
+        assert old_settings.from_any_version({"kubernetes.namespace": old, "namespace": old}) == {
+            "kubernetes.namespaces": new
+        }
+        said = old_settings.with_old_names({"kubernetes.namespaces": new})
+        assert (said["namespace"], said["kubernetes.namespace"]) == (old, old)
+        assert old_settings.from_any_version(said) == {"kubernetes.namespaces": new}
+
+
+def test_namespaces_are_flags_and_a_variable(file: Path) -> None:
+    flags = {"kubernetes_namespaces": ["a", "b"]}
+    assert configuration.load(None, flags, {}).kubernetes.namespaces == ("a", "b")
+    environment = {"HEADGATE_KUBERNETES_NAMESPACES": "a, b"}
+    assert configuration.load(None, {}, environment).kubernetes.namespaces == ("a", "b")
+    with pytest.raises(configuration.ConfigurationErrors, match="'A_b' is not the name of a namespace"):
+        configuration.load(None, {"kubernetes_namespaces": ["A_b"]}, {})

@@ -360,9 +360,9 @@ def test_a_value_that_cannot_be_read_hides_none_that_makes_no_sense(file: Path) 
 
 def test_off_is_a_word_where_a_word_is_wanted(file: Path) -> None:
     """To YAML it is a truth value."""
-    file.write_text("logging: {access_log: off}\nkubernetes: {namespace: 12}\n")
+    file.write_text("logging: {access_log: off}\nkubernetes: {kubeconfig: 12}\n")
     settings = configuration.load(file, {}, {})
-    assert (settings.logging.access_log, settings.kubernetes.namespace) == ("off", "12")
+    assert (settings.logging.access_log, settings.kubernetes.kubeconfig) == ("off", "12")
 
 
 @pytest.mark.parametrize(

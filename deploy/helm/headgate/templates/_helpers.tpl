@@ -89,11 +89,17 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{- /* The file of --config. watchNamespace is a setting of the gateway, too. */ -}}
+{{- /* The namespaces that are followed, as a JSON list; empty for all. */ -}}
+{{- define "headgate.namespaces" -}}
+{{- $one := ternary (list) (list .Values.watchNamespace) (empty .Values.watchNamespace) -}}
+{{- concat $one .Values.watchNamespaces | uniq | toJson -}}
+{{- end -}}
+
+{{- /* The file of --config, with the namespaces. */ -}}
 {{- define "headgate.settings" -}}
 {{- $settings := deepCopy .Values.gateway.settings -}}
-{{- with .Values.watchNamespace -}}
-{{- $settings = mustMergeOverwrite $settings (dict "kubernetes" (dict "namespace" .)) -}}
+{{- with include "headgate.namespaces" . | fromJsonArray -}}
+{{- $settings = mustMergeOverwrite $settings (dict "kubernetes" (dict "namespaces" .)) -}}
 {{- end -}}
 {{- toYaml $settings -}}
 {{- end -}}

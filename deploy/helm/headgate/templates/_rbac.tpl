@@ -25,3 +25,13 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ $cluster }}Role, name: {
 subjects:
   - {kind: ServiceAccount, name: {{ include "headgate.serviceAccount" . }}, namespace: {{ .root.Release.Namespace }}}
 {{- end -}}
+
+{{- /* The same in each namespace that is followed: (dict "root" $ "component" NAME "name" NAME "rules" TEXT). */ -}}
+{{- define "headgate.roles" -}}
+{{- range $index, $namespace := default (list "") (include "headgate.namespaces" .root | fromJsonArray) }}
+{{- if $index }}
+---
+{{ end }}
+{{- include "headgate.role" (merge (dict "namespace" $namespace) $) }}
+{{- end }}
+{{- end -}}

@@ -216,7 +216,10 @@ class _Reading:
             # Already reported: a number that JSON does not allow, such as .nan.
             self.unclear.add(setting.section)
             return
-        self._take(setting, _value(setting, node), _Place(self.file, written, node.span))
+        value = _value(setting, node)
+        if written != path and setting.is_list:
+            value = old_settings.as_list(value)
+        self._take(setting, value, _Place(self.file, written, node.span))
 
     # -- the environment
 

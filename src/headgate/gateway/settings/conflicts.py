@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection
 
 from headgate import routing
@@ -39,6 +40,10 @@ def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[
         *(
             ("rate_limits.redis_hosts", problem)
             for problem in _host_problems(settings.rate_limits.redis_hosts)
+        ),
+        *(
+            ("kubernetes.namespaces", problem)
+            for problem in _namespace_problems(settings.kubernetes.namespaces)
         ),
         *(("queue.weights", problem) for problem in _weight_problems(settings.queue.weights)),
         *(("cors.methods", problem) for problem in cors.not_names(settings.cors.methods)),
@@ -91,6 +96,17 @@ def _host_problems(names: tuple[str, ...]) -> list[str]:
         f"{name[:64]!r}: a host without scheme, port or path is needed, such as redis.example.com or ::1"
         for name in names
         if not hosts.is_plain(name)
+    ]
+
+
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def _namespace_problems(names: tuple[str, ...]) -> list[str]:
+    return [
+        f"{name[:64]!r} is not the name of a namespace: lower-case letters, digits and dashes are needed"
+        for name in names
+        if not _NAMESPACE.fullmatch(name)
     ]
 
 

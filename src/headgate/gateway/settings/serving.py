@@ -56,12 +56,12 @@ class Kubernetes(Section, frozen=True):
             flag="--kubeconfig",
         ),
     ] = None
-    namespace: Annotated[
-        str | None,
+    namespaces: Annotated[
+        tuple[str, ...],
         setting(
-            "Read the objects of this namespace only; without it, of all.", live=False, flag="--namespace"
+            "Read only the objects of these namespaces; without any, of all.", live=False, flag="--namespace"
         ),
-    ] = None
+    ] = ()
 
 
 class Shutdown(Section, frozen=True):

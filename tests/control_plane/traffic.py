@@ -1,0 +1,153 @@
+"""Gateways, engines and requests for the tests of a cluster; `conftest` imports the fixtures."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+MODEL = "sim-8b"
+HEADGATE = [sys.executable, "-m", "headgate"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Starts commands of Headgate, which end with the test; returns the file of their output."""
+    with contextlib.ExitStack() as running:
+
+        def run(name: str, *words: str | Path) -> Path:
+            file = tmp_path / f"{name}.log"
+            log = running.enter_context(file.open("w"))
+            process = running.enter_context(
+                subprocess.Popen([*HEADGATE, *words], stdout=log, stderr=subprocess.STDOUT)
+            )
+            running.callback(process.send_signal, signal.SIGTERM)
+            return file
+
+        yield run
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A simulated engine, as the Pod whose address it has."""
+
+    pod: str
+    address: str
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}:8000"
+
+    def served(self) -> int:
+        """How many requests it has finished."""
+        page = httpx2.get(f"{self.url}/metrics", trust_env=False, timeout=60).text
+        lines = [line for line in page.splitlines() if line.startswith("vllm:request_success_total")]
+        return sum(int(float(line.split()[-1])) for line in lines)
+
+
+@pytest.fixture
+def start_engine(cluster, namespace, node, start, new_address, eventually) -> Callable[..., Engine]:
+    """Makes a Deployment of one Pod, and runs a simulated engine at its address."""
+
+    def run(name: str, namespace: str = namespace) -> Engine:
+        cluster.apply(node.deployment(name, replicas=1), namespace=namespace)
+        [pod] = eventually(
+            lambda: [each for each in node.scheduled(namespace) if each.startswith(f"{name}-")]
+        )
+        engine = Engine(pod, new_address())
+        start(pod, "simulate", "engine", "--model", MODEL, "--host", engine.address, "--port", "8000")
+        eventually(lambda: answers(f"{engine.url}/health"))
+        node.run(pod, namespace, engine.address)
+        return engine
+
+    return run
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """A gateway process. Requests that no Pod is ready for are rejected at once."""
+
+    url: str
+    metrics: str
+    admin: str
+    log: Path
+
+    def ask(self, model: str = MODEL, **more: Any) -> httpx2.Response:
+        body = {"model": model, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}], **more}
+        return httpx2.post(f"{self.url}/v1/chat/completions", json=body, trust_env=False, timeout=60)
+
+    def is_ready(self) -> bool:
+        return answers(f"{self.admin}/readyz")
+
+    def config(self) -> Any:
+        """What it has made of the objects."""
+        return httpx2.get(f"{self.admin}/debug/config", trust_env=False, timeout=60).json()
+
+    def addresses(self, pool: str) -> set[str]:
+        """The endpoints of a pool."""
+        return {each["address"] for each in self.config()["pools"].get(pool, [])}
+
+    def samples(self, metric: str) -> list[str]:
+        """The lines of a metric."""
+        page = httpx2.get(f"{self.metrics}/metrics", trust_env=False, timeout=60).text
+        return [line for line in page.splitlines() if line.startswith(metric)]
+
+
+@pytest.fixture
+def start_gateway(start, unused_tcp_port_factory) -> Callable[..., Gateway]:
+    """Starts a gateway with a kubeconfig and flags."""
+
+    def run(kubeconfig: Path, *words: str) -> Gateway:
+        ports = [unused_tcp_port_factory() for _ in range(3)]
+        flags = zip(("--port", "--metrics-port", "--admin-port"), map(str, ports), strict=True)
+        log = start(
+            f"gateway-{ports[0]}",
+            *("gateway", "--kubeconfig", kubeconfig, "--queue-no-endpoint-wait-s", "0"),
+            *(word for pair in flags for word in pair),
+            *words,
+        )
+        return Gateway(*(f"http://127.0.0.1:{port}" for port in ports), log)
+
+    return run
+
+
+def answers(url: str) -> bool:
+    with contextlib.suppress(httpx2.TransportError):
+        return httpx2.get(url, trust_env=False, timeout=10).status_code == 200
+    return False
+
+
+def server(name: str, **spec: Any) -> dict[str, Any]:
+    """A ModelServer for the Pods with the label app=NAME."""
+    return {
+        "apiVersion": "networking.volcano.sh/v1alpha1",
+        "kind": "ModelServer",
+        "metadata": {"name": name},
+        "spec": {
+            "inferenceEngine": "vLLM",
+            "model": MODEL,
+            "workloadSelector": {"matchLabels": {"app": name}},
+            "workloadPort": {"port": 8000},
+            **spec,
+        },
+    }
+
+
+def route_to(server: str, model: str = MODEL) -> dict[str, Any]:
+    return {
+        "apiVersion": "networking.volcano.sh/v1alpha1",
+        "kind": "ModelRoute",
+        "metadata": {"name": "route"},
+        "spec": {
+            "modelName": model,
+            "rules": [{"name": "all", "targetModels": [{"modelServerName": server}]}],
+        },
+    }
