@@ -47,6 +47,9 @@ def test_a_pod_is_ready_only_while_it_is_not_being_deleted() -> None:
     assert msgspec.convert(ready, api.Pod).ready
     going = {**ready, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
     assert not msgspec.convert(going, api.Pod).ready
+    for phase in ("Succeeded", "Failed"):
+        ended = {"status": {**ready["status"], "phase": phase}}
+        assert not msgspec.convert(ended, api.Pod).ready
     assert not api.Pod().ready
 
 

@@ -28,7 +28,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from traffic import start, start_engine, start_gateway  # noqa: F401 - fixtures
+from traffic import listen, start, start_engine, start_gateway  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "control_plane"
@@ -296,6 +296,19 @@ class FakeNode:
             },
         }
 
+    def pod(self, name: str, app: str, **spec: Any) -> dict[str, Any]:
+        """A Pod on this node, with the label app=APP, which no scheduler is asked about."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app": app}},
+            "spec": {
+                "nodeName": self.name,
+                "containers": [{"name": "engine", "image": "headgate"}],
+                **spec,
+            },
+        }
+
     def scheduled(self, namespace: str) -> list[str]:
         """Names of the Pods that the scheduler has bound to this node."""
         pods = self.cluster.get("pods", "-n", namespace, f"--field-selector=spec.nodeName={self.name}")
@@ -323,7 +336,8 @@ class FakeNode:
             ],
         }
         if addresses:
-            status |= {"podIP": addresses[0], "podIPs": [{"ip": each} for each in addresses]}
+            listed = [{"$patch": "replace"}, *({"ip": each} for each in addresses)]
+            status |= {"podIP": addresses[0], "podIPs": listed}
         words = ["pod", pod, "-n", namespace, "--subresource=status", "--type=strategic"]
         self.cluster.kubectl("patch", *words, "-p", json.dumps({"status": status}))
 
@@ -333,8 +347,15 @@ def _now() -> str:
 
 
 @pytest.fixture
-def node(cluster: Cluster) -> Iterator[FakeNode]:
-    """A node that is ready for the length of a test; without heartbeats, it is unreachable after 50 s."""
+def node(host: FakeNode) -> FakeNode:
+    """A node that the scheduler may use; without heartbeats, it is unreachable after 50 s."""
+    wait_until(lambda: not host.cluster.get("node", host.name)["spec"].get("taints"))
+    return host
+
+
+@pytest.fixture
+def host(cluster: Cluster) -> Iterator[FakeNode]:
+    """A node for Pods that name it themselves."""
     name = f"node-{uuid.uuid4().hex[:10]}"
     labels = {"kubernetes.io/hostname": name}
     cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
@@ -348,7 +369,6 @@ def node(cluster: Cluster) -> Iterator[FakeNode]:
     }
     status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
     cluster.kubectl("patch", "node", name, "--subresource=status", "-p", json.dumps({"status": status}))
-    wait_until(lambda: not cluster.get("node", name)["spec"].get("taints"))
     yield FakeNode(name, cluster)
     cluster.kubectl("delete", "node", name)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +73,78 @@ def start_engine(cluster, namespace, node, start, new_address, eventually) -> Ca
         return engine
 
     return run
+
+
+class Listener:
+    """An engine within the test, which counts requests. It holds its streams after their first chunk until
+    `finish` is set."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self.served = 0
+        self.finish = threading.Event()
+        of_family = {"address_family": socket.AF_INET6 if ":" in address else socket.AF_INET}
+        kind = type("Server", (ThreadingHTTPServer,), of_family)
+        self.server = kind((address, port), type("Handler", (_Handler,), {"listener": self}))
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,))
+        self.thread.start()
+
+    def close(self) -> None:
+        self.finish.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    listener: Listener
+
+    def do_GET(self) -> None:
+        """It has no metrics and lists no models."""
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.listener.served += 1
+        self.send_response(200)
+        if not asked.get("stream"):
+            self._send(b'{"choices": [{"message": {"content": "Hi"}}]}', "application/json")
+            return
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self._chunk(b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\n')
+        self.listener.finish.wait()
+        self._chunk(b"data: [DONE]\n\n")
+        self._chunk(b"")
+
+    def _send(self, body: bytes, kind: str) -> None:
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def listen() -> Iterator[Callable[..., Listener]]:
+    """Starts engines at an address and port, which end with the test."""
+    with contextlib.ExitStack() as running:
+
+        def run(address: str, port: int = 8000) -> Listener:
+            listener = Listener(address, port)
+            running.callback(listener.close)
+            return listener
+
+        yield run
 
 
 @dataclass(frozen=True)

@@ -198,8 +198,9 @@ class Pod(Part, frozen=True, kw_only=True):
 
     @property
     def ready(self) -> bool:
-        """Whether the Pod may get traffic: its Ready condition holds and it is not being deleted."""
-        return self.metadata.deletion_timestamp is None and self.status.ready
+        """Whether the Pod may get traffic: its Ready condition holds, it is not being deleted, and it has not
+        ended, which a node that evicts it may report without a word about Ready."""
+        return self.metadata.deletion_timestamp is None and not self.ended and self.status.ready
 
     @property
     def ended(self) -> bool:
