@@ -395,7 +395,7 @@ def process_node(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Pro
     """Starts nodes, each with a part of the Pod range."""
     running: list[ProcessNode] = []
 
-    def start(name: str, cidr: str, *options: str) -> ProcessNode:
+    def run(name: str, cidr: str, *options: str) -> ProcessNode:
         command = [sys.executable, "-m", "headgate", "node", f"--kubeconfig={cluster.kubeconfig}"]
         command += [f"--node-name={name}", f"--state={tmp_path / name}", f"--pod-cidr={cidr}"]
         command += ["--drain-timeout=1", *options]
@@ -406,7 +406,7 @@ def process_node(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Pro
         wait_until(lambda: "ready" in log.read_text())
         return running[-1]
 
-    yield start
+    yield run
     for node in running:
         node.process.send_signal(signal.SIGTERM)
         node.process.wait(WAIT_S)
