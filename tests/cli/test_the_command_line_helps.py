@@ -22,6 +22,7 @@ COMMANDS = [
     "explain-field",
     "crds",
     "convert",
+    "import",
     "completion",
     "version",
 ]

@@ -32,6 +32,7 @@ _COMMANDS = {
     "explain-field": "headgate.cli.explain_field:explain_field",
     "crds": "headgate.cli.crds:crds",
     "convert": "headgate.cli.convert:convert",
+    "import": "headgate.cli.importing.command:import_",
     "completion": "headgate.cli.completion:completion",
     "version": "headgate.cli.version:version",
 }

@@ -91,7 +91,7 @@ def of_manifests(read: list[manifests.Manifest], namespace: str | None) -> Objec
         models=of(api.InferenceModel),
         objectives=of(api.InferenceObjective),
     )
-    secrets = [_stored(secret) for secret in of(api.Secret)]
+    secrets = [stored_secret(secret) for secret in of(api.Secret)]
     return Objects(of(api.ModelRoute), of(api.ModelServer), inference, of(api.Pod), secrets)
 
 
@@ -107,7 +107,7 @@ def _of_kind(read: list[manifests.Manifest], kind: type[Kind], namespace: str | 
     return found
 
 
-def _stored(secret: api.Secret) -> api.Secret:
+def stored_secret(secret: api.Secret) -> api.Secret:
     """The Secret as an API server stores it, with everything in `data`."""
     texts = {key: base64.b64encode(text.encode()).decode() for key, text in secret.string_data.items()}
     return msgspec.structs.replace(secret, data=secret.data | texts, string_data={})
@@ -139,13 +139,14 @@ def with_absent(
     by_name = {routing.name_of(routing.ref_of(pool)): pool for pool in pools}
     every = list(pods)
     targets = tuple(
-        msgspec.structs.replace(target, absent=_absent(by_name.get(target.model_server), every))
+        msgspec.structs.replace(target, absent=absent_pods(by_name.get(target.model_server), every))
         for target in found.targets
     )
     return msgspec.structs.replace(found, targets=targets)
 
 
-def _absent(pool: routing.PoolObject | None, pods: list[api.Pod]) -> tuple[str, ...]:
+def absent_pods(pool: routing.PoolObject | None, pods: list[api.Pod]) -> tuple[str, ...]:
+    """The Pods that a pool selects and that are not endpoints, each with the reason."""
     if pool is None:
         return ()
     namespace, labels = routing.selector_of(pool)
