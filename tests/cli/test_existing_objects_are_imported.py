@@ -121,7 +121,7 @@ spec: {metrics: [{metricName: a, targetValue: 1}]}
     result = run(policy)
     assert result.exit_code == 1
     told = (
-        "    ! accepted and stored, but not acted upon yet: nothing scales by it yet: set replicas yourself\n"
+        "    ! AutoscalingPolicy is accepted and stored, but not acted upon yet; nothing scales by it yet: "
     )
     assert told in result.output
 

@@ -18,6 +18,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,11 @@ class Cluster:
         text = "\n".join(json.dumps(manifest) + "\n---" for manifest in manifests)
         self.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", text=text)
 
+    def define(self, *words: str | Path) -> None:
+        """Applies definitions, and waits until they are served."""
+        self.kubectl("apply", "--server-side", *words)
+        self.kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={WAIT_S:.0f}s")
+
     def get(self, *words: str) -> Any:
         """An object, or a list of them."""
         return json.loads(self.kubectl("get", *words, "-o", "json"))
@@ -139,23 +145,34 @@ def programs() -> Path:
     return Path(found.stdout.strip())
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Cluster]:
-    """A control plane with Headgate's definitions installed."""
-    state = tmp_path_factory.mktemp("cluster")
+@contextmanager
+def control_plane(state: Path, programs: Path) -> Iterator[Cluster]:
+    """A control plane without any definitions."""
     command = [sys.executable, TOOL, "up", "--audit", state]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         printed = process.stdout.readline()
         assert printed, process.stderr.read()
-        started = Cluster(Path(printed.strip()), programs)
-        started.kubectl("apply", "--server-side", "-k", ROOT / "deploy" / "crds")
-        started.kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={WAIT_S:.0f}s")
-        yield started
+        yield Cluster(Path(printed.strip()), programs)
         process.terminate()
         _, errors = process.communicate()
         assert (process.returncode, errors) == (0, "")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Cluster]:
+    """A control plane with Headgate's definitions installed."""
+    with control_plane(tmp_path_factory.mktemp("cluster"), programs) as started:
+        started.define("-k", ROOT / "deploy" / "crds")
+        yield started
+
+
+@pytest.fixture(scope="module")
+def bare_cluster(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Cluster]:
+    """Another control plane, which does not have Headgate's definitions."""
+    with control_plane(tmp_path_factory.mktemp("bare-cluster"), programs) as started:
+        yield started
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class _Converter:
         if value in [
             each.replace("{name}", name) if isinstance(each, str) else each for each in field.harmless
         ]:
-            self._note(path, "", "left out: it changes nothing")
+            self._note(path, "", "left out: it has no effect")
             return
         self._differences[path] = Difference(
             path, _shown(value), field.instead, field.fix, field.changes_service

@@ -114,6 +114,8 @@ UNSERVED = (
         f"list the model names in the annotation {marks.MODELS} of the InferencePool, or * for all names "
         "without another route",
         _leads_to_pool,
+        # Whether a name leads to the pool is told about the pool.
+        changes_service=False,
     ),
     Unserved(
         "InferenceModelRewrite",

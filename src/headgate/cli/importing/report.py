@@ -35,9 +35,8 @@ class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_served(self) -> bool:
-        """Whether it is taken, and serves requests as before."""
-        is_taken = self.outcome in ("as-is", "converted")
-        return is_taken and not any(each.changes_service for each in self.differences)
+        """Whether requests are served as before, as far as this object decides."""
+        return self.outcome != "refused" and not any(each.changes_service for each in self.differences)
 
 
 class TargetReport(msgspec.Struct, frozen=True):

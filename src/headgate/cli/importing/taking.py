@@ -138,7 +138,8 @@ def _take(found: Found, namespace: str) -> _Taken | None:
     if (unserved := forms.UNSERVED.get(identity)) is not None:
         if not unserved.concerns(content):
             return None
-        told = Difference("kind", content["kind"], unserved.instead, unserved.fix)
+        kind = content["kind"]
+        told = Difference("kind", kind, unserved.instead, unserved.fix, unserved.changes_service)
         return _Taken(found, Conversion((), (), (told,)), "not-served")
     if (form := forms.FORMS.get(identity)) is not None:
         conversion = forms.convert(content, form)
@@ -164,8 +165,8 @@ def _with_remarks(taken: _Taken) -> _Taken:
     for obj in taken.objects:
         group, kind = obj["apiVersion"].partition("/")[0], obj["kind"]
         if (told := UNATTENDED.get((group, kind))) is not None:
-            instead = "accepted and stored, but not acted upon yet"
-            taken.differences.append(Difference("kind", kind, f"{instead}: {told}"))
+            instead = f"{kind} is accepted and stored, but not acted upon yet"
+            taken.differences.append(Difference("kind", kind, instead, told))
         taken.differences += forms.remarks(obj, forms.REMARKS)
     metadata = taken.found.content.get("metadata")
     if taken.outcome == "converted" and isinstance(metadata, Mapping):
@@ -228,11 +229,11 @@ def _judged(
 
 
 def _manifest(label: str, made: _Made) -> Manifest:
-    found = made.whole.found
-    if made.whole.outcome == "as-is" and found.manifest is not None:
-        return Manifest(label, made.content, found.manifest.tree)
-    content = made.content if made.whole.outcome == "as-is" else to_create(made.content)
-    return Manifest(label, content, tree_of(content))
+    """The object as it would be created: what a server wrote into it is of no interest."""
+    content = to_create(made.content)
+    found = made.whole.found.manifest
+    is_same = found is not None and made.whole.outcome == "as-is"
+    return Manifest(label, content, found.tree if found is not None and is_same else tree_of(content))
 
 
 def _is_told_elsewhere(finding: Finding) -> bool:
