@@ -25,7 +25,8 @@ def judged(kind: str, spec: Object) -> list[str]:
     obj: Object = {"apiVersion": "any", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
     assert structural.prune(SCHEMAS[kind], obj) == []
     structural.default(SCHEMAS[kind], obj)
-    return [f"{error.field}: {error.detail}" for error in structural.validate(SCHEMAS[kind], obj)]
+    errors = structural.validate(SCHEMAS[kind], obj)
+    return [f"{error.field}: {error.detail}" for error in errors if error.field != structural.NO_FIELD]
 
 
 def backend(**fields: Any) -> Object:

@@ -120,5 +120,5 @@ def test_every_field_of_every_kind_is_found_by_its_path(definition: dict[str, An
 def test_bounds_are_words_where_an_expression_would_hide_them() -> None:
     """Durations and quantities are called so, and one item is no "items"."""
     assert "a duration such as 1m30s" in run("ms.spec.trafficPolicy.timeout")
-    assert "a quantity such as 500m or 16Gi" in run("asp.spec.metrics.targetValue")
+    assert "a quantity above 0, such as 500m or 16Gi" in run("asp.spec.metrics.targetValue")
     assert "at least 1 item\n" in run("asp.spec.metrics")

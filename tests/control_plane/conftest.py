@@ -35,6 +35,9 @@ ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "control_plane"
 CHART = ROOT / "deploy" / "helm" / "headgate"
 BASE = ROOT / "deploy" / "kustomize" / "base"
+# The cases of admission rules are those of tests/api/admission.
+sys.path.insert(0, str(ROOT / "tests" / "api" / "admission" / "driver"))
+
 POD_RANGE_VARIABLE = "HEADGATE_TEST_POD_RANGE"
 WAIT_S = 60.0
 

@@ -120,12 +120,19 @@ sets.intersects([1, 2], [2])
 !sets.intersects([1], [])
 '%s has %d of %.2f%%'.format(['x', 3, 12.5]) == 'x has 3 of 12.50%'
 '%s %s %s'.format([true, null, 1.0]) == 'true null 1'
-'%s'.format([['a', 1, {'k': 2}]]) == '[a, 1, {k: 2}]'
+'%s'.format([['a', 1, {'k': 2, 'b': 'v'}]]) == '["a", 1, {"b":"v", "k":2}]'
+duration('1.5h') == duration('90m') && duration('+3µs') < duration('.5ms') && duration('0') == duration('0s')
+duration('30m0.000000001s') > duration('30m') && duration('-1ns') < duration('0s')
+'a+b'.matches('\\\\Qa+\\\\E') && !'ab'.matches('^b')
 '%b %o %x %X'.format([5, 8, 255, 255]) == '101 10 ff FF'
 '%x'.format(['hi']) == '6869'
 """
 
 ERRORS = """
+duration('9999999h')
+duration('1d')
+''.matches('(')
+''.matches('a{1001}')
 'abc'.charAt(4)
 'abc'.substring(2, 1)
 'abc'.find('[')

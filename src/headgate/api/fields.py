@@ -25,6 +25,7 @@ _METADATA = "Name, namespace, labels and annotations, as every object has them."
 _KNOWN = {
     duration.SCHEMA["pattern"]: "a duration such as 1m30s",
     quantity.SCHEMA["pattern"]: "a quantity such as 500m or 16Gi",
+    quantity.POSITIVE["pattern"]: "a quantity above 0, such as 500m or 16Gi",
 }
 """Patterns that have a readable name."""
 
@@ -67,11 +68,17 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         """
         inner = _inner(self.schema) or {}
         return [
-            rule["message"]
+            _message(rule)
             for schema in (self.schema, inner)
             for rule in schema.get("x-kubernetes-validations", ())
             if not _always_holds(rule["rule"], inner)
         ]
+
+
+def _message(rule: Schema) -> str:
+    """The message, after the field that it is about."""
+    place = rule.get("fieldPath", "").removeprefix(".")
+    return f"{place}: {rule['message']}" if place else str(rule["message"])
 
 
 def _always_holds(rule: str, item: Schema) -> bool:
@@ -136,7 +143,8 @@ def _limits(bounds: dict[str, Any]) -> list[str]:
     words = []
     if "enum" in bounds:
         words.append("one of " + ", ".join(map(str, bounds["enum"])))
-    words += _range(bounds.get("minimum"), bounds.get("maximum"), "")
+    if bounds.get("pattern") != quantity.POSITIVE["pattern"]:
+        words += _range(bounds.get("minimum"), bounds.get("maximum"), "")
     for suffix, unit in _SIZED:
         words += _range(bounds.get(f"min{suffix}") or None, bounds.get(f"max{suffix}"), unit)
     if "pattern" in bounds:

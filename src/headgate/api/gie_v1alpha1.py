@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from headgate.api.expressions import MODEL_NAME
 from headgate.api.meta import (
     BY_TYPE,
     KIND,
@@ -67,7 +68,7 @@ class TargetModel(Part, frozen=True, kw_only=True):
     name: Annotated[
         str,
         Meta(max_length=253),
-        described("Name of the adapter or base model, as the model servers know it."),
+        described("Name of the adapter or base model, as the model servers know it.", **MODEL_NAME),
     ] = ""
     weight: Annotated[
         int,
@@ -97,7 +98,9 @@ class InferenceModelSpec(Part, frozen=True, kw_only=True):
     model_name: Annotated[
         str,
         Meta(max_length=253),
-        described("The `model` of the requests; of several in one pool the oldest object is served."),
+        described(
+            "The `model` of the requests; of several in one pool the oldest object is served.", **MODEL_NAME
+        ),
     ] = ""
     criticality: Annotated[
         Literal["Critical", "Default", "Sheddable"],

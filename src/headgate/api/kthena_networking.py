@@ -11,27 +11,38 @@ from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta
 
+from headgate.api.expressions import DURATION, LONGEST_NAME, MODEL_NAME, Validation, rule
 from headgate.api.meta import BY_TYPE, Condition, ObjectMeta, Part, Resource, described
-from headgate.kubeschema import duration
 
 GROUP, VERSION = "networking.volcano.sh", "v1alpha1"
 
 
+_RE2 = {
+    # An expression that does not compile makes the evaluation fail.
+    "x-kubernetes-validations": [
+        rule("''.matches(self) in [true, false]", "must be a regular expression that RE2 takes")
+    ]
+}
+
+MAX_HEADERS = 100
+"""Header conditions of a rule: a gateway accepts requests with as many headers by default."""
+
+
 class StringMatch(Part, frozen=True, kw_only=True):
-    validations: ClassVar[list[dict[str, str]]] = [
-        {
-            # Short, because an API server multiplies its cost by as many headers as fit into a request.
-            "rule": "has(self.exact) ? !has(self.prefix) && !has(self.regex)"
-            " : !has(self.prefix) || !has(self.regex)",
-            "message": "only one of exact, prefix and regex may be set",
-        }
+    validations: ClassVar[list[Validation]] = [
+        rule(
+            "has(self.exact) ? !has(self.prefix) && !has(self.regex) : !has(self.prefix) || !has(self.regex)",
+            "only one of exact, prefix and regex may be set",
+        )
     ]
 
     exact: Annotated[str | None, described("The value must be this string.")] = None
     prefix: Annotated[str | None, described("The value must begin with this string.")] = None
     regex: Annotated[
-        str | None,
-        described("This RE2 expression must be found somewhere in the value; anchor it with ^ and $."),
+        Annotated[str, Meta(max_length=4096)] | None,
+        described(
+            "This RE2 expression must be found somewhere in the value; anchor it with ^ and $.", **_RE2
+        ),
     ] = None
 
 
@@ -44,6 +55,7 @@ class BodyMatch(Part, frozen=True, kw_only=True):
 class ModelMatch(Part, frozen=True, kw_only=True):
     headers: Annotated[
         dict[str, StringMatch],
+        Meta(max_length=MAX_HEADERS),
         described("Request headers and what their values must match. Unset: any."),
     ] = {}
     uri: Annotated[
@@ -56,7 +68,9 @@ class ModelMatch(Part, frozen=True, kw_only=True):
 class TargetModel(Part, frozen=True, kw_only=True):
     demanded: ClassVar[tuple[str, ...]] = ("modelServerName",)
 
-    model_server_name: Annotated[str, described("Name of a ModelServer in the namespace of the route.")] = ""
+    model_server_name: Annotated[
+        str, Meta(min_length=1), described("Name of a ModelServer in the namespace of the route.")
+    ] = ""
     weight: Annotated[
         int,
         Meta(ge=0, le=100),
@@ -72,7 +86,9 @@ class Rule(Part, frozen=True, kw_only=True):
         ModelMatch | None, described("Conditions that must all hold. Unset or empty: every request.")
     ] = None
     target_models: Annotated[
-        list[TargetModel], Meta(max_length=16), described("Where the traffic of the rule goes, by weight.")
+        list[TargetModel],
+        Meta(min_length=1, max_length=16),
+        described("Where the traffic of the rule goes, by weight."),
     ] = []
 
 
@@ -104,26 +120,31 @@ class RateLimit(Part, frozen=True, kw_only=True):
 
 
 class ModelRouteSpec(Part, frozen=True, kw_only=True):
-    validations: ClassVar[list[dict[str, str]]] = [
-        {
-            "rule": "(has(self.modelName) && self.modelName != '')"
+    validations: ClassVar[list[Validation]] = [
+        rule(
+            "(has(self.modelName) && self.modelName != '')"
             " || (has(self.loraAdapters) && self.loraAdapters.size() > 0)",
-            "message": "modelName or loraAdapters must be set",
-        },
-        {
-            "rule": "!has(oldSelf.modelName) || oldSelf.modelName == ''"
+            "modelName or loraAdapters must be set",
+        ),
+        rule(
+            "!has(oldSelf.modelName) || oldSelf.modelName == ''"
             " || (has(self.modelName) && self.modelName == oldSelf.modelName)",
-            "message": "modelName is immutable",
-            "fieldPath": ".modelName",
-        },
+            "modelName is immutable",
+            at=".modelName",
+        ),
     ]
 
     model_name: Annotated[
-        str | None,
-        described("The `model` of the requests that this route is for: a base model or any name you like."),
+        Annotated[str, Meta(max_length=LONGEST_NAME)] | None,
+        described(
+            "The `model` of the requests that this route is for: a base model or any name you like.",
+            **MODEL_NAME,
+        ),
     ] = None
     lora_adapters: Annotated[
-        list[str], Meta(max_length=10), described("Names of LoRA adapters that this route is for as well.")
+        list[Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, extra_json_schema=MODEL_NAME)]],
+        Meta(max_length=10),
+        described("Names of LoRA adapters that this route is for as well."),
     ] = []
     rules: Annotated[
         list[Rule],
@@ -160,15 +181,25 @@ class PDGroup(Part, frozen=True, kw_only=True):
     demanded: ClassVar[tuple[str, ...]] = ("groupKey", "prefillLabels", "decodeLabels")
 
     group_key: Annotated[
-        str, described("Label key whose value tells which prefill and decode Pods belong together.")
+        str,
+        Meta(min_length=1),
+        described("Label key whose value tells which prefill and decode Pods belong together."),
     ] = ""
-    prefill_labels: Annotated[dict[str, str], described("Labels of the Pods that prefill.")] = {}
-    decode_labels: Annotated[dict[str, str], described("Labels of the Pods that decode.")] = {}
+    prefill_labels: Annotated[
+        dict[str, str], Meta(min_length=1), described("Labels of the Pods that prefill.")
+    ] = {}
+    decode_labels: Annotated[
+        dict[str, str], Meta(min_length=1), described("Labels of the Pods that decode.")
+    ] = {}
 
 
 class WorkloadSelector(Part, frozen=True, kw_only=True):
+    demanded: ClassVar[tuple[str, ...]] = ("matchLabels",)
+
     match_labels: Annotated[
-        dict[str, str], described("Labels that every serving Pod in the same namespace has.")
+        dict[str, str],
+        Meta(min_length=1),
+        described("Labels that every serving Pod in the same namespace has."),
     ] = {}
     pd_group: Annotated[PDGroup | None, described("Splits the Pods into prefill and decode roles.")] = None
 
@@ -185,7 +216,7 @@ class Retry(Part, frozen=True, kw_only=True):
         int | None,
         described("How often a failed request is tried again on another endpoint.", format="int32"),
     ] = None
-    retry_interval: Annotated[str, described("How long to wait before that.", **duration.SCHEMA)] = "100ms"
+    retry_interval: Annotated[str, described("How long to wait before that.", **DURATION)] = "100ms"
 
 
 class TrafficPolicy(Part, frozen=True, kw_only=True):
@@ -193,7 +224,7 @@ class TrafficPolicy(Part, frozen=True, kw_only=True):
         str | None,
         described(
             "How long an attempt may take until response headers. Unset: the gateway's own limits.",
-            **duration.SCHEMA,
+            **DURATION,
         ),
     ] = None
     retry: Annotated[Retry | None, described("What happens when an attempt fails.")] = None
@@ -212,9 +243,10 @@ class KVConnectorSpec(Part, frozen=True, kw_only=True):
 
 class ModelServerSpec(Part, frozen=True, kw_only=True):
     model: Annotated[
-        Annotated[str, Meta(max_length=256)] | None,
+        Annotated[str, Meta(max_length=LONGEST_NAME)] | None,
         described(
-            "Name of the model that the Pods serve; replaces the `model` of requests. Unset: it stays."
+            "Name of the model that the Pods serve; replaces the `model` of requests. Unset: it stays.",
+            **MODEL_NAME,
         ),
     ] = None
     inference_engine: Annotated[

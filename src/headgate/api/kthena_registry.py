@@ -11,11 +11,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field
 
+from headgate.api import kthena_model_rules as model_rules
 from headgate.api.containers import Affinity, EnvFromSource, EnvVar, ResourceRequirements
 from headgate.api.core import LocalObjectReference, ObjectReference
+from headgate.api.expressions import WINDOW, Validation, rule
 from headgate.api.kthena_networking import ModelMatch, ObservedStatus
 from headgate.api.meta import BY_TYPE, Condition, ObjectMeta, Part, Resource, described
-from headgate.kubeschema import duration, quantity
+from headgate.kubeschema import quantity
 
 GROUP, VERSION = "registry.volcano.sh", "v1alpha1"
 
@@ -24,14 +26,16 @@ _SOURCE = r"^(hf://|s3://|pvc://).+"
 _ATOMIC_LIST = {"x-kubernetes-list-type": "atomic"}
 _ATOMIC_MAP = {"x-kubernetes-map-type": "atomic"}
 _BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
-_MILLION = 1_000_000
+_MILLION = model_rules.LARGEST_SUM
 
 # --- scaling by metrics ---------------------------------------------------------------------------------
 
 
 class AutoscalingPolicyMetric(Part, frozen=True, kw_only=True):
     metric_name: Annotated[str, described("Name of a metric that the Pods of the target expose.")]
-    target_value: Annotated[int | str, described("Value that each replica should have.", **quantity.SCHEMA)]
+    target_value: Annotated[
+        int | str, described("Value that each replica should have, above 0.", **quantity.POSITIVE)
+    ]
 
 
 class AutoscalingPolicyStablePolicy(Part, frozen=True, kw_only=True):
@@ -43,16 +47,14 @@ class AutoscalingPolicyStablePolicy(Part, frozen=True, kw_only=True):
         Meta(ge=0, le=1000),
         described("The same as a percentage of the replicas at its start.", format="int32"),
     ] = 100
-    period: Annotated[str, described("The time that instances and percent are for.", **duration.SCHEMA)] = (
-        "15s"
-    )
+    period: Annotated[str, described("The time that instances and percent are for.", **WINDOW)] = "15s"
     select_policy: Annotated[
         Literal["Or", "And"],
         described("Or: the larger of the two changes is allowed; And: the smaller."),
     ] = "Or"
     stabilization_window: Annotated[
         str | None,
-        described("How long a change must have been recommended before it is made.", **duration.SCHEMA),
+        described("How long a change must have been recommended before it is made.", **WINDOW),
     ] = None
 
 
@@ -62,14 +64,14 @@ class AutoscalingPolicyPanicPolicy(Part, frozen=True, kw_only=True):
         Meta(ge=0, le=1000),
         described("By how many percent the replicas may grow in one period.", format="int32"),
     ] = 1000
-    period: Annotated[str, described("The time that percent is for.", **duration.SCHEMA)]
+    period: Annotated[str, described("The time that percent is for.", **WINDOW)]
     panic_threshold_percent: Annotated[
         int,
         Meta(ge=110, le=1000),
         described("Panic begins when this many percent of the replicas would be needed.", format="int32"),
     ] = 200
     panic_mode_hold: Annotated[
-        str, described("How long panic lasts after its cause was last seen.", **duration.SCHEMA)
+        str, described("How long panic lasts after its cause was last seen.", **WINDOW)
     ] = "60s"
 
 
@@ -101,7 +103,10 @@ class AutoscalingPolicySpec(Part, frozen=True, kw_only=True):
     metrics: Annotated[
         list[AutoscalingPolicyMetric],
         Meta(min_length=1),
-        described("What is measured; the metric that asks for most replicas decides."),
+        described(
+            "What is measured, each metric once; the metric that asks for most replicas decides.",
+            **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["metricName"]},
+        ),
     ]
     behavior: Annotated[AutoscalingPolicyBehavior, described("How fast the number may change.")] = (
         AutoscalingPolicyBehavior()
@@ -170,16 +175,16 @@ class OptimizerConfiguration(Part, frozen=True, kw_only=True):
 
 
 class AutoscalingPolicyBindingSpec(Part, frozen=True, kw_only=True):
-    validations: ClassVar[list[dict[str, str]]] = [
-        {
-            "rule": "has(self.optimizerConfiguration) != has(self.scalingConfiguration)",
-            "message": "exactly one of scalingConfiguration and optimizerConfiguration must be set",
-        },
-        {
-            "rule": "has(self.policyRef.name) && self.policyRef.name != ''",
-            "message": "must name an AutoscalingPolicy in the same namespace",
-            "fieldPath": ".policyRef.name",
-        },
+    validations: ClassVar[list[Validation]] = [
+        rule(
+            "has(self.optimizerConfiguration) != has(self.scalingConfiguration)",
+            "exactly one of scalingConfiguration and optimizerConfiguration must be set",
+        ),
+        rule(
+            "has(self.policyRef.name) && self.policyRef.name != ''",
+            "must name an AutoscalingPolicy in the same namespace",
+            at=".policyRef.name",
+        ),
     ]
 
     policy_ref: Annotated[
@@ -212,10 +217,15 @@ class AutoscalingPolicyBinding(Part, frozen=True, kw_only=True):
 
 
 class LoraAdapter(Part, frozen=True, kw_only=True):
-    name: Annotated[str, Meta(pattern=_NAME), described("Name that requests call the adapter by.")]
+    name: Annotated[
+        str, Meta(max_length=253, pattern=_NAME), described("Name that requests call the adapter by.")
+    ]
     artifact_url: Annotated[
         str, Meta(pattern=_SOURCE), described("Where the adapter is: hf://, s3:// or pvc://.")
     ] = field(name="artifactURL")
+
+
+_IMAGE = {"x-kubernetes-validations": [rule(r"!self.matches('\\s')", "must not have spaces")]}
 
 
 class ModelWorker(Part, frozen=True, kw_only=True):
@@ -223,7 +233,7 @@ class ModelWorker(Part, frozen=True, kw_only=True):
         Literal["server", "prefill", "decode", "controller", "coordinator"],
         described("What the worker does; server does all of it."),
     ] = "server"
-    image: Annotated[str, described("Container image of the engine.")] = ""
+    image: Annotated[str, Meta(max_length=512), described("Container image of the engine.", **_IMAGE)] = ""
     replicas: Annotated[
         Annotated[int, Meta(ge=0, le=_MILLION)] | None,
         described("Workers of this kind in one replica of the backend.", format="int32"),
@@ -242,9 +252,11 @@ class ModelWorker(Part, frozen=True, kw_only=True):
 
 
 class ModelBackend(Part, frozen=True, kw_only=True):
+    validations: ClassVar[list[Validation]] = model_rules.OF_BACKENDS
+
     name: Annotated[
         str,
-        Meta(pattern=_NAME),
+        Meta(max_length=253, pattern=_NAME),
         described("Name of the backend, unique in the Model. A new name replaces what runs."),
     ]
     type: Annotated[
@@ -288,20 +300,26 @@ class ModelBackend(Part, frozen=True, kw_only=True):
     ] = 100
     scale_to_zero_grace_period: Annotated[
         str | None,
-        described("How long there must be no requests before the last replica goes.", **duration.SCHEMA),
+        described("How long there must be no requests before the last replica goes.", **WINDOW),
     ] = None
     workers: Annotated[
         list[ModelWorker],
         Meta(min_length=1, max_length=1000),
         described("The programs that make up one replica of the backend."),
     ]
-    lora_adapters: Annotated[list[LoraAdapter], described("LoRA adapters that the backend serves.")] = []
+    lora_adapters: Annotated[
+        list[LoraAdapter],
+        Meta(max_length=1000),
+        described("LoRA adapters that the backend serves, each once.", **_BY_NAME),
+    ] = []
     autoscaling_policy: Annotated[
         AutoscalingPolicySpec | None, described("How the replicas of this backend alone are decided.")
     ] = None
 
 
 class ModelSpec(Part, frozen=True, kw_only=True):
+    validations: ClassVar[list[Validation]] = model_rules.OF_SPECS
+
     name: Annotated[
         Annotated[str, Meta(max_length=64, pattern=_NAME)] | None,
         described("Name that requests call the model by. Unset: the name of the object."),
@@ -309,7 +327,7 @@ class ModelSpec(Part, frozen=True, kw_only=True):
     owner: Annotated[str | None, described("Who answers for the model; for information.")] = None
     backends: Annotated[
         list[ModelBackend],
-        Meta(min_length=1),
+        Meta(min_length=1, max_length=32),
         described("The deployments of the model, one per engine or kind of machine.", **_BY_NAME),
     ]
     autoscaling_policy: Annotated[
@@ -344,6 +362,8 @@ class ModelStatus(Part, frozen=True, kw_only=True):
 
 class Model(Part, frozen=True, kw_only=True):
     """Model runs one model on one or several backends, routes requests to them and scales them."""
+
+    validations: ClassVar[list[Validation]] = model_rules.OF_MODELS
 
     resource: ClassVar[Resource] = Resource(GROUP, VERSION, "Model", "models")
 

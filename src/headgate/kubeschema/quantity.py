@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["SCHEMA", "Format", "Quantity", "QuantityError", "parse"]
+__all__ = ["POSITIVE", "SCHEMA", "Format", "Quantity", "QuantityError", "parse"]
 
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -39,6 +39,14 @@ SCHEMA: Final[dict[str, Any]] = {
     "pattern": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$",
 }
 """Schema of a field that holds a quantity, as text or as an integer."""
+
+POSITIVE: Final[dict[str, Any]] = SCHEMA | {
+    "minimum": 1,
+    "pattern": r"^[+]?([0-9]*[1-9][0-9]*(\.[0-9]*)?|[0-9]*\.[0-9]*[1-9][0-9]*)"
+    r"([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$",
+}
+"""Schema of a quantity above 0: some digit of it is not 0. As a rule in CEL, for lists of any length, an API
+server would reject it for its cost."""
 
 
 class QuantityError(ValueError):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headgate.api import admission
 from headgate.api.unattended import UNATTENDED
+
+# The tests of API servers use it as well.
+sys.path.insert(0, str(Path(__file__).parent / "driver"))
 
 Object = dict[str, Any]
 Judge = Callable[..., tuple[list[str], list[str]]]

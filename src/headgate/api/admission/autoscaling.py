@@ -1,4 +1,4 @@
-"""AutoscalingPolicy: defaults that a schema cannot express, errors, and warnings."""
+"""AutoscalingPolicy: defaults that a schema cannot express, and warnings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from headgate.api.admission import durations
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.references import View
-from headgate.kubeschema import quantity
 
 __all__ = ["check", "check_spec", "default"]
-
-LONGEST = "30m"
 
 _STABLE_DEFAULTS: dict[str, Any] = {
     field.encode_name: field.default
@@ -60,7 +57,7 @@ def check(policy: FieldCursor, old: FieldCursor | None, others: View, found: Fin
 
 
 def check_spec(spec: FieldCursor, found: Findings) -> None:
-    """The rules for a policy's spec, which Models embed as well."""
+    """The warnings about a policy's spec, which Models embed as well."""
     _check_metrics(spec["metrics"], found)
     if spec["tolerancePercent"].integer == 100:
         told = "100 tolerates every change but a doubling: replicas never go down, unless to 0"
@@ -69,8 +66,6 @@ def check_spec(spec: FieldCursor, found: Findings) -> None:
     _check_stable(behavior.at("scaleUp.stablePolicy"), "added", found)
     _check_stable(behavior["scaleDown"], "removed", found)
     panic = behavior.at("scaleUp.panicPolicy")
-    for field in ("period", "panicModeHold"):
-        durations.check(panic[field], found, longest=LONGEST)
     if durations.nanoseconds(panic["panicModeHold"]) == 0:
         found.warn(panic["panicModeHold"], "is 0s: panic mode never begins")
     elif panic["percent"].integer == 0:
@@ -78,32 +73,12 @@ def check_spec(spec: FieldCursor, found: Findings) -> None:
 
 
 def _check_metrics(metrics: FieldCursor, found: Findings) -> None:
-    seen: set[str] = set()
     for metric in metrics.items():
-        name, target = metric["metricName"], metric["targetValue"]
-        if name.text is not None and name.text in seen:
-            found.duplicate(name)
-        elif name.text is not None:
-            seen.add(name.text)
-        if name.value == "":
-            found.warn(name, "is empty: no metric is called that")
-        _check_target(target, found)
-
-
-def _check_target(target: FieldCursor, found: Findings) -> None:
-    value = target.text if target.integer is None else target.integer
-    if value is None:
-        return
-    try:
-        if quantity.parse(value).unscaled <= 0:
-            found.invalid(target, "must be greater than 0")
-    except quantity.QuantityError as error:
-        found.invalid(target, str(error))
+        if metric["metricName"].value == "":
+            found.warn(metric["metricName"], "is empty: no metric is called that")
 
 
 def _check_stable(policy: FieldCursor, changed: str, found: Findings) -> None:
-    for field in ("period", "stabilizationWindow"):
-        durations.check(policy[field], found, longest=LONGEST)
     if durations.nanoseconds(policy["period"]) == 0:
         found.warn(policy["period"], "is 0s: instances and percent limit nothing")
         return

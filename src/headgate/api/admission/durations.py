@@ -1,12 +1,11 @@
-"""Durations in objects: Go's syntax, and the bounds of a rule."""
+"""Durations in objects, in Go's syntax."""
 
 from __future__ import annotations
 
 from headgate.api.admission.field_cursor import FieldCursor
-from headgate.api.admission.findings import Findings
 from headgate.kubeschema import duration
 
-__all__ = ["check", "nanoseconds"]
+__all__ = ["nanoseconds"]
 
 
 def nanoseconds(place: FieldCursor) -> int | None:
@@ -17,16 +16,3 @@ def nanoseconds(place: FieldCursor) -> int | None:
         return duration.parse_ns(place.text)
     except duration.DurationError:
         return None
-
-
-def check(place: FieldCursor, found: Findings, *, longest: str = "") -> None:
-    """Reject an invalid duration; with `longest`, also one outside of 0s to that."""
-    if place.text is None:
-        return
-    try:
-        length = duration.parse_ns(place.text)
-    except duration.DurationError as error:
-        found.invalid(place, f'{error}; write numbers with units, as in "1m30s" or "100ms"')
-        return
-    if longest and not 0 <= length <= duration.parse_ns(longest):
-        found.invalid(place, f"must be between 0s and {longest}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from headgate.api.admission import competing_routes, names, references, string_matches
+from headgate.api.admission import competing_routes, references, string_matches
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.index_keys import NAMED, IndexKey
 from headgate.api.admission.references import View
+from headgate.api.kthena_networking import MAX_HEADERS
 from headgate.api.meta import ObjectKey
 
 __all__ = ["check", "check_match"]
@@ -18,8 +19,6 @@ GROUP = "networking.volcano.sh"
 _HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _HOST_PORT = re.compile(r"(\[[^\]\s]+\]|[^:\s\[\]]+):[0-9]{1,5}")
 
-MAX_HEADERS = 100
-"""Header conditions per rule: a gateway accepts requests with as many headers by default."""
 MIN_PROMPT_TOKENS = 100
 """Few prompts are shorter, once a chat template is applied."""
 
@@ -42,14 +41,11 @@ def check(route: FieldCursor, old: FieldCursor | None, others: View, found: Find
 def _check_names(spec: FieldCursor, found: Findings) -> None:
     name = spec["modelName"]
     for each in (name, *spec["loraAdapters"].items()):
-        found.check(each, names.model_name)
         if each.text and each.text != each.text.strip():
             found.warn(each, f"{each.text!r} begins or ends with a space, and requests must do so too")
     seen: dict[str, FieldCursor] = {}
     for adapter in spec["loraAdapters"].items():
-        if adapter.value == "":
-            found.invalid(adapter, "must not be empty")
-        elif adapter.text is not None and adapter.text in seen:
+        if adapter.text is not None and adapter.text in seen:
             found.warn(adapter, f'"{adapter.text}" is listed already, as {seen[adapter.text].label}')
         elif adapter.text is not None and adapter.text == name.text:
             found.warn(adapter, f'"{adapter.text}" is the modelName already: listing it has no effect')
@@ -64,10 +60,8 @@ def check_match(match: FieldCursor, found: Findings) -> None:
     """The conditions of a ModelMatch, which Models have as well."""
     seen: dict[str, str] = {}
     headers = match["headers"]
-    if (count := len(headers.mapping)) > MAX_HEADERS:
-        told = f"must have at most {MAX_HEADERS} conditions, not {count}: use fewer"
-        found.invalid(headers, told)
-        return
+    if len(headers.mapping) > MAX_HEADERS:
+        return  # which the schema rejects
     for name, condition in headers.entries():
         string_matches.check(condition, found)
         if not _HEADER_NAME.fullmatch(name):
@@ -124,16 +118,12 @@ def _called(rule: FieldCursor) -> str:
 
 
 def _check_targets(route: FieldCursor, targets: FieldCursor, others: View, found: Findings) -> None:
-    if not targets.present or targets.value == []:
-        found.required(targets, "at least one target is needed")
-        return
     seen: dict[str, FieldCursor] = {}
     for target in targets.items():
         name = target["modelServerName"]
         if not name.text:
-            if isinstance(target.value, dict) and name.value in (None, ""):
-                found.required(name, "must name a ModelServer in the namespace of the route")
-        elif name.text in seen:
+            continue
+        if name.text in seen:
             found.warn(name, f'"{name.text}" is {seen[name.text].label} already; their weights add up')
         else:
             seen[name.text] = target

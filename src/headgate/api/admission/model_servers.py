@@ -1,4 +1,4 @@
-"""ModelServer: errors beyond its schema, and warnings."""
+"""ModelServer: warnings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ def check(server: FieldCursor, old: FieldCursor | None, others: View, found: Fin
     """All rules for a ModelServer."""
     spec = server["spec"]
     selector = spec["workloadSelector"]
-    found.check(spec["model"], names.model_name)
     labels = selector["matchLabels"]
-    if isinstance(selector.value, dict) and not labels.value:
-        found.required(labels, "at least one label is needed: without one, no Pod would be selected")
     selectors.warn_of_labels(labels, found)
     if selector["pdGroup"].present:
         _check_roles(selector["pdGroup"], labels.texts, found)
@@ -38,13 +35,9 @@ def _check_roles(group: FieldCursor, common: dict[str, str], found: Findings) ->
     if not isinstance(group.value, dict):
         return
     key, prefill, decode = group["groupKey"], group["prefillLabels"], group["decodeLabels"]
-    if not key.value:
-        found.required(key, "must be the label whose value pairs prefill and decode Pods")
-    elif key.text is not None and any(names.qualified_name(key.text)):
+    if key.text and any(names.qualified_name(key.text)):
         found.warn(key, f'"{key.text}" is not the key of a label: no Pods can be paired')
     for labels, role in ((prefill, "prefill"), (decode, "decode")):
-        if not labels.value:
-            found.required(labels, f"must tell which of the Pods {role}")
         selectors.warn_of_labels(labels, found)
         for name, place in labels.entries():
             if name in common and place.text not in (None, common[name]):
@@ -72,14 +65,12 @@ def _warn_of_annotations(annotations: FieldCursor, pairs: FieldCursor, found: Fi
 
 def _check_traffic(policy: FieldCursor, found: Findings) -> None:
     timeout, retry = policy["timeout"], policy["retry"]
-    durations.check(timeout, found)
     length = durations.nanoseconds(timeout)
     if length is not None and length <= 0:
         found.warn(timeout, f'"{timeout.text}" sets no limit: a timeout must be longer than 0s')
     attempts, interval = retry["attempts"], retry["retryInterval"]
     if attempts.integer is not None and attempts.integer < 0:
         found.warn(attempts, f"{attempts.integer} counts as 0: nothing is tried again")
-    durations.check(interval, found)
     length = durations.nanoseconds(interval)
     if length is not None and length < 0:
         found.warn(interval, f'"{interval.text}" counts as 0s: the next attempt follows at once')

@@ -14,7 +14,6 @@ __all__ = [
     "dns_label",
     "is_label",
     "label_value",
-    "model_name",
     "port_name",
     "qualified_name",
     "service_name",
@@ -91,18 +90,6 @@ _LONGEST_LABEL = 253 + 1 + 63 + 63
 @functools.lru_cache(maxsize=4096)
 def _is_label(key: str, value: str) -> bool:
     return not any(qualified_name(key)) and not any(label_value(value))
-
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-
-
-def model_name(name: str) -> Iterator[str]:
-    """The `model` of requests, without control characters, because it is used in keys, log lines and
-    headers."""
-    found = _CONTROL.search(name)
-    if found is not None:
-        told = f"U+{ord(found[0]):04X} at position {found.start()}"
-        yield f"must not contain control characters, such as {told}"
 
 
 def config_key(key: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.api import marks
-from headgate.api.admission import competing_routes, index_keys, names, references, selectors
+from headgate.api.admission import competing_routes, index_keys, references, selectors
 from headgate.api.admission.annotations import warn_of_own, warn_of_tls
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
@@ -81,8 +81,6 @@ def check_inference_model(model: FieldCursor, old: FieldCursor | None, others: V
     name, split = model.at("spec.modelName"), model.at("spec.targetModels")
     if not name.text:
         found.warn(name, "is empty: no request is for this object")
-    for each in (name, *(target["name"] for target in split.items())):
-        found.check(each, names.model_name)
     _check_pool_reference(model, others, found)
     _check_split(split, found)
     if name.text:

@@ -4,6 +4,7 @@
 command that validates objects. Nothing here uses it, so an empty module replaces it during the import.
 """
 
+import logging
 import sys
 import types
 
@@ -15,5 +16,8 @@ try:
 finally:
     if not _is_loaded:
         del sys.modules[_CLI]
+
+# It logs each exception of a function, which is an error of the expression and reported as such.
+logging.getLogger("cel").setLevel(logging.CRITICAL + 1)
 
 __all__ = ["cel"]

@@ -37,14 +37,15 @@ _HARD_TO_SCAN = re.compile(r"//|[rR]['\"]|\"\"\"|'''")  # comments, raw and trip
 _FIELD_OF_SELF = re.compile(r"\b(?:self|oldSelf)\b(?:\.([A-Za-z_]\w*)(?!\w|\s*\())?")
 _SELF = re.compile(r"\b(?:self|oldSelf)\b")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'")
+_OF_FUNCTION = re.compile(r"^Function '\w+' error: Python function call failed: \w+: ")
 _TYPE_NAMES = frozenset(
     {"bool", "bytes", "double", "dyn", "int", "list"}
     | {"map", "null_type", "optional", "string", "type", "uint"}
 )
-_ON_TEXT = frozenset({"matches"}) | values.TEXT_FUNCTIONS.keys()
+_ON_TEXT = frozenset(values.TEXT_FUNCTIONS)
 _BUILT_IN = frozenset(
-    {"size", "matches", "startsWith", "endsWith", "contains"}
-    | {"string", "int", "uint", "double", "bool", "bytes", "type", "dyn", "duration", "timestamp"}
+    {"size", "startsWith", "endsWith", "contains"}
+    | {"string", "int", "uint", "double", "bool", "bytes", "type", "dyn", "timestamp"}
     | {"of", "none", "hasValue", "value", "orValue", "or"}
     | {"getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear"}
     | {"getHours", "getMinutes", "getSeconds", "getMilliseconds"}
@@ -186,8 +187,8 @@ def _is_ascii(value: object) -> bool:
 
 
 def _first_lines(problem: Exception) -> str:
-    """The engine's message without its advice on the Python API."""
-    message = str(problem).split(". Check ", 1)[0]
+    """The engine's message without its advice on the Python API, and without the names of functions here."""
+    message = _OF_FUNCTION.sub("", str(problem).split(". Check ", 1)[0])
     return " ".join(message.split())[:500]
 
 

@@ -3,6 +3,10 @@
     self.?a.?b.orValue(1)     select(select(self, "a"), "b").orValue(1)
     self[?0]                  select(self, 0)
     sets.contains(a, b)       sets_contains(a, b)
+    a.matches(b)              a.headgate_matches(b)
+
+The engine has `matches` and `duration`, but for the regular expressions of Rust, and for fewer durations than
+Go.
 
 Texts and comments are not rewritten. Optional entries of lists and maps (`[?x]`, `{?k: v}`) stay as they are,
 so that the engine rejects them.
@@ -16,10 +20,21 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["LENGTH", "NAMESPACES", "SELECT", "regular_expressions", "rewritten", "with_lengths"]
+__all__ = [
+    "DURATION",
+    "LENGTH",
+    "MATCHES",
+    "NAMESPACES",
+    "SELECT",
+    "regular_expressions",
+    "rewritten",
+    "with_lengths",
+]
 
 SELECT: Final = "headgate_select"
 LENGTH: Final = "headgate_size"
+MATCHES: Final = "headgate_matches"
+DURATION: Final = "headgate_duration"
 NAMESPACES: Final = frozenset({"sets"})
 
 _TOKEN = re.compile(
@@ -31,7 +46,8 @@ _TOKEN = re.compile(
     r"|(?P<sign>\.\?|\[\s*\?|.)",
     re.DOTALL,
 )
-_BY_EXPRESSION: Final = frozenset({"matches", "find", "findAll"})
+_REPLACED: Final = {"matches": MATCHES, "duration": DURATION}
+_BY_EXPRESSION: Final = frozenset({MATCHES, "find", "findAll"})
 _OPENS: Final = {")": "(", "]": "[", "}": "{"}
 _ENDS_OPERAND: Final = frozenset({")", "]", "}"})
 
@@ -43,6 +59,7 @@ class _Token(NamedTuple):
 
 def rewritten(source: str) -> str:
     """The rewritten expression; the source itself if nothing needs rewriting."""
+    source = _renamed(source, _REPLACED)
     if "?" not in source and not any(f"{name}." in source for name in NAMESPACES):
         return source
     out: list[_Token] = []
@@ -73,10 +90,17 @@ def rewritten(source: str) -> str:
 
 def with_lengths(source: str) -> str:
     """The expression with `size` counting characters, where the engine's counts bytes."""
+    return _renamed(source, {"size": LENGTH})
+
+
+def _renamed(source: str, functions: dict[str, str]) -> str:
+    """The expression with calls of other functions; these are keyed by the old name."""
+    if not any(name in source for name in functions):
+        return source
     tokens = _tokens(source)
     followers = [*tokens[1:], _Token("", "")]
     return "".join(
-        LENGTH if (token.text, after.text) == ("size", "(") else token.text
+        functions.get(token.text, token.text) if token.kind == "name" and after.text == "(" else token.text
         for token, after in zip(tokens, followers, strict=True)
     )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from headgate.kubeschema import duration as go_duration
 from headgate.kubeschema import regex
 from headgate.kubeschema.cel import syntax
 from headgate.kubeschema.cel.engine import cel
@@ -97,12 +100,18 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_text, value))}]"
+        return f"[{', '.join(map(_quoted, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{_text(key)}: {_text(value[key])}' for key in sorted(value, key=str))}}}"
+        entries = (f"{_quoted(key)}:{_quoted(value[key])}" for key in sorted(value, key=str))
+        return f"{{{', '.join(entries)}}}"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return msgspec.to_builtins(value) if isinstance(value, bytes) else _plain(value)
+
+
+def _quoted(value: Any) -> str:
+    """An item of a list or map, where cel-go quotes texts."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _text(value)
 
 
 def _plain(value: Any) -> str:
@@ -122,7 +131,17 @@ _VERBS: Final[dict[str | None, Callable[[Any, int], str]]] = {
     "X": lambda value, _: _hexadecimal(value).upper(),
 }
 
+
+def _timedelta(text: str) -> datetime.timedelta:
+    """A Go duration. Parts finer than microseconds are rounded away from zero, so that a duration just above
+    a limit stays above it."""
+    nanoseconds = go_duration.parse_ns(text)
+    microseconds = -(-abs(nanoseconds) // 1000)
+    return datetime.timedelta(microseconds=microseconds if nanoseconds >= 0 else -microseconds)
+
+
 VALUE_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    syntax.DURATION: _timedelta,
     syntax.SELECT: _select,
     syntax.LENGTH: len,
     "format": _formatted,
@@ -144,6 +163,10 @@ def _bounded(length: int) -> None:
 
 def _pattern(source: str) -> Any:
     return regex.compiled(source, regex.OF_SCHEMAS)
+
+
+def _is_found(text: str, pattern: str) -> bool:
+    return _pattern(pattern).search(text) is not None
 
 
 def _found(text: str, pattern: str) -> str:
@@ -219,6 +242,7 @@ TEXT_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "indexOf": _first,
     "join": _joined,
     "lastIndexOf": _last,
+    syntax.MATCHES: _is_found,
     "lowerAscii": lambda text: text.translate(_LOWER),
     "replace": _replaced,
     "split": _split,

@@ -43,7 +43,7 @@ class Case:
     """The value that the field must then have; None: it must be absent. Asked only if `is_absent`."""
     is_absent: bool = False
     beyond_schema: bool = False
-    """The schema takes it, but a rule beyond the schema does not, where a server has such rules."""
+    """A rule across fields may reject it, or a server with rules beyond the schema completes it."""
 
     def __str__(self) -> str:
         return f"{self.path} {self.says}"
