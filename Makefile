@@ -125,6 +125,7 @@ generated: $(DEV_STAMP)  ## regenerate deploy/crds and the tables of docs/ from 
 	$(BIN)/python tools/settings_table.py
 	$(BIN)/python tools/telemetry_tables.py
 	$(BIN)/python tools/deployment.py
+	$(BIN)/python tools/compare_servers table
 
 lock:  ## update the lock files from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock

@@ -237,6 +237,7 @@ WITH_LISTS = st.dictionaries(st.sampled_from(["set", "map", "one", "any"]), st.o
 @UNHURRIED
 @given(WITH_LISTS)
 def test_a_new_object_is_owned_leaf_by_leaf(obj: Any) -> None:
-    """The tree of a whole value is what its leaves make up, whatever merges as a set, by keys or as one."""
-    leaves = {path for path, _ in fieldset.leaves(obj, LISTS) if path}
-    assert fieldtree.compiled(LISTS)(obj) == fieldset.encode(leaves)
+    """The tree of a whole value is what its fields make up, whatever merges as a set, by keys or as one."""
+    fields = {path for path, _ in fieldset.leaves(obj, LISTS, composed=True) if path}
+    whole = {".": {}} if obj else {}
+    assert fieldtree.compiled(LISTS)(obj) == fieldset.encode(fields) | whole

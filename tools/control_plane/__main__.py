@@ -40,7 +40,7 @@ def main() -> int:
             case "path-helm":
                 _say("\n".join(str(each) for each in helm.find(os.environ)))
             case "up":
-                servers.up(_found(os.environ), given.state, has_audit=given.audit)
+                servers.up(_found(os.environ), given.state, has_audit=given.audit, is_bare=given.bare)
             case "down":
                 servers.down(given.state)
             case "run":
@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("path", help="print the directory of the programs")
     up = commands.add_parser("up", help="start a control plane and print its kubeconfig; Ctrl-C ends it")
     up.add_argument("--audit", action="store_true", help="write what service accounts do to audit.log")
+    up.add_argument("--bare", action="store_true", help="without scheduler and the controllers of workloads")
     down = commands.add_parser("down", help="end the control plane of a state directory")
     for command in (up, down):
         command.add_argument("state", type=Path, help="directory for its data, keys and logs")

@@ -41,20 +41,27 @@ AUDIT_POLICY = {
     "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
 }
 """What service accounts do: their requests, without bodies."""
+BARE_CONTROLLERS = (
+    "garbage-collector-controller",
+    "namespace-controller",
+    "serviceaccount-controller",
+)
+"""The controllers whose work the embedded API server does too."""
 PORTS = range(20_000, 32_000)
 """Below those that the system gives to outgoing connections."""
 
 
-def up(programs: Programs, state: Path, *, has_audit: bool = False) -> int:
+def up(programs: Programs, state: Path, *, has_audit: bool = False, is_bare: bool = False) -> int:
     """Starts a control plane, prints the path of its kubeconfig, and stays until a signal or `down`.
 
     `has_audit`: the API server writes what service accounts do to audit.log.
+    `is_bare`: no scheduler, and of the controllers only BARE_CONTROLLERS.
     """
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _held(state), contextlib.ExitStack() as running:
         signal.signal(signal.SIGTERM, _interrupt)
         _die_with_parent(signal.SIGTERM)
-        plane = ControlPlane(programs, state.resolve(), has_audit=has_audit)
+        plane = ControlPlane(programs, state.resolve(), has_audit=has_audit, is_bare=is_bare)
         running.callback(plane.kill)
         try:
             plane.start()
@@ -115,9 +122,10 @@ def _die_with_parent(number: signal.Signals) -> None:
 class ControlPlane:
     """The running programs of one state directory."""
 
-    def __init__(self, programs: Programs, state: Path, *, has_audit: bool) -> None:
+    def __init__(self, programs: Programs, state: Path, *, has_audit: bool, is_bare: bool) -> None:
         self.state = state
         self._has_audit = has_audit
+        self._is_bare = is_bare
         self.kubeconfig = state / "kubeconfig"
         self._programs = programs
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -132,9 +140,10 @@ class ControlPlane:
         self._until(lambda: self._is_ready(self._apiserver, "/readyz"))
         self._write_kubeconfig()
         self._run("kube-controller-manager", *self._controller_flags())
-        self._run("kube-scheduler", *self._scheduler_flags())
+        if not self._is_bare:
+            self._run("kube-scheduler", *self._scheduler_flags())
         self._until(lambda: self._is_ready(self._controllers, "/healthz"))
-        self._until(lambda: self._is_ready(self._scheduler, "/readyz"))
+        self._until(lambda: self._is_bare or self._is_ready(self._scheduler, "/readyz"))
         self._until(self._has_default_account)
 
     def wait(self) -> None:
@@ -218,6 +227,7 @@ class ControlPlane:
             "--leader-elect=false",
             f"--bind-address={HOST}",
             f"--secure-port={self._controllers}",
+            *([f"--controllers={','.join(BARE_CONTROLLERS)}"] if self._is_bare else []),
         ]
 
     def _scheduler_flags(self) -> list[str]:

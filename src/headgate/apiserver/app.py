@@ -191,11 +191,15 @@ class _Edge:
 
 
 def _counting(send: Send, counted: Counter[int]) -> Send:
-    """Count error responses by status."""
+    """Count error responses by status, and keep caches from storing any response."""
 
     async def send_message(message: Message) -> None:
-        if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
-            counted[message["status"]] += 1
+        if message["type"] == "http.response.start":
+            if message["status"] >= HTTPStatus.BAD_REQUEST:
+                counted[message["status"]] += 1
+            headers = message.setdefault("headers", [])
+            if all(name != b"cache-control" for name, _ in headers):
+                message["headers"] = [*headers, (b"cache-control", b"no-cache, private")]
         await send(message)
 
     return send_message

@@ -21,6 +21,39 @@ NAMESPACE_FINALIZER = "kubernetes"
 DEFINITION_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 """On a CustomResourceDefinition: objects of the kind are not deleted yet."""
 
+_SPEC, _TEMPLATE = ("f:spec",), ("f:spec", "f:template")
+_POD_TEMPLATE = (
+    _SPEC,
+    ("f:spec", "f:selector"),
+    _TEMPLATE,
+    (*_TEMPLATE, "f:metadata"),
+    (*_TEMPLATE, "f:spec"),
+    (*_TEMPLATE, "f:spec", "f:containers"),
+)
+_STATUS = ("f:status",)
+ALWAYS_PRESENT: dict[str, tuple[tuple[str, ...], ...]] = {
+    POD: (_SPEC, ("f:spec", "f:containers"), _STATUS),
+    NAMESPACE: (_SPEC, _STATUS),
+    EVENT: (("f:involvedObject",), ("f:source",)),
+    SERVICE: (_SPEC, _STATUS, ("f:status", "f:loadBalancer")),
+    "nodes": (_SPEC, _STATUS, ("f:status", "f:daemonEndpoints"), ("f:status", "f:nodeInfo")),
+    "leases.coordination.k8s.io": (_SPEC,),
+    "deployments.apps": (*_POD_TEMPLATE, ("f:spec", "f:strategy"), _STATUS),
+    "replicasets.apps": (*_POD_TEMPLATE, _STATUS),
+    "statefulsets.apps": (*_POD_TEMPLATE, ("f:spec", "f:updateStrategy"), _STATUS),
+    "horizontalpodautoscalers.autoscaling": (_SPEC, ("f:spec", "f:scaleTargetRef"), _STATUS),
+    "customresourcedefinitions.apiextensions.k8s.io": (
+        _SPEC,
+        ("f:spec", "f:names"),
+        ("f:spec", "f:versions"),
+        _STATUS,
+        ("f:status", "f:acceptedNames"),
+        ("f:status", "f:conditions"),
+        ("f:status", "f:storedVersions"),
+    ),
+}
+"""Maps and lists of each kind, as elements of fieldsV1, that Kubernetes' Go types always have."""
+
 FIRST_NAMESPACES = ("default", "kube-system")
 _DEFAULT_GRACE_S = 30
 

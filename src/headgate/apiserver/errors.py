@@ -42,6 +42,8 @@ class StatusError(Exception):
     kind: str = ""
     causes: Sequence[Cause] = field(default_factory=tuple)
     retry_after_s: int = 0
+    has_details: bool = False
+    """Whether Kubernetes sends details even if they are empty."""
     continue_: str = ""
     """A token for the rest of a list that cannot continue consistently."""
 
@@ -67,7 +69,7 @@ class StatusError(Exception):
             "reason": self.reason,
             "code": self.code,
         }
-        if details:
+        if details or self.has_details:
             status["details"] = details
         return status
 
@@ -88,7 +90,7 @@ def not_found(group: str, plural: str, name: str) -> StatusError:
 
 
 def no_such_path() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", "the server could not find the requested resource", has_details=True)
 
 
 def already_exists(group: str, plural: str, name: str) -> StatusError:

@@ -16,7 +16,7 @@ Schema = dict[str, Any]
 
 MISSING = object()
 ITEM = object()
-"""The existence of a keyed item: two items with the same key always agree on it."""
+"""The existence of a keyed item, map or list: two items with the same key always agree on it."""
 
 
 class Listing(NamedTuple):
@@ -91,19 +91,30 @@ def _default_of(key: str, schema: Schema) -> Any:
     return schema.get("items", {}).get("properties", {}).get(key, {}).get("default")
 
 
-def leaves(value: Any, schema: Schema, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every leaf of a value with its path; a keyed item is a leaf itself, besides its contents."""
+def leaves(
+    value: Any, schema: Schema, path: Path = (), *, composed: bool = False
+) -> Iterator[tuple[Path, Any]]:
+    """Every leaf of a value with its path; a keyed item is a leaf itself, besides its contents.
+
+    `composed`: maps and lists with contents are yielded too. An update owns them, an apply does not.
+    """
     if isinstance(value, dict) and value and schema.get("x-kubernetes-map-type") != "atomic":
+        if composed:
+            yield path, ITEM
         for name, inner in value.items():
-            yield from leaves(inner, child(schema, name), (*path, f"f:{name}"))
+            yield from leaves(inner, child(schema, name), (*path, f"f:{name}"), composed=composed)
     elif isinstance(value, list) and value:
-        yield from _list_leaves(value, schema, path)
+        yield from _list_leaves(value, schema, path, composed=composed)
     else:
         yield path, value
 
 
-def _list_leaves(items: list[Any], schema: Schema, path: Path) -> Iterator[tuple[Path, Any]]:
+def _list_leaves(
+    items: list[Any], schema: Schema, path: Path, *, composed: bool
+) -> Iterator[tuple[Path, Any]]:
     how = listing(schema, items)
+    if composed and (how.is_set or how.keys):
+        yield path, ITEM
     if how.is_set:
         for item in items:
             yield (*path, member_element(item)), item
@@ -111,7 +122,7 @@ def _list_leaves(items: list[Any], schema: Schema, path: Path) -> Iterator[tuple
         for item in items:
             at = (*path, item_element(item, how.keys, schema) or "")
             yield at, ITEM
-            yield from leaves(item, schema.get("items", {}), at)
+            yield from leaves(item, schema.get("items", {}), at, composed=composed)
     else:
         yield path, items
 

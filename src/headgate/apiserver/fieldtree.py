@@ -1,4 +1,5 @@
-"""fieldsV1 of a whole object at once, for its single owner: `fieldset.encode` of its `fieldset.leaves`.
+"""fieldsV1 of a whole object at once, for its single owner: `fieldset.encode` of its `fieldset.leaves`, with
+the maps and lists that have contents.
 
 A schema is compiled into one small function for each field on first use, so that a create, which claims all
 fields of its object, does not interpret the schema again for every field.
@@ -37,6 +38,8 @@ def compiled(schema: Schema) -> Tree:
             element, inside = fields[name]
             item = value[name]
             made[element] = inside(item) if item.__class__ in _COMPOSED else {}
+        if made:
+            made["."] = {}
         return made
 
     return tree
@@ -77,18 +80,19 @@ def _in_list(schema: Schema) -> Tree:
             element = fieldset.item_element(item, how.keys, schema) if item.__class__ is dict else None
             if element is None or element in below:
                 return {}
-            below[element] = fields = inside(item)
-            if fields:
-                fields["."] = {}  # the item itself, besides its contents
-        return {element: below[element] for element in sorted(below)} if len(below) > 1 else below
+            below[element] = inside(item)
+        made = {element: below[element] for element in sorted(below)} if len(below) > 1 else below
+        if made:
+            made["."] = {}
+        return made
 
     return tree
 
 
 def _members(schema: Schema, items: list[Any]) -> Fields:
-    if not fieldset.listing(schema, items).is_set:
+    if not items or not fieldset.listing(schema, items).is_set:
         return {}
-    return {element: {} for element in sorted(map(fieldset.member_element, items))}
+    return {".": {}} | {element: {} for element in sorted(map(fieldset.member_element, items))}
 
 
 _UNDESCRIBED: Final = compiled({})

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from headgate.apiserver import errors, fieldset
+from headgate.apiserver import builtin, errors, fieldset
 from headgate.apiserver.fieldset import Path, Schema
 from headgate.apiserver.registry import Served
 from headgate.apiserver.targets import Target
@@ -73,7 +73,11 @@ class Applied:
 def claim_all(served: Served, new: Object, manager: str, now: str) -> None:
     """Record this manager as the owner of a whole new object, like `record` without an old object."""
     fields = served.claims(_ownable(served, new, ""))
-    meta = {name: node for name, node in fields.pop("f:metadata", {}).items() if name not in _SYSTEM_METADATA}
+    fields.pop(".", None)
+    for path in _always_present(served):
+        _disown(fields, path)
+    unclaimed = {*_SYSTEM_METADATA, "."}
+    meta = {name: node for name, node in fields.pop("f:metadata", {}).items() if name not in unclaimed}
     if meta:
         fields = {"f:metadata": meta, **fields}
     new["metadata"].pop("managedFields", None)
@@ -84,8 +88,8 @@ def claim_all(served: Served, new: Object, manager: str, now: str) -> None:
 
 def record(served: Served, old: Object | None, new: Object, manager: str, subresource: str, now: str) -> None:
     """Record this manager in `new` as the sole owner of the differences from `old`."""
-    before = _owned(served, old, subresource) if old else {}
-    after = _owned(served, new, subresource)
+    before = _owned(served, old, subresource, composed=True) if old else {}
+    after = _owned(served, new, subresource, composed=True)
     changed = {path for path, value in after.items() if path not in before or before[path] != value}
     gone = before.keys() - after.keys()
     claims = _decode(new["metadata"].get("managedFields") or [])
@@ -125,8 +129,9 @@ def apply(
     others = [claim for other, claim in claims.items() if other != owner]
     dropped = _droppable(mine.fields - fields.keys(), [claim.fields for claim in others])
     merged = fieldset.remove(merged, dropped, served.merge_schema)
+    gone = _composed(served, live, subresource) - _composed(served, merged, subresource)
     for claim in others:
-        claim.fields -= {path for path in claim.fields if _is_below(path, dropped)}
+        claim.fields -= {path for path in claim.fields if path in gone or _is_below(path, dropped)}
     if mine.fields != fields.keys() or merged != live:
         mine.fields, mine.time = set(fields), now
     merged = copy.deepcopy(merged)
@@ -154,10 +159,33 @@ def _is_below(path: Path, tops: set[Path]) -> bool:
     return any(path[:depth] in tops for depth in range(1, len(path)))
 
 
-def _owned(served: Served, obj: Object, subresource: str) -> dict[Path, Any]:
-    """The leaves that a write through this subresource can own."""
-    leaves = fieldset.leaves(_ownable(served, obj, subresource), served.merge_schema)
-    return {p: v for p, v in leaves if p and p[:2] not in _UNOWNED and p != ("f:metadata",)}
+def _owned(served: Served, obj: Object, subresource: str, *, composed: bool = False) -> dict[Path, Any]:
+    """The fields that a write through this subresource can own; `composed` as for `fieldset.leaves`."""
+    leaves = fieldset.leaves(_ownable(served, obj, subresource), served.merge_schema, composed=composed)
+    owned = {p: v for p, v in leaves if p and p[:2] not in _UNOWNED and p != ("f:metadata",)}
+    if composed:
+        for path in _always_present(served):
+            if owned.get(path) is fieldset.ITEM:
+                del owned[path]
+    return owned
+
+
+def _composed(served: Served, obj: Object, subresource: str) -> set[Path]:
+    """The maps and lists with contents."""
+    owned = _owned(served, obj, subresource, composed=True)
+    return {path for path, value in owned.items() if value is fieldset.ITEM and not path[-1].startswith("k:")}
+
+
+def _always_present(served: Served) -> tuple[Path, ...]:
+    """Maps and lists that every object has in Kubernetes' Go types, so that nobody adds them."""
+    return () if served.custom else builtin.ALWAYS_PRESENT.get(served.resource, ())
+
+
+def _disown(fields: Object, path: Path) -> None:
+    """Remove a map or list from fieldsV1, but not its contents."""
+    for element in path:
+        fields = fields.get(element, {})
+    fields.pop(".", None)
 
 
 def _ownable(served: Served, obj: Object, subresource: str) -> Object:
@@ -193,11 +221,9 @@ def _decode(entries: list[Any]) -> dict[Owner, Claim]:
 
 
 def _store(obj: Object, claims: dict[Owner, Claim]) -> None:
-    entries = [
-        _entry(owner, fieldset.encode(claim.fields), claim.time)
-        for owner, claim in _capped(claims).items()
-        if claim.fields
-    ]
+    owned = [(owner, claim) for owner, claim in _capped(claims).items() if claim.fields]
+    owned.sort(key=lambda each: (each[0].operation, each[1].time, each[0]))
+    entries = [_entry(owner, fieldset.encode(claim.fields), claim.time) for owner, claim in owned]
     if entries:
         obj["metadata"]["managedFields"] = entries
     else:

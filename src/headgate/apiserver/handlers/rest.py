@@ -290,7 +290,8 @@ def _warn(response: Response, warning: str) -> None:
 
 
 def _deleted(target: Target, obj: Object) -> Object:
-    details = {"name": target.name, "group": target.served.group, "kind": target.served.plural}
+    group = {"group": target.served.group} if target.served.group else {}
+    details = {"name": target.name, **group, "kind": target.served.plural}
     return {
         "kind": "Status",
         "apiVersion": "v1",
