@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from headgate import cluster
 from headgate.apiserver.handlers.health import FAMILIES
+from headgate.controllers import pages
+from headgate.controllers.statuses import StatusController
 from headgate.gateway import GatewaySettings, gauges
 from headgate.gateway.access_fields import FIELDS
 from headgate.gateway.recorder import Recorder
@@ -28,7 +31,12 @@ _TABLE = re.compile(r"(<!-- table of (\w+) -->\n)(.*?)(<!-- end of table -->)", 
 
 def rendered(text: str) -> str:
     """The page with current tables."""
-    tables = {"metrics": metrics_table, "apiserver": apiserver_table, "fields": fields_table}
+    tables = {
+        "metrics": metrics_table,
+        "controller": controller_table,
+        "apiserver": apiserver_table,
+        "fields": fields_table,
+    }
     return _TABLE.sub(lambda found: found[1] + "".join(tables[found[2]]()) + found[4], text)
 
 
@@ -52,8 +60,23 @@ async def _families() -> list[Family]:
 
 
 def metrics_table() -> Iterator[str]:
+    return _rows(families())
+
+
+def controller_table() -> Iterator[str]:
+    return _rows(asyncio.run(_of_controller()))
+
+
+async def _of_controller() -> list[Family]:
+    async with cluster.Client.from_url("http://localhost") as client:
+        registry = pages.metrics(StatusController(client).statistics, cluster.Undisputed())
+        own = [each for each in sums.families(registry) if each.name.startswith("headgate_controller_")]
+        return sorted(own, key=lambda family: family.name)
+
+
+def _rows(families: Iterable[Family]) -> Iterator[str]:
     yield _METRICS_HEAD
-    for family in families():
+    for family in families:
         suffix = "_total" if family.kind == "counter" else ""
         labels = ", ".join(family.label_names)
         yield f"| `{family.name}{suffix}` | {family.kind} | {labels} | {_escaped(family.help)} |\n"

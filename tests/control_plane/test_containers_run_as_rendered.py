@@ -32,6 +32,7 @@ def start(kubeconfig_of, tmp_path) -> Iterator[Callable[..., subprocess.Popen[by
                 value = fields[source["fieldRef"]["fieldPath"]] if source else each["value"]
                 environ[each["name"]] = value.replace("$(POD_IP)", address)
             words = [word.replace("/etc/headgate", str(tmp_path)) for word in container["args"]]
+            words = [word.replace("$(POD_IP)", address) for word in words]
             log = running.enter_context((tmp_path / f"{component}.log").open("w"))
             process = running.enter_context(
                 subprocess.Popen([*HEADGATE, *words], env=environ, stdout=log, stderr=log)
@@ -105,6 +106,19 @@ def test_operators_reach_the_admin_port_through_the_api_server(
     node.run(pod, namespace, address)
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}:8081/proxy/debug/config"
     assert "settings" in json.loads(cluster.kubectl("get", "--raw", path))
+
+
+def test_the_controller_passes_its_probes(cluster, helm, namespace, start, new_address, eventually):
+    """One that does not lead is as ready as one that does."""
+    rendered = helm.template({"watchNamespace": namespace}, namespace)
+    address, container = new_address(), container_of(rendered, "controller")
+    process = start(rendered, "controller", address)
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        get = container[name]["httpGet"]
+        eventually(lambda get=get: status(address, container, get["port"], get["path"]) == 200)
+    assert status(address, container, "metrics", "/metrics") == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
 
 
 def test_the_controllers_elect_one_of_them(cluster, helm, namespace, start, new_address, eventually):

@@ -37,6 +37,12 @@ from headgate.cli import options
     help="With --leader-elect: how long after its last renewal another process takes over.",
     show_default=True,
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    help="Serve /metrics, /healthz and /readyz on this port. Default: nowhere.",
+)
+@click.option("--metrics-host", default="127.0.0.1", help="Address of that port.", show_default=True)
 @options.log_level
 def controller(
     kubeconfig: Path | None,
@@ -45,6 +51,8 @@ def controller(
     workers: int,
     lease: str,
     lease_s: float,
+    metrics_port: int | None,
+    metrics_host: str,
     log_level: str,
 ) -> None:
     """Reconcile the status of Headgate's objects on an API server."""
@@ -55,7 +63,13 @@ def controller(
     from headgate.controllers import ControllersConfig, run_controllers
 
     config = ControllersConfig(
-        kubeconfig=kubeconfig, namespaces=namespaces, workers=workers, lease=lease, lease_s=lease_s
+        kubeconfig=kubeconfig,
+        namespaces=namespaces,
+        workers=workers,
+        lease=lease,
+        lease_s=lease_s,
+        metrics_host=metrics_host,
+        metrics_port=metrics_port,
     )
 
     def announce() -> None:
@@ -66,5 +80,7 @@ def controller(
             await run_controllers(config, stop, announce)
         except cluster.ConfigurationError as error:
             raise click.ClickException(str(error)) from error
+        except OSError as error:
+            raise click.ClickException(error.strerror or str(error)) from error
 
     process.run(main, log_level=log_level)

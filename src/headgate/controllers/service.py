@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from headgate import cluster
+from headgate import cluster, serving
+from headgate.controllers import pages
 from headgate.controllers.statuses import StatusController
 from headgate.controllers.unattended import UnattendedObjects
 
@@ -26,6 +28,9 @@ class ControllersConfig(msgspec.Struct, frozen=True, kw_only=True):
     Without a namespace it is that of the connection."""
     lease_s: float = 15.0
     """How long the others wait before they take over."""
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
+    """Where to serve health and metrics; None to serve none."""
 
 
 async def run_controllers(
@@ -33,9 +38,19 @@ async def run_controllers(
 ) -> None:
     """Run until `stop` is set; calls `on_ready` once all objects are loaded.
 
-    With a Lease, it is ready when it could take over. Raises ConfigurationError. Waits for a server that is
-    not reachable.
+    With a Lease, it is ready when it could take over. Raises ConfigurationError, and OSError if it cannot
+    listen. Waits for a server that is not reachable.
     """
+    with _listener(config) as listener:
+        await _run(config, listener, stop, on_ready)
+
+
+async def _run(
+    config: ControllersConfig,
+    listener: serving.Listener | None,
+    stop: asyncio.Event,
+    on_ready: Callable[[], None],
+) -> None:
     async with cluster.Client.from_kubeconfig(config.kubeconfig) as client:
         election = _election(client, config)
         leadership = election or cluster.Undisputed()
@@ -46,6 +61,9 @@ async def run_controllers(
                 tasks.create_task(statuses.run(config.workers, on_ready)),
                 tasks.create_task(unattended.run()),
             ]
+            if listener is not None:
+                page = serving.serve_page(pages.pages(statuses, leadership), listener)
+                running.append(tasks.create_task(page))
             runs = tasks.create_task(election.run()) if election is not None else None
             await stop.wait()
             for task in running:
@@ -53,6 +71,16 @@ async def run_controllers(
             await asyncio.wait(running)
             if runs is not None:  # last: until then, nobody else may act
                 runs.cancel()
+
+
+@contextlib.contextmanager
+def _listener(config: ControllersConfig) -> Iterator[serving.Listener | None]:
+    if config.metrics_port is None:
+        yield None
+        return
+    use = serving.Use("health and metrics", "--metrics-host", "--metrics-port")
+    with serving.listening_socket(config.metrics_host, config.metrics_port, use=use) as listener:
+        yield listener
 
 
 def _election(client: cluster.Client, config: ControllersConfig) -> cluster.Election | None:

@@ -66,6 +66,8 @@ class StatusController:
         self._secrets = cluster.NamedObjects(client, api.Secret, self._handler(self._index.put_secret))
         self._services = cluster.NamedObjects(client, api.Service, self._handler(self._index.put_service))
         self._assessed = self._written = self._conflicts = 0
+        self.is_ready = False
+        """Whether all objects are loaded."""
 
     async def run(self, workers: int, on_ready: Callable[[], None]) -> None:
         """Run until cancelled; calls `on_ready` once all objects are loaded."""
@@ -85,6 +87,7 @@ class StatusController:
             tasks.create_task(self._services.run())
             tasks.create_task(self._events.run())
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, workers))
+            self.is_ready = True
             on_ready()
 
     def statistics(self) -> StatusStatistics:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import yaml
 from lightkube import ApiError, Client, KubeConfig
@@ -116,8 +117,8 @@ def define(client: Client) -> None:
 def served(client: Client, namespace: str) -> bool:
     try:
         list(client.list(Boat, namespace=namespace))
-    except ApiError as error:
-        assert error.status.code in (404, 429)  # not known yet, or its storage is not ready yet
+    except httpx2.HTTPStatusError as error:  # an ApiError, if the server knows the group
+        assert error.response.status_code in (404, 429)  # not known yet, or its storage is not ready yet
         return False
     return True
 

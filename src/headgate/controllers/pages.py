@@ -1,0 +1,91 @@
+"""Pages of a controller process: health for probes, and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from headgate import cluster
+from headgate.controllers.statuses import StatusController, StatusStatistics
+from headgate.telemetry import Counter, Gauge, Registry, add_process_metrics
+
+Sample = tuple[tuple[str, ...], float]
+
+
+def pages(statuses: StatusController, leadership: cluster.Leadership) -> Starlette:
+    """GET /healthz, /readyz and /metrics. Ready means that all objects are loaded, whether it leads or not."""
+    registry = metrics(statuses.statistics, leadership)
+
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"message": "ok"})
+
+    async def readyz(_: Request) -> Response:
+        ready = statuses.is_ready
+        return JSONResponse({"message": "ready" if ready else "not ready"}, 200 if ready else 503)
+
+    async def page(request: Request) -> Response:
+        content, media_type = registry.page(request.headers.get("accept", ""))
+        return Response(content, headers={"content-type": media_type})
+
+    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", page)])
+
+
+def metrics(current: Callable[[], StatusStatistics], leadership: cluster.Leadership) -> Registry:
+    """All metrics of a controller process."""
+
+    def one(value: Callable[[StatusStatistics], float]) -> Callable[[], Iterable[Sample]]:
+        return lambda: [((), value(current()))]
+
+    def objects() -> Iterable[Sample]:
+        return [((kind,), number) for kind, number in current().index.items() if kind != "compared"]
+
+    registry = Registry()
+    registry.add(
+        Gauge(
+            "headgate_controller_leader",
+            "1 if this process holds the Lease, or has no rivals, and so writes statuses.",
+            read=lambda: [((), float(leadership.is_held()))],
+        ),
+        Gauge("headgate_controller_objects", "Objects that are followed.", ("kind",), objects),
+        Counter(
+            "headgate_controller_statuses_assessed",
+            "Statuses that were computed.",
+            read=one(lambda now: now.assessed),
+        ),
+        Counter(
+            "headgate_controller_statuses_written",
+            "Statuses that were written.",
+            read=one(lambda now: now.written),
+        ),
+        Counter(
+            "headgate_controller_conflicts",
+            "Writes that were rejected because the object had changed; they are repeated.",
+            read=one(lambda now: now.conflicts),
+        ),
+        Counter(
+            "headgate_controller_retries",
+            "Attempts that failed, such as writes that the API server rejected; they are repeated.",
+            read=one(lambda now: now.queue.retries),
+        ),
+        Gauge(
+            "headgate_controller_queue_objects",
+            "Objects whose status is due, and waits for a worker.",
+            read=one(lambda now: now.queue.waiting),
+        ),
+        Gauge(
+            "headgate_controller_queue_wait_seconds",
+            "How long the first of them has waited.",
+            read=one(lambda now: now.queue.longest_wait_s),
+        ),
+        Gauge(
+            "headgate_controller_failing_objects",
+            "Objects whose last attempt failed.",
+            read=one(lambda now: now.queue.failing),
+        ),
+    )
+    add_process_metrics(registry)
+    return registry
