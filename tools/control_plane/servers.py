@@ -76,7 +76,7 @@ def up(programs: Programs, state: Path, *, has_audit: bool = False, is_bare: boo
 def beside(programs: Programs, command: list[str]) -> int:
     """Runs a command beside a new control plane, whose kubeconfig $KUBECONFIG names; returns its status."""
     with tempfile.TemporaryDirectory(prefix="control-plane-") as state, contextlib.ExitStack() as running:
-        plane = ControlPlane(programs, Path(state).resolve(), has_audit=False)
+        plane = ControlPlane(programs, Path(state).resolve(), has_audit=False, is_bare=False)
         running.callback(plane.kill)
         plane.start()
         environ = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
