@@ -89,7 +89,6 @@ class ContainerStarts:
             node.host_ip,
             self._placement.port,
             registration.capacity(node),
-            self._tools.client.server if self._spec.has_account() else "",
         )
 
     async def start(self, name: str, run: int) -> processes.Process:

@@ -32,8 +32,6 @@ class PodIdentity:
     """The port to listen on, if Pods share an address."""
     allocatable: Mapping[str, str] = field(default_factory=dict)
     """Resources of the node, which are the limits of containers that have none."""
-    api_server: str = ""
-    """URL of the API server, if the Pod has credentials for it."""
 
 
 def pod_field(path: str, identity: PodIdentity) -> str:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from urllib.parse import urlsplit
 
 from headgate import api
 from headgate.api.containers import EnvFromSource, EnvVarSource, KeySelector
@@ -116,11 +115,6 @@ def _always_there(container: api.Container, identity: PodIdentity) -> dict[str, 
     port = identity.port or next((each.container_port for each in container.ports), None)
     if port is not None:
         variables["POD_PORT"] = str(port)
-    if identity.api_server:
-        # As the node reaches it: without kube-proxy, the Service `kubernetes` leads nowhere.
-        server = urlsplit(identity.api_server)
-        variables["KUBERNETES_SERVICE_HOST"] = server.hostname or ""
-        variables["KUBERNETES_SERVICE_PORT"] = str(server.port or 443)
     return variables
 
 

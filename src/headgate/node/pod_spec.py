@@ -97,9 +97,6 @@ class Volume(Part, frozen=True, kw_only=True):
     persistent_volume_claim: Claim | None = None
 
 
-ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-
 class VolumeMount(Part, frozen=True, kw_only=True):
     name: str
     mount_path: str
@@ -154,14 +151,6 @@ class PodSpec(api.PodSpec, frozen=True, kw_only=True):
     volumes: list[Volume] = []
     active_deadline_seconds: int | None = None
     readiness_gates: list[ReadinessGate] = []
-
-    def has_account(self) -> bool:
-        """Whether a container gets credentials for the API server, as clusters mount them."""
-        return any(
-            mount.mount_path == ACCOUNT_DIRECTORY
-            for container in self.every_container()
-            for mount in container.volume_mounts
-        )
 
     def every_container(self) -> Iterator[Container]:
         yield from self.init_containers
