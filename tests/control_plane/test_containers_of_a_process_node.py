@@ -55,6 +55,32 @@ def test_a_program_acts_as_its_account(cluster, namespace, pod, eventually, tmp_
     assert cluster.request(review, other).status_code == 401
 
 
+IN_CLUSTER = """
+import json, os, ssl, urllib.error, urllib.request
+own = "/var/run/secrets/kubernetes.io/serviceaccount/"
+server = "https://" + os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
+headers = {"Authorization": "Bearer " + open(own + "token").read()}
+request = urllib.request.Request(server + "/api/v1/secrets", headers=headers)
+try:
+    urllib.request.urlopen(request, context=ssl.create_default_context(cafile=own + "ca.crt"))
+except urllib.error.HTTPError as error:
+    print(json.load(error)["message"], flush=True)
+"""
+
+
+def test_a_client_finds_the_api_server(cluster, namespace, pod, eventually):
+    """With what every client in a cluster reads: two variables, the token, and the certificate."""
+    command = ["python3", "-c", IN_CLUSTER + "raise SystemExit(1)"]
+    pod("", command=command, terminationMessagePolicy="FallbackToLogsOnError")
+
+    def message():
+        states = cluster.get("pod", "one", "-n", namespace)["status"].get("containerStatuses", ())
+        return [each["lastState"].get("terminated", {}).get("message", "") for each in states]
+
+    eventually(lambda: any(message()))
+    assert f'User "system:serviceaccount:{namespace}:default" cannot list' in message()[0]
+
+
 def test_objects_reach_containers(cluster, namespace, pod, eventually, tmp_path):
     """Environment and files wait for their objects, and the files follow them."""
     out = {"name": "out", "hostPath": {"path": str(tmp_path)}}

@@ -4,7 +4,8 @@ import pytest
 from click.testing import CliRunner
 
 from headgate import api, node
-from headgate.cli.node import node as command
+from headgate.cli.node import node as node_command
+from headgate.cli.up import up
 from headgate.node import images
 
 DOCUMENT = {
@@ -57,7 +58,7 @@ def test_all_errors_are_told_at_once(tmp_path):
         "images:\n- {image: a, command: [x, 1], args: x, env: {N: 1}}\n- {image: '', cmd: []}\n- b\n"
         "- {image: c, command: [x]}\n- {image: c, command: [y]}\nother: 1\n"
     )
-    done = CliRunner().invoke(command, ["--images", str(file)])
+    done = CliRunner().invoke(node_command, ["--images", str(file)])
     assert done.exit_code == 2
     for problem in (
         "images[0].command[1]: 1 is not a text; put it in quotes",
@@ -73,8 +74,9 @@ def test_all_errors_are_told_at_once(tmp_path):
         assert f"{file}: {problem}" in done.output
 
 
+@pytest.mark.parametrize("command", [node_command, up])
 @pytest.mark.parametrize("text", ["[", "images: {}", "", "\0"])
-def test_another_file_is_refused(tmp_path, text):
+def test_another_file_is_refused(tmp_path, text, command):
     file = tmp_path / "images.yaml"
     file.write_text(text)
     done = CliRunner().invoke(command, ["--images", str(file)])
@@ -93,5 +95,4 @@ async def test_an_image_runs_as_its_command(machine, pod_manifest):
         await machine.client.create_manifest(pod_manifest("two", container=other))
         messages = await machine.events("Failed")
         assert "container 'main' has no command, and images are not pulled" in messages[0]
-        assert "add an entry that matches 'other:1' to /etc/images.yaml" in messages[0]
-        assert "headgate node --images" in messages[0]
+        assert "add an entry that matches 'other:1' to /etc/images.yaml, the file of --images" in messages[0]

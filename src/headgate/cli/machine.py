@@ -62,6 +62,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     gateway_arguments: list[str]
     """The file and flags that these settings come from."""
     wait_s: float
+    images: Path | None = None
+    """The file of commands that run in place of images."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -216,9 +218,9 @@ class _Machine:
         with Progress(self._console, steps) as progress:
             await self._start_api_server(progress)
             async with cluster.Client.from_kubeconfig(options.kubeconfig) as client:
-                self._start_child(
-                    "node", "node", "--kubeconfig", options.kubeconfig, "--state", options.state
-                )
+                words = ["--kubeconfig", options.kubeconfig, "--state", options.state]
+                words += ["--images", options.images] if options.images is not None else []
+                self._start_child("node", "node", *words)
                 self._start_child("controller", "controller", "--kubeconfig", options.kubeconfig)
                 self._start_gateway()
                 if options.manifests:

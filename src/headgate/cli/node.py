@@ -9,6 +9,7 @@ import click
 
 from headgate import cluster
 from headgate import node as room
+from headgate.cli import images as images_file
 from headgate.cli import options, process
 
 
@@ -43,24 +44,6 @@ def _taints(given: tuple[str, ...]) -> list[room.Taint]:
         raise click.BadParameter(str(error), param_hint="--taint") from error
 
 
-class _Images(click.ParamType["room.ImagePrograms"]):
-    name = "file"
-
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> room.ImagePrograms:
-        import yaml
-
-        try:
-            return room.parse_images(yaml.safe_load(Path(value).read_text()), value)
-        except OSError as error:
-            self.fail(f"cannot read {value}: {error.strerror}", param, ctx)
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            self.fail(f"{value} is not YAML: {error}", param, ctx)
-        except room.ImagesError as error:
-            self.fail(f"\n{error}", param, ctx)
-
-
 @click.command()
 @options.process
 @click.option("--node-name", help="Name of the Node object. Default: the previous name, or the host's name.")
@@ -93,13 +76,7 @@ class _Images(click.ParamType["room.ImagePrograms"]):
 @click.option(
     "--taint", "taints", multiple=True, metavar="KEY[=VALUE]:EFFECT", help="Taint of a new Node. Repeatable."
 )
-@click.option(
-    "--images",
-    type=_Images(),
-    metavar="FILE",
-    help="YAML that says which command runs in place of an image: images: [{image: PATTERN, command: [...], "
-    "args: [...], env: {...}}].",
-)
+@images_file.images
 @options.log_level
 def node(
     kubeconfig: Path | None,

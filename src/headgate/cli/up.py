@@ -1,13 +1,17 @@
 """`headgate up`: run everything on one machine, from manifests to a model that responds."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli import images as images_file
 from headgate.cli import machine_state
 from headgate.cli import options as shared
 from headgate.cli.gateway import flags as gateway_flags
+
+if TYPE_CHECKING:
+    from headgate import node
 
 _PORT = click.IntRange(1, 65535)
 
@@ -29,9 +33,14 @@ _PORT = click.IntRange(1, 65535)
     type=click.Path(path_type=Path, dir_okay=False),
     help="File of the gateway's settings; flags of this command override it.",
 )
+@images_file.images
 @click.option("--wait", "wait_s", default=120.0, help="Seconds to wait before printing what is not ready.")
 def up(
-    manifests: tuple[str, ...], gateway_config: Path | None, flags: dict[str, Any], **options: Any
+    manifests: tuple[str, ...],
+    gateway_config: Path | None,
+    images: "node.ImagePrograms | None",
+    flags: dict[str, Any],
+    **options: Any,
 ) -> None:
     """Start Headgate on this machine and apply manifests to it.
 
@@ -54,6 +63,7 @@ def up(
         gateway = configuration.load_with_origins(gateway_config, flags)
         started = machine.Options(
             manifests=loaded,
+            images=Path(images.source) if images else None,
             gateway=gateway.settings,
             gateway_origins=gateway.origins,
             gateway_arguments=machine.gateway_arguments(

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from headgate import api
 from headgate.node import (
@@ -26,6 +27,9 @@ from headgate.node.pod_context import Placement, Tools
 
 _OUTPUT_BYTES = 1024
 """How much of a command's output is kept, for events."""
+
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where programs expect the token of their account; in a cluster, every Pod has this mount."""
 
 Warn = Callable[[str, str], None]
 """Called with the reason and the message of an event."""
@@ -146,6 +150,15 @@ class ContainerStarts:
             plan,
         )
 
+    def _api_server(self, container: pod_spec.Container) -> Mapping[str, str]:
+        """Where a program with an account finds the API server: as the node does, since the addresses of
+        Services lead nowhere without a proxy for them."""
+        if not any(each.mount_path == _ACCOUNT for each in container.volume_mounts):
+            return {}
+        server = urlsplit(self._tools.client.server)
+        port = server.port or (443 if server.scheme == "https" else 80)
+        return {"KUBERNETES_SERVICE_HOST": server.hostname or "", "KUBERNETES_SERVICE_PORT": str(port)}
+
     def _mounts(
         self, container: pod_spec.Container, given: environment.Environment, command: Sequence[str]
     ) -> mounts.Mounts:
@@ -171,9 +184,8 @@ class ContainerStarts:
         except references.UnreadableError as error:
             raise ContainerConfigError(str(error)) from error
         program = self._tools.images.find(container.image)
-        result = environment.environment(
-            container, self.identity(), os.environ, found, program.env if program else {}
-        )
+        defaults = {**(program.env if program else {}), **self._api_server(container)}
+        result = environment.environment(container, self.identity(), os.environ, found, defaults)
         for source, keys in result.skipped.items():
             told = f"keys [{', '.join(keys)}] of {source} are no names of variables and were skipped"
             self._warn("InvalidEnvironmentVariableNames", f"container {container.name}: {told}")

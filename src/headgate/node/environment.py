@@ -55,14 +55,14 @@ def environment(
     identity: PodIdentity,
     inherited: Mapping[str, str],
     found: Found,
-    of_image: Mapping[str, str] = MappingProxyType({}),
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> Environment:
-    """The node's own environment, the image's, POD_*, then the container's `envFrom` and `env`; later ones
+    """The node's own environment, `defaults`, POD_*, then the container's `envFrom` and `env`; later ones
     win.
 
     `found` has all `references`. Raises ContainerConfigError.
     """
-    variables = {**of_image, **_always_there(container, identity)}
+    variables = {**defaults, **_always_there(container, identity)}
     skipped: dict[Reference, list[str]] = {}
     for index, source in enumerate(container.env_from):
         _add_all(source, f"envFrom[{index}]", variables, skipped, found)

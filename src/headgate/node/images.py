@@ -13,7 +13,6 @@ from typing import Any
 
 from headgate import api
 
-FLAG = "headgate node --images"
 _FIELDS = ("image", "command", "args", "env")
 
 
@@ -51,8 +50,8 @@ class ImagePrograms:
     def hint(self, image: str) -> str:
         """What to do about an image that has no program."""
         if not self.source:
-            return f"name a file with `{FLAG} FILE` that says what {image!r} runs"
-        return f"add an entry that matches {image!r} to {self.source}, the file of `{FLAG}`"
+            return f"give the node a file with `--images FILE` that says what {image!r} runs"
+        return f"add an entry that matches {image!r} to {self.source}, the file of --images"
 
 
 NO_IMAGES = ImagePrograms()

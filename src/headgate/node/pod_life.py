@@ -251,7 +251,8 @@ class PodLife:
             return "Succeeded" if succeeded else "Failed"
         if self._end.reason in _OF_NODE and not self.active:
             return "Pending"
-        begun = any(each.state is State.RUNNING or each.last is not None for each in self.containers)
+        # As with a kubelet, one container that could never start keeps the Pod Pending.
+        begun = all(each.state is State.RUNNING or each.last is not None for each in self.containers)
         return "Running" if begun and self.initialized else "Pending"
 
     def validate(self) -> None:
