@@ -1,5 +1,7 @@
 """Sidecars, hooks, probes by command and deadlines, with a real server and real processes."""
 
+import asyncio
+
 from headgate import api
 
 WAIT = "sleep 1000"
@@ -119,3 +121,18 @@ async def test_conditions_of_others_stay_and_gate_readiness(machine, pod_manifes
         await machine.client.patch_status(api.Pod, "one", "default", {"conditions": [*mine, gate]})
         [pod] = await machine.until_ready()
         assert conditions(pod)["example.com/balanced"][0] == "True"
+
+
+async def test_a_hook_ends_with_its_container(machine, pod_manifest):
+    """A Pod whose process has ended is not kept by its preStop hook."""
+    stop = {"exec": {"command": ["sh", "-c", "kill -9 $(cat /none/d/pid); sleep 1000"]}}
+    container = shell(f"echo $$$$ > /none/d/pid; {WAIT}", lifecycle={"preStop": stop})
+    async with machine.node():
+        manifest = pod_manifest(container=container, volumes=VOLUMES, terminationGracePeriodSeconds=500)
+        await machine.client.create_manifest(manifest)
+        [pod] = await machine.until_ready()
+        pid = machine.state / "pods" / pod.metadata.uid / "d" / "pid"
+        while not pid.exists() or not pid.read_text():
+            await asyncio.sleep(0.03)
+        await machine.client.delete(api.Pod, "one", "default")
+        await machine.until(lambda pods: not pods)

@@ -132,3 +132,10 @@ def test_a_deadline_ends_the_pod():
     assert pod.stopping is None, "it stays until it is deleted"
     pod.stop(StopReason.NODE_SHUTDOWN, 1)
     assert (pod.stopping, pod.phase) == (StopReason.NODE_SHUTDOWN, "Failed")
+
+
+def test_a_container_can_have_a_policy_of_its_own():
+    """It counts instead of the Pod's, for main and init containers."""
+    pod = started(life("Always", main={"restartPolicy": "Never"}))
+    pod.exited("main", 1, None, 1)
+    assert pod.decide(1) == [Signal("logs", signal.SIGTERM)]

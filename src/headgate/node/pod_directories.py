@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -62,7 +63,8 @@ class PodDirectories:
         """Remove all volumes of a Pod, but no claims. What cannot be removed is logged."""
         for base in (self._pods, self._memory):
             if base is not None and (base / uid).exists():
-                shutil.rmtree(base / uid, onerror=_retry)
+                _open_up(base / uid)
+                shutil.rmtree(base / uid, onerror=_log_error)
 
     def _made(self, path: Path) -> Path:
         if not path.is_dir():
@@ -71,10 +73,15 @@ class PodDirectories:
         return path
 
 
-def _retry(remove: Callable[..., Any], path: str, error: Any) -> None:
-    """Containers may leave directories that their owner cannot change."""
-    try:
-        os.chmod(os.path.dirname(path), stat.S_IRWXU)
-        remove(path)
-    except OSError as again:
-        log.warning("cannot remove %s of a deleted Pod: %s", path, again)
+def _open_up(tree: Path) -> None:
+    """Containers may leave directories that not even their owner can change."""
+    for parent, names, _ in os.walk(tree):
+        for name in names:
+            path = os.path.join(parent, name)
+            if not os.path.islink(path):  # it may lead out of the tree
+                with contextlib.suppress(OSError):
+                    os.chmod(path, stat.S_IRWXU)
+
+
+def _log_error(_: Callable[..., Any], path: str, error: Any) -> None:
+    log.warning("cannot remove %s of a deleted Pod: %s", path, error[1])

@@ -285,20 +285,18 @@ class PodLife:
     def _restarts(self, container: ContainerLife, *, forced: bool) -> bool:
         assert container.last is not None
         failed = container.last.exit_code != 0 or forced
-        if container.is_sidecar:
-            return True
-        if container.is_init:
-            return failed and self._policy != "Never"
-        return self._policy == "Always" or (self._policy == "OnFailure" and failed)
+        policy = container.spec.restart_policy or self._policy
+        if container.is_init and not container.is_sidecar:
+            return failed and policy != "Never"
+        return policy == "Always" or (policy == "OnFailure" and failed)
 
     # Ending
 
     @property
     def _init_failed(self) -> bool:
-        return self._policy == "Never" and any(
-            each.state is State.ENDED and not each.succeeded
+        return any(
+            each.state is State.ENDED and not each.succeeded and not self._restarts(each, forced=False)
             for each in self.init_containers
-            if not each.is_sidecar
         )
 
     @property

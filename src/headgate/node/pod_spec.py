@@ -132,7 +132,7 @@ class Lifecycle(Part, frozen=True, kw_only=True):
 class Container(api.Container, frozen=True, kw_only=True):
     volume_mounts: list[VolumeMount] = []
     restart_policy: Literal["Always", "OnFailure", "Never"] | None = None
-    """Only in init containers: Always makes it a sidecar."""
+    """Instead of the Pod's. Always makes an init container a sidecar."""
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None
     startup_probe: Probe | None = None

@@ -14,7 +14,8 @@ from headgate.node.downward import PodIdentity
 from headgate.node.pod_directories import PodDirectories
 from headgate.node.volume_files import VolumeError
 
-_RETRY_S = 2.0
+_RETRY_S, _LONGEST_RETRY_S = 1.0, 10.0
+"""Doubling; changes of ConfigMaps and Secrets do not wait for it."""
 _MEMORY = "Memory"
 
 
@@ -69,16 +70,18 @@ class PodVolumes:
 
         Calls `report` after each attempt with what is missing, or "".
         """
+        retry_s = _RETRY_S
         while True:
             self._changed.clear()
-            wait_s: float | None = _RETRY_S
+            wait_s: float | None = retry_s
             try:
                 await self._update()
             except VolumeError as error:
                 report(str(error))
+                retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
             else:
                 report("")
-                wait_s = self._renewal_s()
+                wait_s, retry_s = self._renewal_s(), _RETRY_S
             try:
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()

@@ -51,6 +51,7 @@ class PodWorker:
         self._stop: tuple[pod_life.StopReason, float] | None = None
         self._gone = False
         self._running: dict[str, processes.RunningContainer] = {}
+        self._pre_stops: dict[str, asyncio.Task[None]] = {}
         self._starts: container_starts.ContainerStarts | None = None
         self.observe(pod)
 
@@ -165,7 +166,8 @@ class PodWorker:
                 if isinstance(instruction, pod_life.Start):
                     tasks.create_task(self._run_container(life, instruction))
                 elif isinstance(instruction, pod_life.PreStop):
-                    tasks.create_task(self._pre_stop(life, instruction))
+                    hook = tasks.create_task(self._pre_stop(life, instruction))
+                    self._pre_stops[instruction.container] = hook
                 else:
                     self._send(instruction)
             status = pod_status.picture(life, place, status, now, self._pod.status.conditions)
@@ -259,16 +261,19 @@ class PodWorker:
             message = self._starts.last_words(spec.name, run, failed=ended.code != 0) if self._starts else ""
             life.exited(spec.name, ended.code, ended.signal, time.monotonic(), message)
             self._wake.set()
+            if (hook := self._pre_stops.pop(spec.name, None)) is not None:
+                helping.append(hook)
             for task in helping:
                 task.cancel()
         if life.stopping is None and ended.code != 0:
             self._warn("BackOff", f"container {spec.name} ended with exit code {ended.code}")
 
     async def _post_start(self, life: pod_life.PodLife, spec: pod_spec.Container) -> None:
-        hook = spec.lifecycle.post_start
+        hook, problem = spec.lifecycle.post_start, ""
         if hook is None:
             return
-        problem = await hooks.run(hook, self._target(spec), self._execute(spec), hooks.NO_LIMIT_S)
+        if self._placement.server is None:  # an external server is not started by the node
+            problem = await hooks.run(hook, self._target(spec), self._execute(spec), hooks.NO_LIMIT_S)
         if problem:
             self._warn("FailedPostStartHook", f"container {spec.name}: {problem}")
         life.post_start_ended(spec.name, problem)
@@ -277,7 +282,7 @@ class PodWorker:
     async def _pre_stop(self, life: pod_life.PodLife, instruction: pod_life.PreStop) -> None:
         spec = self._spec(instruction.container)
         hook = spec.lifecycle.pre_stop
-        if hook is not None:
+        if hook is not None and self._placement.server is None:
             problem = await hooks.run(hook, self._target(spec), self._execute(spec), instruction.grace_s)
             if problem:
                 self._warn("FailedPreStopHook", f"container {spec.name}: {problem}")
