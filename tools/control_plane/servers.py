@@ -161,10 +161,15 @@ class ControlPlane:
         shutil.rmtree(self.state / "etcd", ignore_errors=True)
 
     def _write_files(self) -> None:
-        for name in ("etcd", "certificates"):  # of an earlier control plane, which may have been killed
+        for name in (
+            "etcd",
+            "certificates",
+            "clients",
+        ):  # of an earlier control plane, which may have been killed
             shutil.rmtree(self.state / name, ignore_errors=True)
         _write_private(self.state / "accounts.key", _new_private_key())
         _write_private(self.state / "tokens.csv", f'{self._token},admin,admin,"system:masters"\n')
+        _make_client_certificate(self.state / "clients")
 
     def _write_kubeconfig(self) -> None:
         certificate = base64.b64encode((self.state / "certificates" / "apiserver.crt").read_bytes()).decode()
@@ -209,6 +214,9 @@ class ControlPlane:
             "--service-cluster-ip-range=10.96.0.0/16",
             "--endpoint-reconciler-type=none",  # its own address is a loopback one, which slices may not have
             "--allow-privileged",
+            f"--client-ca-file={self.state / 'clients' / 'ca.crt'}",
+            f"--kubelet-client-certificate={self.state / 'clients' / 'kubelet-client.crt'}",
+            f"--kubelet-client-key={self.state / 'clients' / 'kubelet-client.key'}",
         ]
 
     def _audit_flags(self) -> list[str]:
@@ -310,6 +318,32 @@ def _new_private_key() -> str:
     encoded = base64.b64encode(b"\x30\x31\x02\x01\x01\x04\x20" + number + curve).decode()
     lines = [encoded[start : start + 64] for start in range(0, len(encoded), 64)]
     return "\n".join(["-----BEGIN EC PRIVATE KEY-----", *lines, "-----END EC PRIVATE KEY-----", ""])
+
+
+def _make_client_certificate(directory: Path) -> None:
+    """The certificate that kube-apiserver shows to kubelets, and the authority that has signed it."""
+    directory.mkdir(mode=0o700)
+    _openssl(directory, "-x509", "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=clients")
+    subject = "/O=system:masters/CN=kube-apiserver-kubelet-client"
+    _openssl(directory, "-keyout", "kubelet-client.key", "-out", "kubelet-client.csr", "-subj", subject)
+    usage = directory / "usage"
+    usage.write_text("extendedKeyUsage = clientAuth\n")
+    signed = ("-in", "kubelet-client.csr", "-out", "kubelet-client.crt", "-extfile", usage.name)
+    _run_openssl(directory, "x509", "-req", *signed, "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial")
+
+
+def _openssl(directory: Path, *words: str) -> None:
+    """Makes a key with a certificate or a request for one."""
+    _run_openssl(directory, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *words)
+
+
+def _run_openssl(directory: Path, *words: str) -> None:
+    try:
+        done = subprocess.run(["openssl", *words], cwd=directory, capture_output=True, text=True)  # noqa: S603, S607
+    except FileNotFoundError:
+        raise ControlPlaneError("openssl is not installed, which makes the client certificate") from None
+    if done.returncode:
+        raise ControlPlaneError(f"openssl {words[0]} failed: {done.stderr}")
 
 
 def _write_private(path: Path, text: str) -> None:
