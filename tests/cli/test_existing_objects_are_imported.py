@@ -185,7 +185,8 @@ spec:
 
 def test_what_is_there_twice_is_converted_once() -> None:
     """After an import, a cluster has both forms: the second import changes nothing."""
-    both = SERVER.replace("GROUP", HEADGATES) + "---\n" + SERVER.replace("GROUP", KTHENA)
+    stored = SERVER.replace("port: 8000", "port: 8000, protocol: http")  # a server sets the default
+    both = stored.replace("GROUP", HEADGATES) + "---\n" + SERVER.replace("GROUP", KTHENA)
     found = report(both)
     assert [each["outcome"] for each in found["objects"]] == ["as-is", "converted"]
     assert [each["errors"] for each in found["objects"]] == [[], []]
@@ -216,9 +217,14 @@ def test_what_is_written_can_be_imported_again_as_it_is(tmp_path: Path) -> None:
 def test_only_valid_objects_are_written(tmp_path: Path) -> None:
     """A name cannot lead out of the directory."""
     out = tmp_path / "out"
-    text = SERVER.replace("name: chat", 'name: "../../evil"').replace("GROUP", KTHENA)
-    assert run(text, "--write", str(out)).exit_code == 1
-    assert [path.name for path in tmp_path.rglob("*")] == ["out"]
+    for old, new in [
+        ("name: chat", 'name: "../../evil"'),
+        ("namespace: llm", 'namespace: "../../evil"'),
+        ("name: chat", "generateName: chat-"),
+    ]:
+        text = SERVER.replace(old, new).replace("GROUP", KTHENA)
+        assert run(text, "--write", str(out)).exit_code == 1
+        assert [path.name for path in tmp_path.rglob("*")] == ["out"]
 
 
 def test_a_namespace_selects() -> None:

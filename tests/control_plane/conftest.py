@@ -105,6 +105,27 @@ class Cluster:
         self.kubectl("apply", "--server-side", *words)
         self.kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={WAIT_S:.0f}s")
 
+    def define_loosely(self, *kinds: tuple[str, str, str]) -> None:
+        """Kinds by group, version and name, which take any content and keep it."""
+        anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        for group, version, kind in kinds:
+            plural = f"{kind.lower()[:-1]}ies" if kind.endswith("y") else f"{kind.lower()}s"
+            names = {"kind": kind, "plural": plural, "singular": kind.lower()}
+            schema = {"openAPIV3Schema": anything}
+            served = {"name": version, "served": True, "storage": True, "schema": schema}
+            self.apply(
+                {
+                    "apiVersion": "apiextensions.k8s.io/v1",
+                    "kind": "CustomResourceDefinition",
+                    "metadata": {
+                        "name": f"{plural}.{group}",
+                        "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+                    },
+                    "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [served]},
+                }
+            )
+        self.kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={WAIT_S:.0f}s")
+
     def get(self, *words: str) -> Any:
         """An object, or a list of them."""
         return json.loads(self.kubectl("get", *words, "-o", "json"))
@@ -175,6 +196,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterato
 def bare_cluster(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Cluster]:
     """Another control plane, which does not have Headgate's definitions."""
     with control_plane(tmp_path_factory.mktemp("bare-cluster"), programs) as started:
+        yield started
+
+
+@pytest.fixture
+def fresh_cluster(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Cluster]:
+    """A control plane for one test, without Headgate's definitions."""
+    with control_plane(tmp_path_factory.mktemp("fresh-cluster"), programs) as started:
         yield started
 
 

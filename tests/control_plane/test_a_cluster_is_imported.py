@@ -18,38 +18,19 @@ EXAMPLES = ROOT / "examples" / "migration"
 PAGE = ROOT / "docs" / "cli.md"
 ACCOUNT = "importer"
 
-KINDS = {
-    "networking.serving.volcano.sh": [("v1alpha1", "ModelRoute"), ("v1alpha1", "ModelServer")],
-    "workload.serving.volcano.sh": [("v1alpha1", "ModelServing"), ("v1alpha1", "AutoscalingPolicy")],
-    "inference.networking.x-k8s.io": [("v1alpha2", "InferencePool"), ("v1alpha2", "InferenceModel")],
-    "inference.networking.k8s.io": [("v1", "InferencePool")],
-    "llm-d.ai": [("v1alpha2", "InferenceObjective")],
-    "llmd.ai": [("v1alpha1", "VariantAutoscaling")],
-    "gateway.networking.k8s.io": [("v1", "HTTPRoute")],
-}
+KINDS = [
+    ("networking.serving.volcano.sh", "v1alpha1", "ModelRoute"),
+    ("networking.serving.volcano.sh", "v1alpha1", "ModelServer"),
+    ("workload.serving.volcano.sh", "v1alpha1", "ModelServing"),
+    ("workload.serving.volcano.sh", "v1alpha1", "AutoscalingPolicy"),
+    ("inference.networking.x-k8s.io", "v1alpha2", "InferencePool"),
+    ("inference.networking.x-k8s.io", "v1alpha2", "InferenceModel"),
+    ("inference.networking.k8s.io", "v1", "InferencePool"),
+    ("llm-d.ai", "v1alpha2", "InferenceObjective"),
+    ("llmd.ai", "v1alpha1", "VariantAutoscaling"),
+    ("gateway.networking.k8s.io", "v1", "HTTPRoute"),
+]
 """Of the examples; no cluster has all of them, and this one has none of Headgate's own."""
-
-
-def definition(group: str, version: str, kind: str) -> dict[str, Any]:
-    """A definition that takes any content, as the definitions of other projects take fields of their own."""
-    plural = f"{kind.lower()[:-1]}ies" if kind.endswith("y") else f"{kind.lower()}s"
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-        },
-        "spec": {
-            "group": group,
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "scope": "Namespaced",
-            "versions": [
-                {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
-            ],
-        },
-    }
 
 
 def role() -> str:
@@ -62,10 +43,7 @@ def role() -> str:
 def foreign(bare_cluster, tmp_path_factory) -> tuple[Any, Path]:
     """A cluster with the examples, and the kubeconfig of an account with the role."""
     directory = tmp_path_factory.mktemp("foreign")
-    file = directory / "definitions.yaml"
-    definitions = [definition(group, *each) for group, kinds in KINDS.items() for each in kinds]
-    file.write_text(yaml.safe_dump_all(definitions))
-    bare_cluster.define("-f", file)
+    bare_cluster.define_loosely(*KINDS)
     bare_cluster.kubectl("create", "namespace", "llm")
     bare_cluster.kubectl("apply", "-f", EXAMPLES)
     bare_cluster.kubectl("create", "serviceaccount", ACCOUNT, "-n", "llm")

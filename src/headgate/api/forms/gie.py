@@ -139,8 +139,10 @@ REMARKS = (
     Remark(
         gie_v1alpha2.InferenceObjective.resource,
         "spec.priority",
-        "it counts for requests from trusted networks only, whereas a picker believes every client",
-        "set clients.trusted_networks, or queue.objectives_from: anyone",
+        "by default it has no effect: only trusted networks may name an objective, whereas a picker believes "
+        "every client",
+        "set clients.trusted_networks or queue.objectives_from of the gateway",
+        changes_service=True,
     ),
     Remark(
         gie_v1alpha1.InferenceModel.resource,

@@ -81,7 +81,7 @@ def from_files(paths: Sequence[str], recursive: bool, namespace: str | None, eve
     contents = [_with_namespace(each.content, default) for each in taken.rest]
     pods, bad = _decoded_each(contents, api.Pod)
     secrets, worse = _decoded_each(contents, api.Secret)
-    objects = _objects(taken.objects, pods, [stored_secret(each) for each in secrets])
+    objects = objects_of(taken.objects, pods, [stored_secret(each) for each in secrets])
     source = Source(", ".join(paths), found, [*unread, *bad, *worse])
     return Import(source, taken, objects, bool(pods), list(_workloads(contents)))
 
@@ -120,7 +120,7 @@ def _decoded_each(contents: Iterable[dict[str, Any]], kind: type[Any]) -> tuple[
     return decoded, unread
 
 
-def _objects(
+def objects_of(
     taken: Sequence[dict[str, Any]], pods: Sequence[api.Pod], secrets: Sequence[api.Secret]
 ) -> Objects:
     inference = routing.InferenceObjects(
@@ -150,10 +150,10 @@ async def from_cluster(client: cluster.Client, namespace: str | None, every: boo
         else:
             await reader.read(resource)
     taken = taking.take(reader.found, where or "default")
-    pools = _objects(taken.objects, (), ()).pools
+    pools = objects_of(taken.objects, (), ()).pools
     pods = [pod async for pod in reader.pods(pools)]
     secrets = [secret async for secret in reader.secrets(pools)]
-    objects = _objects(taken.objects, pods, secrets)
+    objects = objects_of(taken.objects, pods, secrets)
     label = f"{client.server}, {f'namespace {where}' if where else 'all namespaces'}"
     source = Source(label, reader.found, reader.unread, absent)
     return Import(source, taken, objects, knows_pods=reader.reads_pods)

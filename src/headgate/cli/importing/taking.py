@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,9 +16,12 @@ from headgate.api.forms import Change, Conversion, Difference
 from headgate.api.unattended import UNATTENDED
 from headgate.cli.importing.report import Fault, ObjectReport, Outcome
 from headgate.cli.importing.trees import tree_of
+from headgate.cli.kinds import schema_of
 from headgate.cli.manifests import Manifest
 from headgate.cli.validation import Finding, judging
 from headgate.cli.validation.kinds import Kinds
+from headgate.controllers import relations
+from headgate.kubeschema import structural
 
 _OF_SERVER = (
     *("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"),
@@ -37,6 +42,7 @@ _OF_OTHERS = {"gateway.networking.k8s.io", "autoscaling", "keda.sh"}
 """Groups of which other kinds have nothing to do with inference."""
 
 
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _TOLD_ELSEWHERE = ("there is no ", ' is for "')
 
 
@@ -69,17 +75,30 @@ def take(found: Sequence[Found], namespace: str) -> Taken:
             rest.append(each)
         else:
             taken.append(one)
-    made = list(_unique(taken))
+    twins: dict[int, int] = {}
+    made = list(_unique(taken, twins))
     kept = {id(each.content) for each in made}
     faults, notes = _judged(made, rest, namespace)
     reports, objects = [], []
     for one in taken:
-        errors = tuple(fault for each in one.objects for fault in (*one.errors, *faults.get(id(each), ())))
+        of_rules = [fault for each in one.objects for fault in faults.get(twins.get(id(each), id(each)), ())]
+        errors = (*one.errors, *of_rules)
+        errors = errors or tuple(_unreadable(one.objects))
         if not errors:
             objects += [each for each in one.objects if id(each) in kept]
         told = tuple(note for each in one.objects for note in notes.get(id(each), ()))
         reports.append(one.report(errors, told))
     return Taken(reports, objects, rest)
+
+
+def _unreadable(objects: Iterable[Mapping[str, Any]]) -> Iterator[Fault]:
+    """Errors of valid objects that a gateway could not read."""
+    for obj in objects:
+        for kind in relations.KINDS.values():
+            try:
+                decoded([obj], kind)
+            except msgspec.ValidationError as error:
+                yield Fault("", str(error))
 
 
 def to_create(obj: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,6 +125,8 @@ class _Taken:
         self.errors: list[Fault] = []
         self.changes = list(conversion.changes)
         self.differences = list(conversion.differences)
+        self.remarks: list[Difference] = []
+        """What is different about the outputs, if they are taken."""
 
     def report(self, errors: tuple[Fault, ...], notes: tuple[str, ...]) -> ObjectReport:
         content = self.found.content
@@ -116,7 +137,7 @@ class _Taken:
             outcome="refused" if errors else self.outcome,
             becomes=tuple(f"{each['apiVersion']} {named(each)}" for each in self.objects),
             changes=tuple(self.changes),
-            differences=tuple(self.differences),
+            differences=(*self.differences, *(() if errors else self.remarks)),
             errors=tuple(dict.fromkeys(errors)),
             notes=notes,
         )
@@ -166,14 +187,25 @@ def _with_remarks(taken: _Taken) -> _Taken:
         group, kind = obj["apiVersion"].partition("/")[0], obj["kind"]
         if (told := UNATTENDED.get((group, kind))) is not None:
             instead = f"{kind} is accepted and stored, but not acted upon yet"
-            taken.differences.append(Difference("kind", kind, instead, told))
-        taken.differences += forms.remarks(obj, forms.REMARKS)
+            taken.remarks.append(Difference("kind", kind, instead, told))
+        taken.remarks += forms.remarks(obj, forms.REMARKS)
     metadata = taken.found.content.get("metadata")
+    if isinstance(metadata, Mapping):
+        taken.errors += _misnamed(metadata)
     if taken.outcome == "converted" and isinstance(metadata, Mapping):
         taken.changes += [
             Change(f"metadata.{name}", "", why) for name, why in _LEFT_BEHIND.items() if metadata.get(name)
         ]
     return taken
+
+
+def _misnamed(metadata: Mapping[str, Any]) -> Iterator[Fault]:
+    """Errors in names that the rules for objects in files do not find."""
+    if not metadata.get("name") and "generateName" in metadata:
+        yield Fault("metadata.name", "is missing: generateName makes another object each time")
+    namespace = metadata.get("namespace")
+    if isinstance(namespace, str) and not _NAMESPACE.fullmatch(namespace):
+        yield Fault("metadata.namespace", f"{namespace[:64]!r} is not a DNS label")
 
 
 def _placed(content: dict[str, Any], namespace: str) -> dict[str, Any]:
@@ -189,8 +221,9 @@ class _Made(NamedTuple):
     whole: _Taken
 
 
-def _unique(taken: Iterable[_Taken]) -> Iterator[_Made]:
-    """The objects that are made; of two with one name, that which needs no conversion."""
+def _unique(taken: Iterable[_Taken], twins: dict[int, int]) -> Iterator[_Made]:
+    """The objects that are made; of two with one name, that which needs no conversion. `twins` gets the
+    identity of each equal one that is left out, with that of the other."""
     first: dict[tuple[str, str], _Made] = {}
     for one in sorted(taken, key=lambda each: each.outcome != "as-is"):
         for content in one.objects:
@@ -198,13 +231,23 @@ def _unique(taken: Iterable[_Taken]) -> Iterator[_Made]:
             holder = first.setdefault(identity, _Made(content, one))
             if holder.content is content:
                 yield holder
-            elif to_create(holder.content).get("spec") == to_create(content).get("spec"):
+            elif _spec(holder.content) == _spec(content):
+                twins[id(content)] = id(holder.content)
                 one.changes.append(
                     Change("metadata.name", "", f"{holder.whole.found.source} has the same object")
                 )
             else:
                 told = f"{holder.whole.found.source} has another {named(content)}"
                 one.errors.append(Fault("metadata.name", told, "remove or rename one of the two"))
+
+
+def _spec(content: Mapping[str, Any]) -> Any:
+    """The spec as an API server stores it, with its defaults."""
+    stored: dict[str, Any] = copy.deepcopy({"spec": content.get("spec")})
+    definition = _SERVED[content["apiVersion"], content["kind"]]
+    with contextlib.suppress(structural.DefaultsTooLarge):
+        structural.default(schema_of(definition), stored)
+    return stored.get("spec")
 
 
 def _judged(

@@ -28,6 +28,9 @@ def _write(obj: Mapping[str, Any], directory: Path) -> Path:
     """The objects are valid, so that their names cannot lead out of the directory."""
     metadata = obj["metadata"]
     group = obj["apiVersion"].partition("/")[0]
-    file = directory / f"{metadata['namespace']}.{obj['kind'].lower()}.{group}.{metadata['name']}.yaml"
+    name = f"{metadata['namespace']}.{obj['kind'].lower()}.{group}.{metadata['name']}.yaml"
+    if "/" in name:
+        raise click.ClickException(f"{name}: not the name of an object")
+    file = directory / name
     file.write_text(as_yaml(to_create(obj)))
     return file
