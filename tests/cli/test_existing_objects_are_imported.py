@@ -260,3 +260,9 @@ def test_the_formats_have_the_same_content() -> None:
 def test_nonsense_is_refused(content: str) -> None:
     found = report(f"apiVersion: {KTHENA}/v1alpha1\nkind: ModelRoute\n{content}\n")
     assert [each["outcome"] for each in found["objects"]] == ["refused"]
+
+
+def test_metadata_that_is_null_is_not_there() -> None:
+    """As in manifests of GIE, whose pools have `labels:` without any."""
+    found = report(SERVER.replace("namespace: llm", "namespace: llm, labels: null").replace("GROUP", KTHENA))
+    assert found["objects"][0]["outcome"] == "converted"

@@ -88,6 +88,30 @@ spec:
     assert [each.path for each in conversion.differences] == ["spec.backend.schedulerName"]
 
 
+def test_a_policy_of_several_backends_stays_one() -> None:
+    """A ModelBooster had a list of backends at first; only with one does it not matter whose policy it is."""
+    policy = "{metrics: [{METRIC: waiting, targetValue: 4}]}"
+    booster = f"""
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: ModelBooster
+metadata: {{name: chat}}
+spec:
+  BACKENDS
+  autoscalingPolicy: {policy}
+"""
+    several = specs(
+        converted(
+            booster.replace("BACKENDS", "backends: [{name: a}, {name: b}]").replace("METRIC", "metricName")
+        )
+    )["Model"]
+    assert several["autoscalingPolicy"] == {"metrics": [{"metricName": "waiting", "targetValue": 4}]}
+    assert several["backends"] == [{"name": "a"}, {"name": "b"}]
+    one = specs(
+        converted(booster.replace("BACKENDS", "backend: {name: a, replicas: 1}").replace("METRIC", "name"))
+    )
+    assert one["Model"]["backends"][0]["autoscalingPolicy"] == several["autoscalingPolicy"]
+
+
 def test_a_policy_with_a_target_becomes_a_policy_and_a_binding() -> None:
     conversion = converted("""
 apiVersion: workload.serving.volcano.sh/v1alpha1

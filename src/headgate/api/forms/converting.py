@@ -135,7 +135,9 @@ class _Converter:
             if best is not None and len(pattern) <= len(paths.parsed(best[0].path)):
                 continue
             stands_for = paths.match(pattern, steps)
-            if stands_for is not None:
+            if stands_for is None:
+                continue
+            if not field.needs or paths.value_at(self._obj, paths.parsed(field.needs)) is not ABSENT:
                 best = field, stands_for
         return best
 
@@ -148,7 +150,7 @@ class _Converter:
         if path in self._differences:
             return
         name = str(paths.value_at(self._obj, ("metadata", "name")))
-        if value in [
+        if value is None or value in [
             each.replace("{name}", name) if isinstance(each, str) else each for each in field.harmless
         ]:
             self._note(path, "", "left out: it has no effect")
@@ -183,7 +185,7 @@ class _Converter:
             steps = paths.parsed(setting.path)
             if paths.value_at(content, steps) is not ABSENT:
                 continue
-            if setting.needs and paths.value_at(content, paths.parsed(setting.needs)) is ABSENT:
+            if setting.needs and paths.value_at(self._obj, paths.parsed(setting.needs)) is ABSENT:
                 continue
             value = _text(setting.value, {**content, "metadata": self._obj.get("metadata")})
             if value is not ABSENT and _put(content, steps, value) is ABSENT:

@@ -24,7 +24,7 @@ POOL = Form(
                 Setting(
                     f"{_PICKER}.port.number",
                     9002,
-                    needs=f"{_PICKER}.name",
+                    needs="spec.extensionRef.name",
                     why="v1 requires a port, and this is the default of v1alpha2",
                 ),
             ),

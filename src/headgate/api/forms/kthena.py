@@ -14,9 +14,9 @@ _IN_DEPLOYMENT = "set it in the Pod template of your Deployment"
 _METRIC_PAGE = "write the name of the metric, as the Pods expose it, into spec.metrics[].metricName"
 
 
-def _metrics(path: str, to: str) -> Field:
+def _metrics(path: str, to: str, needs: str = "") -> Field:
     """In Kthena 1.0, metrics of a policy have a key, and their sources are listed by this key."""
-    return Field(f"{path}.metrics[].name", (f"{to}.metrics[].metricName",))
+    return Field(f"{path}.metrics[].name", (f"{to}.metrics[].metricName",), needs=needs)
 
 
 def _target(path: str, to: str) -> tuple[Field, ...]:
@@ -33,6 +33,7 @@ def _target(path: str, to: str) -> tuple[Field, ...]:
             instead="only labels with one value select the Pods that are measured",
             fix="use matchLabels",
         ),
+        Field(f"{sources}.type", harmless=("Pod", "Prometheus")),
         Field(f"{pod}.uri", (f"{to}.metricEndpoint.uri",)),
         Field(f"{pod}.port", (f"{to}.metricEndpoint.port",)),
         Field(f"{pod}.labelSelector.matchLabels", (f"{to}.additionalMatchLabels",)),
@@ -103,8 +104,8 @@ BOOSTER = Form(
         Output(
             kthena_registry.Model.resource,
             (
-                Setting("spec.backends[0].minReplicas", 1, needs="spec.backends[0]", why="Kthena's default"),
-                Setting("spec.backends[0].maxReplicas", 1, needs="spec.backends[0]", why="Kthena's default"),
+                Setting("spec.backends[0].minReplicas", 1, needs="spec.backend", why="Kthena's default"),
+                Setting("spec.backends[0].maxReplicas", 1, needs="spec.backend", why="Kthena's default"),
             ),
         ),
     ),
@@ -115,8 +116,11 @@ BOOSTER = Form(
         Field("spec.backend.runtimeClassName", instead=_NO_SCHEDULER, fix=_IN_DEPLOYMENT),
         Field("spec.backend.workers[].tolerations", instead=_NO_SCHEDULER, fix=_IN_DEPLOYMENT),
         # With one backend, a policy for all backends is that of the backend.
-        Field("spec.autoscalingPolicy", ("spec.backends[0].autoscalingPolicy",)),
-        _metrics("spec.autoscalingPolicy", "spec.backends[0].autoscalingPolicy"),
+        Field("spec.autoscalingPolicy", ("spec.backends[0].autoscalingPolicy",), needs="spec.backend"),
+        _metrics("spec.autoscalingPolicy", "spec.backends[0].autoscalingPolicy", needs="spec.backend"),
+        # Until the end of 2025 it had a list of backends, as a Model has.
+        _metrics("spec.autoscalingPolicy", "spec.autoscalingPolicy"),
+        _metrics("spec.backends[].autoscalingPolicy", "spec.backends[].autoscalingPolicy"),
     ),
 )
 

@@ -24,6 +24,8 @@ class Field(msgspec.Struct, frozen=True):
     `AutoscalingPolicyBinding:spec.minReplicas`. Empty: it is not taken."""
     values: Mapping[str, str] = {}
     """Values that have another name."""
+    needs: str = ""
+    """The entry is only for objects that have this field."""
     removes: str = ""
     """The enclosing list item that is left out if the field is present."""
     instead: str = ""
@@ -42,7 +44,7 @@ class Setting(msgspec.Struct, frozen=True):
     value: Any
     """In a text, `{spec.modelID}` is the field of that path; without that field, nothing is set."""
     needs: str = ""
-    """Set it only if this field is present."""
+    """Set it only if the input has this field."""
     why: str = ""
 
 

@@ -209,11 +209,12 @@ def _misnamed(metadata: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _placed(content: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """With the namespace that it is in."""
+    """With the namespace that it is in. Fields of its metadata that are null are not there."""
     metadata = content.get("metadata")
-    if not isinstance(metadata, dict) or metadata.get("namespace"):
+    if not isinstance(metadata, dict):
         return content
-    return {**content, "metadata": {**metadata, "namespace": namespace}}
+    said = {name: value for name, value in metadata.items() if value is not None}
+    return {**content, "metadata": {**said, "namespace": said.get("namespace") or namespace}}
 
 
 class _Made(NamedTuple):
