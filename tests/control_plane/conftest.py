@@ -31,6 +31,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from traffic import listen, start, start_engine, start_gateway  # noqa: F401 - fixtures
 
+from headgate import api
+
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "control_plane"
 CHART = ROOT / "deploy" / "helm" / "headgate"
@@ -186,8 +188,9 @@ def control_plane(state: Path, programs: Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Cluster]:
-    """A control plane with Headgate's definitions installed."""
+    """A control plane with Headgate's definitions installed, and those of other projects that it reads."""
     with control_plane(tmp_path_factory.mktemp("cluster"), programs) as started:
+        started.apply(*api.borrowed_definitions())
         started.define("-k", ROOT / "deploy" / "crds")
         yield started
 

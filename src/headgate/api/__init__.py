@@ -4,7 +4,16 @@ Decides what a valid object is. Input: plain objects. Output: typed, frozen ones
 Headgate it imports only `kubeschema`, so that every other room can use its types.
 """
 
-from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, kthena_networking, kthena_registry, llmd, marks
+from headgate.api import (
+    gie_v1,
+    gie_v1alpha1,
+    gie_v1alpha2,
+    kthena_networking,
+    kthena_registry,
+    llmd,
+    marks,
+    reference_grants,
+)
 from headgate.api.apps import (
     Deployment,
     DeploymentCondition,
@@ -42,7 +51,7 @@ from headgate.api.core import (
     Service,
     ServiceAccount,
 )
-from headgate.api.definitions import builtin_definitions, custom_definitions
+from headgate.api.definitions import borrowed_definitions, builtin_definitions, custom_definitions
 from headgate.api.extensions import CustomResourceDefinition
 from headgate.api.gie_v1alpha1 import InferenceModel
 from headgate.api.gie_v1alpha2 import InferenceObjective
@@ -131,6 +140,7 @@ __all__ = [
     "VariantAutoscaling",
     "WorkloadPort",
     "WorkloadSelector",
+    "borrowed_definitions",
     "builtin_definitions",
     "custom_definitions",
     "gie_v1",
@@ -141,4 +151,5 @@ __all__ = [
     "llmd",
     "marks",
     "pool_conversion",
+    "reference_grants",
 ]

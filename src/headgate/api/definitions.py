@@ -24,6 +24,7 @@ from headgate.api import (
     kthena_registry,
     kubernetes,
     llmd,
+    reference_grants,
 )
 from headgate.api.meta import Resource
 from headgate.kubeschema import schema
@@ -227,6 +228,23 @@ _BUILTIN = (
     Definition(kind=extensions.CustomResourceDefinition, short_names=("crd", "crds"), status=True),
 )
 """The API server has tables of its own for these kinds; only kinds without one need columns."""
+
+
+_BORROWED = (
+    Definition(
+        kind=reference_grants.ReferenceGrant,
+        also=(reference_grants.ReferenceGrantV1,),
+        short_names=("refgrant",),
+        categories=("gateway-api",),
+        annotations={"api-approved.kubernetes.io": "unapproved, the definition of the embedded API server"},
+    ),
+)
+
+
+def borrowed_definitions() -> list[dict[str, Any]]:
+    """Kinds of other projects that Headgate reads, for the embedded API server. In a cluster, their projects
+    install them."""
+    return [_manifest(definition, is_builtin=False) for definition in _BORROWED]
 
 
 def custom_definitions() -> list[dict[str, Any]]:

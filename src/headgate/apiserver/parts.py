@@ -97,7 +97,9 @@ class Parts:
         try:
             self.registry = Registry(_builtin_definitions(), reviews.DEFINITIONS)
             self.tokens = users.Tokens(config.state)
-            own = api.custom_definitions() if config.definitions is None else config.definitions
+            own = config.definitions
+            if own is None:
+                own = [*api.custom_definitions(), *api.borrowed_definitions()]
             self.objects = Objects(
                 self.store,
                 self.registry,

@@ -218,6 +218,11 @@ class Informer(Generic[K]):
             await self.wait_synced(patience_s if self.denied is not None else None)
 
     @property
+    def is_served(self) -> bool:
+        """Whether the server has the kind, as far as is known."""
+        return self._contact.absent_since is None
+
+    @property
     def denied(self) -> Denied | None:
         """Why the server denies access; None if it does not."""
         return self._contact.denied

@@ -11,8 +11,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from headgate import api, cluster
+from headgate.api.reference_grants import ReferenceGrant
 from headgate.api.unattended import UNATTENDED
-from headgate.controllers import conditions
+from headgate.controllers import conditions, grants
+from headgate.controllers.grants import Grants
 from headgate.kubeschema import timestamps
 
 COMPONENT = "headgate-controller"
@@ -46,6 +48,9 @@ class UnattendedObjects:
         self._objects: dict[tuple[type[Unattended], api.ObjectKey], Unattended] = {}
         self._queue: cluster.WorkQueue[tuple[type[Unattended], api.ObjectKey]] = cluster.WorkQueue()
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
+        self._grants = [
+            cluster.Informer(client, ReferenceGrant, scope, may_be_absent=True) for scope in self._scopes
+        ]
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -56,6 +61,11 @@ class UnattendedObjects:
                 )
                 informer.subscribe(self._changed)
                 tasks.create_task(informer.run())
+            for each in self._grants:
+                each.subscribe(self._granted)
+                tasks.create_task(each.run())
+            for each in self._grants:  # before that, what they allow would be reported as refused
+                await each.wait_synced()
             tasks.create_task(self._events.run())
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, 1))
 
@@ -67,17 +77,35 @@ class UnattendedObjects:
             self._objects[subject] = change.new
             self._queue.add(subject)
 
+    def _granted(self, _: cluster.Change[ReferenceGrant]) -> None:
+        for subject in self._objects:
+            if subject[0] is api.AutoscalingPolicyBinding:
+                self._queue.add(subject)
+
+    def _findings(self, obj: Unattended) -> list[conditions.Finding]:
+        resource = obj.resource
+        told = UNATTENDED[resource.group, resource.kind]
+        found = [conditions.Finding(READY, False, NOT_IMPLEMENTED, told)]
+        if isinstance(obj, api.AutoscalingPolicyBinding):
+            known = Grants(
+                [grant for informer in self._grants for grant in informer.items()],
+                all(informer.is_served for informer in self._grants),
+                [scope for scope in self._scopes if scope is not None],
+            )
+            references = grants.finding(obj, known)
+            found += [references] if references is not None else []
+        return found
+
     async def _reconcile(self, subject: tuple[type[Unattended], api.ObjectKey]) -> float | None:
         await self._leadership.acquired()
         obj = self._objects.get(subject)
         if obj is None:
             return None
-        meta, resource = obj.metadata, obj.resource
-        finding = conditions.Finding(READY, False, NOT_IMPLEMENTED, UNATTENDED[resource.group, resource.kind])
+        meta = obj.metadata
         said = list(obj.status.conditions) if obj.status is not None else []
         now = timestamps.seconds(self._clock().timestamp())
         before = api.ObservedStatus(conditions=said)
-        due = conditions.observed(before, [finding], meta.generation, now)
+        due = conditions.observed(before, self._findings(obj), meta.generation, now)
         if sorted(due.conditions, key=_type) == sorted(said, key=_type):
             return None
         # An API server requires every condition to have a message, even an empty one.
@@ -94,7 +122,8 @@ class UnattendedObjects:
             return None  # the informer will provide the current state
         for condition in conditions.news(before, due):
             told = f"{condition.type}: {condition.message}"
-            self._events.record(obj, cluster.EventType.WARNING, condition.reason, told)
+            kind = cluster.EventType.NORMAL if condition.status == "True" else cluster.EventType.WARNING
+            self._events.record(obj, kind, condition.reason, told)
         return None
 
 

@@ -193,10 +193,9 @@ def test_a_binding_without_its_policy_is_refused(judge, make, world):
         (
             {"scalingConfiguration": scaling("gone", namespace="far")},
             [
-                'spec.scalingConfiguration.target.targetRef.namespace: "far" is ignored: the target is looked '
-                "for in namespace default",
-                "spec.scalingConfiguration.target.targetRef.name: there is no Deployment default/gone; nothing "
-                "is scaled until there is",
+                "spec.scalingConfiguration.target.targetRef.namespace: refused unless a ReferenceGrant in "
+                'namespace far allows it, from AutoscalingPolicyBinding, group "registry.volcano.sh", namespace '
+                'default, to Deployment, group "apps", name gone'
             ],
         ),
         (
@@ -269,3 +268,28 @@ def test_variants_that_cannot_be_planned_with_are_told(judge, make):
             "scaled until there is",
         ],
     )
+
+
+@pytest.mark.parametrize("name", [{}, {"name": "far-away"}])
+def test_a_target_elsewhere_that_is_granted_is_looked_for_there(judge, make, world, name):
+    """Once a ReferenceGrant in its namespace allows it."""
+    grant = {
+        "apiVersion": "gateway.networking.k8s.io/v1beta1",
+        "kind": "ReferenceGrant",
+        "metadata": {"name": "grant", "namespace": "far"},
+        "spec": {
+            "from": [
+                {"group": "registry.volcano.sh", "kind": "AutoscalingPolicyBinding", "namespace": "default"}
+            ],
+            "to": [{"group": "apps", "kind": "Deployment", **name}],
+        },
+    }
+    scaled = {"policyRef": {"name": "p"}, "scalingConfiguration": scaling("far-away", namespace="far")}
+    binding = make("binding", "b", scaled)
+    assert judge(binding, *world, grant)[1] == [
+        "spec.scalingConfiguration.target.targetRef.name: there is no Deployment far/far-away; nothing is "
+        "scaled until there is"
+    ]
+    grant["spec"]["from"][0]["namespace"] = "other"
+    [warning] = judge(binding, *world, grant)[1]
+    assert "refused unless a ReferenceGrant in namespace far allows it" in warning

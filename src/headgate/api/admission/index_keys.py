@@ -6,6 +6,7 @@ A malformed object has fewer entries; computing them never raises.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from headgate.api.admission.field_cursor import FieldCursor
 
 __all__ = [
     "ADAPTER",
+    "GRANTS",
     "INDEXED",
     "MODEL",
     "NAMED",
@@ -21,6 +23,7 @@ __all__ = [
     "IndexKey",
     "ScalingTarget",
     "group_of",
+    "group_of_kind",
     "of",
     "pool_of",
     "selection",
@@ -40,6 +43,13 @@ SELECTS = "selects"
 """A pool of this kind selects Pods by this label, among others."""
 SCALES = "scales"
 """The object decides the number of replicas of the workload."""
+GRANTS = "grants"
+"""A ReferenceGrant allows references: its namespace; group, kind and namespace of those that refer; group,
+kind and name of the target, "" for every name."""
+
+
+MANY_ENDS = 16
+"""Limit of each list of a ReferenceGrant, as in its schema."""
 
 
 class IndexKey(NamedTuple):
@@ -102,7 +112,7 @@ def _selection(kind: str, obj: FieldCursor, labels: FieldCursor) -> Iterator[Ind
 
 def _binding(binding: FieldCursor) -> Iterator[IndexKey]:
     for target in targets_of_binding(binding):
-        yield IndexKey(SCALES, (_namespace(binding), *target.workload))
+        yield IndexKey(SCALES, (target.namespace, *target.workload))
 
 
 def _autoscaler(autoscaler: FieldCursor) -> Iterator[IndexKey]:
@@ -115,12 +125,22 @@ def _variant(variant: FieldCursor) -> Iterator[IndexKey]:
         yield IndexKey(SCALES, (_namespace(variant), "Deployment", name))
 
 
+def _grant(grant: FieldCursor) -> Iterator[IndexKey]:
+    targets = list(itertools.islice(grant.at("spec.to").items(), MANY_ENDS))
+    for source in itertools.islice(grant.at("spec.from").items(), MANY_ENDS):
+        of = [source[name].text or "" for name in ("group", "kind", "namespace")]
+        for target in targets:
+            to = [target[name].text or "" for name in ("group", "kind", "name")]
+            yield IndexKey(GRANTS, (_namespace(grant), *of, *to))
+
+
 def _namespace(obj: FieldCursor) -> str:
     return obj.at("metadata.namespace").text or ""
 
 
 _OF_KIND: dict[tuple[str, str], Callable[[FieldCursor], Iterator[IndexKey]]] = {
     ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
+    ("gateway.networking.k8s.io", "ReferenceGrant"): _grant,
     ("networking.volcano.sh", "ModelRoute"): _model_route,
     ("networking.volcano.sh", "ModelServer"): _model_server,
     ("registry.volcano.sh", "Model"): _model,
@@ -150,6 +170,8 @@ class ScalingTarget(NamedTuple):
 
     place: FieldCursor
     """The scalingConfiguration or the item of params."""
+    namespace: str
+    """That of the workload."""
     workload: tuple[str, str]
     """Kind and name."""
 
@@ -164,7 +186,8 @@ def targets_of_binding(binding: FieldCursor) -> Iterator[ScalingTarget]:
     for place in (spec["scalingConfiguration"], *spec["optimizerConfiguration"]["params"].items()):
         reference = place.at("target.targetRef")
         if name := reference["name"].text:
-            yield ScalingTarget(place, (reference["kind"].text or "", name))
+            namespace = reference["namespace"].text or _namespace(binding)
+            yield ScalingTarget(place, namespace, (reference["kind"].text or "", name))
 
 
 def target_of_autoscaler(autoscaler: FieldCursor) -> tuple[str, str] | None:
@@ -176,8 +199,12 @@ def target_of_autoscaler(autoscaler: FieldCursor) -> tuple[str, str] | None:
 
 def group_of(reference: FieldCursor) -> str | None:
     """The group of an ObjectReference; None if it has none and the kind is not known."""
-    version, kind = reference["apiVersion"].text, reference["kind"].text or ""
-    return version.rpartition("/")[0] if version else _GROUPS.get(kind)
+    return group_of_kind(reference["apiVersion"].text or "", reference["kind"].text or "")
+
+
+def group_of_kind(api_version: str, kind: str) -> str | None:
+    """The same of its fields."""
+    return api_version.rpartition("/")[0] if api_version else _GROUPS.get(kind)
 
 
 def pool_of(obj: FieldCursor) -> tuple[str, str, str] | None:

@@ -10,6 +10,7 @@ from headgate.api.admission.findings import Findings
 from headgate.api.admission.index_keys import ScalingTarget
 from headgate.api.admission.references import View
 from headgate.api.meta import ObjectKey
+from headgate.api.reference_grants import End, Reference
 
 __all__ = ["check_autoscaler", "check_binding", "check_variant"]
 
@@ -25,13 +26,14 @@ def check_binding(binding: FieldCursor, old: FieldCursor | None, others: View, f
         if isinstance(place.value, dict):
             _check_bounds(place, found)
             _check_target(place["target"], found)
-    seen: dict[tuple[str, str], ScalingTarget] = {}
+    seen: dict[tuple[str, tuple[str, str]], ScalingTarget] = {}
     for target in index_keys.targets_of_binding(binding):
-        if target.workload in seen:
-            told = f"is the target of {seen[target.workload].place.label} already"
+        same = target.namespace, target.workload
+        if same in seen:
+            told = f"is the target of {seen[same].place.label} already"
             found.warn(target.reference["name"], f'"{target.workload[1]}" {told}')
             continue
-        seen[target.workload] = target
+        seen[same] = target
         _check_workload(binding, target, others, found)
     costs = [each["cost"].integer for each in params.items()]
     if len(costs) > 1 and not any(costs):
@@ -75,12 +77,11 @@ def _check_target(target: FieldCursor, found: Findings) -> None:
 def _check_workload(binding: FieldCursor, target: ScalingTarget, others: View, found: Findings) -> None:
     kind, name = target.workload
     reference = target.reference
-    namespace = binding.at("metadata.namespace").text or ""
-    elsewhere = reference["namespace"]
-    if elsewhere.text and elsewhere.text != namespace:
-        told = f'"{elsewhere.text}" is ignored: the target is looked for in namespace {namespace}'
-        found.warn(elsewhere, told)
+    namespace = target.namespace
     group = index_keys.group_of(reference)
+    if (refusal := _refusal(binding, target, group, others)) is not None:
+        found.warn(reference["namespace"], refusal)
+        return
     if not kind or group is None:
         told = "does not say what it is: set apiVersion and kind, as in apps/v1 and Deployment"
         found.warn(reference, told)
@@ -91,9 +92,23 @@ def _check_workload(binding: FieldCursor, target: ScalingTarget, others: View, f
             f"there is no {kind} {ObjectKey(namespace, name)}{others.among}; nothing is scaled until there is"
         )
         found.warn(reference["name"], told)
-    warn_of_other_scalers(
-        _BINDING_GROUP, _BINDING_KIND, binding, reference["name"], target.workload, others, found
+    scaled = (namespace, *target.workload)
+    warn_of_other_scalers(_BINDING_GROUP, _BINDING_KIND, binding, reference["name"], scaled, others, found)
+
+
+def _refusal(binding: FieldCursor, target: ScalingTarget, group: str | None, others: View) -> str | None:
+    """Why the target, which is in another namespace, may not be scaled; None if it may."""
+    namespace = binding.at("metadata.namespace").text or ""
+    kind, name = target.workload
+    reference = Reference(
+        End(_BINDING_GROUP, _BINDING_KIND, namespace, binding.at("metadata.name").text or ""),
+        End(group or "", kind, target.namespace, name),
     )
+    if not reference.is_across or any(
+        others.filed(index_keys.IndexKey(index_keys.GRANTS, entry)) for entry in reference.allowing
+    ):
+        return None
+    return reference.hint
 
 
 def warn_of_other_scalers(
@@ -101,15 +116,15 @@ def warn_of_other_scalers(
     kind: str,
     obj: FieldCursor,
     place: FieldCursor,
-    workload: tuple[str, str],
+    workload: tuple[str, str, str],
     others: View,
     found: Findings,
 ) -> None:
-    """Warn of another object that decides the replicas of the same workload."""
-    namespace, own = obj.at("metadata.namespace").text or "", obj.at("metadata.name").text or ""
-    for other in others.filed(index_keys.IndexKey(index_keys.SCALES, (namespace, *workload)))[:4]:
-        if (other.group, other.kind, other.name) != (group, kind, own):
-            told = f"{other} decides how many replicas {workload[0]} {namespace}/{workload[1]} has as well"
+    """Warn of another object that decides the replicas of the same workload: namespace, kind and name."""
+    own = obj.at("metadata.namespace").text or "", obj.at("metadata.name").text or ""
+    for other in others.filed(index_keys.IndexKey(index_keys.SCALES, workload))[:4]:
+        if (other.group, other.kind, other.key) != (group, kind, own):
+            told = f"{other} decides how many replicas {workload[1]} {workload[0]}/{workload[2]} has as well"
             found.warn(place, f"{told}; the older one is followed")
 
 
@@ -131,7 +146,8 @@ def check_autoscaler(autoscaler: FieldCursor, old: FieldCursor | None, others: V
             found.required(reference[field])
     if (workload := index_keys.target_of_autoscaler(autoscaler)) is not None:
         place = reference["name"]
-        warn_of_other_scalers(_AUTOSCALER_GROUP, _AUTOSCALER_KIND, autoscaler, place, workload, others, found)
+        scaled = (autoscaler.at("metadata.namespace").text or "", *workload)
+        warn_of_other_scalers(_AUTOSCALER_GROUP, _AUTOSCALER_KIND, autoscaler, place, scaled, others, found)
 
 
 # VariantAutoscaling: only warnings, about variants that planning has to leave out.
@@ -214,6 +230,5 @@ def _check_same_workload(variant: FieldCursor, others: View, found: Findings) ->
     if all(others.get(group, kind, key) is None for group, kind in _SCALABLE):
         told = f"there is no Deployment, StatefulSet or LeaderWorkerSet {key}{others.among}"
         found.warn(name, f"{told}; nothing is scaled until there is")
-    warn_of_other_scalers(
-        _VARIANT_GROUP, _VARIANT_KIND, variant, name, ("Deployment", name.text), others, found
-    )
+    scaled = (key.namespace, "Deployment", name.text)
+    warn_of_other_scalers(_VARIANT_GROUP, _VARIANT_KIND, variant, name, scaled, others, found)

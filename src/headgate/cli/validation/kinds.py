@@ -80,7 +80,7 @@ def _known() -> dict[tuple[str, str], Kind]:
     found: dict[tuple[str, str], Kind] = {}
     for definition in api.builtin_definitions():
         found |= _versions(definition, is_builtin=True)
-    for definition in api.custom_definitions():
+    for definition in (*api.custom_definitions(), *api.borrowed_definitions()):
         found |= _versions(definition, is_builtin=False)
     return found
 
