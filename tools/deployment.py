@@ -2,7 +2,9 @@
 
 - deploy/crds/Kustomization lists the definitions.
 - values.schema.json of the Helm chart has the settings of the gateway, which their types define.
-- files/alerts.yaml of the chart is a copy: a chart cannot read files outside of its directory.
+- deploy/admission/policies.yaml has the ValidatingAdmissionPolicies, which `headgate.api.policies` defines.
+- files/alerts.yaml and files/policies.yaml of the chart are copies: a chart cannot read files outside of its
+  directory.
 
 `tools/kustomize_base.py` updates deploy/kustomize, and needs Helm.
 """
@@ -14,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
+from headgate.api import policies
 from headgate.gateway import GatewaySettings, setting_types
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
@@ -22,6 +26,8 @@ CHART = DEPLOY / "helm" / "headgate"
 SCHEMA = CHART / "values.schema.json"
 ALERTS = DEPLOY / "prometheus" / "headgate-alerts.yaml"
 COPY_OF_ALERTS = CHART / "files" / "alerts.yaml"
+POLICIES = DEPLOY / "admission" / "policies.yaml"
+COPY_OF_POLICIES = CHART / "files" / "policies.yaml"
 DEFINITIONS = DEPLOY / "crds"
 LIST_OF_DEFINITIONS = DEFINITIONS / "Kustomization"
 """Without an extension, so that `kubectl apply -f deploy/crds` works, too."""
@@ -36,6 +42,14 @@ def list_of_definitions() -> str:
         *(f"  - {path.name}" for path in sorted(DEFINITIONS.glob("*.yaml"))),
     ]
     return "\n".join(lines) + "\n"
+
+
+def list_of_policies() -> str:
+    header = "# Generated from headgate.api.policies by `make generated`; do not edit.\n"
+    documents = (
+        yaml.safe_dump(each, sort_keys=False, allow_unicode=True, width=110) for each in policies.manifests()
+    )
+    return header + "---\n".join(documents)
 
 
 def schema(text: str) -> str:
@@ -73,7 +87,10 @@ def _nullable(found: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     LIST_OF_DEFINITIONS.write_text(list_of_definitions(), encoding="utf-8")
     SCHEMA.write_text(schema(SCHEMA.read_text(encoding="utf-8")), encoding="utf-8")
+    POLICIES.parent.mkdir(exist_ok=True)
     COPY_OF_ALERTS.parent.mkdir(exist_ok=True)
+    for path in (POLICIES, COPY_OF_POLICIES):
+        path.write_text(list_of_policies(), encoding="utf-8")
     COPY_OF_ALERTS.write_text(ALERTS.read_text(encoding="utf-8"), encoding="utf-8")
 
 

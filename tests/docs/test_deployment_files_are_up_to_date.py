@@ -36,6 +36,11 @@ def test_the_definitions_are_listed(deployment):
     assert deployment.LIST_OF_DEFINITIONS.read_text() == deployment.list_of_definitions()
 
 
+def test_the_policies_are_those_of_the_code(deployment):
+    assert deployment.POLICIES.read_text() == deployment.list_of_policies()
+    assert deployment.COPY_OF_POLICIES.read_text() == deployment.list_of_policies()
+
+
 def test_the_alerts_are_those_for_prometheus(deployment):
     assert deployment.COPY_OF_ALERTS.read_text() == deployment.ALERTS.read_text()
 

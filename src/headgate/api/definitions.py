@@ -257,6 +257,12 @@ def builtin_definitions() -> list[dict[str, Any]]:
     return [_manifest(definition, is_builtin=True) for definition in _BUILTIN]
 
 
+def custom_resources() -> list[Resource]:
+    """The resources of Headgate's own kinds, in every version."""
+    kinds = (kind for definition in _CUSTOM for kind in (definition.kind, *definition.also))
+    return [kind.resource for kind in kinds]  # type: ignore[attr-defined]
+
+
 def builtin_resources() -> list[Resource]:
     """The resources of Kubernetes' kinds, in every version."""
     kinds = (kind for definition in _BUILTIN for kind in (definition.kind, *definition.also))

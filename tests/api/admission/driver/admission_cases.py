@@ -56,6 +56,11 @@ def bases() -> list[Base]:
     return [Base(each["base"], tuple(each.get("others", ()))) for each in _contents()]
 
 
+def base(kind: str) -> Base:
+    """The valid object of a kind."""
+    return next(each for each in bases() if each.obj["kind"] == kind)
+
+
 def _contents() -> Iterator[Object]:
     return (yaml.safe_load(file.read_text()) for file in sorted(CASES.glob("*.yaml")))
 
