@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 import json
-import ssl
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import admission_cases
 import httpx2
 import pytest
-import yaml
 
 from headgate import api
 from headgate.api.admission.enforcement import EnforcedBy
@@ -29,7 +25,6 @@ PLURALS = {
     for d in api.custom_definitions()
     for version in d["spec"]["versions"]
 }
-WAIT_S = 60.0
 POLICIES = "/apis/registry.volcano.sh/v1alpha1/namespaces/default/autoscalingpolicies"
 POLICY = {
     "apiVersion": "registry.volcano.sh/v1alpha1",
@@ -71,37 +66,24 @@ def _errors(answer: httpx2.Response) -> dict[str, list[str]]:
     return found
 
 
-def _connected(kubeconfig: Path) -> httpx2.Client:
-    config = yaml.safe_load(kubeconfig.read_text())
-    cluster = config["clusters"][0]["cluster"]
-    trust = ssl.create_default_context(
-        cadata=base64.b64decode(cluster["certificate-authority-data"]).decode()
-    )
-    headers = {"authorization": f"Bearer {config['users'][0]['user']['token']}"}
-    return httpx2.Client(
-        base_url=cluster["server"], headers=headers, verify=trust, trust_env=False, timeout=WAIT_S
-    )
+@pytest.fixture(scope="module")
+def real(cluster, connected) -> Server:
+    return Server(connected(cluster.kubeconfig))
 
 
 @pytest.fixture(scope="module")
-def real(cluster) -> Iterator[Server]:
-    with _connected(cluster.kubeconfig) as http:
-        yield Server(http)
-
-
-@pytest.fixture(scope="module")
-def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def embedded(tmp_path_factory: pytest.TempPathFactory, connected) -> Iterator[Server]:
     state = tmp_path_factory.mktemp("embedded")
     command = [sys.executable, "-m", "headgate", "apiserver", "--state", state, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         while not (state / "kubeconfig").exists():
             assert process.stdout.readline(), "the server ended"
-        with _connected(state / "kubeconfig") as http:
-            # The embedded server alone demands that a binding's policy is there.
-            made = http.post(POLICIES, json=POLICY)
-            assert made.status_code == 201, made.text
-            yield Server(http)
+        http = connected(state / "kubeconfig")
+        # The embedded server alone demands that a binding's policy is there.
+        made = http.post(POLICIES, json=POLICY)
+        assert made.status_code == 201, made.text
+        yield Server(http)
         process.terminate()
         process.communicate()
 

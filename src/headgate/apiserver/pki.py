@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from cryptography import x509
 
 from headgate.serving import certificates
 
@@ -105,15 +104,11 @@ def _token(path: Path) -> str:
 def _usable(identity: Identity, host: str, now: datetime.datetime) -> bool:
     if not (identity.ca.exists() and identity.cert.exists() and identity.key.exists()):
         return False
-    try:
-        cert = x509.load_pem_x509_certificate(identity.cert.read_bytes())
-        cert.verify_directly_issued_by(x509.load_pem_x509_certificate(identity.ca.read_bytes()))
-        identity.server_context()
-        covered = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, TypeError, ssl.SSLError, x509.ExtensionNotFound):
-        return False
-    fresh = cert.not_valid_after_utc > now + datetime.timedelta(days=RENEW_BEFORE_DAYS)
-    return fresh and set(certificates.alternative_names((*HOSTS, host))) <= set(covered)
+    issued = certificates.Issued(
+        identity.ca.read_bytes(), identity.cert.read_bytes(), identity.key.read_bytes()
+    )
+    end = certificates.expires(issued, (*HOSTS, host), now)
+    return end is not None and end > now + datetime.timedelta(days=RENEW_BEFORE_DAYS)
 
 
 def _make(identity: Identity, host: str, now: datetime.datetime) -> None:

@@ -28,6 +28,7 @@ _COMMANDS = {
     "apiserver": "headgate.cli.apiserver:apiserver",
     "node": "headgate.cli.node:node",
     "controller": "headgate.cli.controller:controller",
+    "webhook": "headgate.cli.webhook:webhook",
     "simulate": "headgate.cli.simulate:simulate",
     "explain-field": "headgate.cli.explain_field:explain_field",
     "crds": "headgate.cli.crds:crds",

@@ -17,7 +17,7 @@ Sample = tuple[tuple[str, ...], float]
 
 
 def pages(statuses: StatusController, leadership: cluster.Leadership) -> Starlette:
-    """GET /healthz, /readyz and /metrics. Ready means that all objects are loaded, whether it leads or not."""
+    """GET /healthz, /readyz and /metrics. Ready: all objects are loaded, whether it leads or not."""
     registry = metrics(statuses.statistics, leadership)
 
     async def healthz(_: Request) -> Response:

@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_DAYS = 825
+PEM = serialization.Encoding.PEM
 
 
 class Issued(NamedTuple):
@@ -23,15 +25,20 @@ class Issued(NamedTuple):
     key: bytes
 
 
-def issue(common_name: str, hosts: Iterable[str], now: datetime.datetime) -> Issued:
-    """A server certificate for these names and addresses, with its key and its CA.
+def issue(
+    common_name: str,
+    hosts: Iterable[str],
+    now: datetime.datetime,
+    valid: datetime.timedelta = datetime.timedelta(days=VALID_DAYS),
+) -> Issued:
+    """A server certificate for these names and addresses, with its key and its CA, which expire together.
 
     The CA's key is discarded: it never signs anything else, so nothing else can be trusted by mistake.
     """
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = _named("headgate-ca")
     ca = (
-        _builder(ca_name, ca_name, ca_key.public_key(), now)
+        _builder(ca_name, ca_name, ca_key.public_key(), now, valid)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
@@ -39,7 +46,7 @@ def issue(common_name: str, hosts: Iterable[str], now: datetime.datetime) -> Iss
     )
     key = ec.generate_private_key(ec.SECP256R1())
     cert = (
-        _builder(_named(common_name), ca_name, key.public_key(), now)
+        _builder(_named(common_name), ca_name, key.public_key(), now, valid)
         .add_extension(x509.SubjectAlternativeName(alternative_names(hosts)), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
@@ -49,11 +56,24 @@ def issue(common_name: str, hosts: Iterable[str], now: datetime.datetime) -> Iss
         )
         .sign(ca_key, hashes.SHA256())
     )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    pem = serialization.Encoding.PEM
-    return Issued(ca.public_bytes(pem), cert.public_bytes(pem), private)
+    private = key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+    return Issued(ca.public_bytes(PEM), cert.public_bytes(PEM), private)
+
+
+def expires(issued: Issued, hosts: Iterable[str], now: datetime.datetime) -> datetime.datetime | None:
+    """When a certificate expires; None if it cannot be used: it is malformed or expired, its CA or its key is
+    another, or it does not cover all of these names and addresses."""
+    try:
+        cert, ca = x509.load_pem_x509_certificate(issued.cert), x509.load_pem_x509_certificate(issued.ca)
+        cert.verify_directly_issued_by(ca)
+        key = serialization.load_pem_private_key(issued.key, password=None)
+        covered = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound):
+        return None
+    is_right = key.public_key() == cert.public_key() and set(alternative_names(hosts)) <= set(covered)
+    end = min(cert.not_valid_after_utc, ca.not_valid_after_utc)
+    return end if is_right and now < end else None
 
 
 def alternative_names(hosts: Iterable[str]) -> list[x509.GeneralName]:
@@ -73,7 +93,11 @@ def _named(common_name: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime.datetime
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now: datetime.datetime,
+    valid: datetime.timedelta,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -82,7 +106,7 @@ def _builder(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
+        .not_valid_after(now + valid)
     )
 
 
