@@ -565,7 +565,7 @@ def webhook_of(cluster: Cluster) -> Iterator[Callable[..., Webhook]]:
     readers: list[threading.Thread] = []
     made: list[Webhook] = []
 
-    def start(
+    def run(
         name: str, *, failure_policy: str, replicas: int = 1, options: dict[str, str] | None = None
     ) -> Webhook:
         for each in made:
@@ -590,7 +590,7 @@ def webhook_of(cluster: Cluster) -> Iterator[Callable[..., Webhook]]:
         made.append(webhook)
         return webhook
 
-    yield start
+    yield run
     for each in made:
         cluster.kubectl("delete", "validatingwebhookconfiguration", each.name)
     for process in processes:

@@ -27,7 +27,7 @@ READER = "reader"
 @contextlib.contextmanager
 def new_real(state: Path) -> Iterator[Server]:
     """A control plane without the controllers of workloads, with our definitions."""
-    command = [sys.executable, ROOT / "tools" / "control_plane", "up", "--bare", state]
+    command = [sys.executable, "-P", ROOT / "tools" / "control_plane", "up", "--bare", state]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:  # noqa: S603
         try:
@@ -54,7 +54,7 @@ def real(kubeconfig: Path) -> Server:
 @contextlib.contextmanager
 def new_embedded(state: Path) -> Iterator[Server]:
     """An embedded server with an empty state."""
-    command = [sys.executable, "-c", "import headgate.cli; headgate.cli.main()", "apiserver"]
+    command = [sys.executable, "-P", "-c", "import headgate.cli; headgate.cli.main()", "apiserver"]
     words = ["--state", str(state), "--port", "0"]
     with subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:
