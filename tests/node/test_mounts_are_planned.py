@@ -5,6 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from headgate import node
+from headgate.cli import node as node_command
 from headgate.node import mounts, pod_spec
 from headgate.node.environment import ContainerConfigError
 from headgate.node.mounts import Mount, Mounting, Mounts
@@ -74,3 +76,10 @@ def test_a_mount_that_cannot_be_is_refused(tmp_path, mount, named):
     (tmp_path / "out").symlink_to("/")
     with pytest.raises(ContainerConfigError, match=named):
         plan(tmp_path, **mount)
+
+
+def test_the_first_line_tells_when_there_are_no_mounts(capfd):
+    """Users of a machine without mounts learn it when the node starts."""
+    for can_mount in (True, False):
+        node_command._tell(node.Ready("n", "https://a", "http://b", False, mounts=can_mount))
+        assert ("without mounts" in capfd.readouterr().out) is not can_mount

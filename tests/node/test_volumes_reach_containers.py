@@ -174,17 +174,40 @@ async def test_data_outlives_the_pod_of_a_claim(machine, pod_manifest):
 
 
 async def test_directories_of_pods_that_vanished_are_removed(machine, pod_manifest):
-    """A Pod that was deleted while its node was dead leaves nothing behind."""
+    """A Pod that was deleted after a kill -9 of its node leaves nothing behind."""
     volume = {"name": "d", "emptyDir": {}}
     container = shell(WAIT, {"name": "d", "mountPath": "/none/d"})
-    async with machine.node():
-        await machine.client.create_manifest(pod_manifest(container=container, volumes=[volume]))
-        [pod] = await machine.until_ready()
-    assert (machine.state / "pods" / pod.metadata.uid / "d").is_dir()
+    words = [sys.executable, "-m", "headgate", "node", "--kubeconfig", str(machine.kubeconfig)]
+    process = await asyncio.create_subprocess_exec(*words, "--state", str(machine.state.parent))
+    await machine.client.create_manifest(pod_manifest(container=container, volumes=[volume]))
+    [pod] = await machine.until_ready()
+    directory = machine.state.parent / "node" / "pods" / pod.metadata.uid
+    assert (directory / "d").is_dir()
+    process.kill()
+    await process.wait()
     await machine.client.delete(api.Pod, "one", "default", grace_s=0)
     async with machine.node():
-        while (machine.state / "pods" / pod.metadata.uid).exists():
+        while directory.exists():
             await asyncio.sleep(0.03)
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ({"csi": {"driver": "x"}}, "volumes of type csi are not supported on this node"),
+        ({}, ""),
+    ],
+)
+async def test_a_volume_without_a_type_is_an_empty_directory(machine, pod_manifest, source, problem):
+    """A type that the node does not have is named."""
+    container = shell(f"ls /none/d; echo listed; {WAIT}", {"name": "d", "mountPath": "/none/d"})
+    async with machine.node():
+        manifest = pod_manifest(container=container, volumes=[{"name": "d", **source}])
+        await machine.client.create_manifest(manifest)
+        if problem:
+            assert await machine.events("FailedMount") == [f'volume "d": {problem}']
+        else:
+            assert await machine.log() == "listed\n"
 
 
 async def test_a_token_needs_a_server_that_issues_them(machine, pod_manifest):

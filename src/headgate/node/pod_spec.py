@@ -6,8 +6,8 @@ node decodes the complete spec once for each Pod that it runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -88,6 +88,8 @@ class Claim(Part, frozen=True, kw_only=True):
 
 class Volume(Part, frozen=True, kw_only=True):
     name: str
+    kind: str = ""
+    """The name of the field that has its source, such as `emptyDir` or `csi`; set by `decode`."""
     empty_dir: EmptyDir | None = None
     host_path: HostPath | None = None
     config_map: ConfigMapVolume | None = None
@@ -155,3 +157,12 @@ class PodSpec(api.PodSpec, frozen=True, kw_only=True):
     def every_container(self) -> Iterator[Container]:
         yield from self.init_containers
         yield from self.containers
+
+
+def decode(raw: Mapping[str, Any]) -> PodSpec:
+    """The spec of a stored Pod. Raises msgspec.ValidationError."""
+    volumes = []
+    for volume in raw.get("volumes") or ():
+        kind = next((name for name in volume if name != "name"), "emptyDir")
+        volumes.append({kind: {}, **volume, "kind": kind})
+    return msgspec.convert({**raw, "volumes": volumes}, PodSpec)

@@ -118,7 +118,7 @@ class PodVolumes:
                 metadata.uid, volume.name, in_memory=volume.empty_dir.medium == _MEMORY
             )
             return Provided(await asyncio.to_thread(self._directories.create, path))
-        raise VolumeError("its type is not supported here")
+        raise VolumeError(f"volumes of type {volume.kind} are not supported on this node")
 
     async def _write(self, volume: pod_spec.Volume, found: references.Found) -> Provided:
         identity = self._identity()

@@ -105,7 +105,7 @@ class PodWorker:
         init = msgspec.convert(
             manifest.get("status", {}).get("initContainerStatuses", []), list[api.ContainerStatus]
         )
-        spec = msgspec.convert(manifest["spec"], pod_spec.PodSpec)
+        spec = pod_spec.decode(manifest["spec"])
         self._starts = container_starts.ContainerStarts(
             lambda: self._pod, spec, self._placement, self._tools, self._warn
         )

@@ -107,6 +107,7 @@ async def _run(
             given.mounting or await mounts.detect(),
             given.images,
         )
+        log.info("containers get their volumes by %s", tools.mounting)
         agent = Agent(tools, pods, pool, binds=controls)
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(log_server.run())
