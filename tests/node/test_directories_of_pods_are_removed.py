@@ -24,6 +24,7 @@ def test_all_volumes_of_a_pod_go(tmp_path):
     directories.remove("u-1")
     assert directories.uids() == {"u-2"}
     assert claim.is_dir()
+    assert not list((tmp_path / "memory").iterdir())
     assert (tmp_path / "host").stat().st_mode & 0o777 == 0o500
 
 

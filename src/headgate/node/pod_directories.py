@@ -65,6 +65,9 @@ class PodDirectories:
             if base is not None and (base / uid).exists():
                 _open_up(base / uid)
                 shutil.rmtree(base / uid, onerror=_log_error)
+        if self._memory is not None:
+            with contextlib.suppress(OSError):  # only if it is empty
+                self._memory.rmdir()
 
     def _made(self, path: Path) -> Path:
         if not path.is_dir():
