@@ -33,6 +33,7 @@ ASKS = {
     "describe": ["configmaps"],
     "delete": ["configmap", "x", "--no-wait"],
     "validate": ["-f", "object.yaml"],
+    "import": [],
     "route explain": ["--model", "m"],
     "flow": [],
     "gateway": ["--port", "0", "--metrics-port", "0", "--admin-port", "0"],
