@@ -18,6 +18,7 @@ COMMANDS = [
     "apiserver",
     "node",
     "controller",
+    "webhook",
     "simulate",
     "explain-field",
     "crds",
@@ -73,7 +74,7 @@ def leaves(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Comm
             yield f"{path}{name}", command
 
 
-RUNNING = {"up", "gateway", "node", "controller", "simulate engine", "simulate fleet"}
+RUNNING = {"up", "gateway", "node", "controller", "webhook", "simulate engine", "simulate fleet"}
 SILENT = {"completion", "apiserver token revoke"}
 
 

@@ -1,4 +1,4 @@
-"""The chart's roles let the gateway and the controller do all they do, and nothing else."""
+"""The chart's roles let the gateway, the controller and the webhook do all they do, and nothing else."""
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ WITH_STATUS = (
 )
 
 
+GROUPS = ["networking.volcano.sh", "inference.networking.k8s.io", "llmd.ai", "registry.volcano.sh"]
+
+
 class Access(NamedTuple):
     group: str
     resource: str
@@ -58,6 +61,7 @@ class Account:
 class Installed(NamedTuple):
     gateway: Account
     controller: Account
+    webhook: Account
 
 
 @pytest.fixture(params=["cluster", "namespaces"])
@@ -71,6 +75,7 @@ def installed(scope, cluster, helm, namespace, tmp_path) -> Iterator[Installed]:
     """The accounts and roles of the chart."""
     name = f"headgate-{namespace[-6:]}"
     values = {"fullnameOverride": name, "watchNamespaces": scope, "rbac": {"secretNames": ["engines-ca"]}}
+    values["admission"] = {"webhook": {"enabled": True}}
     rendered = helm.template(values, namespace)
     rights = [each for each in rendered if "Role" in each["kind"] or each["kind"] == "ServiceAccount"]
     for each in rights:
@@ -123,7 +128,7 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
     cluster, namespace, scope, installed, start, unused_tcp_port_factory, eventually
 ):
     """As the audit log of the API server shows."""
-    gateway, controller = installed
+    gateway, controller, webhook = installed
     followed = [f"--namespace={each}" for each in scope]
     lease = next(access.name for access in controller.granted if access.verb == "update")
     start(
@@ -132,6 +137,14 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
     ports = [str(unused_tcp_port_factory()) for _ in range(3)]
     flags = zip(("--port", "--metrics-port", "--admin-port"), ports, strict=True)
     start("gateway", "gateway", "--kubeconfig", gateway.kubeconfig, *followed, *itertools.chain(*flags))
+    port = unused_tcp_port_factory()
+    hook = next(access.name for access in webhook.granted if access.resource.startswith("validating"))
+    # The roles are tried with a configuration of the test: that of the chart names a Service.
+    cluster.apply(_configuration(hook, namespace, port))
+    names = ["--configuration", hook, "--secret", hook, "--lease", hook, "--name", "127.0.0.1"]
+    place = ["--host", "127.0.0.1", "--port", str(port), "--overlap-s", "1"]
+    start("webhook", "webhook", "--kubeconfig", webhook.kubeconfig, *names, *place, *followed)
+    eventually(lambda: _asks(cluster, namespace))
     manifests = examples()
     cluster.apply(*manifests, namespace=namespace)
     cluster.apply(
@@ -156,12 +169,50 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
         cluster.apply(server, namespace=namespace)
         eventually(lambda: _resolved(cluster, namespace) == "True")
     asyncio.run(_forget_a_gateway(gateway))
+    cluster.kubectl("delete", "validatingwebhookconfiguration", hook)
 
     for account in installed:
         with contextlib.suppress(AssertionError):  # the assertion below names what is unused
             eventually(lambda account=account: account.granted <= _used(cluster, account), 30)
         assert account.granted - _used(cluster, account) == set()
         assert _forbidden(cluster, account) == []
+
+
+def _configuration(name: str, namespace: str, port: int) -> dict[str, Any]:
+    webhook = {
+        "name": "rules.headgate.dev",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/validate"},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Ignore",
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [{"apiGroups": GROUPS, "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}],
+    }
+    metadata = {"name": name}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": metadata,
+        "webhooks": [webhook],
+    }
+
+
+def _asks(cluster: Any, namespace: str) -> bool:
+    """Whether the webhook is asked: it reads the Service of a pool's picker."""
+    picker = {"name": "picker", "port": {"number": 9002}}
+    pool = {
+        "apiVersion": "inference.networking.k8s.io/v1",
+        "kind": "InferencePool",
+        "metadata": {"name": "asked"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "asked"}},
+            "targetPorts": [{"number": 8000}],
+            "endpointPickerRef": picker,
+        },
+    }
+    text = json.dumps(pool)
+    words = ["create", "--dry-run=server", "-n", namespace, "-f", "-"]
+    return "there is no Service" in cluster.kubectl(*words, text=text)
 
 
 def _resolved(cluster: Any, namespace: str) -> str:

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
+from headgate.api import definitions
 from headgate.gateway import setting_types
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "headgate"
+COMPONENTS = ("gateway", "controller", "webhook", "admission")
 EVERYTHING = CHART / "ci" / "everything-values.yaml"
 
 
@@ -56,6 +58,8 @@ def test_by_default_there_is_only_what_every_cluster_accepts(helm):
         "RoleBinding",
         "Service",
         "ServiceAccount",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     }
 
 
@@ -64,13 +68,13 @@ def test_every_value_can_be_switched(helm):
     rendered = helm.template(everything())
     assert {"HorizontalPodAutoscaler"} <= {each["kind"] for each in rendered}
     for each in rendered:
-        assert each["metadata"]["labels"]["app.kubernetes.io/component"] in ("gateway", "controller")
-        assert ("namespace" in each["metadata"]) != each["kind"].startswith("Cluster")
+        assert each["metadata"]["labels"]["app.kubernetes.io/component"] in COMPONENTS
+        assert ("namespace" in each["metadata"]) != each["kind"].startswith(("Cluster", "Validating"))
 
 
-@pytest.mark.parametrize("component", ["gateway", "controller"])
+@pytest.mark.parametrize("component", ["gateway", "controller", "webhook"])
 def test_pods_have_no_rights_on_their_node(helm, component):
-    spec = pod_of(helm.template({}), component)["spec"]
+    spec = pod_of(helm.template({"admission": {"webhook": {"enabled": True}}}), component)["spec"]
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     [container] = spec["containers"]
@@ -80,6 +84,38 @@ def test_pods_have_no_rights_on_their_node(helm, component):
         "capabilities": {"drop": ["ALL"]},
     }
     assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+def test_the_webhook_replaces_policies_that_only_warn(helm):
+    """It gives the same warnings, with the exact place of each."""
+
+    def policies(values: dict[str, Any]) -> set[str]:
+        rendered = helm.template({"admission": values})
+        return {each["metadata"]["name"] for each in rendered if each["kind"] == "ValidatingAdmissionPolicy"}
+
+    with_both = policies({"webhook": {"enabled": True}})
+    assert with_both == {each for each in policies({}) if "-errors-" in each} != set()
+    assert policies({"policies": {"enabled": False}}) == set()
+
+
+def test_the_webhook_is_asked_by_the_name_of_its_certificate(helm):
+    """And not about its own namespace."""
+    found = objects(helm.template({"admission": {"webhook": {"enabled": True}}}))
+    [webhook] = found["ValidatingWebhookConfiguration/headgate-webhook"]["webhooks"]
+    service = webhook["clientConfig"]["service"]
+    [container] = pod_of(list(found.values()), "webhook")["spec"]["containers"]
+    assert f"--name={service['name']}.{service['namespace']}.svc" in container["args"]
+    assert "caBundle" not in webhook["clientConfig"]  # which an upgrade would reset
+    assert webhook["failurePolicy"] == "Ignore"
+    [selected] = webhook["namespaceSelector"]["matchExpressions"]
+    assert (selected["operator"], selected["values"]) == ("NotIn", ["kube-system", "headgate-system"])
+    resources = {
+        (group, name)
+        for rule in webhook["rules"]
+        for group in rule["apiGroups"]
+        for name in rule["resources"]
+    }
+    assert resources == {(each.group, each.plural) for each in definitions.custom_resources()}
 
 
 @pytest.mark.parametrize(

@@ -142,3 +142,14 @@ def test_no_object_makes_it_fail(spec: Any, old: Any, operation: str) -> None:
     request = reviews.decoded(body.encode())
     found = reviews.judged(request, reviews.admission.NOBODY)
     assert reviews.response(request, found)["response"]["uid"] == "u"
+
+
+async def test_objects_of_other_namespaces_are_not_read(silent_server: str) -> None:
+    """A webhook for one namespace has no rights in others, and says nothing about their objects."""
+    async with cluster.Client.from_url(silent_server) as client:
+        application = Application(client, Followed(client, "prod"), timeout_s=5.0)
+        transport = httpx2.ASGITransport(application)
+        async with httpx2.AsyncClient(transport=transport, base_url="https://hook") as http:
+            answer = (await http.post("/validate", json=review(POOL))).json()
+    assert answer["response"] == {"uid": "u", "allowed": True}
+    assert application.statistics()["late"] == 0

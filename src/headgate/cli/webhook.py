@@ -9,7 +9,12 @@ from headgate.cli import options
 
 @click.command()
 @options.process
-@options.namespace
+@click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    help="Only objects of this namespace; repeatable. Default: all.",
+)
 @click.option("--host", default="0.0.0.0", help="Address to listen on.", show_default=True)  # noqa: S104
 @click.option(
     "--port",
@@ -80,7 +85,7 @@ from headgate.cli import options
 def webhook(
     kubeconfig: Path | None,
     state: Path,
-    namespace: str | None,
+    namespaces: tuple[str, ...],
     host: str,
     port: int,
     names: tuple[str, ...],
@@ -108,7 +113,7 @@ def webhook(
         raise click.UsageError(told)
     config = WebhookConfig(
         kubeconfig=kubeconfig,
-        namespace=namespace,
+        namespaces=namespaces,
         host=host,
         port=port,
         names=names,

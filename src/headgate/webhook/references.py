@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -54,17 +55,18 @@ _READ = {
 class Followed:
     """Local copies of all objects of Headgate's kinds, with an index of them."""
 
-    def __init__(self, client: cluster.Client, namespace: str | None) -> None:
+    def __init__(self, client: cluster.Client, namespaces: Sequence[str]) -> None:
         schemas = {
             (each["spec"]["group"], each["spec"]["names"]["kind"]): version["schema"]["openAPIV3Schema"]
             for each in api.custom_definitions()
             for version in each["spec"]["versions"]
         }
+        self._namespaces = frozenset(namespaces)
         self._objects: dict[_Key, Object] = {}
         self._index = admission.Index()
         self._informers = []
-        for kind in _FOLLOWED:
-            informer = cluster.Informer(client, kind, namespace, may_be_absent=True)
+        for kind, scope in itertools.product(_FOLLOWED, cluster.scopes(namespaces)):
+            informer = cluster.Informer(client, kind, scope, may_be_absent=True)
             schema = schemas.get((kind.resource.group, kind.resource.kind), {})
             informer.subscribe(self._handler(kind.resource, schema))
             self._informers.append(informer)
@@ -78,6 +80,9 @@ class Followed:
     async def loaded(self) -> None:
         for informer in self._informers:
             await informer.wait_synced()
+
+    def may_read(self, namespace: str) -> bool:
+        return not self._namespaces or namespace in self._namespaces
 
     def get(self, key: _Key) -> Object | None:
         return self._objects.get(key)
@@ -170,7 +175,7 @@ class Lookup:
     async def _read_one(self, client: cluster.Client, wanted: _Key) -> None:
         group, kind, key = wanted
         resource = _READ.get((group, kind))
-        if resource is None:
+        if resource is None or not self._followed.may_read(key.namespace):
             self._read[wanted] = None
             self.unknown.add(wanted)
             return
@@ -198,5 +203,6 @@ class Lookup:
 
     def without_unknown(self, warnings: Iterable[str]) -> list[str]:
         """The warnings that are not about an object that could not be read."""
-        names = [str(key) for _, _, key in self.unknown]
+        # Rules look in other namespaces, too, and then name only the object in that of the reference.
+        names = [f"/{key.name}" for _, _, key in self.unknown]
         return [each for each in warnings if not any(name in each for name in names)]

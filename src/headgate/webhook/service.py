@@ -28,8 +28,8 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     kubeconfig: Path | None = None
     """None for the in-cluster account, $KUBECONFIG or ~/.kube/config."""
-    namespace: str | None = None
-    """Whose objects are followed; None for all."""
+    namespaces: tuple[str, ...] = ()
+    """Those whose objects are followed; all if there are none."""
     host: str = "0.0.0.0"  # noqa: S104 - API servers connect from other machines
     port: int = 8443
     names: tuple[str, ...]
@@ -71,7 +71,7 @@ async def run_webhook(
         name, namespace = _named(config.secret, client)
         key = api.ObjectKey(namespace, name)
         keeper = Keeper(client, key, config.configuration, terms, tls, leadership=election)
-        followed = Followed(client, config.namespace)
+        followed = Followed(client, config.namespaces)
         application = Application(client, followed, timeout_s=config.timeout_s)
         listener = serving.listening_socket(config.host, config.port, use=_USE)
         async with asyncio.TaskGroup() as tasks:
