@@ -35,11 +35,12 @@ class World:
     served: list[Issued | None] = field(default_factory=lambda: [None, None])
 
     def lead(self) -> None:
-        """One step of the leader."""
+        """One step of the leader, which is the first replica."""
         kept = rotation.from_secret(self.secret)
-        is_published = kept.current is not None or kept.coming is not None
-        if is_published:
-            self.published = rotation.bundle(kept, self.published, self.now)
+        before = self.published
+        if kept.current is not None or kept.coming is not None:
+            self.published = rotation.bundle(kept, self.published, self.now, self.served[0])
+        is_published = before == self.published != b""
         self.secret = rotation.to_secret(rotation.advanced(kept, TERMS, self.now, is_published=is_published))
 
     def load(self, replica: int) -> None:
@@ -68,7 +69,7 @@ def settled() -> World:
     return world
 
 
-LOSSES = st.sampled_from(["nothing", "nothing", "nothing", "nothing", "all", "current", "key"])
+LOSSES = st.sampled_from(["nothing", "nothing", "nothing", "nothing", "all", "current", "key", "bundle"])
 
 
 @settings(max_examples=15, deadline=None)
@@ -82,6 +83,8 @@ def test_every_certificate_is_trusted_before_it_is_served(hours: list[tuple[str,
                 world.secret = {}
             case "current":
                 world.secret.pop("tls.crt", None)
+            case "bundle":
+                world.published = b""
             case "key":
                 world.secret["tls.key"] = world.secret.get("next-tls.key", "")
         for _ in range(1 + steps):
@@ -130,7 +133,7 @@ def test_a_corrupt_secret_is_replaced(data: dict[str, str]) -> None:
     """Whatever it has, nothing fails, and a certificate is issued."""
     kept = rotation.from_secret(data)
     assert rotation.served(kept, TERMS, START, None) is None
-    rotation.bundle(kept, b"-----BEGIN CERTIFICATE-----", START)
+    rotation.bundle(kept, b"-----BEGIN CERTIFICATE-----", START, None)
     after = rotation.advanced(kept, TERMS, START, is_published=False)
     assert isinstance(after, Kept)
     assert rotation.served(after, TERMS, START, None) == after.coming

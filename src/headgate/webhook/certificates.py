@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import datetime
 import logging
 import os
@@ -135,7 +136,10 @@ class Keeper:
         log.info("Secret %s: %s", self._secret, _told(kept))
 
     async def _publish(self, kept: Kept) -> bool:
-        """Write the CAs into the configuration, unless they are there; returns whether all are there."""
+        """Write the CAs into the configuration, unless they are there; returns whether all were there before.
+
+        If somebody else has overwritten them, API servers need the whole overlap again.
+        """
         if kept.current is None and kept.coming is None:
             return False
         try:
@@ -148,17 +152,16 @@ class Keeper:
         for hook in hooks:
             settings = hook.setdefault("clientConfig", {})
             published = _decoded(settings.get("caBundle", ""))
-            wanted = rotation.bundle(kept, published, self._now())
+            wanted = rotation.bundle(kept, published, self._now(), self._tls.served)
             if wanted != published:
                 settings["caBundle"] = base64.b64encode(wanted).decode()
                 is_changed = True
-        if is_changed:
-            try:
-                await self._client.ask("PUT", self._configuration, found)
-            except cluster.Conflict:
-                return False
+        if not is_changed:
+            return bool(hooks)
+        with contextlib.suppress(cluster.Conflict):  # the next step will see what was written
+            await self._client.ask("PUT", self._configuration, found)
             log.info("published the authorities of the webhook's certificates")
-        return bool(hooks)
+        return False
 
 
 def _decoded(text: object) -> bytes:

@@ -94,13 +94,15 @@ def served(kept: Kept, terms: Terms, now: datetime.datetime, running: Issued | N
     return next(usable, None)
 
 
-def bundle(kept: Kept, published: bytes, now: datetime.datetime) -> bytes:
-    """The CAs to publish: all that may be served, and those of `published` that have not expired, because a
-    process may still serve a certificate that the Secret has lost."""
-    wanted = [issued.ca for issued in (kept.coming, kept.current) if issued is not None]
+def bundle(kept: Kept, published: bytes, now: datetime.datetime, running: Issued | None) -> bytes:
+    """The CAs to publish: all that may be served, and those of `published` that have not expired.
+
+    A process may still serve a certificate that the Secret has lost. `running` is what this one serves.
+    """
+    wanted = [issued.ca for issued in (kept.coming, kept.current, running) if issued is not None]
     found = [ca for part in (*wanted, *kept.former, published) for ca in certificates_in(part)]
     usable = [ca for ca in dict.fromkeys(found) if _expires(ca) > now]
-    return b"".join(usable[: 2 + _MAX_FORMER])
+    return b"".join(usable[: 3 + _MAX_FORMER])
 
 
 def advanced(kept: Kept, terms: Terms, now: datetime.datetime, *, is_published: bool) -> Kept:
