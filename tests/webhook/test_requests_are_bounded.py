@@ -46,7 +46,7 @@ def review(obj: Any, **request: Any) -> dict[str, Any]:
 async def application(silent_server: str) -> Any:
     """Of a server that never responds."""
     async with cluster.Client.from_url(silent_server) as client:
-        yield Application(client, Followed(client, None), timeout_s=1.0)
+        yield Application(client, Followed(client, ()), timeout_s=1.0)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_no_object_makes_it_fail(spec: Any, old: Any, operation: str) -> None:
 async def test_objects_of_other_namespaces_are_not_read(silent_server: str) -> None:
     """A webhook for one namespace has no rights in others, and says nothing about their objects."""
     async with cluster.Client.from_url(silent_server) as client:
-        application = Application(client, Followed(client, "prod"), timeout_s=5.0)
+        application = Application(client, Followed(client, ("prod",)), timeout_s=5.0)
         transport = httpx2.ASGITransport(application)
         async with httpx2.AsyncClient(transport=transport, base_url="https://hook") as http:
             answer = (await http.post("/validate", json=review(POOL))).json()

@@ -39,9 +39,11 @@ class StringMatch(Part, frozen=True, kw_only=True):
     exact: Annotated[str | None, described("The value must be this string.")] = None
     prefix: Annotated[str | None, described("The value must begin with this string.")] = None
     regex: Annotated[
-        Annotated[str, Meta(max_length=4096)] | None,
+        str | None,
         described(
-            "This RE2 expression must be found somewhere in the value; anchor it with ^ and $.", **_RE2
+            "This RE2 expression must be found somewhere in the value; anchor it with ^ and $.",
+            maxLength=4096,
+            **_RE2,
         ),
     ] = None
 
@@ -55,8 +57,7 @@ class BodyMatch(Part, frozen=True, kw_only=True):
 class ModelMatch(Part, frozen=True, kw_only=True):
     headers: Annotated[
         dict[str, StringMatch],
-        Meta(max_length=MAX_HEADERS),
-        described("Request headers and what their values must match. Unset: any."),
+        described("Request headers and what their values must match. Unset: any.", maxProperties=MAX_HEADERS),
     ] = {}
     uri: Annotated[
         StringMatch | None,
@@ -69,7 +70,7 @@ class TargetModel(Part, frozen=True, kw_only=True):
     demanded: ClassVar[tuple[str, ...]] = ("modelServerName",)
 
     model_server_name: Annotated[
-        str, Meta(min_length=1), described("Name of a ModelServer in the namespace of the route.")
+        str, described("Name of a ModelServer in the namespace of the route.", minLength=1)
     ] = ""
     weight: Annotated[
         int,
@@ -87,8 +88,8 @@ class Rule(Part, frozen=True, kw_only=True):
     ] = None
     target_models: Annotated[
         list[TargetModel],
-        Meta(min_length=1, max_length=16),
-        described("Where the traffic of the rule goes, by weight."),
+        Meta(max_length=16),
+        described("Where the traffic of the rule goes, by weight.", minItems=1),
     ] = []
 
 
@@ -135,14 +136,15 @@ class ModelRouteSpec(Part, frozen=True, kw_only=True):
     ]
 
     model_name: Annotated[
-        Annotated[str, Meta(max_length=LONGEST_NAME)] | None,
+        str | None,
         described(
             "The `model` of the requests that this route is for: a base model or any name you like.",
+            maxLength=LONGEST_NAME,
             **MODEL_NAME,
         ),
     ] = None
     lora_adapters: Annotated[
-        list[Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, extra_json_schema=MODEL_NAME)]],
+        list[Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": LONGEST_NAME} | MODEL_NAME)]],
         Meta(max_length=10),
         described("Names of LoRA adapters that this route is for as well."),
     ] = []
@@ -182,14 +184,13 @@ class PDGroup(Part, frozen=True, kw_only=True):
 
     group_key: Annotated[
         str,
-        Meta(min_length=1),
-        described("Label key whose value tells which prefill and decode Pods belong together."),
+        described("Label key whose value tells which prefill and decode Pods belong together.", minLength=1),
     ] = ""
     prefill_labels: Annotated[
-        dict[str, str], Meta(min_length=1), described("Labels of the Pods that prefill.")
+        dict[str, str], described("Labels of the Pods that prefill.", minProperties=1)
     ] = {}
     decode_labels: Annotated[
-        dict[str, str], Meta(min_length=1), described("Labels of the Pods that decode.")
+        dict[str, str], described("Labels of the Pods that decode.", minProperties=1)
     ] = {}
 
 
@@ -198,8 +199,7 @@ class WorkloadSelector(Part, frozen=True, kw_only=True):
 
     match_labels: Annotated[
         dict[str, str],
-        Meta(min_length=1),
-        described("Labels that every serving Pod in the same namespace has."),
+        described("Labels that every serving Pod in the same namespace has.", minProperties=1),
     ] = {}
     pd_group: Annotated[PDGroup | None, described("Splits the Pods into prefill and decode roles.")] = None
 

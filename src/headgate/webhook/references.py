@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from headgate import api, cluster
-from headgate.api import admission, apps, gie_v1, gie_v1alpha1, horizontal
+from headgate.api import admission, apps, gie_v1, gie_v1alpha1, horizontal, reference_grants
 from headgate.kubeschema import structural
 
 __all__ = ["Followed", "Lookup"]
@@ -39,6 +39,7 @@ _FOLLOWED: tuple[type[cluster.KubeObject], ...] = (
     gie_v1alpha1.InferencePool,
     gie_v1.InferencePool,
     horizontal.HorizontalPodAutoscaler,
+    reference_grants.ReferenceGrant,
 )
 _READ = {
     ("", "Service"): api.Service.resource,
