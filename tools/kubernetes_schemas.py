@@ -32,8 +32,34 @@ _REPLACED: dict[str, Any] = {
 """Types that are not structs. api.resource.Quantity remains a reference: its schema is ours."""
 
 _LEFT_OUT = frozenset({"description", "x-kubernetes-group-version-kind", "x-kubernetes-unions", "enum"})
-_DEFAULTS = {("core.v1.ServicePort", "protocol"): "TCP", ("core.v1.ContainerPort", "protocol"): "TCP"}
-"""Defaults of fields that are part of a list's key."""
+_DEFAULTS: dict[tuple[str, str], Any] = {
+    ("core.v1.ServicePort", "protocol"): "TCP",
+    ("core.v1.ContainerPort", "protocol"): "TCP",
+    ("core.v1.EndpointPort", "protocol"): "TCP",
+    ("core.v1.Container", "resources"): {},
+    ("core.v1.Container", "terminationMessagePath"): "/dev/termination-log",
+    ("core.v1.Container", "terminationMessagePolicy"): "File",
+    ("core.v1.PodSpec", "dnsPolicy"): "ClusterFirst",
+    ("core.v1.PodSpec", "schedulerName"): "default-scheduler",
+    ("core.v1.PodSpec", "securityContext"): {},
+    ("apps.v1.StatefulSetSpec", "updateStrategy"): {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"partition": 0},
+    },
+    ("apps.v1.StatefulSetSpec", "persistentVolumeClaimRetentionPolicy"): {
+        "whenDeleted": "Retain",
+        "whenScaled": "Retain",
+    },
+    ("autoscaling.v2.HorizontalPodAutoscalerSpec", "metrics"): [
+        {
+            "type": "Resource",
+            "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+        }
+    ],
+    ("discovery.v1.Endpoint", "conditions"): {},
+    ("discovery.v1.EndpointPort", "name"): "",
+}
+"""Defaults of fields that Headgate's types do not have, or that are part of a list's key."""
 
 
 def written() -> str:

@@ -99,17 +99,22 @@ async def test_unknown_and_duplicate_fields_are_handled_as_asked(
 async def test_the_kind_must_be_that_of_the_path(
     client: httpx2.AsyncClient, widget: Any, widgets: str
 ) -> None:
-    """An object of another kind or version than the path's is a bad request."""
-    for change, told in (
-        ({"kind": "Gadget"}, "the kind in the data (Gadget) does not match the expected kind (Widget)"),
+    """An object of another kind than the path's is invalid, and one of another version a bad request."""
+    for change, code, told in (
+        (
+            {"kind": "Gadget"},
+            422,
+            'Gadget.test.example "w" is invalid: kind: Invalid value: "Gadget": must be Widget',
+        ),
         (
             {"apiVersion": "test.example/v2"},
+            400,
             "the API version in the data (test.example/v2) does not match the expected API version "
             "(test.example/v1)",
         ),
     ):
         answer = await client.post(widgets, json=widget() | change)
-        assert (answer.status_code, answer.json()["message"]) == (400, told)
+        assert (answer.status_code, answer.json()["message"]) == (code, told)
 
 
 async def test_names_of_containers_are_labels_and_unique(client: httpx2.AsyncClient) -> None:

@@ -14,10 +14,11 @@ TOOL = Path(__file__).parents[2] / "tools" / "compare_servers"
 sys.path.insert(0, str(TOOL))
 
 import comparing  # noqa: E402
+import rules  # noqa: E402
 import servers  # noqa: E402
 import stories  # noqa: E402
 
-FILES = stories.files()
+FILES = stories.files() | {"bounds": rules.load()}
 
 
 class Comparison:

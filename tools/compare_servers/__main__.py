@@ -10,6 +10,7 @@ from pathlib import Path
 
 import asking
 import comparing
+import rules
 import servers
 import stories
 import table
@@ -33,8 +34,13 @@ def main() -> int:
 
 
 def _report(given: argparse.Namespace, real: asking.Server, embedded: asking.Server) -> int:
-    told = [story for file in stories.files().values() for story in file]
-    chosen = [story for story in told if given.story in story.name]
+    files = stories.files() | {"bounds": rules.load()}
+    chosen = [
+        story
+        for file, told in files.items()
+        for story in told
+        if given.story == file or given.story in story.name
+    ]
     known = comparing.reasons()
     found = servers.compare_all(chosen, real, embedded)
     shown = found if given.all else comparing.unlisted(found, known)
@@ -53,7 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("table", help="write the table of docs/api-server.md")
     run = commands.add_parser("run", help="send all stories to both servers, and print what differs")
-    run.add_argument("story", nargs="?", default="", help="only the stories with this in their name")
+    run.add_argument(
+        "story", nargs="?", default="", help="only the stories of this file, or with this in their name"
+    )
     run.add_argument("--all", action="store_true", help="print differences that have a reason, too")
     run.add_argument("--grouped", action="store_true", help="print each difference once, with its requests")
     run.add_argument("--real", type=Path, metavar="KUBECONFIG", help="a real server; else one is started")

@@ -7,7 +7,7 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,14 +121,25 @@ def _lines(response: http.client.HTTPResponse, number: int) -> list[bytes]:
     return lines
 
 
+class _Plain(yaml.CSafeLoader):
+    """Leaves times as text."""
+
+
+_Plain.yaml_implicit_resolvers = {
+    first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 def decoded(body: bytes, media: str) -> Any:
-    """JSON as its value, watch events as a list, anything else as text."""
+    """JSON and YAML as their value, watch events as a list, anything else as text."""
     if "json" in media:
         try:
             return json.loads(body)
         except ValueError:
             return [json.loads(line) for line in body.splitlines()]
-    return body.decode(errors="replace")
+    text = body.decode(errors="replace")
+    return yaml.load(text, Loader=_Plain) if "yaml" in media else text  # noqa: S506 - a safe one
 
 
 def tell(story: Story, server: Server, suffix: str) -> list[Response]:
@@ -137,7 +148,7 @@ def tell(story: Story, server: Server, suffix: str) -> list[Response]:
     namespace = f"{_slug(story.name)}-{suffix}"
     values = dict(story.variables) | {"ns": namespace, "n": suffix}
     try:
-        _prepare(client, values)
+        _prepare(client, (_NAMESPACE, _ACCOUNT, *story.needs), values)
         responses = []
         for request in story.requests:
             response = client.ask(request, values)
@@ -173,7 +184,7 @@ _NAMESPACE = Request(
 _ACCOUNT = Request("its account", "GET", "/api/v1/namespaces/$ns/serviceaccounts/default", until=200)
 
 
-def _prepare(client: Client, values: Mapping[str, str]) -> None:
-    for request in (_NAMESPACE, _ACCOUNT):
+def _prepare(client: Client, requests: Sequence[Request], values: Mapping[str, str]) -> None:
+    for request in requests:
         response = client.ask(request, values)
         assert response.code in (200, 201), f"{request.name}: {response.body}"

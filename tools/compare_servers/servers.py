@@ -46,8 +46,11 @@ def real(kubeconfig: Path) -> Server:
     server = Server.of(kubeconfig)
     client = Client(server)
     with contextlib.closing(client):
-        for manifest in [*_definitions(), *_rights()]:
+        definitions = _definitions()
+        for manifest in [*definitions, *_rights()]:
             _apply(client, manifest)
+        for definition in definitions:
+            _await(client, definition)
     return server
 
 
@@ -129,7 +132,10 @@ def _apply(client: Client, manifest: dict) -> None:
     media = {"Content-Type": "application/apply-patch+yaml"}
     done = client.ask(Request("apply", "PATCH", path + query, media, json.dumps(manifest)), {})
     assert done.code in (200, 201), done.body
-    if plural == "customresourcedefinitions":
-        version = manifest["spec"]["versions"][0]["name"]
-        served = f"/apis/{manifest['spec']['group']}/{version}/{manifest['spec']['names']['plural']}"
-        client.ask(Request("served", "GET", served, until=200), {})
+
+
+def _await(client: Client, definition: dict) -> None:
+    """Waits until a kind is served."""
+    spec = definition["spec"]
+    served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+    client.ask(Request("served", "GET", served, until=200), {})

@@ -19,7 +19,8 @@ the name of a list in kinds.yaml: then it is told for each kind. A request is `M
     only        dotted paths of the body that are compared; all if absent
 
 `$name` in any text is a variable: ns (the story's namespace), n (of this comparison), what was kept, and for
-a story that is told for kinds: kind, apiVersion, group, plural, name, collection, object, everywhere (paths).
+a story that is told for kinds: kind, apiVersion, group, plural, name, other (another name), and the paths
+collection, object and everywhere.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class Story:
     name: str
     requests: tuple[Request, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[Request, ...] = ()
+    """Sent before, and not compared."""
 
 
 def files() -> dict[str, list[Story]]:
@@ -93,7 +96,14 @@ def _story(told: dict[str, Any], kind: dict[str, Any] | None) -> Story:
     label = kind["plural"] + ("." + kind["group"] if kind.get("group") else "")
     if kind.get("label"):
         label = kind["label"]
-    return Story(f"{told['story']}: {label}", requests, variables(kind))
+    return Story(f"{told['story']}: {label}", requests, variables(kind), tuple(_needs(kind)))
+
+
+def _needs(kind: dict[str, Any]) -> Iterator[Request]:
+    """Creates the objects without which the kind's example is rejected."""
+    for needed in kind.get("needs", ()):
+        where = variables({"plural": needed["path"], "example": needed["object"]})["collection"]
+        yield request("needed", {"ask": f"POST {where}", "body": needed["object"]}, None)
 
 
 def variables(kind: dict[str, Any]) -> dict[str, str]:
@@ -112,7 +122,7 @@ def variables(kind: dict[str, Any]) -> dict[str, str]:
         "collection": collection,
         "object": f"{collection}/{name}",
         "everywhere": f"{root}/{plural}",
-        "root": root,
+        "other": "another" if kind.get("namespaced", True) else "another-$n",
     }
 
 

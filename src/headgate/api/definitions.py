@@ -46,6 +46,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[Column, ...] = (_AGE,)
     status: bool = False
     annotations: dict[str, str] = {}
+    deprecation: str = ""
+    """Warning for every request."""
     scale: tuple[str, str, str] | None = None
     """JSONPaths of the wanted number, the observed number, and the selector."""
 
@@ -222,10 +224,19 @@ _BUILTIN = (
         categories=("all",),
         status=True,
     ),
-    Definition(kind=discovery_kinds.Endpoints, short_names=("ep",)),
+    Definition(
+        kind=discovery_kinds.Endpoints,
+        short_names=("ep",),
+        deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    ),
     Definition(kind=discovery_kinds.EndpointSlice),
-    Definition(kind=apps.Lease, columns=(("Holder", "string", ".spec.holderIdentity", 0), _AGE)),
-    Definition(kind=extensions.CustomResourceDefinition, short_names=("crd", "crds"), status=True),
+    Definition(kind=apps.Lease),
+    Definition(
+        kind=extensions.CustomResourceDefinition,
+        short_names=("crd", "crds"),
+        categories=("api-extensions",),
+        status=True,
+    ),
 )
 """The API server has tables of its own for these kinds; only kinds without one need columns."""
 
@@ -302,6 +313,11 @@ def _manifest(definition: Definition, *, is_builtin: bool) -> dict[str, Any]:
             "schema": {"openAPIV3Schema": _schema(kind, is_builtin=is_builtin)},
             "subresources": subresources,
             "additionalPrinterColumns": [_column(column) for column in definition.columns],
+            **(
+                {"deprecated": True, "deprecationWarning": definition.deprecation}
+                if definition.deprecation
+                else {}
+            ),
         }
         for kind in (definition.kind, *definition.also)
     ]

@@ -100,7 +100,7 @@ def admit(
     unknown, lacking = served.prepared.prune(body)
     if served.resource == builtin.DEFINITION:
         unknown = [*unknown, *definitions.prune_schemas(body)]
-    complaints = [*complaints, *_unknown_fields(unknown)]
+    complaints = [*complaints, *_unknown_fields(sorted(unknown))]
     if complaints and validation == "Strict":
         raise errors.StrictDecodingError(served.kind, served.version, complaints)
     if unknown:
@@ -147,9 +147,10 @@ def check_precondition(target: Target, old: Object, new: Object) -> None:
     if (uid := meta.get("uid")) and uid != was["uid"]:
         raise target.conflict(_failed_precondition("UID", uid, was["uid"]))
     if meta.get("resourceVersion") in (None, ""):
-        if target.served.custom:
+        if target.served.custom or target.served.resource in builtin.UPDATED_BY_VERSION:
             detail = "must be specified for an update"
-            raise target.invalid(FieldError("FieldValueInvalid", "metadata.resourceVersion", detail, 0))
+            wrong = FieldError("FieldValueInvalid", "metadata.resourceVersion", detail, 0)
+            raise errors.invalid(target.served.group, target.served.plural, target.name, [wrong])
     elif meta["resourceVersion"] != was["resourceVersion"]:
         raise target.conflict(errors.STALE)
 
@@ -159,12 +160,16 @@ def check_delete_preconditions(target: Target, obj: Object, options: DeleteOptio
     wanted, meta = options.preconditions, obj["metadata"]
     if wanted is None:
         return
-    for label, asked, present in (
-        ("UID", wanted.uid, meta["uid"]),
-        ("ResourceVersion", wanted.resource_version, meta["resourceVersion"]),
+    for label, asked, present, cause in (
+        ("UID", wanted.uid, meta["uid"], "deleted and then recreated"),
+        ("ResourceVersion", wanted.resource_version, meta["resourceVersion"], "modified"),
     ):
         if asked is not None and asked != present:
-            raise target.conflict(_failed_precondition(label, asked, present))
+            why = (
+                f"the {label} in the precondition ({asked}) does not match the {label} in record "
+                f"({present}). The object might have been {cause}"
+            )
+            raise errors.conflict(target.served.group, target.served.kind, target.name, why)
 
 
 def status_only(old: Object, wanted: Object) -> Object:
@@ -208,7 +213,12 @@ def same(old: Object, new: Object) -> bool:
 def desired(served: Served, obj: Object) -> Object:
     """The part of an object whose changes increase its generation."""
     ignored = {"metadata", "status"} if served.has_status else {"metadata"}
-    return {name: value for name, value in obj.items() if name not in ignored}
+    part = {name: value for name, value in obj.items() if name not in ignored}
+    if served.resource == builtin.ENDPOINT_SLICE:
+        part["labels"] = obj["metadata"].get("labels")
+    if served.resource == builtin.POD and isinstance(spec := part.get("spec"), dict):
+        part["spec"] = {name: value for name, value in spec.items() if name != "nodeName"}
+    return part
 
 
 def _check_kind(served: Served, obj: Object) -> None:
@@ -218,12 +228,17 @@ def _check_kind(served: Served, obj: Object) -> None:
         return
     if api_version != served.api_version:
         raise errors.bad_request(
-            f"the API version in the data ({api_version}) does not match the expected API version "
+            f"the API version in the data ({api_version or ''}) does not match the expected API version "
             f"({served.api_version})"
         )
+    if kind != served.kind and served.custom and isinstance(kind, str):
+        meta = obj.get("metadata")
+        name = meta.get("name") if isinstance(meta, dict) else ""
+        wrong = FieldError("FieldValueInvalid", "kind", f"must be {served.kind}", kind)
+        raise errors.invalid(served.group, kind, name if isinstance(name, str) else "", [wrong])
     if kind != served.kind:
         raise errors.bad_request(
-            f"the kind in the data ({kind}) does not match the expected kind ({served.kind})"
+            f"the kind in the data ({kind or ''}) does not match the expected kind ({served.kind})"
         )
 
 

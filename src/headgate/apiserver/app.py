@@ -24,6 +24,7 @@ from headgate.apiserver.connections import BoundedProtocol
 from headgate.apiserver.handlers import negotiation, sending
 from headgate.apiserver.handlers.documents import Documents
 from headgate.apiserver.handlers.health import Health, Metrics
+from headgate.apiserver.handlers.rest import warn
 from headgate.apiserver.handlers.sending import compressed
 from headgate.apiserver.parts import Parts
 from headgate.apiserver.users import Authenticator, User
@@ -283,6 +284,10 @@ class _Views:
         return self._discovery(request, core=False)
 
     def _discovery(self, request: Request, *, core: bool) -> Response:
+        try:
+            negotiation.check_taken(negotiation.accept(request.headers))
+        except errors.StatusError as error:
+            return status_response(error)
         if version := negotiation.aggregated_version(negotiation.accept(request.headers)):
             media = f"{_JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
             return _json(discovery.aggregated(self._registry, version, core=core), media)
@@ -317,6 +322,8 @@ class _Views:
         """Handle everything below /api/ and /apis/; errors become Statuses here."""
         try:
             sending.check_yaml(request)
+            if "//" in path:
+                return status_response(errors.no_such_path())
             match [part for part in path.split("/") if part]:
                 case ["api" | "apis" as root]:
                     return self._discovery(request, core=root == "api")
@@ -335,4 +342,7 @@ class _Views:
             status = self._status_of(error)
             if status is not error and status.code >= 500 and not errors.is_full(error):
                 log.exception("%s %s", request.method, path)
-            return status_response(status)
+            response = status_response(status)
+            if status.warning:
+                warn(response, status.warning)
+            return response

@@ -22,6 +22,8 @@ OWN_REVIEWS = frozenset(
 )
 """Reviews that every user may create about themselves."""
 
+DISCOVERY_PATHS = ("/api", "/healthz", "/livez", "/openapi", "/readyz", "/version")
+"""Paths that are not objects, and that every user may read."""
 _WRITE_ONLY = frozenset({"binding", "eviction", "finalize"})
 """Subresources that cannot be read."""
 
@@ -76,7 +78,8 @@ def allows(user: User, asked: Attributes) -> bool:
     if user.role == "admin":
         return True
     if not asked.resource:
-        return asked.verb in ("get", "head")
+        is_known = user.role is not None or asked.path.startswith(DISCOVERY_PATHS)
+        return is_known and asked.verb in ("get", "head")
     if asked.verb == "create" and (asked.group, asked.resource) in OWN_REVIEWS:
         return True
     if user.role is None:
@@ -93,7 +96,7 @@ def refusal(user: User, asked: Attributes) -> errors.StatusError:
     """A 403 with Kubernetes' message."""
     if not asked.resource:
         told = f'forbidden: User "{user.name}" cannot {asked.verb} path "{asked.path}"'
-        return errors.StatusError(403, "Forbidden", told)
+        return errors.StatusError(403, "Forbidden", told, has_details=True)
     where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
     why = (
         f'User "{user.name}" cannot {asked.verb} resource "{asked.full_resource}" '

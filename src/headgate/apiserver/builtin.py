@@ -13,6 +13,7 @@ NAMESPACE = "namespaces"
 SECRET = "secrets"  # noqa: S105 - the name of a resource
 EVENT = "events"
 SERVICE = "services"
+ENDPOINT_SLICE = "endpointslices.discovery.k8s.io"
 SERVICE_ACCOUNT = "serviceaccounts"
 DEFINITION = "customresourcedefinitions.apiextensions.k8s.io"
 
@@ -24,7 +25,6 @@ DEFINITION_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _SPEC, _TEMPLATE = ("f:spec",), ("f:spec", "f:template")
 _POD_TEMPLATE = (
     _SPEC,
-    ("f:spec", "f:selector"),
     _TEMPLATE,
     (*_TEMPLATE, "f:metadata"),
     (*_TEMPLATE, "f:spec"),
@@ -34,7 +34,7 @@ _STATUS = ("f:status",)
 ALWAYS_PRESENT: dict[str, tuple[tuple[str, ...], ...]] = {
     POD: (_SPEC, ("f:spec", "f:containers"), _STATUS),
     NAMESPACE: (_SPEC, _STATUS),
-    EVENT: (("f:involvedObject",), ("f:source",)),
+    EVENT: (("f:source",),),
     SERVICE: (_SPEC, _STATUS, ("f:status", "f:loadBalancer")),
     "nodes": (_SPEC, _STATUS, ("f:status", "f:daemonEndpoints"), ("f:status", "f:nodeInfo")),
     "leases.coordination.k8s.io": (_SPEC,),
@@ -45,36 +45,56 @@ ALWAYS_PRESENT: dict[str, tuple[tuple[str, ...], ...]] = {
     "customresourcedefinitions.apiextensions.k8s.io": (
         _SPEC,
         ("f:spec", "f:names"),
-        ("f:spec", "f:versions"),
         _STATUS,
         ("f:status", "f:acceptedNames"),
         ("f:status", "f:conditions"),
-        ("f:status", "f:storedVersions"),
     ),
 }
 """Maps and lists of each kind, as elements of fieldsV1, that Kubernetes' Go types always have."""
 
 FIRST_NAMESPACES = ("default", "kube-system")
 _DEFAULT_GRACE_S = 30
+_FIRST_STATUS: dict[str, Any] = {
+    POD: {"phase": "Pending"},
+    NAMESPACE: {"phase": "Active"},
+    SERVICE: {"loadBalancer": {}},
+    "deployments.apps": {},
+    "replicasets.apps": {"replicas": 0},
+    "statefulsets.apps": {"replicas": 0, "availableReplicas": 0},
+}
+RETURNED_WHEN_DELETED = frozenset({POD, SERVICE, SERVICE_ACCOUNT})
+"""Kinds of which a deletion returns the object."""
+_PODS_AT = {POD: ("spec",)} | dict.fromkeys(
+    ("deployments.apps", "replicasets.apps", "statefulsets.apps"), ("spec", "template", "spec")
+)
+"""Where kinds have the spec of a Pod."""
+CREATED_BY_UPDATE = frozenset({SERVICE, EVENT, "endpoints", "leases.coordination.k8s.io"})
+"""Kinds of which an update creates an object that does not exist."""
+UPDATED_BY_VERSION = frozenset({"leases.coordination.k8s.io"})
+"""Built-in kinds whose updates must name a resource version, as those of custom kinds."""
 
 
 def initialize(resource: str, obj: dict[str, Any]) -> None:
     """Set the initial fields of a new object of a built-in kind."""
-    if resource == POD:
-        obj["status"] = {"phase": "Pending"}
-    elif resource == NAMESPACE:
-        obj["status"] = {"phase": "Active"}
+    if resource in _FIRST_STATUS:
+        obj["status"] = copy.deepcopy(_FIRST_STATUS[resource])
+    if resource == NAMESPACE:
         _set_namespace_finalizers(obj, [NAMESPACE_FINALIZER])
-        if name := obj["metadata"].get("name"):  # otherwise validation reports that it is missing
-            obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
     elif resource == DEFINITION:
         obj["metadata"].setdefault("finalizers", []).append(DEFINITION_FINALIZER)
-    elif resource == SECRET:
-        obj.setdefault("type", "Opaque")
 
 
 def normalize(resource: str, obj: dict[str, Any]) -> None:
     """Convert an object of a built-in kind to the form in which it is stored."""
+    if resource == NAMESPACE:
+        if name := obj["metadata"].get("name"):  # otherwise validation reports that it is missing
+            obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+    elif resource == DEFINITION:
+        _complete_definition(obj.get("spec"))
+    elif resource == SECRET and not obj.get("type"):
+        obj["type"] = "Opaque"
+    elif resource in _PODS_AT:
+        _default_pull_policies(obj, _PODS_AT[resource])
     texts = obj.get("stringData") if resource == SECRET else None
     data = obj.get("data") or {}
     if not isinstance(texts, dict) or not isinstance(data, dict):
@@ -83,6 +103,33 @@ def normalize(resource: str, obj: dict[str, Any]) -> None:
         encoded = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
         obj["data"] = {**data, **encoded}
         del obj["stringData"]
+
+
+def _complete_definition(spec: Any) -> None:
+    """Add the names that follow from the kind. Malformed parts are left to validation."""
+    if not isinstance(spec, dict):
+        return
+    names = spec.get("names")
+    if isinstance(names, dict) and isinstance(kind := names.get("kind"), str) and kind:
+        names.update({"singular": names.get("singular") or kind.lower()})
+        names.update({"listKind": names.get("listKind") or f"{kind}List"})
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+
+
+def _default_pull_policies(obj: dict[str, Any], path: tuple[str, ...]) -> None:
+    """Images without a tag, or with `latest`, are always pulled. Malformed parts are left to validation."""
+    spec: Any = obj
+    for name in path:
+        spec = spec.get(name) if isinstance(spec, dict) else None
+    for field in ("initContainers", "containers"):
+        containers = spec.get(field) if isinstance(spec, dict) else None
+        for container in containers if isinstance(containers, list) else ():
+            image = container.get("image") if isinstance(container, dict) else None
+            if isinstance(image, str) and image and not container.get("imagePullPolicy"):
+                tag = image.rpartition("/")[2].partition(":")[2]
+                is_latest = "@" not in image and tag in ("", "latest")
+                container["imagePullPolicy"] = "Always" if is_latest else "IfNotPresent"
 
 
 def keep(resource: str, old: dict[str, Any], new: dict[str, Any], subresource: str) -> None:

@@ -83,6 +83,9 @@ def _version_faults(versions: list[Object], check: CheckSchema) -> Iterator[Fiel
     if sum(bool(version["storage"]) for version in versions) != 1:
         detail = "must have exactly one version marked as storage version"
         yield _invalid("spec.versions", detail, [version["name"] for version in versions])
+    names = [version["name"] for version in versions]
+    if len(set(names)) < len(names):
+        yield _invalid("spec.versions", "must contain unique version names", names)
     for index, version in enumerate(versions):
         field = f"spec.versions[{index}]"
         if not _VERSION.fullmatch(version["name"]):

@@ -52,6 +52,14 @@ def mark(resource: str, obj: dict[str, Any], options: DeleteOptions, now: dateti
     return True
 
 
+def note(obj: dict[str, Any], now: datetime.datetime) -> None:
+    """Set the time of deletion of a Pod that nothing holds, unless it has one."""
+    meta = obj["metadata"]
+    if "deletionTimestamp" not in meta:
+        meta["generation"] = meta.get("generation", 0) + 1
+        meta |= {"deletionTimestamp": timestamps.seconds(now.timestamp()), "deletionGracePeriodSeconds": 0}
+
+
 def holders(resource: str, obj: dict[str, Any]) -> list[str]:
     """The finalizers that block the removal of a marked object."""
     held: list[str] = list(obj["metadata"].get("finalizers", []))

@@ -13,9 +13,10 @@ SCALE = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
 _KINDS = {
     "scale": SCALE,
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
-    "binding": {"group": "", "version": "v1", "kind": "Binding"},
+    "binding": {"kind": "Binding"},
 }
 """The kinds that are sent to subresources, if not the object's own kind."""
+_TYPE = frozenset({"kind", "apiVersion"})
 AGGREGATED = ("v2", "v2beta1")
 
 
@@ -48,7 +49,8 @@ def _of(registry: Registry, group: str, version: str) -> list[Served]:
 
 
 def _aggregated_resource(served: Served) -> Object:
-    own = {"group": served.group, "version": served.version, "kind": served.kind}
+    group, version = (served.group, served.version) if served.custom else ("", "")  # as Kubernetes has it
+    own = {"group": group, "version": version, "kind": served.kind}
     resource: Object = {
         "resource": served.plural,
         "responseKind": own,
@@ -62,7 +64,7 @@ def _aggregated_resource(served: Served) -> Object:
         resource["categories"] = list(served.categories)
     if subresources := subresources_of(served):
         resource["subresources"] = [
-            {"subresource": name, "responseKind": _KINDS.get(name, own), "verbs": verbs}
+            {"subresource": name, "responseKind": own | _KINDS.get(name, {}), "verbs": verbs}
             for name, verbs in subresources
         ]
     return resource
@@ -82,7 +84,8 @@ def api_versions() -> Object:
 
 
 def group_list(registry: Registry) -> Object:
-    groups = [group(registry, name) for name in sorted(registry.groups()) if name]
+    found = [group(registry, name) or {} for name in sorted(registry.groups()) if name]
+    groups = [{key: value for key, value in each.items() if key not in _TYPE} for each in found]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
@@ -113,7 +116,7 @@ def resource_list(registry: Registry, group: str, version: str) -> Object | None
             resources.append({**entry, **shown, "verbs": verbs})
     return {
         "kind": "APIResourceList",
-        "apiVersion": "v1",
+        **({"apiVersion": "v1"} if group else {}),
         "groupVersion": f"{group}/{version}" if group else version,
         "resources": resources,
     }

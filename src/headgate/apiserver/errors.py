@@ -42,6 +42,8 @@ class StatusError(Exception):
     kind: str = ""
     causes: Sequence[Cause] = field(default_factory=tuple)
     retry_after_s: int = 0
+    warning: str = ""
+    """A warning for the client, besides the error."""
     has_details: bool = False
     """Whether Kubernetes sends details even if they are empty."""
     continue_: str = ""
@@ -93,11 +95,13 @@ def no_such_path() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource", has_details=True)
 
 
-def already_exists(group: str, plural: str, name: str) -> StatusError:
+def already_exists(group: str, plural: str, name: str, *, is_going: bool = False) -> StatusError:
+    """`is_going`: the present object is being deleted."""
+    prefix = "object is being deleted: " if is_going else ""
     return StatusError(
         409,
         "AlreadyExists",
-        f'{_qualified(plural, group)} "{name}" already exists',
+        f'{prefix}{_qualified(plural, group)} "{name}" already exists',
         name=name,
         group=group,
         kind=plural,
@@ -127,7 +131,7 @@ def forbidden(group: str, plural: str, name: str, why: str, causes: Sequence[Cau
     return StatusError(403, "Forbidden", message, name=name, group=group, kind=plural, causes=causes)
 
 
-def apply_conflict(group: str, plural: str, name: str, conflicts: Sequence[tuple[str, str]]) -> StatusError:
+def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> StatusError:
     """Server-side apply conflicts with other managers; `conflicts` are (manager, field) pairs."""
     by_manager: dict[str, list[str]] = {}
     for manager, path in conflicts:
@@ -139,7 +143,7 @@ def apply_conflict(group: str, plural: str, name: str, conflicts: Sequence[tuple
         lines = [f"conflicts with {m}:\n" + "\n".join(f"- {p}" for p in ps) for m, ps in by_manager.items()]
         told = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
     causes = tuple(Cause("FieldManagerConflict", f"conflict with {m}", path) for m, path in conflicts)
-    return StatusError(409, "Conflict", told, name=name, group=group, kind=plural, causes=causes)
+    return StatusError(409, "Conflict", told, causes=causes)
 
 
 def bad_request(message: str) -> StatusError:
@@ -169,10 +173,15 @@ def unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def method_not_allowed(method: str) -> StatusError:
-    return StatusError(
-        405, "MethodNotAllowed", f"the server does not allow this method on the requested resource: {method}"
-    )
+def method_not_allowed() -> StatusError:
+    told = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", told, has_details=True)
+
+
+def not_supported(verb: str, group: str, plural: str) -> StatusError:
+    """A method that subresources of custom kinds do not have."""
+    told = f'{verb} is not supported on resources of kind "{_qualified(plural, group)}"'
+    return StatusError(405, "MethodNotAllowed", told, group=group, kind=plural)
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
@@ -210,7 +219,7 @@ def expired(message: str) -> StatusError:
 
 def too_large_revision(asked: int, current: int) -> StatusError:
     """A client names a resource version that this server has not reached."""
-    told = f"Too large resource version: {asked}, current: {current}"
+    told = f"Timeout: Too large resource version: {asked}, current: {current}"
     cause = Cause("ResourceVersionTooLarge", "Too large resource version")
     return StatusError(504, "Timeout", told, causes=(cause,), retry_after_s=1)
 
@@ -264,7 +273,7 @@ def status_of(error: Exception, *, takes_deletions: bool = True) -> StatusError:
         case HTTPException(status_code=404):
             return no_such_path()
         case HTTPException(status_code=405):
-            return method_not_allowed("")
+            return method_not_allowed()
         case sqlite3.OperationalError() if is_full(error):
             return insufficient_storage(str(error), takes_deletions=takes_deletions)
         case sqlite3.OperationalError():

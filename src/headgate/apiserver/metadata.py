@@ -17,10 +17,10 @@ _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class _OwnerReference(msgspec.Struct, rename="camel"):
-    api_version: str
-    kind: str
-    name: str
-    uid: str
+    api_version: str | None = None  # whether it is there is a rule of its own
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
     controller: bool | None = None
     block_owner_deletion: bool | None = None
 
@@ -90,6 +90,7 @@ SCHEMA: dict[str, Any] = {
             "description": "Objects without which this one has no reason to exist.",
             "items": {
                 "type": "object",
+                "x-kubernetes-map-type": "atomic",
                 "required": ["apiVersion", "kind", "name", "uid"],
                 "properties": {
                     "apiVersion": _field(_TEXT, "Version of the owner's API."),

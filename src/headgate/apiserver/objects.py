@@ -126,13 +126,11 @@ class Objects:
         if meta.get("resourceVersion"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
         target = self._named(target, meta)
-        if target.name and self.store.get(target.key):
-            raise errors.already_exists(served.group, served.plural, target.name)
         self._check_place(target)
         if served.has_status:
             obj.pop("status", None)
         builtin.initialize(served.resource, obj)
-        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"):
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"):
             meta.pop(name, None)
         now = self._now()
         meta |= {"uid": metadata.new_uid(), "creationTimestamp": now}
@@ -142,6 +140,9 @@ class Objects:
         warnings = self._admit(target, obj, None, complaints, how, obj)
         if served.resource == builtin.DEFINITION:
             self._establish(target, obj, None)
+        if present := self.store.get(target.key):
+            is_going = "deletionTimestamp" in present.decode()["metadata"]
+            raise errors.already_exists(served.group, served.plural, target.name, is_going=is_going)
         ownership.claim_all(served, obj, options.field_manager, now)
         if served.resource == builtin.SERVICE:  # the server owns the address
             self.addresses.assign(target, obj)
@@ -163,6 +164,8 @@ class Objects:
         served = target.served
         if target.subresource == "scale":
             return self._update_scale(target, obj, options)
+        if self.store.get(target.key) is None and served.resource in builtin.CREATED_BY_UPDATE:
+            return self.create(target, obj, options, complaints)
         complaints = [*complaints, *admission.receive(target, obj)]
         old = self.get(target)
         admission.check_precondition(target, old, obj)
@@ -226,7 +229,7 @@ class Objects:
         old = in_version(stored.decode(), served)
         merged = ownership.apply(served, old, applied, manager, subresource, now, force=options.force)
         if merged.conflicts:
-            raise errors.apply_conflict(served.group, served.plural, target.name, merged.conflicts)
+            raise errors.apply_conflict(merged.conflicts)
         check_bounds(merged.obj)
         return self.update(target, merged.obj, options, complaints, applied_by=manager, said=applied)
 
@@ -276,6 +279,9 @@ class Objects:
         assert target.served.scale
         if wanted.get("kind", scale.KIND) != scale.KIND or not isinstance(wanted.get("metadata", {}), dict):
             raise errors.bad_request(f"a {scale.GROUP}/{scale.VERSION} {scale.KIND} is needed to scale")
+        if (name := wanted.get("metadata", {}).get("name")) not in (None, "", target.name):
+            told = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+            raise errors.bad_request(told)
         if wanted.get("metadata", {}).get("resourceVersion") not in (
             None,
             "",

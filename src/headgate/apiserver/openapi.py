@@ -82,17 +82,31 @@ def _gvk(group: str, version: str, kind: str) -> Object:
 
 def _kind_schema(served: Served) -> Object:
     # Including merge strategies, from which kubectl computes strategic merge patches.
-    schema = served.schema if served.custom else served.merge_schema
+    schema = _with_alternatives(served.schema) if served.custom else served.merge_schema
     properties = dict(schema.get("properties", {}))
     properties["apiVersion"] = {"type": "string", "description": _API_VERSION}
     properties["kind"] = {"type": "string", "description": _KIND}
     properties["metadata"] = {
         "description": "Standard object's metadata.",
         "allOf": [_ref(_OBJECT_META)],
-        "default": {},
+        **({} if served.custom else {"default": {}}),
     }
     own = _gvk(served.group, served.version, served.kind)
     return {"description": served.kind, **schema, "properties": properties, **own}
+
+
+def _with_alternatives(schema: Object) -> Object:
+    """The schema of a custom kind, in which int-or-string values have both types."""
+    made = dict(schema)
+    if made.get("x-kubernetes-int-or-string") and "anyOf" not in made:
+        made["anyOf"] = [{"type": "integer"}, {"type": "string"}]
+    for name in ("items", "additionalProperties"):
+        if isinstance(made.get(name), dict):
+            made[name] = _with_alternatives(made[name])
+    if "properties" in made:
+        fields = made["properties"].items()
+        made["properties"] = {name: _with_alternatives(field) for name, field in fields}
+    return made
 
 
 def _list_schema(served: Served) -> Object:

@@ -18,6 +18,8 @@ Object = dict[str, Any]
 MAX_UPDATE_MANAGERS = 10
 """Above this, the oldest entries are merged, so that changing manager names cannot fill the object."""
 ANCIENT = "ancient-changes"
+BEFORE = "before-first-apply"
+"""Owns the fields of an object without owners once it is applied."""
 
 _SYSTEM_METADATA = frozenset(
     f"f:{name}"
@@ -87,7 +89,13 @@ def claim_all(served: Served, new: Object, manager: str, now: str) -> None:
 
 
 def record(served: Served, old: Object | None, new: Object, manager: str, subresource: str, now: str) -> None:
-    """Record this manager in `new` as the sole owner of the differences from `old`."""
+    """Record this manager in `new` as the sole owner of the differences from `old`.
+
+    An object without any owner stays so until somebody applies it.
+    """
+    if old is not None and not new["metadata"].get("managedFields"):
+        new["metadata"].pop("managedFields", None)
+        return
     before = _owned(served, old, subresource, composed=True) if old else {}
     after = _owned(served, new, subresource, composed=True)
     changed = {path for path, value in after.items() if path not in before or before[path] != value}
@@ -113,6 +121,9 @@ def apply(
     if not subresource and served.has_status:
         wanted.pop("status", None)
     claims = _decode(live.get("metadata", {}).get("managedFields") or [])
+    if live and not claims:
+        present = _owned(served, live, subresource, composed=True)
+        claims[Owner(BEFORE, "Update", served.api_version, "")] = Claim(set(present), now)
     owner = Owner(manager, "Apply", served.api_version, subresource)
     merged = fieldset.merge(live, wanted, served.merge_schema)
     # Compare with the merged object: an empty map merged into a full one changes nothing.
@@ -120,7 +131,8 @@ def apply(
     changing = {
         path for path in fields if present.get(path, fieldset.MISSING) != after.get(path, fieldset.MISSING)
     }
-    conflicts = [(o, path) for o, c in claims.items() if o != owner for path in sorted(c.fields & changing)]
+    others_by_name = sorted((each for each in claims.items() if each[0] != owner), key=lambda each: each[0])
+    conflicts = [(o, path) for o, c in others_by_name for path in sorted(c.fields & changing, key=_rank)]
     if conflicts and not force:
         return Applied(live, [(str(other), fieldset.shown(path)) for other, path in conflicts])
     for other, path in conflicts:
@@ -137,6 +149,11 @@ def apply(
     merged = copy.deepcopy(merged)
     _store(merged, claims)
     return Applied(merged, [])
+
+
+def _rank(path: Path) -> list[tuple[bool, str]]:
+    """Orders fields as Kubernetes does: on each level, those without contents come first."""
+    return [(depth < len(path), element) for depth, element in enumerate(path, start=1)]
 
 
 def _droppable(candidates: Iterable[Path], others: list[set[Path]]) -> set[Path]:
@@ -165,7 +182,7 @@ def _owned(served: Served, obj: Object, subresource: str, *, composed: bool = Fa
     owned = {p: v for p, v in leaves if p and p[:2] not in _UNOWNED and p != ("f:metadata",)}
     if composed:
         for path in _always_present(served):
-            if owned.get(path) is fieldset.ITEM:
+            if path in owned and owned[path] in (fieldset.ITEM, {}, []):
                 del owned[path]
     return owned
 
@@ -183,9 +200,12 @@ def _always_present(served: Served) -> tuple[Path, ...]:
 
 def _disown(fields: Object, path: Path) -> None:
     """Remove a map or list from fieldsV1, but not its contents."""
-    for element in path:
+    for element in path[:-1]:
         fields = fields.get(element, {})
-    fields.pop(".", None)
+    if own := fields.get(path[-1]):
+        own.pop(".", None)
+    else:
+        fields.pop(path[-1], None)
 
 
 def _ownable(served: Served, obj: Object, subresource: str) -> Object:
@@ -193,6 +213,8 @@ def _ownable(served: Served, obj: Object, subresource: str) -> Object:
     if subresource == "status":
         return {"status": obj["status"]} if "status" in obj else {}
     skipped = {"apiVersion", "kind", *(("status",) if served.has_status else ())}
+    if served.resource == builtin.NAMESPACE:
+        skipped.add("spec")  # the server's finalizers
     return {name: value for name, value in obj.items() if name not in skipped}
 
 
@@ -278,7 +300,9 @@ def check_declared(target: Target, applied: dict[str, Any]) -> None:
         return
     told = found[0] if len(found) == 1 else "\n  ".join(["errors:", *found[: errors.MAX_CAUSES]])
     kind = f"{target.served.group}/{target.served.version}, Kind={target.served.kind}"
-    of = f"{target.namespace}/{target.name}; {kind}"
+    meta = applied.get("metadata")
+    own = meta if isinstance(meta, dict) else {}
+    of = f"{own.get('namespace', '')}/{own.get('name', '')}; {kind}"
     raise errors.bad_request(f"failed to create typed patch object ({of}): {told}")
 
 

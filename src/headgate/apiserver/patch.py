@@ -60,7 +60,11 @@ def apply(
 
 def shown(kind: Kind, body: Any, changed: dict[str, Any]) -> str:
     """What Kubernetes prints of a patch whose result it cannot decode: the result, or the strategic patch."""
-    return _as_go(body) if kind == "strategic" else msgspec.json.encode(changed).decode()
+    return _as_go(body) if kind == "strategic" else _sorted(changed)
+
+
+def _sorted(changed: Any) -> str:
+    return msgspec.json.encode(changed, order="sorted").decode()
 
 
 def _as_go(value: Any) -> str:
@@ -136,7 +140,7 @@ def _unprocessable(number: int, operation: Any, error: Exception) -> errors.Stat
         "the server rejected our request due to an error in our request: operation "
         f"{number} of the JSON patch, {msgspec.json.encode(shown).decode()}, cannot be done: {_why(error)}"
     )
-    return errors.StatusError(422, "Invalid", message)
+    return errors.StatusError(422, "Invalid", message, has_details=True)
 
 
 def _why(error: Exception) -> str:
@@ -285,10 +289,13 @@ def _merge_list(current: Any, patch: list[Any], order: Any, schema: Schema, name
     key = schema.get("x-kubernetes-patch-merge-key")
     if key is None:
         merged = {_identity(value): value for value in (*items, *patch)}
-        return _in_order(list(merged.values()), order, lambda value: value)
+        placed = _placed(list(merged.values()), items, patch, lambda value: value)
+        return _in_order(placed, order, lambda value: value)
     if any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch):
         return [_without_directives(i) for i in patch if not (isinstance(i, dict) and _DIRECTIVE in i)]
+    before = list(items)
     items = _merge_items(items, patch, key, schema.get("items", {}), name)
+    items = _placed(items, before, patch, lambda item: item.get(key))
     order_keys = (
         [item.get(key) for item in order if isinstance(item, dict)] if isinstance(order, list) else None
     )
@@ -316,6 +323,23 @@ def _merge_items(items: list[Any], patch: list[Any], key: str, schema: Schema, n
             places[identity] = [len(items)]
             items.append(strategic_merge_patch({}, wanted, schema))
     return [item for place, item in enumerate(items) if place not in gone]
+
+
+def _placed(items: list[Any], before: list[Any], patch: list[Any], key: Callable[[Any], Any]) -> list[Any]:
+    """Items that a patch names come in its order; those it adds come before the others that are left."""
+    places = {_identity(key(item)): place for place, item in reversed(list(enumerate(before)))}
+    wanted = {_identity(key(item)): rank for rank, item in reversed(list(enumerate(patch)))}
+    named = sorted(
+        (item for item in items if _identity(key(item)) in wanted), key=lambda i: wanted[_identity(key(i))]
+    )
+    others = [item for item in items if _identity(key(item)) not in wanted]
+    placed: list[Any] = []
+    for item in named:
+        place = places.get(_identity(key(item)), -1)
+        while others and places[_identity(key(others[0]))] < place:
+            placed.append(others.pop(0))
+        placed.append(item)
+    return placed + others
 
 
 def _in_order(items: list[Any], order: Any, key: Callable[[Any], Any]) -> list[Any]:

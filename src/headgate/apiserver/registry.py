@@ -229,12 +229,17 @@ def served_versions(definition: dict[str, Any], *, custom: bool) -> list[Served]
                 scale=_scale(subresources.get("scale")),
                 columns=_columns(version.additional_printer_columns),
                 storage_api_version=f"{spec.group}/{storage}" if spec.group else storage,
-                verbs=CUSTOM_VERBS if custom else VERBS,
+                verbs=CUSTOM_VERBS if custom else _verbs(names.plural),
                 selectable_fields=_selectable(raw[version.name].get("selectableFields")),
                 deprecation=_deprecation(raw[version.name], f"{spec.group}/{version.name} {names.kind}"),
             )
         )
     return served
+
+
+def _verbs(plural: str) -> tuple[str, ...]:
+    """The verbs of a built-in kind: namespaces are not deleted all at once."""
+    return tuple(verb for verb in VERBS if verb != "deletecollection" or plural != "namespaces")
 
 
 def _deprecation(version: dict[str, Any], kind: str) -> str:

@@ -55,7 +55,7 @@ def apply(obj: Object, paths: Scale, wanted: Object) -> Object:
     spec = wanted.get("spec")
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else 0
     if not isinstance(replicas, int) or isinstance(replicas, bool) or not 0 <= replicas < 2**31:
-        detail = "must be an integer greater than or equal to 0"
+        detail = "must be greater than or equal to 0"
         error = FieldError("FieldValueInvalid", "spec.replicas", detail, replicas)
         raise errors.invalid(GROUP, KIND, obj["metadata"]["name"], [error])
     new = copy.deepcopy(obj)

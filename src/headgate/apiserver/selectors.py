@@ -150,6 +150,8 @@ def _label_requirements(text: str) -> tuple[Callable[[Labels], bool], ...]:
         requirements.append(_label_requirement(match))
         _check_number(requirements)
         position = match.end()
+    if text.rstrip().endswith(","):
+        raise errors.bad_request("found '', expected: identifier after ','")
     return tuple(requirements)
 
 
@@ -274,7 +276,6 @@ _BUILTIN: dict[str, dict[str, Selectable]] = {
     "nodes": _paths("spec.unschedulable", unschedulable="false"),
     "secrets": _paths("type"),
     "services": _paths("spec.clusterIP", "spec.type", type="ClusterIP"),
-    "replicasets.apps": _paths("status.replicas", replicas="0"),
     "events": _EVENT,
 }
 

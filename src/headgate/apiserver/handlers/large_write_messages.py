@@ -123,12 +123,13 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     kind: str
     causes: list[errors.Cause]
     retry_after_s: int
+    has_details: bool
 
     @classmethod
     def of(cls, error: errors.StatusError) -> Refused:
         causes = list(error.causes[: errors.MAX_CAUSES])
         texts = (error.reason, error.message, error.name, error.group, error.kind)
-        return cls(error.code, *texts, causes, error.retry_after_s)
+        return cls(error.code, *texts, causes, error.retry_after_s, error.has_details)
 
     def error(self) -> errors.StatusError:
         return errors.StatusError(**{name: getattr(self, name) for name in self.__struct_fields__})

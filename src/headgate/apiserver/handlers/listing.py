@@ -101,6 +101,10 @@ class _Page:
             meta["continue"] = _encode(_Token(scan.revision, *scan.last))
             if self._counts:
                 meta["remainingItemCount"] = scan.remaining()
+        elif (
+            self._served.custom and self._form.name == "Object"
+        ):  # Kubernetes leaves it out for its own kinds only
+            meta["continue"] = ""
         return b',"metadata":' + msgspec.json.encode(meta)
 
 
@@ -143,4 +147,4 @@ def _decode(text: str) -> _Token:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(text), type=_Token)
     except (ValueError, msgspec.DecodeError) as error:
-        raise errors.bad_request(f"continue key is not valid: {error}") from error
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error

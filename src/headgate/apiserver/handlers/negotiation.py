@@ -16,6 +16,7 @@ _FORMS: dict[str, FormName] = {
     "PartialObjectMetadata": "PartialObjectMetadata",
     "PartialObjectMetadataList": "PartialObjectMetadata",
 }
+_DISCOVERY = "APIGroupDiscoveryList"
 _META = "meta.k8s.io"
 _META_VERSIONS = ("v1", "v1beta1")
 
@@ -54,10 +55,18 @@ _YAML = "application/yaml"
 
 @functools.lru_cache(maxsize=256)
 def check_taken(header: str) -> None:
-    """406 unless the client accepts JSON or YAML."""
-    wanted = {entry.media for entry in accepted(header)}
-    if wanted and not wanted & {*_JSON, _YAML}:
+    """406 unless the client accepts JSON or YAML, in a form that is known."""
+    wanted = accepted(header)
+    if wanted and not any(entry.media in (*_JSON, _YAML) and _is_known(entry) for entry in wanted):
         raise errors.not_acceptable(("application/json", _YAML))
+
+
+def _is_known(entry: Accepted) -> bool:
+    """Whether objects or discovery have the form that an entry asks for, if any."""
+    wanted, version = entry.parameters.get("as"), entry.parameters.get("v", "")
+    if wanted == _DISCOVERY:
+        return version in AGGREGATED
+    return wanted is None or (wanted in _FORMS and version in ("", *_META_VERSIONS))
 
 
 @functools.lru_cache(maxsize=256)
@@ -90,6 +99,6 @@ def aggregated_version(header: str) -> str | None:
         wanted = entry.parameters.get("as")
         if wanted is None:
             return None
-        if wanted == "APIGroupDiscoveryList" and entry.parameters.get("v") in AGGREGATED:
+        if wanted == _DISCOVERY and entry.parameters.get("v") in AGGREGATED:
             return entry.parameters["v"]
     return None

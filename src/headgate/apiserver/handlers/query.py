@@ -132,7 +132,10 @@ def include(request: Request) -> tables.IncludeObject:
         return "Metadata"
     value = request.query_params.get("includeObject") or "Metadata"
     if value not in ("None", "Metadata", "Object"):
-        told = f'includeObject: Unsupported value: "{value}": supported values: "None", "Metadata", "Object"'
+        told = (
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{value}": '
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
         raise errors.bad_request(told)
     return cast(tables.IncludeObject, value)
 
@@ -154,7 +157,7 @@ def _write_options(asked: bytes, agent: str, kind: str, apply: bool | None) -> W
     dry_run = query.getlist("dryRun")
     found = [*_dry_run_errors(dry_run), *_manager_errors(manager)]
     if validation not in _VALIDATIONS:
-        found.append(_unsupported("fieldValidation", validation, _VALIDATIONS))
+        found.append(_unsupported("fieldValidation", validation, ("", *sorted(_VALIDATIONS))))
     if apply and not manager:
         found.append(FieldError("FieldValueRequired", "fieldManager", "is required for apply patch"))
     if apply is False and query.get("force"):

@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headgate.apiserver import admission, builtin, errors, patch, reviews, tables
+from headgate.apiserver import admission, builtin, deletion, errors, patch, reviews, tables
 from headgate.apiserver.calls import Call
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.handlers import bodies, changes, listing, logs, query, watching, writing
@@ -31,6 +31,8 @@ AT_ONCE = 10
 """Objects of a collection that are deleted before other requests run; fewer if they are large."""
 MAX_DELETED_BYTES = 16 << 20
 """Deleted objects that a response includes; above that, it only reports success."""
+_UNSUPPORTED = {"POST": "create", "DELETE": "delete"}
+"""Methods of no subresource of custom kinds, and their verbs."""
 _OF_PODS = frozenset({"log", "binding", "eviction", *changes.NOT_HERE})
 
 
@@ -47,16 +49,20 @@ class Rest:
     async def handle(self, request: Request, group: str, version: str, parts: list[str]) -> Response:
         """Handle any request below /api/v1/ or /apis/GROUP/VERSION/."""
         target = self._target(group, version, parts)
-        response = await self._do(request, target)
+        try:
+            response = await self._do(request, target)
+        except errors.StatusError as error:
+            error.warning = target.served.deprecation
+            raise
         if target.served.deprecation:
-            _warn(response, target.served.deprecation)
+            warn(response, target.served.deprecation)
         return response
 
     async def _do(self, request: Request, target: Target) -> Response:
         method = request.method
         if target.served.verbs == ("create",):
             if method != "POST" or target.name:
-                raise errors.method_not_allowed(method)
+                raise errors.method_not_allowed()
             return await self._review(request, target)
         if target.served.resource == builtin.POD and target.subresource in _OF_PODS:
             return await self._of_pod(request, target)
@@ -71,13 +77,13 @@ class Rest:
                 return await self._create(request, target)
             case "DELETE":
                 return await self._delete_collection(request, target)
-        raise errors.method_not_allowed(method)
+        raise errors.method_not_allowed()
 
     async def _of_pod(self, request: Request, target: Target) -> Response:
         if target.subresource in changes.NOT_HERE:
             raise changes.refusal(self.objects, target)
         if request.method != ("GET" if target.subresource == "log" else "POST"):
-            raise errors.method_not_allowed(request.method)
+            raise errors.method_not_allowed()
         match target.subresource:
             case "log":
                 _call(request).log()
@@ -108,7 +114,7 @@ class Rest:
             raise errors.no_such_path()
         refused = served.resource == builtin.POD and subresource in changes.NOT_HERE
         if subresource and subresource not in served.all_subresources and not refused:
-            raise errors.no_such_path()
+            raise errors.not_found(group, parts[0], name) if served.custom else errors.no_such_path()
         return Target(served, namespace, name, subresource)
 
     async def _review(self, request: Request, target: Target) -> Response:
@@ -118,7 +124,7 @@ class Rest:
 
     async def _one(self, method: str, request: Request, target: Target) -> Response:
         if target.subresource == "finalize" and method != "PUT":
-            raise errors.method_not_allowed(method)
+            raise errors.method_not_allowed()
         match method:
             case "GET":
                 return self._get(request, target)
@@ -131,8 +137,14 @@ class Rest:
                 how = await query.delete_options(request)
                 delete = functools.partial(self.objects.delete, target, how, dry_run=bool(how.dry_run))
                 obj, gone = await self._stored(delete)
-                return json(_deleted(target, obj) if gone and target.served.resource != builtin.POD else obj)
-        raise errors.method_not_allowed(method)
+                if gone and target.served.resource == builtin.POD:
+                    deletion.note(obj, datetime.datetime.now(datetime.UTC))
+                is_shown = not gone or target.served.resource in builtin.RETURNED_WHEN_DELETED
+                return json(obj if is_shown else _deleted(target, obj))
+        if target.served.custom and target.subresource and method in _UNSUPPORTED:
+            served = target.served
+            raise errors.not_supported(_UNSUPPORTED[method], served.group, served.plural)
+        raise errors.method_not_allowed()
 
     # -- reads
 
@@ -180,7 +192,7 @@ class Rest:
         options = query.write_options(request, "CreateOptions")
         body = await bodies.read(request)
         if target.served.namespaced and not target.namespace:
-            raise errors.method_not_allowed("POST")
+            raise errors.no_such_path() if target.served.custom else errors.method_not_allowed()
         return await self._write(request, target, "create", options, body)
 
     async def _patch(self, request: Request, target: Target) -> Response:
@@ -188,13 +200,14 @@ class Rest:
         options = query.write_options(request, "PatchOptions", apply=media == patch.APPLY_MEDIA_TYPE)
         verb = "apply" if media == patch.APPLY_MEDIA_TYPE else patch.MEDIA_TYPES.get(media)
         if verb is None:
-            raise errors.unsupported_media_type(patch.ALL_MEDIA_TYPES)
+            accepted = patch.CUSTOM_MEDIA_TYPES if target.served.custom else patch.ALL_MEDIA_TYPES
+            raise errors.unsupported_media_type(accepted)
         return await self._write(request, target, verb, options, await bodies.read(request))
 
     async def _delete_collection(self, request: Request, target: Target) -> Response:
         options = await query.delete_options(request)
-        if target.served.namespaced and not target.namespace:
-            raise errors.method_not_allowed("DELETE")
+        if target.served.resource == builtin.NAMESPACE or (target.served.namespaced and not target.namespace):
+            raise errors.method_not_allowed()
         selector = query.selector(request, target.served)
         limit = query.integer(request, "limit") or None
         items: list[bytes] = []
@@ -216,8 +229,9 @@ class Rest:
             await _call(request).next_turn()
         if size > MAX_DELETED_BYTES:
             return json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
-        meta = {"resourceVersion": str(self.objects.store.revision)}
         served = target.served
+        meta = {"continue": ""} if served.custom else {}
+        meta["resourceVersion"] = str(self.objects.store.revision)
         head = msgspec.json.encode(
             {"kind": served.list_kind, "apiVersion": served.api_version, "metadata": meta}
         )
@@ -274,7 +288,7 @@ class Rest:
         else:
             response = json(form.one(target.served, msgspec.json.decode(answer.body), meta={}), code)
         for warning in answer.warnings[:20]:
-            _warn(response, warning)
+            warn(response, warning)
         return response
 
 
@@ -283,7 +297,7 @@ def _call(request: Request) -> Call:
     return call
 
 
-def _warn(response: Response, warning: str) -> None:
+def warn(response: Response, warning: str) -> None:
     """Add a warning header, which kubectl prints."""
     text = warning.replace("\\", "\\\\").replace('"', '\\"').encode("ascii", "backslashreplace").decode()
     response.headers.append("Warning", f'299 - "{text[:400]}"')

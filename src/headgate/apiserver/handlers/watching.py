@@ -171,15 +171,16 @@ class _Encoder:
         return msgspec.json.encode(self._form.one(self._served, obj, meta=meta, with_columns=with_columns))
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
-        meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        meta: dict[str, Any] = {"resourceVersion": str(revision)}
         if initial_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         kind, version = self._served.kind, self._served.api_version
         obj: dict[str, Any] = {"kind": kind, "apiVersion": version, "metadata": meta}
         if self._form.name != "Object":
             obj |= {"kind": self._form.name, "apiVersion": self._form.api_version}
-        if self._form.name == "Table":
-            obj |= {"columnDefinitions": None, "rows": []}
+        if self._form.name == "Table":  # of an object without anything else
+            of_table = {"resourceVersion": str(revision)}
+            obj = self._form.table(self._served, [{"metadata": meta}], of_table, with_columns=False)
         return _line("BOOKMARK", msgspec.json.encode(obj))
 
 

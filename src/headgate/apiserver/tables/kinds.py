@@ -171,7 +171,10 @@ class Row:
 
     columns: tuple[tuple[str, int], ...]
     cells: Callable[[Object, datetime.datetime], list[Any]]
-    name_priority: int = 0
+    is_named_last: bool = False
+    """The name is the last column, and only in wide output."""
+    integers: frozenset[str] = frozenset()
+    """Columns that are not text."""
 
 
 def _namespace(obj: Object, now: datetime.datetime) -> list[Any]:
@@ -209,20 +212,27 @@ def _node(obj: Object, now: datetime.datetime) -> list[Any]:
 def _event(obj: Object, now: datetime.datetime) -> list[Any]:
     about = obj.get("involvedObject") or {}
     last = obj.get("lastTimestamp") or obj.get("eventTime") or obj.get("firstTimestamp")
+    first = obj.get("firstTimestamp") or obj.get("eventTime")
     source = (obj.get("source") or {}).get("component") or obj.get("reportingComponent") or ""
     return [
         since(last, now) if last else UNKNOWN,
         obj.get("type", ""),
         obj.get("reason", ""),
         f"{about.get('kind', '').lower()}/{about.get('name', '')}",
+        about.get("fieldPath", ""),
+        ", ".join(filter(None, (source, (obj.get("source") or {}).get("host")))),
         str(obj.get("message", "")).strip(),
-        source,
-        obj.get("count", 1),
+        since(first, now) if first else UNKNOWN,
+        obj.get("count") or 1,
     ]
 
 
 def _definition_row(obj: Object, now: datetime.datetime) -> list[Any]:
     return [obj["metadata"].get("creationTimestamp", UNKNOWN)]
+
+
+def _lease(obj: Object, now: datetime.datetime) -> list[Any]:
+    return [(obj.get("spec") or {}).get("holderIdentity") or "", age(obj, now)]
 
 
 def _service_account(obj: Object, now: datetime.datetime) -> list[Any]:
@@ -240,7 +250,11 @@ ROWS = {
     "deployments.apps": Row(
         _columns("Ready,Up-to-date,Available,Age|Containers,Images,Selector"), _deployment
     ),
-    "replicasets.apps": Row(_columns("Desired,Current,Ready,Age|Containers,Images,Selector"), _replica_set),
+    "replicasets.apps": Row(
+        _columns("Desired,Current,Ready,Age|Containers,Images,Selector"),
+        _replica_set,
+        integers=frozenset({"Desired", "Current", "Ready"}),
+    ),
     "statefulsets.apps": Row(_columns("Ready,Age|Containers,Images"), _stateful_set),
     "horizontalpodautoscalers.autoscaling": Row(
         _columns("Reference,Targets,MinPods,MaxPods,Replicas,Age"), _autoscaler
@@ -258,6 +272,14 @@ ROWS = {
         ),
         _node,
     ),
-    "events": Row(_columns("Last Seen,Type,Reason,Object,Message|Source,Count"), _event, 1),
+    "events": Row(
+        (
+            *_columns("Last Seen,Type,Reason,Object|Subobject,Source"),
+            *_columns("Message|First Seen,Count"),
+        ),
+        _event,
+        is_named_last=True,
+    ),
+    "leases.coordination.k8s.io": Row(_columns("Holder,Age"), _lease),
     "customresourcedefinitions.apiextensions.k8s.io": Row(_columns("Created At"), _definition_row),
 }

@@ -43,7 +43,9 @@ def table(
     rows = []
     for obj in objects:
         cells = builtin.cells(obj, now) if builtin else _cells(served.columns, obj, now)
-        rows.append({"cells": [obj["metadata"]["name"], *cells], "object": _row_object(obj, include)})
+        name = obj["metadata"].get("name", "")
+        named = [*cells, name] if builtin and builtin.is_named_last else [name, *cells]
+        rows.append({"cells": named, "object": _row_object(obj, include)})
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -58,10 +60,10 @@ def scale_table(scale: Object, *, include: IncludeObject, now: datetime.datetime
     meta = scale["metadata"]
     cells = [meta["name"], scale["spec"].get("replicas", 0), scale["status"]["replicas"], age(scale, now)]
     columns = [
-        {**_NAME, "priority": 0},
+        {**_NAME, "format": "", "priority": 0},
         _definition("Desired", "integer", 0, description="Number of desired replicas"),
         _definition("Available", "integer", 0, description="Number of actual replicas"),
-        _definition("Age", "date", 0),
+        _definition("Age", "string", 0),
     ]
     return {
         "kind": "Table",
@@ -74,12 +76,17 @@ def scale_table(scale: Object, *, include: IncludeObject, now: datetime.datetime
 
 def _definitions(served: Served, builtin: Row | None) -> list[Object]:
     if builtin:
-        shown = [_definition(name, "string", priority) for name, priority in builtin.columns]
+        shown = [
+            _definition(name, "integer" if name in builtin.integers else "string", priority)
+            for name, priority in builtin.columns
+        ]
+        if builtin.is_named_last:
+            return [*shown, {**_NAME, "priority": 1}]
     elif served.columns:
         shown = [_definition(c.name, c.type, c.priority, c.format, c.description) for c in served.columns]
     else:
         shown = [_definition("Age", "date", 0)]
-    return [{**_NAME, "priority": builtin.name_priority if builtin else 0}, *shown]
+    return [{**_NAME, "priority": 0}, *shown]
 
 
 def _definition(name: str, type_: str, priority: int, format_: str = "", description: str = "") -> Object:

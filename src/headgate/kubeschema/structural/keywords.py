@@ -123,8 +123,14 @@ def _max_length(walk: Walk, limit: int, value: Any, schema: Schema, path: Path) 
         walk.add("FieldValueTooLong", path, f"may not be more than {limit} bytes", value)
 
 
+def _has_length(value: str, schema: Schema) -> bool:
+    """Whether a text has a length within its bounds; otherwise Kubernetes does not check its pattern."""
+    longest = schema.get("maxLength")
+    return len(value) >= schema.get("minLength", 0) and (longest is None or len(value) <= longest)
+
+
 def _pattern(walk: Walk, pattern: str, value: Any, schema: Schema, path: Path) -> None:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not _has_length(value, schema):
         return
     try:
         is_found = patterns.found(pattern, value)
@@ -184,6 +190,10 @@ def _list_type(walk: Walk, name: str, value: Any, schema: Schema, path: Path) ->
         repeated = {index: value[index] for index in _repeated(value, repr)}
     elif name == "map":
         keys: list[str] = schema.get("x-kubernetes-list-map-keys", [])
+        for index, item in enumerate(value):
+            if not isinstance(item, dict):
+                detail = "must be an object for an array of list-type map"
+                walk.add("FieldValueInvalid", (path, index), detail, item)
         repeated = {
             index: {key: value[index].get(key) for key in keys}
             for index in _repeated(value, lambda item: list_key(keys, item))
