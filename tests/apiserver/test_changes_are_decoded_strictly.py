@@ -88,7 +88,7 @@ async def test_an_apply_of_unknown_fields_is_refused(client: httpx2.AsyncClient,
     )
     assert answer.status_code == 400
     assert answer.json()["message"] == (
-        "failed to create typed patch object (default/d; apps/v1, Kind=Deployment): errors:\n"
+        "failed to create typed patch object (/d; apps/v1, Kind=Deployment): errors:\n"
         "  .metadata.lables: field not declared in schema\n"
         '  .spec.template.spec.containers[name="c"].imgae: field not declared in schema\n'
         "  .spec.template.spec.hostNetwrk: field not declared in schema"

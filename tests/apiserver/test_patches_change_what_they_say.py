@@ -170,7 +170,7 @@ def containers(*items: Any) -> Any:
 
 
 def test_a_strategic_patch_merges_containers_by_name(deployment_schema: Any) -> None:
-    """The named container changes, the other stays, a new one comes last, environment merges by name too."""
+    """The named container changes, the other stays, a new one comes first, environment merges by name too."""
     current = containers(
         {"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
         {"name": "b", "image": "b:1"},
@@ -178,9 +178,9 @@ def test_a_strategic_patch_merges_containers_by_name(deployment_schema: Any) -> 
     change = containers({"name": "c", "image": "c:1"}, {"name": "a", "env": [{"name": "Y", "value": "3"}]})
     changed = patch.apply("strategic", current, change, deployment_schema)
     assert changed == containers(
+        {"name": "c", "image": "c:1"},
         {"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "3"}]},
         {"name": "b", "image": "b:1"},
-        {"name": "c", "image": "c:1"},
     )
 
 
@@ -224,7 +224,7 @@ def test_finalizers_merge_as_a_set_in_a_strategic_patch(deployment_schema: Any) 
     """Lists of values merge, and $deleteFromPrimitiveList takes values out."""
     schema = deployment_schema | {"properties": {"finalizers": {"x-kubernetes-patch-strategy": "merge"}}}
     added = patch.apply("strategic", {"finalizers": ["a"]}, {"finalizers": ["b", "a"]}, schema)
-    assert added == {"finalizers": ["a", "b"]}
+    assert added == {"finalizers": ["b", "a"]}
     taken = patch.apply("strategic", added, {"$deleteFromPrimitiveList/finalizers": ["a"]}, schema)
     assert taken == {"finalizers": ["b"]}
 
@@ -256,7 +256,7 @@ async def test_lists_of_built_in_kinds_keep_what_a_patch_does_not_name(client: h
     after = patched["spec"]["template"]["spec"]
     assert after["volumes"] == [volumes[0], {"name": "b", "hostPath": {"path": "/x"}}]
     assert after["containers"][0]["volumeMounts"] == [mounts[0], {**mounts[1], "readOnly": True}]
-    assert [secret["name"] for secret in after["imagePullSecrets"]] == ["s", "t"]
+    assert [secret["name"] for secret in after["imagePullSecrets"]] == ["t", "s"]
     services = "/api/v1/namespaces/default/services"
     ports = [{"name": "a", "port": 1}, {"name": "b", "port": 2}]
     await client.post(services, json={"metadata": {"name": "s"}, "spec": {"ports": ports}})

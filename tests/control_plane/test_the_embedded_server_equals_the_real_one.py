@@ -18,6 +18,7 @@ import rules  # noqa: E402
 import servers  # noqa: E402
 import stories  # noqa: E402
 
+VERSION = "v1.36."
 FILES = stories.files() | {"bounds": rules.load()}
 
 
@@ -39,6 +40,8 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]
     """Two new servers."""
     state = tmp_path_factory.mktemp("servers")
     with servers.new_real(state / "real") as real, servers.new_embedded(state / "embedded") as embedded:
+        if not servers.version(real).startswith(VERSION):
+            pytest.skip(f"differences.yaml is about Kubernetes {VERSION}: messages of others are different")
         yield Comparison(real, embedded)
 
 

@@ -76,6 +76,14 @@ def embedded(state: Path) -> Server:
     return Server.of(state / "kubeconfig")
 
 
+def version(server: Server) -> str:
+    """The version of Kubernetes that a server reports."""
+    client = Client(server)
+    with contextlib.closing(client):
+        reported: str = client.ask(Request("version", "GET", "/version"), {}).body["gitVersion"]
+    return reported
+
+
 def compare_all(stories: Sequence[Story], real: Server, embedded: Server) -> list[Difference]:
     """All differences, in the order of the stories."""
     suffix = uuid.uuid4().hex[:6]

@@ -289,13 +289,15 @@ def _merge_list(current: Any, patch: list[Any], order: Any, schema: Schema, name
     key = schema.get("x-kubernetes-patch-merge-key")
     if key is None:
         merged = {_identity(value): value for value in (*items, *patch)}
-        placed = _placed(list(merged.values()), items, patch, lambda value: value)
-        return _in_order(placed, order, lambda value: value)
+        if order is None:
+            return _placed(list(merged.values()), items, patch, lambda value: value)
+        return _in_order(list(merged.values()), order, lambda value: value)
     if any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch):
         return [_without_directives(i) for i in patch if not (isinstance(i, dict) and _DIRECTIVE in i)]
     before = list(items)
     items = _merge_items(items, patch, key, schema.get("items", {}), name)
-    items = _placed(items, before, patch, lambda item: item.get(key))
+    if order is None:
+        return _placed(items, before, patch, lambda item: item.get(key))
     order_keys = (
         [item.get(key) for item in order if isinstance(item, dict)] if isinstance(order, list) else None
     )
