@@ -1,5 +1,7 @@
 """What an informer asks of a server."""
 
+import msgspec
+
 from headgate import api
 from headgate.cluster import Informer
 
@@ -56,3 +58,21 @@ async def test_a_late_subscriber_is_told_what_is_there(server, client, kit, jour
         server.put("b")
         await kit.eventually(lambda: informer.get("default", "b") is not None)
     assert journal.lines == ["ADDED a"]
+
+
+async def test_only_a_part_of_each_object_is_kept(server, client, kit, journal):
+    """Of those that are listed, and of those that change."""
+    server.put("a")
+
+    def without_labels(obj):
+        return msgspec.structs.replace(
+            obj, metadata=msgspec.structs.replace(obj.metadata, labels={"kept": ""})
+        )
+
+    informer = Informer(client, api.ConfigMap, pacing=kit.quick, reduced=without_labels)
+    informer.subscribe(journal)
+    async with kit.running(informer.run()):
+        await kit.eventually(lambda: server.watches == 1)
+        server.put("b")
+        await kit.eventually(lambda: journal.lines == ["ADDED a", "ADDED b"])
+        assert [each.metadata.labels for each in informer.items()] == [{"kept": ""}] * 2

@@ -78,6 +78,15 @@ first, the arguments of the Pod's containers are used; "off" disables KV events.
 KV_EVENTS_RANKS = "headgate.dev/kv-events-ranks"
 """With it: how many data-parallel ranks publish, on consecutive ports; 1 if unset."""
 
+OF_PODS = frozenset(
+    {
+        *(ADDRESS, PORT, BOOTSTRAP_PORT, *ACTIVE_PORTS),
+        *(METRICS_PORT, METRICS_PATH, METRICS_SCHEME),
+        *(KV_EVENTS, KV_EVENTS_REPLAY, KV_EVENTS_RANKS),
+    }
+)
+"""Annotations that routing reads on Pods."""
+
 LOG_ENDPOINT = "headgate.dev/log-endpoint"
 """On a Node: base URL, with a secret, of the loopback server for the logs of its Pods."""
 

@@ -167,10 +167,11 @@ class Informer(Generic[K]):
         pacing: Pacing | None = None,
         rng: random.Random | None = None,
         may_be_absent: bool = False,
+        reduced: Callable[[K], K] | None = None,
     ) -> None:
         """`may_be_absent`: while the server lacks the kind, because its definition is not installed, or has
         denied access since the start, there are no objects of it. Known objects are kept while access is
-        denied."""
+        denied. `reduced` returns the part of an object that the copy keeps."""
         self._client = client
         self._resource = kind.resource
         self._namespace = namespace
@@ -180,7 +181,7 @@ class Informer(Generic[K]):
         self._rng = rng or random.Random()  # noqa: S311 - jitter
         self._store: Store[K] = Store()
         self._subscribers: Subscribers[K] = Subscribers(kind.resource.kind)
-        self._reader = Reader(kind, self._path)
+        self._reader = Reader(kind, self._path, reduced)
         self._contact = _Contact(self._path, client.outage)
         self._version: str | None = None
         self._may_be_absent = may_be_absent

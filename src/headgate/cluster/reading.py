@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Generic
 
 import msgspec
@@ -33,7 +34,9 @@ _watch_event = msgspec.json.Decoder(_WatchEvent)
 class Reader(Generic[K]):
     """Decodes objects of one kind, and keeps track of those that do not decode."""
 
-    def __init__(self, kind: type[K], path: str) -> None:
+    def __init__(self, kind: type[K], path: str, reduced: Callable[[K], K] | None = None) -> None:
+        """`reduced` returns the part of an object that is kept."""
+        self._reduced = reduced
         self._kind = kind.resource.kind
         self._path = path
         self._decoder = msgspec.json.Decoder(kind)
@@ -43,13 +46,14 @@ class Reader(Generic[K]):
     def object(self, raw: msgspec.Raw) -> K | None:
         """The object; None, with a warning, if it does not decode."""
         try:
-            return self._decoder.decode(raw)
+            obj = self._decoder.decode(raw)
         except _UNREADABLE as error:
             found = identity(raw)
             key = found.key if found else api.ObjectKey("", "(without metadata)")
             self.unreadable[key] = str(error)
             log.warning("%s %s is left out: %s", self._kind, key, error)
             return None
+        return obj if self._reduced is None else self._reduced(obj)
 
     def event(self, line: bytes) -> tuple[str, msgspec.Raw]:
         """Type and object of an event. Raises ApiError for an invalid line, and for an ERROR."""

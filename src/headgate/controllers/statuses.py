@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
-from headgate import api, cluster
+from headgate import api, cluster, routing
 from headgate.controllers import conditions, relations
 from headgate.controllers.assessment import status_of
 from headgate.controllers.object_index import ObjectIndex
@@ -73,7 +73,7 @@ class StatusController:
         """Run until cancelled; calls `on_ready` once all objects are loaded."""
         informers: list[cluster.Informer[Any]] = []
         for scope in self._scopes:
-            informers.append(self._follow(api.Pod, scope, self._index.put_pod))
+            informers.append(self._follow(api.Pod, scope, self._index.put_pod, reduced=routing.reduced_pod))
             informers += [
                 self._follow(kind, scope, self._putting(kind), may_be_absent=True) for kind in KINDS.values()
             ]
@@ -108,8 +108,9 @@ class StatusController:
         put: Callable[[api.ObjectKey, K | None], set[Subject]],
         *,
         may_be_absent: bool = False,
+        reduced: Callable[[K], K] | None = None,
     ) -> cluster.Informer[K]:
-        informer = cluster.Informer(self._client, kind, scope, may_be_absent=may_be_absent)
+        informer = cluster.Informer(self._client, kind, scope, may_be_absent=may_be_absent, reduced=reduced)
         informer.subscribe(self._handler(put))
         return informer
 

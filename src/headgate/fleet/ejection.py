@@ -7,7 +7,6 @@ milliseconds.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -54,8 +53,8 @@ class EndpointHealth:
         self.policy = policy
         self.failures = 0
         self.failures_in_row = 0
-        self.reasons: deque[str] = deque(maxlen=LAST_FAILURES)
-        """Reasons of the last failures."""
+        self.reasons: tuple[str, ...] = ()
+        """Reasons of the last failures. Most endpoints have none, and an empty deque would take 760 bytes."""
         self.failed_at = -math.inf
         self.avoided_until = -math.inf
         """Until then, it is picked only if no other endpoint is left."""
@@ -86,7 +85,7 @@ class EndpointHealth:
         Failures of requests that were in flight when it was ejected do not extend the ejection.
         """
         self.failures += 1
-        self.reasons.append(reason)
+        self.reasons = (*self.reasons, reason)[-LAST_FAILURES:]
         self.failures_in_row += 1
         self.failed_at = now
         self.suspected(now)
@@ -102,7 +101,7 @@ class EndpointHealth:
         """Record an empty response with a good status. Returns whether the endpoint is ejected because it is
         no better than before its last ejection."""
         self.failures += 1
-        self.reasons.append(reason)
+        self.reasons = (*self.reasons, reason)[-LAST_FAILURES:]
         self.failed_at = now
         if self.ejected_until > now or not self.policy.failures or not self._relapses(now):
             return False

@@ -233,8 +233,8 @@ class Ledger:
 
         An endpoint that comes back while its requests still run must not look idle.
         """
-        wanted = set(endpoints)
-        closed = [e for endpoint, e in self._loads.items() if endpoint not in wanted and not e.requests]
+        others = self._loads.keys() - set(endpoints)
+        closed = [self._loads[endpoint] for endpoint in others if not self._loads[endpoint].requests]
         for load in closed:
             del self._loads[load.endpoint]
         return closed

@@ -7,7 +7,7 @@ import copy
 import errno
 import os
 import ssl
-from collections.abc import Set
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from headgate import lookup, routing
@@ -191,11 +191,14 @@ class Connections:
         """The connections to endpoints that were picked and still exist."""
         return list(self._of.values())
 
-    def keep(self, reached: Set[Reached]) -> None:
-        """Close the connections to all other endpoints."""
-        for key in self._of.keys() - reached:
+    def keep(self, pools: Iterable[routing.Pool]) -> None:
+        """Close the connections to endpoints of no pool."""
+        reached: dict[tuple[routing.Tls | None, bool], set[Endpoint]] = {}
+        for pool in pools:
+            reached.setdefault((pool.tls, pool.http2), set()).update(pool.endpoints)
+        for key in [key for key in self._of if key.endpoint not in reached.get((key.tls, key.http2), ())]:
             self._of.pop(key).close()
-        self._contexts.keep(each.tls for each in reached if each.tls is not None)
+        self._contexts.keep(tls for tls, _ in reached if tls is not None)
 
     def change(self, settings: GatewaySettings) -> None:
         self._settings = settings

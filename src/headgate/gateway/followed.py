@@ -42,7 +42,9 @@ class FollowedObjects:
         self._routes = [
             cluster.Informer(client, api.ModelRoute, scope, may_be_absent=True) for scope in scopes
         ]
-        self._pods = [cluster.Informer(client, api.Pod, scope) for scope in scopes]
+        self._pods = [
+            cluster.Informer(client, api.Pod, scope, reduced=routing.reduced_pod) for scope in scopes
+        ]
         self._secrets = cluster.NamedObjects(client, api.Secret, self._put_secret)
         self._followed_secrets: frozenset[api.ObjectKey] = frozenset()
         kinds: tuple[tuple[str, cluster.Informer[Any]], ...] = (

@@ -11,7 +11,7 @@ from typing import Any
 from headgate import cluster, fleet, observe, routing
 from headgate.flow.limits import RouteLimits
 from headgate.gateway.clients import Clients
-from headgate.gateway.connections import EndpointConnections, Reached
+from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.model_list import ModelList
 from headgate.gateway.queueing import Queues
 from headgate.gateway.recorder import Recorder
@@ -133,15 +133,9 @@ class Shell:
         if change.limits_left:
             services.limit_sources.keep(plane.routes.limits.by_route.values())
         if change.pools:
-            services.connections.keep(
-                {
-                    Reached(endpoint, pool.pool.tls, pool.pool.http2)
-                    for pool in plane.pools.values()
-                    for endpoint in pool.pool.endpoints
-                }
-            )
-            self.queues.use()
             pools = [each.pool for each in plane.pools.values()]
+            services.connections.keep(pools)
+            self.queues.use()
             self.scraper.use(pools)
             self.kv_events.use(pools)
         services.recorder.use(change.snapshot, change.difference, is_anew=change.is_anew)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -155,7 +156,7 @@ class DataPlane:
             }
         limits_left = self.routes.take(snapshot, difference, self.pools, now, is_anew=is_anew)
         if is_anew or difference.pools:
-            endpoints = (endpoint for pool in snapshot.pools.values() for endpoint in pool.endpoints)
+            endpoints = itertools.chain.from_iterable(pool.endpoints for pool in snapshot.pools.values())
             for load in self.ledger.keep(endpoints):
                 self.prefixes.remove(load)
         if follow is not None:

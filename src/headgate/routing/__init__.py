@@ -19,6 +19,7 @@ from headgate.routing.patterns import InvalidPatternError, TooCostlyError
 from headgate.routing.phases import DECODES, PREFILLS
 from headgate.routing.pool_inputs import PoolObject, ref_of, selector_of
 from headgate.routing.problems import Problem
+from headgate.routing.reduced_pods import reduced as reduced_pod
 from headgate.routing.snapshot import (
     EMPTY,
     INFERENCE_MODEL,
@@ -101,6 +102,7 @@ __all__ = [
     "models_of",
     "name_of",
     "named_pool",
+    "reduced_pod",
     "ref_of",
     "selector_of",
     "takers",

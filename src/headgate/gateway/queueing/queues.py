@@ -63,7 +63,7 @@ class Queues:
                 self._queues[key] = queue
                 if self._is_closed:
                     queue.close(now)
-            else:
+            elif pool.queue is not queue:  # it is new; of thousands of endpoints, a change affects one pool
                 queue.use(pool, now)
             pool.queue = queue
         self._note_sharing()
@@ -87,8 +87,13 @@ class Queues:
 
     def _note_sharing(self) -> None:
         """Set for each queue the queues whose pools have endpoints in common with its own."""
+        pools = self._services.plane.pools.values()
+        if len(set().union(*(pool.loads for pool in pools))) == sum(len(pool.loads) for pool in pools):
+            for queue in self._queues.values():
+                queue.sharing = (queue,)
+            return
         by_load: dict[EndpointState, list[PoolQueue]] = {}
-        for pool in self._services.plane.pools.values():
+        for pool in pools:
             for load in pool.loads:
                 by_load.setdefault(load, []).append(self._queues[pool.pool.key])
         sharing: dict[PoolQueue, set[PoolQueue]] = {}

@@ -79,7 +79,8 @@ class PoolRoom:
             able = [load for load in loads if load.away_until <= now and not load.avoided(now)]
         self._counts_on_all = pool.pairs is not None or len(able) in (0, len(loads))
         counted = loads if self._counts_on_all else able
-        resting = [load for load in pool.loads if load not in counted]
+        is_counted = set(counted)
+        resting = [load for load in pool.loads if load not in is_counted]
         self.capacity.follow(counted, pool.pool.phases, resting)
 
     def sweep(self, now: float) -> None:
