@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from traffic import MODEL, route_to, server
+from traffic import MODEL, Listener, route_to, server
 
 
 @pytest.fixture
@@ -11,8 +13,22 @@ def other(new_namespace) -> str:
     return new_namespace()
 
 
+@pytest.fixture
+def run(cluster, host, new_address, listen):
+    """Makes a ready Pod of app=chat, with an engine, in a namespace."""
+
+    def make(namespace: str) -> Listener:
+        address = new_address()
+        engine = listen(address)
+        cluster.apply(host.pod("chat", "chat"), namespace=namespace)
+        host.report("chat", namespace, [address], {"ContainersReady": True, "Ready": True})
+        return engine
+
+    return make
+
+
 def test_the_routes_of_two_namespaces_are_served(
-    cluster, namespace, other, new_namespace, kubeconfig_of, start_gateway, start_engine, eventually
+    cluster, namespace, other, new_namespace, kubeconfig_of, start_gateway, run, eventually
 ):
     """Those of a third one are not, although they exist."""
     third = new_namespace()
@@ -21,15 +37,16 @@ def test_the_routes_of_two_namespaces_are_served(
     models = {namespace: MODEL, other: "other", third: "third"}
     for where, model in models.items():
         cluster.apply(server("chat"), route_to("chat", model), namespace=where)
-    first, second = start_engine("chat"), start_engine("chat", other)
+    first, second = run(namespace), run(other)
     eventually(lambda: gateway.ask(MODEL).status_code == 200 and gateway.ask("other").status_code == 200)
-    assert (first.served(), second.served()) >= (1, 1)
+    assert first.served > 0
+    assert second.served > 0
     assert gateway.ask("third").status_code == 404
     assert gateway.config()["denied"] == []
 
 
 def test_pods_that_may_not_be_read_are_reported_and_the_rest_is_served(
-    cluster, namespace, other, grant, kubeconfig_of, start_gateway, start_engine, eventually
+    cluster, namespace, other, grant, kubeconfig_of, start_gateway, run, eventually
 ):
     """The log, the metric and the state name the namespace and the rule. Once it is granted, it is used."""
     kubeconfig = kubeconfig_of("gateway")
@@ -37,8 +54,8 @@ def test_pods_that_may_not_be_read_are_reported_and_the_rest_is_served(
     gateway = start_gateway(kubeconfig, "--namespace", namespace, "--namespace", other)
     for where, model in {namespace: MODEL, other: "other"}.items():
         cluster.apply(server("chat"), route_to("chat", model), namespace=where)
-    start_engine("chat")
-    start_engine("chat", other)
+    run(namespace)
+    run(other)
     eventually(lambda: gateway.is_ready() and gateway.ask(MODEL).status_code == 200)
     assert gateway.ask("other").status_code == 503
     told = (
@@ -68,3 +85,24 @@ def test_a_gateway_without_any_pods_is_not_ready(
     assert not gateway.is_ready()
     grant("gateway", namespace)
     eventually(gateway.is_ready)
+
+
+def test_a_controller_writes_no_status_for_pods_that_it_may_not_read(
+    cluster, namespace, other, grant, kubeconfig_of, start, eventually
+):
+    """It would report them missing. It writes the others, and these as soon as it has the right."""
+    kubeconfig = kubeconfig_of("controller")
+    grant("controller", other, without=("pods",))
+    for where in (namespace, other):
+        cluster.apply(server("chat"), namespace=where)
+    followed = ("--namespace", namespace, "--namespace", other)
+    log = start("controller", "controller", "--kubeconfig", kubeconfig, *followed)
+
+    def status(where: str) -> dict[str, Any]:
+        return cluster.get("modelserver", "chat", "-n", where).get("status", {})
+
+    eventually(lambda: status(namespace))
+    assert status(other) == {}
+    assert f"pods of namespace {other} may not be read" in log.read_text()
+    grant("controller", other)
+    eventually(lambda: status(other))

@@ -61,7 +61,7 @@ class Engine:
 def start_engine(cluster, namespace, node, start, new_address, eventually) -> Callable[..., Engine]:
     """Makes a Deployment of one Pod, and runs a simulated engine at its address."""
 
-    def run(name: str, namespace: str = namespace) -> Engine:
+    def run(name: str) -> Engine:
         cluster.apply(node.deployment(name, replicas=1), namespace=namespace)
         [pod] = eventually(
             lambda: [each for each in node.scheduled(namespace) if each.startswith(f"{name}-")]

@@ -24,6 +24,8 @@ from headgate.kubeschema import timestamps
 log = logging.getLogger(__name__)
 
 COMPONENT = "headgate-controller"
+ACCESS_PATIENCE_S = 5.0
+"""How long a start waits for rights that were not there at once, and how often they are looked for later."""
 GATHER_S = 0.1
 """How long to collect further changes, because a rollout or an `apply` of several files comes in bursts."""
 
@@ -65,6 +67,8 @@ class StatusController:
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
         self._secrets = cluster.NamedObjects(client, api.Secret, self._handler(self._index.put_secret))
         self._services = cluster.NamedObjects(client, api.Service, self._handler(self._index.put_service))
+        self._pods: dict[str | None, cluster.Informer[api.Pod]] = {}
+        """By the namespace that is followed; None for all."""
         self._assessed = self._written = self._conflicts = 0
         self.is_ready = False
         """Whether all objects are loaded."""
@@ -73,7 +77,9 @@ class StatusController:
         """Run until cancelled; calls `on_ready` once all objects are loaded."""
         informers: list[cluster.Informer[Any]] = []
         for scope in self._scopes:
-            informers.append(self._follow(api.Pod, scope, self._index.put_pod, reduced=routing.reduced_pod))
+            pods = self._follow(api.Pod, scope, self._index.put_pod, reduced=routing.reduced_pod)
+            self._pods[scope] = pods
+            informers.append(pods)
             informers += [
                 self._follow(kind, scope, self._putting(kind), may_be_absent=True) for kind in KINDS.values()
             ]
@@ -81,8 +87,7 @@ class StatusController:
             for informer in informers:
                 tasks.create_task(informer.run())
             # Before that, objects that are not listed yet would be reported missing.
-            for informer in informers:
-                await informer.wait_synced()
+            await asyncio.gather(*(informer.wait_known(ACCESS_PATIENCE_S) for informer in informers))
             tasks.create_task(self._secrets.run())
             tasks.create_task(self._services.run())
             tasks.create_task(self._events.run())
@@ -161,6 +166,8 @@ class StatusController:
             return None
         if not self._is_known(obj):
             return GATHER_S
+        if not (self._pods.get(subject.key.namespace) or self._pods[None]).synced.is_set():
+            return ACCESS_PATIENCE_S  # Pods that may not be read would be reported missing
         self._assessed += 1
         now = timestamps.seconds(self._clock().timestamp())
         status = status_of(obj, self._index, now)
