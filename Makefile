@@ -133,6 +133,8 @@ lock:  ## update the lock files from pyproject.toml (needs uv)
 		-c requirements.lock -o requirements-dev.lock
 	uv pip compile pyproject.toml --group compile --universal --generate-hashes --no-header --no-emit-index-url -q \
 		-c requirements-dev.lock -o requirements-compile.lock
+	uv pip compile --group pyproject.toml:image --universal --generate-hashes --no-header --no-emit-index-url -q \
+		-o requirements-image.lock
 
 $(STAMP): requirements.lock pyproject.toml
 	@tools/environment.sh $(PYTHON) $(VENV)

@@ -68,7 +68,7 @@ def environment(python: str, version: str) -> Path:
 def wheel(inside: Path) -> Path:
     into = CACHE / "dist"
     shutil.rmtree(into, ignore_errors=True)
-    run(inside, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", into, COPY)
+    run(inside, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "--wheel-dir", into, COPY)
     [built] = into.glob("*.whl")
     DIST.mkdir(exist_ok=True)
     return Path(shutil.move(built, DIST / built.name))
