@@ -18,7 +18,7 @@ import msgspec
 from rich.console import Console
 
 from headgate import api, cluster, routing, serving
-from headgate.cli import applying, machine_state
+from headgate.cli import addresses, applying, machine_state
 from headgate.cli.gateway import flags as gateway_flags
 from headgate.cli.manifests import Manifest
 from headgate.cli.process import Output, stop_on_signal
@@ -41,8 +41,6 @@ _ERROR = "Error: "
 _NEEDED_BYTES = 12 << 20
 """Free space that an API server needs to create new state."""
 _LOOPBACK = "127.0.0.1"
-_LOOPBACK_OF = {"": _LOOPBACK, "0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - nothing is bound
-"""The address to connect to for a listener on all addresses."""
 _API, _OBJECTS, _PODS, _GATEWAY, _MODELS = "API server", "objects", "workloads", "gateway", "models"
 
 
@@ -71,12 +69,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        return _url(self.gateway.listen.host, self.gateway.listen.port)
+        return addresses.url(self.gateway.listen.host, self.gateway.listen.port)
 
     @property
     def admin_url(self) -> str:
-        host = self.gateway.admin.host
-        return _url(_LOOPBACK_OF.get(host, host), self.gateway.admin.port)
+        return addresses.local_url(self.gateway.admin.host, self.gateway.admin.port)
 
     @property
     def gateway_stop_s(self) -> float:
@@ -176,10 +173,6 @@ class _Moved(NamedTuple):
         origin = self.options.gateway_origins.get(setting.path)
         said = f" (set by {origin})" if origin is not None and origin not in setting.flags else ""
         return f"{', '.join(ways[:-1])} or {ways[-1]}{said}"
-
-
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Machine:
