@@ -21,9 +21,17 @@ def test_the_builder_sends_what_the_image_copies_and_nothing_else():
     assert all((ROOT / name).exists() for name in copied())
 
 
+def test_the_builder_is_told_what_the_labels_say():
+    """And the time of files in the wheel. The base image is its only other argument."""
+    declared = set(re.findall(r"^ARG (\w+)", (ROOT / "deploy" / "image" / "Dockerfile").read_text(), re.M))
+    told = set(re.findall(r"--build-arg (\w+)=\"", (ROOT / "tools" / "image.sh").read_text()))
+    assert declared - told == {"PYTHON_IMAGE"}
+    assert told <= declared
+
+
 def test_without_a_builder_it_says_which_ones_there_are(tmp_path):
     """One that is installed and does not work does not count; what it says is shown."""
-    for name in ("bash", "dirname", "tail"):
+    for name in ("bash", "dirname", "sed", "tail"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
 
     def build() -> subprocess.CompletedProcess[str]:
@@ -44,3 +52,4 @@ def test_without_a_builder_it_says_which_ones_there_are(tmp_path):
     ran = build()
     assert ran.returncode == 0
     assert ran.stdout.startswith("build --tag headgate --file deploy/image/Dockerfile")
+    assert "Built headgate: image inspect" in ran.stdout
