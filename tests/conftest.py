@@ -69,7 +69,7 @@ def pytest_report_header() -> list[str]:
     return [] if HAS_KUBECTL else [f"Tests that need kubectl are skipped: {NO_KUBECTL}"]
 
 
-LONG = ("soak", "whole", "workers", "conformance", "docs", "apiserver", "cli", "controllers")
+LONG = ("soak", "whole", "workers", "conformance", "docs", "apiserver", "cli", "controllers", "image")
 """Folders of tests that start processes. They come first, so that nobody waits for a long test in the end."""
 
 _close_loop = uvloop.Loop.close
@@ -183,10 +183,11 @@ def in_virtual_time() -> Callable[[Story], Any]:
 
 
 class Scheduling(LoadScopeScheduling):
-    """A worker has all tests of a module, which share fixtures, and of `whole`, which share a machine."""
+    """A worker has all tests of a module, which share fixtures, and of a folder that shares a machine."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "whole" if nodeid.startswith("tests/whole/") else nodeid.partition("::")[0]
+        folder = nodeid.split("/")[1]
+        return folder if folder in ("whole", "image") else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
