@@ -120,6 +120,9 @@ class RateLimit(Part, frozen=True, kw_only=True):
     ] = msgspec.field(default=None, name="global")
 
 
+_ADAPTER = {"minLength": 1, "maxLength": LONGEST_NAME} | MODEL_NAME
+
+
 class ModelRouteSpec(Part, frozen=True, kw_only=True):
     validations: ClassVar[list[Validation]] = [
         rule(
@@ -144,7 +147,9 @@ class ModelRouteSpec(Part, frozen=True, kw_only=True):
         ),
     ] = None
     lora_adapters: Annotated[
-        list[Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": LONGEST_NAME} | MODEL_NAME)]],
+        list[
+            Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": LONGEST_NAME} | MODEL_NAME)]
+        ],
         Meta(max_length=10),
         described("Names of LoRA adapters that this route is for as well."),
     ] = []
