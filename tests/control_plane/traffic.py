@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,14 +24,17 @@ HEADGATE = [sys.executable, "-m", "headgate"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """Starts commands of Headgate, which end with the test; returns the file of their output."""
+    """Starts commands of Headgate, which end with the test; returns the file of their output.
+
+    `program`: what to start instead of `headgate`.
+    """
     with contextlib.ExitStack() as running:
 
-        def run(name: str, *words: str | Path) -> Path:
+        def run(name: str, *words: str | Path, program: Sequence[str | Path] = HEADGATE) -> Path:
             file = tmp_path / f"{name}.log"
             log = running.enter_context(file.open("w"))
             process = running.enter_context(
-                subprocess.Popen([*HEADGATE, *words], stdout=log, stderr=subprocess.STDOUT)
+                subprocess.Popen([*program, *words], stdout=log, stderr=subprocess.STDOUT)
             )
             running.callback(process.send_signal, signal.SIGTERM)
             return file
@@ -156,12 +159,21 @@ class Gateway:
     admin: str
     log: Path
 
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return self.url.removeprefix("http://")
+
     def ask(self, model: str = MODEL, **more: Any) -> httpx2.Response:
         body = {"model": model, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}], **more}
         return httpx2.post(f"{self.url}/v1/chat/completions", json=body, trust_env=False, timeout=60)
 
     def is_ready(self) -> bool:
-        return answers(f"{self.admin}/readyz")
+        return self.readiness() == 200
+
+    def readiness(self) -> int:
+        """The status of its readiness page; 0 if nobody answers."""
+        return status(f"{self.admin}/readyz")
 
     def config(self) -> Any:
         """What it has made of the objects."""
@@ -176,12 +188,17 @@ class Gateway:
         page = httpx2.get(f"{self.metrics}/metrics", trust_env=False, timeout=60).text
         return [line for line in page.splitlines() if line.startswith(metric)]
 
+    def total(self, metric: str) -> float:
+        """The sum of all series of a metric."""
+        lines = [line for line in self.samples(metric) if line[len(metric)] in " {"]
+        return sum(float(line.split()[-1]) for line in lines)
+
 
 @pytest.fixture
 def start_gateway(start, unused_tcp_port_factory) -> Callable[..., Gateway]:
     """Starts a gateway with a kubeconfig and flags."""
 
-    def run(kubeconfig: Path, *words: str) -> Gateway:
+    def run(kubeconfig: Path, *words: str, program: Sequence[str | Path] = HEADGATE) -> Gateway:
         ports = [unused_tcp_port_factory() for _ in range(3)]
         flags = zip(("--port", "--metrics-port", "--admin-port"), map(str, ports), strict=True)
         log = start(
@@ -189,6 +206,7 @@ def start_gateway(start, unused_tcp_port_factory) -> Callable[..., Gateway]:
             *("gateway", "--kubeconfig", kubeconfig, "--queue-no-endpoint-wait-s", "0"),
             *(word for pair in flags for word in pair),
             *words,
+            program=program,
         )
         return Gateway(*(f"http://127.0.0.1:{port}" for port in ports), log)
 
@@ -196,9 +214,14 @@ def start_gateway(start, unused_tcp_port_factory) -> Callable[..., Gateway]:
 
 
 def answers(url: str) -> bool:
+    return status(url) == 200
+
+
+def status(url: str) -> int:
+    """0 if nobody answers."""
     with contextlib.suppress(httpx2.TransportError):
-        return httpx2.get(url, trust_env=False, timeout=10).status_code == 200
-    return False
+        return httpx2.get(url, trust_env=False, timeout=10).status_code
+    return 0
 
 
 def server(name: str, **spec: Any) -> dict[str, Any]:
@@ -217,11 +240,11 @@ def server(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def route_to(server: str, model: str = MODEL) -> dict[str, Any]:
+def route_to(server: str, model: str = MODEL, name: str = "route") -> dict[str, Any]:
     return {
         "apiVersion": "networking.volcano.sh/v1alpha1",
         "kind": "ModelRoute",
-        "metadata": {"name": "route"},
+        "metadata": {"name": name},
         "spec": {
             "modelName": model,
             "rules": [{"name": "all", "targetModels": [{"modelServerName": server}]}],

@@ -1,4 +1,4 @@
-"""A gateway that serves the routes of a real cluster, over simulated engines at addresses of Pods."""
+"""A gateway that serves the routes of a real cluster, over engines that run as processes of a node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import random
 import signal
-import subprocess
+import struct
 import sys
 import threading
 import time
@@ -16,13 +16,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import httpx2
 import pytest
+from traffic import MODEL, Engine, Gateway
 
-MODEL = "sim-8b"
-HEADGATE = [sys.executable, "-m", "headgate"]
 SHIFTED = """
 import mmap, os, runpy, struct, sys, time
 page = mmap.mmap(os.open(sys.argv[1], os.O_RDONLY), 8, prot=mmap.PROT_READ)
@@ -32,6 +29,7 @@ sys.argv[:2] = ["headgate"]
 runpy.run_module("headgate", run_name="__main__")
 """
 """Runs Headgate on a machine whose clock is set wrong, by the seconds in a file."""
+
 FAST = ("--base-s", "0.002", "--per-start-s", "0")
 """Of a simulated engine: it can serve hundreds of requests a second."""
 BODY = json.dumps(
@@ -41,62 +39,6 @@ REQUEST = (
     b"POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
 )
-
-
-def _status(url: str) -> int:
-    """0 if nobody answers."""
-    with contextlib.suppress(httpx2.TransportError):
-        return httpx2.get(url, trust_env=False, timeout=10).status_code
-    return 0
-
-
-@dataclass(frozen=True)
-class Gateway:
-    """A running gateway."""
-
-    port: int
-    metrics_port: int
-    admin_port: int
-    log: Path
-    process: subprocess.Popen[bytes]
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def readiness(self) -> int:
-        """The status of its readiness page; 0 if nobody answers."""
-        return _status(f"http://127.0.0.1:{self.admin_port}/readyz")
-
-    def ask(self, model: str = MODEL) -> int:
-        """The status of the response to a request."""
-        body = json.loads(BODY) | {"model": model}
-        url = f"{self.url}/v1/chat/completions"
-        return httpx2.post(url, json=body, trust_env=False, timeout=60).status_code
-
-    def metric(self, name: str) -> float:
-        """The sum of all series of a metric."""
-        page = httpx2.get(f"http://127.0.0.1:{self.metrics_port}/metrics", trust_env=False, timeout=60).text
-        lines = [line for line in page.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
-        return sum(float(line.split()[-1]) for line in lines)
-
-
-@dataclass(frozen=True)
-class Engine:
-    """A simulated engine, as the Pod whose address it has."""
-
-    pod: str
-    address: str
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.address}:8000"
-
-    def served(self) -> int:
-        """How many requests it has finished."""
-        page = httpx2.get(f"{self.url}/metrics", trust_env=False, timeout=60).text
-        lines = [line for line in page.splitlines() if line.startswith("vllm:request_success_total")]
-        return sum(int(float(line.split()[-1])) for line in lines)
 
 
 class Load:
@@ -170,66 +112,8 @@ class Load:
         return int(head[9:12])
 
 
-@dataclass(frozen=True)
-class Objects:
-    """Makes objects of Kthena's networking group, in one namespace."""
-
-    apply: Callable[..., None]
-
-    def server(self, name: str, model: str = MODEL) -> dict[str, Any]:
-        """A ModelServer for the Pods of a Deployment."""
-        return {
-            "apiVersion": "networking.volcano.sh/v1alpha1",
-            "kind": "ModelServer",
-            "metadata": {"name": name},
-            "spec": {
-                "inferenceEngine": "vLLM",
-                "model": model,
-                "workloadSelector": {"matchLabels": {"app": name}},
-                "workloadPort": {"port": 8000},
-            },
-        }
-
-    def route(self, server: str, *, name: str = "route", model: str = MODEL) -> dict[str, Any]:
-        """A ModelRoute of a model to one ModelServer."""
-        return {
-            "apiVersion": "networking.volcano.sh/v1alpha1",
-            "kind": "ModelRoute",
-            "metadata": {"name": name},
-            "spec": {
-                "modelName": model,
-                "rules": [{"name": "all", "targetModels": [{"modelServerName": server}]}],
-            },
-        }
-
-
 @pytest.fixture
-def objects(cluster, namespace) -> Objects:
-    return Objects(lambda *manifests: cluster.apply(*manifests, namespace=namespace))
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts commands of Headgate, which end with the test. NAME.log has what they print.
-
-    `clock`: a file with a double, by which the clock of the command is set wrong.
-    """
-    with contextlib.ExitStack() as running:
-
-        def run(name: str, *words: str | Path, clock: Path | None = None) -> subprocess.Popen[bytes]:
-            log = running.enter_context((tmp_path / f"{name}.log").open("w"))
-            program = HEADGATE if clock is None else [sys.executable, "-c", SHIFTED, clock]
-            process = running.enter_context(
-                subprocess.Popen([*program, *words], stdout=log, stderr=subprocess.STDOUT)
-            )
-            running.callback(process.send_signal, signal.SIGTERM)
-            return process
-
-        yield run
-
-
-@pytest.fixture
-def start_engines(cluster, objects, process_node, namespace) -> Callable[..., list[Engine]]:
+def start_engines(cluster, process_node, namespace) -> Callable[..., list[Engine]]:
     """Makes a Deployment of simulated engines, which run as processes at the addresses of their Pods."""
     node = process_node("node", "10.244.80.0/24")
 
@@ -247,9 +131,9 @@ def start_engines(cluster, objects, process_node, namespace) -> Callable[..., li
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": spec},
         }
-        objects.apply(
-            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": deployment}
-        )
+        metadata = {"name": name}
+        manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": deployment}
+        cluster.apply(manifest, namespace=namespace)
         place = ("-n", namespace)
         cluster.kubectl("rollout", "status", f"deployment/{name}", *place, "--timeout=60s")
         pods = cluster.get("pods", *place, "-l", f"app={name}")["items"]
@@ -265,29 +149,41 @@ def start_engine(start_engines) -> Callable[[str], Engine]:
 
 
 @pytest.fixture
-def start_gateway(namespace, start, unused_tcp_port_factory, tmp_path) -> Callable[..., Gateway]:
-    """Starts a gateway for the namespace, which rejects requests that no Pod is ready for."""
-
-    def run(name: str, kubeconfig: Path, clock: Path | None = None) -> Gateway:
-        ports = [unused_tcp_port_factory() for _ in range(3)]
-        process = start(
-            name,
-            *("gateway", "--kubeconfig", kubeconfig, "--namespace", namespace, "--port", str(ports[0])),
-            *("--metrics-port", str(ports[1]), "--admin-port", str(ports[2])),
-            *("--queue-no-endpoint-wait-s", "0"),
-            clock=clock,
-        )
-        return Gateway(*ports, tmp_path / f"{name}.log", process)
-
-    return run
+def gateway(kubeconfig_of, namespace, start_gateway, eventually) -> Gateway:
+    """A gateway with the rights of the chart."""
+    started = start_gateway(kubeconfig_of("gateway"), "--namespace", namespace)
+    eventually(started.is_ready)
+    return started
 
 
 @pytest.fixture
-def gateway(kubeconfig_of, start_gateway, eventually) -> Gateway:
-    """A gateway with the rights of the chart."""
-    started = start_gateway("gateway", kubeconfig_of("gateway"))
-    eventually(lambda: started.readiness() == 200)
-    return started
+def apply(cluster, namespace) -> Callable[..., None]:
+    """Applies objects in the namespace of the test."""
+    return lambda *manifests: cluster.apply(*manifests, namespace=namespace)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The wall clock of a program."""
+
+    file: Path
+
+    @property
+    def program(self) -> list[str | Path]:
+        """The command that runs Headgate by this clock."""
+        return [sys.executable, "-c", SHIFTED, self.file]
+
+    def set(self, offset_s: float) -> None:
+        """Forward by some seconds, or back."""
+        with self.file.open("r+b") as file:
+            file.write(struct.pack("d", offset_s))
+
+
+@pytest.fixture
+def clock(tmp_path) -> Clock:
+    made = Clock(tmp_path / "clock")
+    made.file.write_bytes(struct.pack("d", 0.0))
+    return made
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from traffic import route_to, server
 
 
 class Link:
@@ -145,41 +146,49 @@ def _compact(cluster) -> None:
 
 
 def test_it_lists_again_if_its_version_is_gone(
-    cluster, namespace, objects, start_engine, start_gateway, behind, link, another_server, eventually
+    cluster, namespace, apply, start_engine, start_gateway, behind, link, another_server, eventually
 ):
     """Its API server went away, and another one, with no memory of the time between, takes its place.
 
     What was deleted meanwhile goes, what was added comes, and what stayed is served all the time.
     """
     start_engine("engine")
-    objects.apply(objects.server("engine"))
-    objects.apply(*(objects.route("engine", name=name, model=name) for name in ("stays", "goes")))
-    gateway = start_gateway("gateway", behind)
-    eventually(lambda: gateway.readiness() == 200 and gateway.ask("goes") == gateway.ask("stays") == 200)
+    apply(server("engine"))
+    apply(*(route_to("engine", name=name, model=name) for name in ("stays", "goes")))
+    gateway = start_gateway(behind, "--namespace", namespace)
+    eventually(
+        lambda: (
+            gateway.is_ready() and gateway.ask("goes").status_code == gateway.ask("stays").status_code == 200
+        )
+    )
     link.cut()
-    objects.apply(objects.route("engine", name="comes", model="comes"))
+    apply(route_to("engine", name="comes", model="comes"))
     cluster.kubectl("delete", "modelroute", "goes", "-n", namespace)
     _compact(cluster)
     port = another_server()
-    assert (gateway.ask("stays"), gateway.ask("goes"), gateway.ask("comes")) == (200, 200, 404)
+    assert (
+        gateway.ask("stays").status_code,
+        gateway.ask("goes").status_code,
+        gateway.ask("comes").status_code,
+    ) == (200, 200, 404)
     link.join(port)
-    eventually(lambda: gateway.ask("comes") == 200 and gateway.ask("goes") == 404)
-    assert gateway.ask("stays") == 200
+    eventually(lambda: gateway.ask("comes").status_code == 200 and gateway.ask("goes").status_code == 404)
+    assert gateway.ask("stays").status_code == 200
     assert "too old resource version" in gateway.log.read_text()
 
 
 def test_a_token_that_was_replaced_is_used(
-    cluster, namespace, objects, start_engine, start_gateway, behind, link, eventually
+    cluster, namespace, apply, start_engine, start_gateway, behind, link, eventually
 ):
     """As the kubelet does it with the tokens of Pods: the file changes, and the old token becomes invalid."""
     start_engine("engine")
-    objects.apply(objects.server("engine"), objects.route("engine"))
+    apply(server("engine"), route_to("engine"))
     config = json.loads(behind.read_text())
     tokens = behind.with_name("token")
 
     def new_token(holder: str) -> None:
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": holder}}
-        objects.apply(secret)
+        apply(secret)
         bound = ("--bound-object-kind=Secret", f"--bound-object-name={holder}")
         token = cluster.kubectl("create", "token", "headgate-gateway", "-n", namespace, *bound)
         fresh = tokens.with_name("fresh")
@@ -189,34 +198,34 @@ def test_a_token_that_was_replaced_is_used(
     new_token("first")
     config["users"][0]["user"] = {"tokenFile": str(tokens)}
     behind.write_text(json.dumps(config))
-    gateway = start_gateway("gateway", behind)
-    eventually(lambda: gateway.readiness() == 200)
+    gateway = start_gateway(behind, "--namespace", namespace)
+    eventually(gateway.is_ready)
     new_token("second")
     cluster.kubectl("delete", "secret", "first", "-n", namespace)
     link.cut()
     link.join(int(_value(_flags(cluster), "secure-port")))
-    objects.apply(objects.route("engine", name="later", model="later"))
-    eventually(lambda: gateway.ask("later") == 200)
+    apply(route_to("engine", name="later", model="later"))
+    eventually(lambda: gateway.ask("later").status_code == 200)
 
 
 STORM = 2_000
 
 
-def test_a_storm_of_events_costs_little(cluster, namespace, objects, start_engine, gateway, load, eventually):
+def test_a_storm_of_events_costs_little(cluster, namespace, apply, start_engine, gateway, load, eventually):
     """Thousands of changes that alter nothing are not acted on one by one, and the one that does is."""
     start_engine("engine")
-    objects.apply(objects.server("engine"), objects.route("engine"))
+    apply(server("engine"), route_to("engine"))
     names = [f"waits-{number}" for number in range(8)]
     spec = {"nodeSelector": {"kubernetes.io/hostname": "none"}, "containers": [{"name": "x", "image": "x"}]}
     for name in names:
         metadata = {"name": name, "labels": {"app": "engine"}}
-        objects.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    eventually(lambda: gateway.ask() == 200)
-    before = gateway.metric("headgate_gateway_snapshots_total")
+        apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    eventually(lambda: gateway.ask().status_code == 200)
+    before = gateway.total("headgate_gateway_snapshots_total")
     with (
         cluster.client() as client,
         ThreadPoolExecutor(len(names)) as writers,
-        load(lambda: [gateway.url.removeprefix("http://")], 50.0) as traffic,
+        load(lambda: [gateway.address], 50.0) as traffic,
     ):
 
         def annotate(name: str) -> set[int]:
@@ -227,6 +236,6 @@ def test_a_storm_of_events_costs_little(cluster, namespace, objects, start_engin
 
         assert set().union(*writers.map(annotate, names)) == {200}
     assert (traffic.failures, list(traffic.statuses)) == ([], [200])
-    assert gateway.metric("headgate_gateway_snapshots_total") - before < STORM / 20
+    assert gateway.total("headgate_gateway_snapshots_total") - before < STORM / 20
     cluster.kubectl("delete", "modelroute", "route", "-n", namespace)
-    eventually(lambda: gateway.ask() == 404)
+    eventually(lambda: gateway.ask().status_code == 404)

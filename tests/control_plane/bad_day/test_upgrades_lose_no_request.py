@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from traffic import route_to, server
 
 ROOT = Path(__file__).parents[3]
 IMAGES = {"images": [{"image": "headgate", "command": ["headgate"]}]}
@@ -104,10 +105,10 @@ class Proxy:
         ]
 
 
-def test_no_request_fails(cluster, objects, namespace, release, start_engines, load, eventually):
+def test_no_request_fails(cluster, apply, namespace, release, start_engines, load, eventually):
     """All Pods are replaced twice, and a third gateway comes and goes."""
     start_engines("engine", replicas=2)
-    objects.apply(objects.server("engine"), objects.route("engine"))
+    apply(server("engine"), route_to("engine"))
     release.apply("install", {"settings": QUICK})
     first = release.pods()
     with Proxy(cluster, namespace) as proxy, load(proxy) as traffic:
