@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+
+from headgate.cli import options
 
 _COMMAND_LINE = Path("/proc/1/cmdline")
 _NAME_IT = "name the health page: headgate health URL"
@@ -22,8 +25,15 @@ class Check(NamedTuple):
 
     page: str
     """For messages."""
-    request: Callable[[], Awaitable[None]]
-    """Raises ClickException if the response shows a failure."""
+    request: Callable[[], Awaitable[str]]
+    """Returns the problem; empty if there is none."""
+
+    async def problem(self, timeout_s: float) -> str:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self.request()
+        except TimeoutError:
+            return f"no response within {timeout_s:g} s"
 
 
 @click.command()
@@ -36,7 +46,8 @@ class Check(NamedTuple):
     metavar="SECONDS",
     help="Maximum time for the responses.",
 )
-def health(url: str | None, timeout_s: float) -> None:
+@options.output("text", "json")
+def health(url: str | None, timeout_s: float, output: str) -> None:
     """Check the command that runs as process 1 of this container.
 
     Requests its health pages where its command line and settings say that they are: /healthz of a gateway,
@@ -52,18 +63,20 @@ def health(url: str | None, timeout_s: float) -> None:
     words = [] if url else _words_of_process_1()
     checks = [_page(url)] if url else _checks(words)
 
-    async def main() -> None:
-        for check in checks:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await check.request()
-            except TimeoutError:
-                raise click.ClickException(f"{check.page}: no response within {timeout_s:g} s") from None
-            click.echo(f"{check.page}: ok")
+    async def ask() -> list[str]:
+        return await asyncio.gather(*(check.problem(timeout_s) for check in checks))
 
-    if not checks:
+    problems = process.run_once(ask)
+    found = [(check.page, problem) for check, problem in zip(checks, problems, strict=True)]
+    if output == "json":
+        click.echo(json.dumps([{"page": page, "problem": problem} for page, problem in found]))
+    elif not found:
         click.echo(f"headgate {words[0] if words else ''} runs; it has no health page")
-    process.run_once(main)
+    else:
+        for page, problem in found:
+            click.echo(f"{page}: {problem or 'ok'}", err=bool(problem))
+    if any(problems):
+        raise SystemExit(1)
 
 
 def _words_of_process_1() -> list[str]:
@@ -129,12 +142,13 @@ def _api_server(given: Parameters) -> Check:
 
     kubeconfig = given["state"] / "kubeconfig"
 
-    async def ask() -> None:
+    async def ask() -> str:
         try:
             async with cluster.Client.from_kubeconfig(kubeconfig) as client:
                 await client.ask("GET", "/livez")
         except (cluster.ConfigurationError, cluster.ApiError) as error:
-            raise click.ClickException(f"/livez of the API server of {kubeconfig}: {error}") from error
+            return str(error)
+        return ""
 
     return Check(f"/livez of the API server of {kubeconfig}", ask)
 
@@ -154,7 +168,7 @@ def _page(url: str) -> Check:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 
-    async def ask() -> None:
+    async def ask() -> str:
         try:
             async with (
                 httpx2.AsyncClient(verify=context, trust_env=False) as http,
@@ -162,8 +176,7 @@ def _page(url: str) -> Check:
             ):
                 status = response.status_code
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise click.ClickException(f"{url}: {error or type(error).__name__}") from error
-        if status != 200:
-            raise click.ClickException(f"{url} returned {status}")
+            return str(error) or type(error).__name__
+        return "" if status == 200 else f"returned {status}"
 
     return Check(url, ask)
