@@ -1,7 +1,8 @@
 """Tests against a real Kubernetes control plane, which `make test-cluster` runs in a network namespace.
 
 The control plane starts once for the session; each test has a Kubernetes namespace of its own. There is no
-kubelet: a test says itself what has become of the Pods that are scheduled to its node.
+kubelet: a test says itself what has become of the Pods that are scheduled to its node, or starts
+`headgate node`.
 """
 
 from __future__ import annotations
@@ -468,13 +469,13 @@ class ProcessNode:
 
 @pytest.fixture
 def process_node(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., ProcessNode]]:
-    """Starts nodes, each with a part of the Pod range."""
+    """Starts nodes, each with a part of the Pod range, which the API server reaches at 10.244.0.1."""
     running: list[ProcessNode] = []
 
     def run(name: str, cidr: str, *options: str) -> ProcessNode:
         command = [sys.executable, "-m", "headgate", "node", f"--kubeconfig={cluster.kubeconfig}"]
         command += [f"--node-name={name}", f"--state={tmp_path / name}", f"--pod-cidr={cidr}"]
-        command += ["--drain-timeout=1", *options]
+        command += ["--node-ip=10.244.0.1", "--drain-timeout=1", *options]
         log = tmp_path / f"{name}.log"
         with log.open("wb") as file:
             process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)

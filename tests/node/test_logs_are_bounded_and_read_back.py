@@ -236,7 +236,8 @@ async def test_a_process_that_never_stops_writing(tmp_path):
     directory = log_files.LogDirectory(tmp_path / "logs")
     runner = processes.ProcessRunner(tmp_path / "processes")
     writer = open_run(directory)
-    process = await runner.start(["yes"], {"PATH": os.environ["PATH"]}, "", writer, "ns/pod/main")
+    program = processes.Program(["yes"], {"PATH": os.environ["PATH"]})
+    process = await runner.start(program, writer, "ns/pod/main")
     files = directory.pod("ns", "pod", "uid") / "main"
     sizes: list[int] = []
 

@@ -28,8 +28,8 @@ def output(tmp_path: Path) -> str:
 
 
 async def start(runner, tmp_path, *command: str, **environment: str) -> processes.Process:
-    variables = {"PATH": os.environ["PATH"], **environment}
-    return await runner.start(command, variables, "", writer(tmp_path), "ns/pod/c")
+    program = processes.Program(command, {"PATH": os.environ["PATH"], **environment})
+    return await runner.start(program, writer(tmp_path), "ns/pod/c")
 
 
 async def until(holds, timeout_s: float = 60.0) -> None:
@@ -98,7 +98,8 @@ async def main(root):
     runner = processes.ProcessRunner(root / "processes")
     writer = log_files.LogDirectory(root).open_run(root / "logs", 0)
     command = ["sh", "-c", "sleep 60 & echo $!; wait"]
-    process = await runner.start(command, {"PATH": "/usr/bin:/bin"}, "", writer, "ns/pod/c")
+    program = processes.Program(command, {"PATH": "/usr/bin:/bin"})
+    process = await runner.start(program, writer, "ns/pod/c")
     print(process.pid, flush=True)
     await process.wait()
 
@@ -244,8 +245,8 @@ async def test_last_words_are_in_the_log_when_the_end_is_known(tmp_path):
     """Also where the pipe has ended and the loop has not said so yet: an unfinished line waits for that."""
     pipe = await processes._Output.open(writer(tmp_path))
     pipe.connection_lost = lambda error: None
-    os.write(pipe.write_end, b"unfinished")
-    pipe.close_write_end()
+    os.write(pipe.stdout, b"unfinished")
+    pipe.given()
     await until(lambda: pipe._transport.is_closing())
     pipe.close()
     assert output(tmp_path) == "unfinished"

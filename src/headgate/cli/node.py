@@ -12,6 +12,8 @@ from headgate import node as room
 from headgate.cli import images as images_file
 from headgate.cli import options, process
 
+_FILE: click.ParamType[Path] = click.Path(exists=True, dir_okay=False, path_type=Path)
+
 
 class _PodRange(click.ParamType["ipaddress.IPv4Network"]):
     name = "cidr"
@@ -77,6 +79,23 @@ def _taints(given: tuple[str, ...]) -> list[room.Taint]:
     "--taint", "taints", multiple=True, metavar="KEY[=VALUE]:EFFECT", help="Taint of a new Node. Repeatable."
 )
 @images_file.images
+@click.option(
+    "--kubelet-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Port of the node's API, by which the API server gets logs; 0 for any. Default: 10250, or any if it "
+    "is taken.",
+)
+@click.option(
+    "--tls-cert-file", type=_FILE, help="Certificate of the node's API, in PEM. Default: self-signed."
+)
+@click.option("--tls-private-key-file", type=_FILE, help="Key of --tls-cert-file, in PEM.")
+@click.option(
+    "--client-ca-file",
+    type=_FILE,
+    help="Authorities, in PEM, whose client certificates the node's API accepts. Default: those that the API "
+    "server publishes.",
+)
 @options.log_level
 def node(
     kubeconfig: Path | None,
@@ -89,15 +108,21 @@ def node(
     labels: tuple[str, ...],
     taints: tuple[str, ...],
     images: room.ImagePrograms | None,
+    kubelet_port: int | None,
+    tls_cert_file: Path | None,
+    tls_private_key_file: Path | None,
+    client_ca_file: Path | None,
     log_level: str,
 ) -> None:
     """Run Pods as local processes until SIGTERM; objects are kept.
 
     Beside the embedded API server, it also manages Deployments and ReplicaSets. In a cluster, it runs the
-    Pods that the scheduler assigns to it.
+    Pods that the scheduler assigns to it, and serves the API of a kubelet.
 
     Logs and process records are in the directory `node` of --state, which only one node may use at a time.
     """
+    if (tls_cert_file is None) != (tls_private_key_file is None):
+        raise click.UsageError("--tls-cert-file and --tls-private-key-file belong together: give both")
     config = room.NodeConfig(
         state=state / "node",
         kubeconfig=kubeconfig,
@@ -109,6 +134,8 @@ def node(
         labels=dict(_labels(labels)),
         taints=_taints(taints),
         images=images or room.ImagePrograms(),
+        kubelet_port=kubelet_port,
+        tls=room.TlsFiles(tls_cert_file, tls_private_key_file, client_ca_file),
     )
 
     async def main(stop: asyncio.Event) -> None:

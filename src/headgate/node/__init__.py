@@ -7,6 +7,7 @@ output is Pod statuses with addresses and readiness, Events, and logs.
 
 from headgate.node.images import ImagePrograms, ImagesError
 from headgate.node.images import parse as parse_images
+from headgate.node.kubelet import TlsFiles
 from headgate.node.mounts import Mounting
 from headgate.node.registration import NodeConfig, Taint
 from headgate.node.run import Ready, StateInUseError, run_node
@@ -19,6 +20,7 @@ __all__ = [
     "Ready",
     "StateInUseError",
     "Taint",
+    "TlsFiles",
     "parse_images",
     "run_node",
 ]

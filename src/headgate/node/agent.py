@@ -69,6 +69,16 @@ class Agent:
         """How many Pods have a worker."""
         return len(self._workers)
 
+    def worker(self, namespace: str, name: str) -> PodWorker | None:
+        """The worker of a Pod."""
+        key = api.ObjectKey(namespace, name)
+        return next((each for each in self._workers.values() if each.pod.metadata.key == key), None)
+
+    def known_pods(self) -> list[api.Pod]:
+        """The Pods of this node."""
+        name = self._tools.identity.name
+        return [pod for pod in self._pods.items() if pod.spec.node_name == name]
+
     def _heard(self, change: cluster.Change[api.Pod]) -> None:
         pod = change.object
         worker = self._workers.get(pod.metadata.uid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -33,16 +33,6 @@ _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 Warn = Callable[[str, str], None]
 """Called with the reason and the message of an event."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """What a container runs, and where."""
-
-    command: list[str]
-    variables: Mapping[str, str]
-    working_dir: str
-    mounts: mounts.Mounts
 
 
 class _Output:
@@ -78,7 +68,7 @@ class ContainerStarts:
         self._placement = placement
         self._tools = tools
         self._warn = warn
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[str, processes.Program] = {}
         """Of the newest runs: commands run in the same environment."""
         self._messages: dict[str, Path] = {}
         """Files for the termination messages of the newest runs."""
@@ -103,7 +93,7 @@ class ContainerStarts:
         directory = self._tools.logs.pod(metadata.namespace, metadata.name, metadata.uid) / name
         writer = self._tools.logs.open_run(directory, run)
         self._programs[name] = program
-        return await self._run(program, program.command, writer, f"{metadata.key}/{name}")
+        return await self._tools.runner.start(program, writer, f"{metadata.key}/{name}")
 
     def last_words(self, name: str, run: int, *, failed: bool) -> str:
         """The termination message of a run that has ended."""
@@ -116,12 +106,9 @@ class ContainerStarts:
 
     async def execute(self, name: str, command: Sequence[str], limit_s: float) -> prober.Answer:
         """Run a command as in a running container; healthy if it exits with 0 in time."""
-        program, output = self._programs[name], _Output()
-        plan = program.mounts
+        output = _Output()
         try:
-            words = [plan.substituted(word) for word in command]
-            what = f"a command of {self._current().metadata.key}/{name}"
-            process = await self._run(program, words, output, what)
+            process = await self._tools.runner.start(self._beside(name, command), output, self._command(name))
             async with asyncio.timeout(limit_s):
                 ended = await process.wait()
         except TimeoutError:
@@ -131,19 +118,27 @@ class ContainerStarts:
         detail = f"the command exited with {ended.code}"
         return prober.Answer(ended.code == 0, f"{detail}: {output.text}" if output.text else detail)
 
-    async def _run(
-        self, program: Program, command: Sequence[str], output: processes.OutputWriter, what: str
+    async def start_command(
+        self, name: str, command: Sequence[str], stdio: processes.Stdio
     ) -> processes.Process:
-        variables, directory, mounts = program.variables, program.working_dir, program.mounts
-        return await self._tools.runner.start(command, variables, directory, output, what, mounts)
+        """Start a command as in a running container. Raises StartError."""
+        return await self._tools.runner.start_with(self._beside(name, command), stdio, self._command(name))
 
-    async def program(self, container: pod_spec.Container) -> Program:
+    def _beside(self, name: str, command: Sequence[str]) -> processes.Program:
+        """A command that finds what the newest run of a container does."""
+        program = self._programs[name]
+        return replace(program, command=[program.mounts.substituted(word) for word in command])
+
+    def _command(self, name: str) -> str:
+        return f"a command of {self._current().metadata.key}/{name}"
+
+    async def program(self, container: pod_spec.Container) -> processes.Program:
         """What a container runs now. Raises ContainerConfigError, NoCommandError and OSError."""
         given = await self._environment(container)
         command = environment.command_line(container, given.variables, self._tools.images)
         plan = self._mounts(container, given, command)
         own = {name: plan.substituted(value) for name, value in given.own.items()}
-        return Program(
+        return processes.Program(
             [plan.substituted(word) for word in command],
             {**given.inherited, **own},
             plan.substituted(container.working_dir),

@@ -13,6 +13,9 @@ become children of the launcher, which kills them when the program has ended.
 With `--namespace` or `--user-namespace`, launcher and program have their own view of the file system, in
 which each `--mount SOURCE TARGET ro|rw` is done. Mounts end with the processes. `--directory PATH` is where
 the program starts in that view. `--try` only does the mounts.
+
+The program has nothing to read, or with `--stdin FILE`, that descriptor as its standard input. If it is a
+terminal, it becomes the controlling one of the program's session.
 """
 
 import contextlib
@@ -65,7 +68,7 @@ def main(arguments: list[str]) -> None:
         reason = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
         control.send((0).to_bytes(4) + reason.encode(errors="replace")[:1024])
         return
-    program = _start(options.command)
+    program = _start(options.command, options.stdin)
     with contextlib.suppress(OSError):
         control.send(program.to_bytes(4))
     status = _until_ended(program, control, woken)
@@ -83,6 +86,7 @@ class _Options:
         self.mounts: list[tuple[str, str, bool]] = []
         """Source, target, and whether it is read-only."""
         self.directory = ""
+        self.stdin: int | None = None
         self.only_try = False
         rest = iter(words)
         for word in rest:
@@ -94,6 +98,8 @@ class _Options:
                 self.mounts.append((next(rest), next(rest), next(rest) == "ro"))
             elif word == "--directory":
                 self.directory = next(rest)
+            elif word == "--stdin":
+                self.stdin = int(next(rest))
             elif word == "--try":
                 self.only_try = True
             else:
@@ -101,19 +107,26 @@ class _Options:
         self.command = list(rest)
 
 
-def _start(command: list[str]) -> int:
+def _start(command: list[str], stdin: int | None) -> int:
     launcher = os.getpid()
     executed, execution = os.pipe()
     program = os.fork()
     if program:
         # exec closes the pipe. Before that, a signal for the program's group would be lost.
         os.close(execution)
+        if stdin is not None:
+            os.close(stdin)
         os.read(executed, 1)
         os.close(executed)
         return program
     # From here on this is the child, which must not return.
     try:
         os.setsid()
+        if stdin is not None:
+            os.dup2(stdin, 0)
+            os.close(stdin)
+            if os.isatty(0):
+                _control_terminal()
         signal.set_wakeup_fd(-1)
         for number in (*_IGNORED, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the last two
             signal.signal(number, signal.SIG_DFL)
@@ -123,6 +136,14 @@ def _start(command: list[str]) -> int:
         os.write(2, f"cannot execute {command[0]!r}: {error.strerror}\n".encode())
     finally:
         os._exit(_CANNOT_EXECUTE)
+
+
+def _control_terminal() -> None:
+    """Make standard input the controlling terminal of this session."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _until_ended(program: int, control: socket.socket, woken: int) -> int:

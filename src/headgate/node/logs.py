@@ -1,14 +1,16 @@
-"""Serves the logs of a node's containers on loopback; the API server forwards `kubectl logs` to it.
+"""Serves the logs of a node's containers on loopback; the embedded API server forwards `kubectl logs` to it.
 
 `GET /{secret}/logs/{namespace}/{pod}/{container}` takes the query of the Kubernetes log subresource: follow,
 previous, tailLines, timestamps, sinceSeconds, sinceTime, limitBytes. Every user of a machine can reach its
 loopback interface, so the path begins with a secret, known only to those who may read the Node object.
+
+Other API servers get logs from the node's own API (`kubelet`), which checks certificates and access.
 """
 
 import hmac
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,6 +23,10 @@ from headgate.node import log_reading
 from headgate.node.log_files import LogDirectory
 
 _TRUE = ("true", "1", "True")
+
+
+class NoLogError(Exception):
+    """The container has no such log."""
 
 
 class _Protocol(serving.BoundedProtocol):
@@ -63,25 +69,37 @@ def application(logs: LogDirectory, secret: str) -> Starlette:
     async def endpoint(request: Request) -> Response:
         if not hmac.compare_digest(request.path_params["secret"].encode(), secret.encode()):
             return PlainTextResponse("not found\n", status_code=404)
-        return await _answer(logs, turns, request)
+        path = request.path_params
+        try:
+            content = read(
+                logs, turns, path["namespace"], path["pod"], path["container"], request.query_params
+            )
+        except ValueError as error:
+            return PlainTextResponse(f"{error}\n", status_code=400)
+        except NoLogError as error:
+            return PlainTextResponse(f"{error}\n", status_code=404)
+        return StreamingResponse(content, media_type="text/plain")
 
     return Starlette(routes=[Route("/{secret}/logs/{namespace}/{pod}/{container}", endpoint)])
 
 
-async def _answer(logs: LogDirectory, turns: log_reading.Turns, request: Request) -> Response:
-    path = request.path_params
-    try:
-        options = _options(request.query_params)
-    except ValueError as error:
-        return PlainTextResponse(f"{error}\n", status_code=400)
-    previous = request.query_params.get("previous") in _TRUE
-    file = logs.newest(path["namespace"], path["pod"], path["container"], previous=previous)
+def read(
+    logs: LogDirectory,
+    turns: log_reading.Turns,
+    namespace: str,
+    pod: str,
+    container: str,
+    query: Mapping[str, str],
+) -> AsyncGenerator[bytes, None]:
+    """The log that a query of the log subresource asks for. Raises NoLogError, and ValueError if the query is
+    not valid."""
+    options = _options(query)
+    previous = query.get("previous") in _TRUE
+    file = logs.newest(namespace, pod, container, previous=previous)
     if file is None:
         which = "previous terminated container" if previous else "container"
-        message = f"{which} {path['container']!r} in pod {path['pod']!r} not found\n"
-        return PlainTextResponse(message, status_code=404)
-    content: AsyncIterator[bytes] = log_reading.read(file, options, lambda: logs.is_live(file), turns)
-    return StreamingResponse(content, media_type="text/plain")
+        raise NoLogError(f"{which} {container!r} in pod {pod!r} not found")
+    return log_reading.read(file, options, lambda: logs.is_live(file), turns)
 
 
 def _options(query: Mapping[str, str]) -> log_reading.LogOptions:

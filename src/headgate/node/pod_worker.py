@@ -59,6 +59,24 @@ class PodWorker:
     def pod(self) -> api.Pod:
         return self._pod
 
+    def container(self, name: str) -> processes.RunningContainer | None:
+        """What runs, or has run, as a container."""
+        return self._running.get(name)
+
+    async def start_command(
+        self, container: str, command: Sequence[str], stdio: processes.Stdio
+    ) -> processes.Process:
+        """Start a command beside a container that has started. Raises StartError."""
+        assert self._starts is not None
+        return await self._starts.start_command(container, command, stdio)
+
+    def address(self, port: int) -> tuple[str, int]:
+        """Where a port of the Pod is reached."""
+        server = self._placement.server
+        if server is not None:
+            return server.host, server.port or port
+        return self._placement.pod_ip, self._placement.port or port
+
     # Events from the node
 
     def observe(self, pod: api.Pod) -> None:

@@ -1,4 +1,4 @@
-"""Runs a container as a local process under a launcher, with its output in a log file."""
+"""Runs programs as local processes under a launcher: containers, and commands beside them."""
 
 import asyncio
 import contextlib
@@ -52,12 +52,50 @@ class ProcessStatistics:
     started_total: int
 
 
+@dataclass(frozen=True)
+class Program:
+    """What a process runs, and where."""
+
+    command: Sequence[str]
+    variables: Mapping[str, str]
+    working_dir: str = ""
+    mounts: Mounts = Mounts()  # noqa: RUF009 - frozen
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables, with the node's installation first in PATH, for `headgate`, `python` and
+        `python3`."""
+        own = str(Path(sys.executable).parent)
+        path = os.pathsep.join([own, self.variables.get("PATH") or os.defpath])
+        return {**self.variables, "PATH": path}
+
+
 class OutputWriter(Protocol):
     """Takes the output of a process, with the time when it was read, in seconds of Unix time."""
 
     def write(self, data: bytes, wall_s: float) -> None: ...
 
     def close(self, wall_s: float) -> None: ...
+
+
+class Stdio(Protocol):
+    """Descriptors that become a process's standard input, output and error."""
+
+    @property
+    def stdin(self) -> int | None:
+        """None if there is nothing to read."""
+
+    @property
+    def stdout(self) -> int: ...
+
+    @property
+    def stderr(self) -> int: ...
+
+    def given(self) -> None:
+        """The process has its descriptors: close them here."""
+
+    def close(self) -> None:
+        """The process has ended, or could not be started."""
 
 
 class RunningContainer(Protocol):
@@ -80,14 +118,15 @@ class Process:
         token: str,
         launcher: asyncio.subprocess.Process,
         control: socket.socket,
-        output: "_Output",
+        stdio: Stdio,
         runner: "ProcessRunner",
     ) -> None:
         self.pid = pid
+        self.ended = asyncio.Event()
         self._token = token
         self._launcher = launcher
         self._control = control
-        self._output = output
+        self._stdio = stdio
         self._runner = runner
 
     @property
@@ -103,6 +142,9 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 self._launcher.send_signal(signal.SIGCONT)
 
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+
     async def wait(self) -> Exit:
         """Wait until the program ends. Everything it started ends with it, as in a container."""
         try:
@@ -116,8 +158,9 @@ class Process:
             raise
         finally:
             self._control.close()
-            self._output.close()
+            self._stdio.close()
             self._runner.ended(self.pid)
+            self.ended.set()
         if status is None:  # the launcher was killed, and the program with it
             return Exit(128 + signal.SIGKILL, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(status)
@@ -132,20 +175,10 @@ class ProcessRunner:
         self._running: set[int] = set()
         self._started = 0
 
-    async def start(
-        self,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        working_dir: str,
-        writer: OutputWriter,
-        what: str,
-        mounts: Mounts = Mounts(),  # noqa: B008 - frozen
-    ) -> Process:
-        """Run a command with its output going to `writer`, which is always closed. Raises StartError."""
-        token = secrets.token_hex(8)
-        variables = {**environment, "PATH": _search_path(environment), records.TOKEN: token}
+    async def start(self, program: Program, writer: OutputWriter, what: str) -> Process:
+        """Run a program with its output going to `writer`, which is always closed. Raises StartError."""
         try:
-            program = _found(command[0], variables["PATH"], working_dir, mounts)
+            path = _found(program)
         except StartError as error:
             writer.write(f"{error}\n".encode(), time.time())
             writer.close(time.time())
@@ -154,28 +187,41 @@ class ProcessRunner:
             output = await _Output.open(writer)
         except OSError as error:
             writer.close(time.time())
-            raise StartError(f"cannot start {program}: no pipe for its output: {error}") from error
+            raise StartError(f"cannot start {path}: no pipe for its output: {error}") from error
+        return await self._start(path, program, output, what)
+
+    async def start_with(self, program: Program, stdio: Stdio, what: str) -> Process:
+        """Run a program with other standard files, which are always closed. Raises StartError."""
         try:
-            launcher, control = await _launch([program, *command[1:]], output, variables, working_dir, mounts)
+            path = _found(program)
+        except StartError:
+            stdio.close()
+            raise
+        return await self._start(path, program, stdio, what)
+
+    async def _start(self, path: str, program: Program, stdio: Stdio, what: str) -> Process:
+        token = secrets.token_hex(8)
+        try:
+            launcher, control = await _launch(path, program, stdio, token)
         except BaseException as error:
-            output.close()
+            stdio.close()
             if isinstance(error, (OSError, ValueError)):
-                raise StartError(f"cannot start {program}: {error}") from error
+                raise StartError(f"cannot start {path}: {error}") from error
             raise
         try:
-            output.close_write_end()
+            stdio.given()
             pid = await _program(control)
         except BaseException as error:
             control.close()
             await _until_ended(launcher)
-            output.close()
+            stdio.close()
             if isinstance(error, (OSError, ValueError)):
-                raise StartError(f"cannot start {program}: {error}") from error
+                raise StartError(f"cannot start {path}: {error}") from error
             raise
         self._records.add(pid, token, what)
         self._running.add(pid)
         self._started += 1
-        return Process(pid, token, launcher, control, output, self)
+        return Process(pid, token, launcher, control, stdio, self)
 
     def end_leftovers(self) -> list[records.Record]:
         """End processes left running by an earlier node with the same state directory."""
@@ -190,16 +236,18 @@ class ProcessRunner:
 
 
 class _Output(asyncio.Protocol):
-    """Copies the output of a process to its log file.
+    """Copies the output of a process, which reads nothing, to its writer.
 
     The pipe belongs to this class, not to the subprocess transport: a grandchild that keeps it open must not
     delay the notice that the process has ended.
     """
 
+    stdin = None
+
     def __init__(self, writer: OutputWriter, read_end: int, write_end: int) -> None:
         self._writer: OutputWriter | None = writer
         self._read_end = read_end
-        self.write_end = write_end
+        self._write_end = write_end
         self._transport: asyncio.ReadTransport | None = None
 
     @classmethod
@@ -209,6 +257,14 @@ class _Output(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         output._transport, _ = await loop.connect_read_pipe(lambda: output, os.fdopen(read_end, "rb", 0))
         return output
+
+    @property
+    def stdout(self) -> int:
+        return self._write_end
+
+    @property
+    def stderr(self) -> int:
+        return self._write_end
 
     def data_received(self, data: bytes) -> None:
         if self._writer is None:
@@ -233,14 +289,14 @@ class _Output(asyncio.Protocol):
         self._transport = None
         self._finish()
 
-    def close_write_end(self) -> None:
-        if self.write_end >= 0:
-            os.close(self.write_end)
-            self.write_end = -1
+    def given(self) -> None:
+        if self._write_end >= 0:
+            os.close(self._write_end)
+            self._write_end = -1
 
     def close(self) -> None:
         """Read what is in the pipe, then close it."""
-        self.close_write_end()
+        self.given()
         transport, self._transport = self._transport, None
         if transport is not None and not transport.is_closing():
             self._drain()
@@ -263,46 +319,44 @@ class _Output(asyncio.Protocol):
                 writer.close(time.time())
 
 
-def _search_path(environment: Mapping[str, str]) -> str:
-    """PATH with the node's installation first, for `headgate`, `python` and `python3`."""
-    own = str(Path(sys.executable).parent)
-    return os.pathsep.join([own, environment.get("PATH") or os.defpath])
-
-
-def _found(program: str, search_path: str, working_dir: str, mounts: Mounts) -> str:
-    if working_dir and not mounts.real and not Path(working_dir).is_dir():
-        raise StartError(f"workingDir {working_dir!r} is not a directory on this machine")
-    if os.sep in program:
-        path = Path(mounts.on_machine(str(Path(working_dir or ".", program))))
+def _found(program: Program) -> str:
+    """The path of the program, as it sees it."""
+    name, directory, mounts = program.command[0], program.working_dir, program.mounts
+    if directory and not mounts.real and not Path(directory).is_dir():
+        raise StartError(f"workingDir {directory!r} is not a directory on this machine")
+    if os.sep in name:
+        path = Path(mounts.on_machine(str(Path(directory or ".", name))))
         if not os.access(path, os.X_OK) or path.is_dir():
-            raise StartError(f"command {program!r} is not an executable file on this machine")
-        return program
-    found = shutil.which(program, path=search_path)
+            raise StartError(f"command {name!r} is not an executable file on this machine")
+        return name
+    search_path = program.environment["PATH"]
+    found = shutil.which(name, path=search_path)
     if found is None:
-        raise StartError(f"command {program!r} is not found in PATH={search_path}")
+        raise StartError(f"command {name!r} is not found in PATH={search_path}")
     return found
 
 
 async def _launch(
-    command: Sequence[str],
-    output: _Output,
-    variables: Mapping[str, str],
-    working_dir: str,
-    mounts: Mounts,
+    path: str, program: Program, stdio: Stdio, token: str
 ) -> tuple[asyncio.subprocess.Process, socket.socket]:
     """A launcher and its socket. Raises OSError and ValueError."""
-    directory = ["--directory", working_dir] if working_dir else []
+    options = program.mounts.options()
+    if program.working_dir:
+        options += ["--directory", program.working_dir]
+    if stdio.stdin is not None:
+        options += ["--stdin", str(stdio.stdin)]
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs:
         try:
             launcher = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", str(LAUNCHER)),
-                *(*mounts.options(), *directory, "--", *command),
+                *(*options, "--", path, *program.command[1:]),
                 stdin=theirs.fileno(),
-                stdout=output.write_end,
-                stderr=output.write_end,
-                env=variables,
+                stdout=stdio.stdout,
+                stderr=stdio.stderr,
+                pass_fds=() if stdio.stdin is None else (stdio.stdin,),
+                env={**program.environment, records.TOKEN: token},
                 start_new_session=True,
             )
         except BaseException:

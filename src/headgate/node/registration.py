@@ -1,4 +1,4 @@
-"""A node's configuration, and its Node object: heartbeats and the address of its logs."""
+"""A node's configuration, and its Node object: heartbeats, and where it is reached."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from headgate import api, cluster
 from headgate.api import marks
 from headgate.kubeschema import timestamps
 from headgate.node.images import NO_IMAGES, ImagePrograms
+from headgate.node.kubelet import TlsFiles
 from headgate.node.mounts import Mounting
 
 MAX_PODS = 110
@@ -78,6 +79,10 @@ class NodeConfig:
     """How containers get their volumes; None for the best way that works on this machine."""
     images: ImagePrograms = NO_IMAGES
     """What runs in place of images."""
+    kubelet_port: int | None = None
+    """Port of the node's API; None for that of kubelets, or any other if it is taken."""
+    tls: TlsFiles = field(default_factory=TlsFiles)
+    """Of the node's API."""
 
     @property
     def logs(self) -> Path:
@@ -95,6 +100,10 @@ class Identity:
     name: str
     host_ip: str = "127.0.0.1"
     max_pods: int = 110
+    kubelet_port: int | None = None
+    """Of its API; None if it has none."""
+    log_url: str = ""
+    """Where the embedded API server gets logs; empty beside others."""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Taint] = ()
 
@@ -144,10 +153,9 @@ class Registration:
     the namespace of such Leases (the embedded one) gets the status each time.
     """
 
-    def __init__(self, client: cluster.Client, identity: Identity, log_url: str, heartbeat_s: float) -> None:
+    def __init__(self, client: cluster.Client, identity: Identity, heartbeat_s: float) -> None:
         self._client = client
         self._identity = identity
-        self._log_url = log_url
         self._heartbeat_s = heartbeat_s
         self._ready_since = timestamps.seconds(time.time())
         self._lease: api.Lease | None = None
@@ -157,7 +165,7 @@ class Registration:
     async def register(self) -> None:
         """Create or take over the Node object, and report Ready."""
         identity = self._identity
-        annotations = {marks.LOG_ENDPOINT: self._log_url}
+        annotations = {marks.LOG_ENDPOINT: identity.log_url} if identity.log_url else {}
         labels = {
             "kubernetes.io/hostname": identity.name,
             "kubernetes.io/os": platform.system().lower(),
@@ -253,14 +261,14 @@ class Registration:
             "lastTransitionTime": self._ready_since if ready else now,
         }
         resources = capacity(self._identity)
+        port = self._identity.kubelet_port
         status = {
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}} if port else None,
             "capacity": resources,
             "allocatable": resources,
             "conditions": [condition],
-            "addresses": [
-                {"type": "InternalIP", "address": self._identity.host_ip},
-                {"type": "Hostname", "address": self._identity.name},
-            ],
+            # No host name: API servers prefer it by default, and often cannot resolve it.
+            "addresses": [{"type": "InternalIP", "address": self._identity.host_ip}],
             "nodeInfo": {
                 "kubeletVersion": f"headgate-{metadata.version('headgate')}",
                 "operatingSystem": platform.system().lower(),

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from headgate import api, cluster
 from headgate.node import (
+    access,
     addresses,
     deployments,
     log_files,
-    logs,
     mounts,
     pod_directories,
     processes,
@@ -45,6 +45,7 @@ class Ready:
     name: str
     server: str
     log_url: str
+    """Where the embedded API server gets logs; empty beside others."""
     shares_address: bool
     """Whether Pods have ports of 127.0.0.1 instead of their own addresses."""
     pod_cidr: str = ""
@@ -76,62 +77,74 @@ async def _run(
     stop: asyncio.Event,
     on_ready: Callable[[Ready], None],
 ) -> None:
-    controls = await _controls(given, client)
+    is_embedded = await client.is_embedded()
+    controls = _controls(given, client, is_embedded=is_embedded)
+    runner = processes.ProcessRunner(given.processes)
+    await asyncio.to_thread(runner.end_leftovers)
+    log_directory = log_files.LogDirectory(given.logs)
+    identity = _identity(given, client)
+    reachable = (
+        access.of_logs(log_directory)
+        if is_embedded
+        else access.of_cluster(given, identity, client, log_directory)
+    )
+    async with reachable as server:
+        with _address_pool(given) as pool:
+            identity = server.published(identity)
+            node = registration.Registration(client, identity, given.heartbeat_s)
+            await node.register()
+            events = cluster.EventRecorder(client, "headgate-node")
+            mine = None if controls else f"spec.nodeName={identity.name}"
+            pods = cluster.Informer(client, api.Pod, field_selector=mine)
+            tools = Tools(
+                client,
+                events,
+                runner,
+                log_directory,
+                identity,
+                random.Random(),  # noqa: S311 - jitter
+                pod_directories.PodDirectories(given.state),
+                references.FollowedReferences(client),
+                given.mounting or await mounts.detect(),
+                given.images,
+            )
+            log.info("containers get their volumes by %s", tools.mounting)
+            agent = Agent(tools, pods, pool, binds=controls)
+            async with asyncio.TaskGroup() as tasks:
+                serving = tasks.create_task(server.run(agent))
+                working = [tasks.create_task(each) for each in (events.run(), node.run(), agent.run())]
+                working += [tasks.create_task(each) for each in (pods.run(), tools.followed.run())]
+                if controls:
+                    working.append(tasks.create_task(_control_workloads(client, events, pods)))
+                ready = Ready(
+                    identity.name,
+                    client.server,
+                    identity.log_url,
+                    pool is None,
+                    str(given.pod_cidr or ""),
+                    tools.mounting.is_real,
+                )
+                # In its own task, so that a node that waits for its API server can be stopped as well.
+                working.append(tasks.create_task(_tell_once_synced(pods, ready, on_ready)))
+                await stop.wait()
+                await _drain(agent, given.drain_timeout_s)
+                await _leave(node)
+                for task in working:
+                    task.cancel()
+                server.stop()
+                await serving
+
+
+def _identity(given: registration.NodeConfig, client: cluster.Client) -> registration.Identity:
     network = given.pod_cidr or addresses.NETWORK
-    identity = registration.Identity(
+    return registration.Identity(
         registration.node_name(given),
         given.node_ip or registration.own_address(client.server),
         # Each block of 256 has a first and a last address that no Pod gets.
         min(registration.MAX_PODS, network.num_addresses - 2 * -(-network.num_addresses // 256)),
-        given.labels,
-        given.taints,
+        labels=given.labels,
+        taints=given.taints,
     )
-    runner = processes.ProcessRunner(given.processes)
-    await asyncio.to_thread(runner.end_leftovers)
-    log_directory = log_files.LogDirectory(given.logs)
-    with contextlib.closing(logs.LogServer(log_directory)) as log_server, _address_pool(given) as pool:
-        node = registration.Registration(client, identity, log_server.url, given.heartbeat_s)
-        await node.register()
-        events = cluster.EventRecorder(client, "headgate-node")
-        mine = None if controls else f"spec.nodeName={identity.name}"
-        pods = cluster.Informer(client, api.Pod, field_selector=mine)
-        tools = Tools(
-            client,
-            events,
-            runner,
-            log_directory,
-            identity,
-            random.Random(),  # noqa: S311 - jitter
-            pod_directories.PodDirectories(given.state),
-            references.FollowedReferences(client),
-            given.mounting or await mounts.detect(),
-            given.images,
-        )
-        log.info("containers get their volumes by %s", tools.mounting)
-        agent = Agent(tools, pods, pool, binds=controls)
-        async with asyncio.TaskGroup() as tasks:
-            serving = tasks.create_task(log_server.run())
-            working = [tasks.create_task(each) for each in (events.run(), node.run(), agent.run())]
-            working += [tasks.create_task(each) for each in (pods.run(), tools.followed.run())]
-            if controls:
-                working.append(tasks.create_task(_control_workloads(client, events, pods)))
-            ready = Ready(
-                identity.name,
-                client.server,
-                log_server.url,
-                pool is None,
-                str(given.pod_cidr or ""),
-                tools.mounting.is_real,
-            )
-            # In its own task, so that a node that waits for its API server can be stopped as well.
-            working.append(tasks.create_task(_tell_once_synced(pods, ready, on_ready)))
-            await stop.wait()
-            await _drain(agent, given.drain_timeout_s)
-            await _leave(node)
-            for task in working:
-                task.cancel()
-            log_server.stop()
-            await serving
 
 
 async def _tell_once_synced(
@@ -169,12 +182,11 @@ async def _leave(node: registration.Registration) -> None:
             await node.leave()
 
 
-async def _controls(given: registration.NodeConfig, client: cluster.Client) -> bool:
+def _controls(given: registration.NodeConfig, client: cluster.Client, *, is_embedded: bool) -> bool:
     """Whether this node runs the controllers of workloads. Raises ConfigurationError if the server's own
     would do the same work."""
     if given.controllers is False:
         return False
-    is_embedded = await client.is_embedded()
     if given.controllers and not is_embedded:
         raise cluster.ConfigurationError(
             f"{client.server} has its own controllers and scheduler: start the node without --controllers"
