@@ -24,7 +24,7 @@ MAX_STRANGERS = 64
 """Connections whose caller is not known yet. Beyond it, the oldest is closed for a new one."""
 HANDSHAKE_S = 10.0
 _ACCEPT_AGAIN_S = 0.1
-_CLOSE_S = 2.0
+_CLOSE_S = 10.0
 _QUIET_S = 60.0
 _LIMITS = serving.Limits(connections=MAX_CONNECTIONS, stalled_s=60.0)
 
