@@ -39,9 +39,13 @@ HTTPServer((os.environ["POD_IP"], 8000), Handler).serve_forever()
 
 
 @pytest.fixture
-def pod(cluster, namespace, process_node):
-    """A running Pod of a process node; returns kubectl's words that choose its namespace."""
-    node = process_node("reached", "10.244.67.0/24").name
+def node(process_node):
+    return process_node("reached", "10.244.67.0/24")
+
+
+@pytest.fixture
+def pod(cluster, namespace, node):
+    """A running Pod of the node; returns kubectl's words that choose its namespace."""
     container = {
         "name": "engine",
         "image": "none",
@@ -55,7 +59,7 @@ def pod(cluster, namespace, process_node):
         ],
     }
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
-    spec = {"terminationGracePeriodSeconds": 1, "nodeName": node, "containers": [container]}
+    spec = {"terminationGracePeriodSeconds": 1, "nodeName": node.name, "containers": [container]}
     spec["volumes"] = [
         {"name": "settings", "configMap": {"name": "settings"}},
         {"name": "scratch", "emptyDir": {}},
@@ -204,6 +208,30 @@ def test_a_command_ends_with_its_client_and_its_container(cluster, pod, eventual
         cluster.kubectl("delete", "pod", "web", *pod)
         assert other.wait(60) == 137
         eventually(lambda: not processes[1].exists())
+
+
+def test_connections_end_with_the_node(cluster, node, pod):
+    """Followers get the whole log, and commands their exit code; a client that reads nothing gets no more."""
+    pipe = {"stdout": subprocess.PIPE}
+    command = ("sh", "-c", "trap '' TERM; sleep 1000 & echo $!; wait; wait")
+    with contextlib.ExitStack() as running:
+        following = running.enter_context(start(cluster, "logs", "-f", "web", *pod, **pipe))
+        waiting = running.enter_context(start(cluster, "exec", "web", *pod, "--", *command, **pipe))
+        stalled = running.enter_context(start(cluster, "exec", "web", *pod, "--", "yes", **pipe))
+        port = running.enter_context(forwarded(cluster, *pod))
+        idle = running.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert following.stdout.readline() == b"first\n"
+        left = Path("/proc", waiting.stdout.readline().decode().strip())
+        assert (left.exists(), stalled.stdout.read(2)) == (True, b"y\n")
+        node.process.terminate()
+        assert node.process.wait(60) == 0
+        assert not left.exists()
+        idle.settimeout(60)
+        assert idle.recv(1) == b""
+        stalled.stdout.close()
+        assert (following.wait(60), waiting.wait(60)) == (0, 137)
+        assert following.stdout.read() == b"second\n"
+        assert stalled.wait(60) != 0
 
 
 def test_ports_are_forwarded(cluster, pod):

@@ -33,23 +33,35 @@ class Reviewer:
 
 
 class Node:
-    """A server on loopback that answers `ok`, and at /follow never ends."""
+    """A server on loopback that answers `ok`. /follow never ends, nor does /flood, which does not pause."""
 
     def __init__(self, context):
         self.reviewer = Reviewer()
-        self.following = 0
+        self.following = self.pieces = 0
         listener = serving.listening_socket("127.0.0.1", 0)
         self.server = server.Server(listener, lambda: context, self.reviewer, self.answer)
+        self.serving = asyncio.create_task(self.server.run())
+
+    async def stop(self):
+        self.serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.serving
 
     async def answer(self, request):
-        return requests.Response(self.follow() if request.path == ["follow"] else b"ok")
+        match request.path:
+            case ["follow"]:
+                return requests.Response(self.follow(b"line\n", 0.01))
+            case ["flood"]:
+                return requests.Response(self.follow(bytes(1 << 16), 0))
+        return requests.Response(b"ok")
 
-    async def follow(self):
+    async def follow(self, piece, pause_s):
         self.following += 1
         try:
             while True:
-                yield b"line\n"
-                await asyncio.sleep(0.01)
+                yield piece
+                await asyncio.sleep(pause_s)
+                self.pieces += 1
         finally:
             self.following -= 1
 
@@ -120,11 +132,8 @@ async def node(tmp_path, authorities):
     context.load_verify_locations(cadata=authorities[0].pem)
     context.verify_mode = ssl.CERT_OPTIONAL
     started = Node(context)
-    serving_task = asyncio.create_task(started.server.run())
     yield started
-    serving_task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await serving_task
+    await started.stop()
     started.server.close()
 
 
@@ -202,3 +211,19 @@ async def test_callers_have_a_limit(node, monkeypatch):
         while node.following == 2 or (await node.ask(token="reader"))[0] != 200:
             await asyncio.sleep(0.01)
     followers[1][1].close()
+
+
+async def test_a_client_that_reads_nothing_does_not_hold_up_the_end(node, monkeypatch):
+    monkeypatch.setattr(server, "_CLOSE_S", 10 * PATIENCE_S)
+    _, writer = await node.connect()
+    writer.transport.pause_reading()
+    writer.write(b"GET /flood HTTP/1.1\r\nhost: node\r\nauthorization: Bearer reader\r\n\r\n")
+    async with asyncio.timeout(PATIENCE_S):
+        sent = -1
+        while sent != node.pieces or not sent:
+            sent = node.pieces
+            await asyncio.sleep(0.5)
+        await node.server.until_idle(0.1)
+        await node.stop()
+    assert node.following == 0
+    writer.close()

@@ -182,12 +182,14 @@ async def test_a_stopped_launcher_still_ends_its_program(runner, tmp_path):
     assert not alive(daemon)
 
 
-async def test_a_cancelled_wait_ends_everything(runner, tmp_path):
-    """A node that is stopped at once leaves no daemon."""
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_cancelled_wait_ends_everything(runner, tmp_path, times):
+    """A node that is stopped at once leaves no daemon, however often it is told."""
     process, daemon = await daemonized(runner, tmp_path, "nameless")
     waiting = asyncio.ensure_future(process.wait())
-    await asyncio.sleep(0)
-    waiting.cancel()
+    for _ in range(times):
+        await asyncio.sleep(0)
+        waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert not alive(process.pid)

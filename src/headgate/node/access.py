@@ -20,6 +20,8 @@ from headgate.node.log_files import LogDirectory
 from headgate.node.registration import Identity, NodeConfig
 
 KUBELET_PORT = 10250
+_LAST_WORDS_S = 2.0
+"""How long clients get the last output and the exit codes of containers that have ended."""
 
 
 class Access(Protocol):
@@ -31,7 +33,8 @@ class Access(Protocol):
     async def run(self, pods: Pods) -> None:
         """Serve until `stop`."""
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """End all connections soon."""
 
 
 @contextlib.asynccontextmanager
@@ -96,6 +99,7 @@ class _Api:
         async with asyncio.TaskGroup() as tasks:
             working = [tasks.create_task(each) for each in (server.run(), self._certificates.run())]
             await self._stopping.wait()
+            await server.until_idle(_LAST_WORDS_S)
             for task in working:
                 task.cancel()
 

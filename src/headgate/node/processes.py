@@ -213,8 +213,10 @@ class ProcessRunner:
             pid = await _program(control)
         except BaseException as error:
             control.close()
-            await _until_ended(launcher)
-            stdio.close()
+            try:
+                await _until_ended(launcher)
+            finally:
+                stdio.close()
             if isinstance(error, (OSError, ValueError)):
                 raise StartError(f"cannot start {path}: {error}") from error
             raise
@@ -386,7 +388,21 @@ def _status(control: socket.socket) -> int | None:
 
 
 async def _until_ended(launcher: asyncio.subprocess.Process) -> None:
-    """Wait for the launcher, which ends after its descendants once its socket is closed."""
+    """Wait for the launcher, which ends after its descendants once its socket is closed.
+
+    A cancellation takes effect after that, so that no process is left behind.
+    """
+    ending, cancelled = asyncio.create_task(_end(launcher)), None
+    while not ending.done():
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+async def _end(launcher: asyncio.subprocess.Process) -> None:
     try:
         async with asyncio.timeout(_END_S):
             await launcher.wait()

@@ -128,10 +128,10 @@ async def _run(
                 working.append(tasks.create_task(_tell_once_synced(pods, ready, on_ready)))
                 await stop.wait()
                 await _drain(agent, given.drain_timeout_s)
+                server.stop()
                 await _leave(node)
                 for task in working:
                     task.cancel()
-                server.stop()
                 await serving
 
 

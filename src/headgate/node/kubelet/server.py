@@ -62,7 +62,7 @@ class Server:
         self._listener.close()
 
     async def run(self) -> None:
-        """Serve until cancelled, which ends all connections."""
+        """Serve until cancelled, which ends all connections at once."""
         serving.drop_stalled(self._listener, _LIMITS)
         self._listener.listen(serving.BACKLOG)
         self._listener.keep_spare()
@@ -75,6 +75,13 @@ class Server:
                 if len(self._strangers) > MAX_STRANGERS:
                     next(iter(self._strangers)).cancel()
                 await asyncio.sleep(0)  # a flood of connections must leave time for others
+
+    async def until_idle(self, limit_s: float) -> None:
+        """Wait until the connections of admitted callers have ended, but not for longer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while self._known:
+                    await asyncio.wait(tuple(self._known))
 
     async def _accept(self) -> socket.socket:
         while True:
@@ -109,10 +116,9 @@ class Server:
             raise
         try:
             await self._converse(reader, writer)
-        except* (ConnectionError, ssl.SSLError, spdy.ProtocolError):
-            pass
-        except* Exception:
-            log.exception("a request to the node's API failed")
+        except asyncio.CancelledError:
+            writer.transport.abort()  # a client that reads nothing must not hold up the node's end
+            raise
         finally:
             await _close(writer)
 
@@ -134,6 +140,14 @@ class Server:
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._serve_request(reader, writer)
+        except* (ConnectionError, ssl.SSLError, spdy.ProtocolError):
+            pass
+        except* Exception:
+            log.exception("a request to the node's API failed")
+
+    async def _serve_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request: Request | None = None
         try:
             request = await requests.read(reader)
