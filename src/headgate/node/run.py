@@ -111,7 +111,7 @@ async def _run(
             log.info("containers get their volumes by %s", tools.mounting)
             agent = Agent(tools, pods, pool, binds=controls)
             async with asyncio.TaskGroup() as tasks:
-                serving = tasks.create_task(server.run(agent))
+                served = tasks.create_task(server.run(agent))
                 working = [tasks.create_task(each) for each in (events.run(), node.run(), agent.run())]
                 working += [tasks.create_task(each) for each in (pods.run(), tools.followed.run())]
                 if controls:
@@ -132,7 +132,7 @@ async def _run(
                 await _leave(node)
                 for task in working:
                     task.cancel()
-                await serving
+                await served
 
 
 def _identity(given: registration.NodeConfig, client: cluster.Client) -> registration.Identity:
