@@ -39,6 +39,7 @@ ASKS = {
     "gateway": ["--port", "0", "--metrics-port", "0", "--admin-port", "0"],
     "node": ["--node-name", "n"],
     "controller": [],
+    "webhook": ["--name", "n", "--configuration", "c", "--secret", "s", "--lease", "l", "--port", "0"],
 }
 """The words of a call of each command that talks to a server; all of them fail, as this one knows nothing."""
 KEEPS = {"up", "apiserver", "apiserver token create", "apiserver token list", "apiserver token revoke"}
@@ -52,6 +53,7 @@ ALONE = {
     "crds",
     "convert",
     "completion",
+    "health",
     "version",
 }
 """Commands that talk to no server of a machine."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -55,7 +56,9 @@ def test_a_page_says_whether_it_is_healthy(server):
     assert (result := check(f"{url}/healthz")).exit_code == 0
     assert result.output == f"{url}/healthz: ok\n"
     assert (result := check(f"{url}/readyz")).exit_code == 1
-    assert result.output == f"Error: {url}/readyz returned 503\n"
+    assert result.output == f"{url}/readyz: returned 503\n"
+    found = [{"page": f"{url}/readyz", "problem": "returned 503"}]
+    assert json.loads(check("-o", "json", f"{url}/readyz").output) == found
 
 
 def test_a_page_that_does_not_respond_is_not_healthy(held_port):

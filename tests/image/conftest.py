@@ -62,7 +62,7 @@ class Image:
 class Component:
     """The container of a Deployment of the chart."""
 
-    arguments: list[str]
+    written_arguments: list[str]
     environment: list[dict[str, Any]]
     security: dict[str, Any]
     """Of the Pod and the container."""
@@ -77,7 +77,7 @@ class Component:
         [container] = pod["containers"]
         memory = container["resources"]["limits"]["memory"]
         return cls(
-            arguments=container["args"],
+            written_arguments=container["args"],
             environment=container["env"],
             security={**pod["securityContext"], **container["securityContext"]},
             memory_bytes=int(memory[:-2]) * UNITS[memory[-2:]],
@@ -90,8 +90,17 @@ class Component:
         for each in self.environment:
             source = each.get("valueFrom")
             value = fields[source["fieldRef"]["fieldPath"]] if source else each["value"]
-            made[each["name"]] = re.sub(r"\$\((\w+)\)", lambda found: made[found[1]], value)
+            made[each["name"]] = _resolved(value, made)
         return made
+
+    def arguments(self, fields: Mapping[str, str]) -> list[str]:
+        """Those of its command, if the fields of the Pod have these values."""
+        variables = self.variables(fields)
+        return [_resolved(word, variables) for word in self.written_arguments]
+
+
+def _resolved(text: str, variables: Mapping[str, str]) -> str:
+    return re.sub(r"\$\((\w+)\)", lambda found: variables[found[1]], text)
 
 
 class Privileges:

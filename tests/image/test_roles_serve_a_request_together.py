@@ -116,7 +116,7 @@ def test_the_roles_of_the_chart(
     within = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(ports["server"])}
     fields = {"status.podIP": "127.0.0.1", "metadata.name": "controller-0"}
     gate = start(
-        *gateway.arguments,
+        *gateway.arguments(fields),
         name="gateway",
         variables={**within, **gateway.variables(fields)},
         volumes=[
@@ -126,7 +126,7 @@ def test_the_roles_of_the_chart(
         memory_bytes=gateway.memory_bytes,
     )
     leader = start(
-        *controller.arguments,
+        *controller.arguments(fields),
         name="controller",
         variables={**within, **controller.variables(fields)},
         volumes=[account(server, kubeconfig, "controller", "--admin")],

@@ -50,9 +50,10 @@ class Check(NamedTuple):
 def health(url: str | None, timeout_s: float, output: str) -> None:
     """Check the command that runs as process 1 of this container.
 
-    Requests its health pages where its command line and settings say that they are: /healthz of a gateway,
-    /livez of an API server, both for `headgate up`, /health of a simulated engine. Other commands have none,
-    and are healthy while they run. With URL, requests that page instead.
+    Requests its health pages where its command line and settings say that they are: /healthz of a gateway, of
+    a webhook, and of a controller with --metrics-port, /livez of an API server, both for `headgate up`, /health
+    of a simulated engine. Other commands have none, and are healthy while they run. With URL, requests that
+    page instead.
 
     The exit code is 0 if all of them respond with 200, otherwise 1.
 
@@ -108,6 +109,20 @@ def _checks(words: Sequence[str]) -> list[Check]:
 
             given = _parsed(up, rest)
             return [_api_server(given), _gateway(given, given["gateway_config"])]
+        case ["controller", *rest]:
+            from headgate.cli import addresses
+            from headgate.cli.controller import controller
+
+            given = _parsed(controller, rest)
+            if given["metrics_port"] is not None:
+                return [_page(f"{addresses.local_url(given['metrics_host'], given['metrics_port'])}/healthz")]
+        case ["webhook", *rest]:
+            from headgate.cli import addresses
+            from headgate.cli.webhook import webhook
+
+            given = _parsed(webhook, rest)
+            url = f"{addresses.local_url(given['host'], given['port'])}/healthz"
+            return [_page(url.replace("http:", "https:", 1))]
         case ["simulate", "engine", *rest]:
             from headgate.cli.simulate.engine import engine
 
