@@ -177,7 +177,9 @@ def test_a_command_gets_a_terminal(cluster, pod):
     """With the size of the user's, and Ctrl-C for the command."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 101, 0, 0))
-    script = "until [ \"$(stty size)\" = '33 101' ]; do sleep 0.1; done; tty; read x; echo got $x; sleep 1000"
+    sized = "until [ \"$(stty size)\" = '33 101' ]; do sleep 0.1; done"
+    # Short sleeps: a shell that is about to start a long one when Ctrl-C arrives waits for its end.
+    script = f"{sized}; tty; read x; echo got $x; while :; do sleep 0.1; done"
     options = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
     with start(cluster, "exec", "-it", "web", *pod, "--", "sh", "-c", script, **options) as process:
         os.close(theirs)
