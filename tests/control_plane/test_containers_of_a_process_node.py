@@ -154,7 +154,7 @@ def test_a_claim_is_the_directory_of_its_volume(cluster, namespace, pod, eventua
 
 def test_a_job_with_a_sidecar_completes(cluster, namespace, process_node, eventually):
     """The cluster's Job controller counts the Pod as a success once its sidecar has ended too."""
-    name = process_node("jobs", "10.244.69.0/24")
+    name = process_node("jobs", "10.244.69.0/24").name
     sidecar = {
         "name": "proxy",
         "image": "none",
