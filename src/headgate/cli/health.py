@@ -51,9 +51,9 @@ def health(url: str | None, timeout_s: float, output: str) -> None:
     """Check the command that runs as process 1 of this container.
 
     Requests its health pages where its command line and settings say that they are: /healthz of a gateway, of
-    a webhook, and of a controller with --metrics-port, /livez of an API server, both for `headgate up`, /health
-    of a simulated engine. Other commands have none, and are healthy while they run. With URL, requests that
-    page instead.
+    a webhook, and of a controller with --metrics-port; /livez of an API server; both for `headgate up`;
+    /health of a simulated engine. Other commands have none, and are healthy while they run. With URL, asks
+    for that page instead.
 
     The exit code is 0 if all of them respond with 200, otherwise 1.
 
