@@ -5,6 +5,7 @@ import pytest
 
 from headgate import api, routing
 from headgate.gateway import refusals
+from headgate.kubeschema import regex
 from headgate.routing.patterns import RequestPattern, compile_string
 
 
@@ -74,7 +75,7 @@ async def test_a_model_whose_rules_do_not_match(gateway, start_endpoint):
     gateway.serve([endpoint])
     snapshot = gateway.shell.plane.snapshot
     (found,) = snapshot.models["m"]
-    gold = compile_string(api.StringMatch(exact="gold-secret"))
+    gold = compile_string(api.StringMatch(exact="gold-secret"), regex.Budget())
     pattern = RequestPattern(headers=((b"x-tier", gold),))
     strict = msgspec.structs.replace(found, rules=(msgspec.structs.replace(found.rules[0], pattern=pattern),))
     gateway.shell.use(

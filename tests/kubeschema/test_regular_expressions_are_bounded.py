@@ -78,10 +78,75 @@ def routing_route(spec):
 @pytest.mark.parametrize("expression", ["(a|b)*a(a|b){300}c", "(((a|b){1,30}a){1,10}c)", "^a*$"])
 def test_work_on_one_value_is_bounded(expression):
     """A longer value does not match, and costs nothing; the longest one that is searched costs little."""
-    pattern = routing.patterns.compile_string(api.StringMatch(regex=expression))
+    pattern = routing.patterns.compile_string(api.StringMatch(regex=expression), regex.Budget())
     assert pattern.longest * pattern.regex.programsize <= 1_000_000
     value = ("ab" * pattern.longest)[: pattern.longest]
     began = time.process_time()
     pattern.fits(value)
     assert time.process_time() - began < 1  # it takes some 10 ms
     assert pattern.fits("a" * (pattern.longest + 1)) is False
+
+
+MANY_CLASSES = "|".join([r"\pL"] * 997) + "x"
+"""It compiles to 1,204 instructions, in about 0.1 s."""
+
+
+def test_unicode_classes_are_counted_before_they_are_compiled():
+    with pytest.raises(regex.TooLargeError, match=r"has 997 Unicode classes \(\\p\), and at most 16"):
+        regex.compiled(MANY_CLASSES)
+    assert regex.compiled("|".join([r"\pL"] * 16))
+
+
+def test_all_expressions_of_an_object_share_a_budget():
+    """Equal ones count once; one that is too large has to be measured, which counts much."""
+    budget = regex.Budget()
+    assert all(budget.compiled("^same$") for _ in range(1_000))
+    with pytest.raises(regex.TooLargeError, match="take too long to compile"):
+        [budget.compiled(f"^tenant-{number}$") for number in range(100)]
+    assert budget.is_exceeded
+    assert budget.compiled("^same$")
+
+    budget = regex.Budget()
+    for number in range(3):
+        with pytest.raises(regex.TooLargeError, match="instructions"):
+            budget.compiled(f"{LARGE}{number}")
+    with pytest.raises(regex.TooLargeError, match="instructions"):
+        budget.compiled(f"{LARGE}0")
+    with pytest.raises(regex.TooLargeError, match="take too long to compile"):
+        budget.compiled(f"{LARGE}3")
+
+
+def hostile(rules=16, headers=100):
+    """A route with 1,600 expressions that are expensive to compile."""
+    return [
+        {
+            "modelMatch": {
+                "headers": {f"h{h}": {"regex": f"{MANY_CLASSES[:4000]}{r}y{h}"} for h in range(headers)}
+            },
+            "targetModels": [{"modelServerName": "s"}],
+        }
+        for r in range(rules)
+    ]
+
+
+def cheap(rules=16, headers=100):
+    """As many that are cheap one by one."""
+    return [
+        {
+            "modelMatch": {"headers": {f"h{h}": {"regex": f"^a{r}b{h}$"} for h in range(headers)}},
+            "targetModels": [{"modelServerName": "s"}],
+        }
+        for r in range(rules)
+    ]
+
+
+@pytest.mark.parametrize("rules", [hostile(), cheap()], ids=["hostile", "cheap"])
+def test_a_route_costs_a_gateway_little_however_many_expressions_it_has(rules):
+    """Other clients wait while a route is translated. Rules beyond the budget are left out, and reported."""
+    last = {"modelMatch": {"uri": {"prefix": "/v1"}}, "targetModels": [{"modelServerName": "s"}]}
+    source = routing_route({"modelName": "m", "rules": [*rules[:15], last]})
+    began = time.process_time()
+    snapshot = routing.translate([source], [], [])
+    assert time.process_time() - began < 2  # some 10 ms; all of them would take a minute, or a second
+    assert len(snapshot.models["m"][0].rules) == 1
+    assert {problem.reason for problem in snapshot.problems} >= {"InvalidPattern"}

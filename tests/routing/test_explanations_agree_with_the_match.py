@@ -6,12 +6,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate import api, routing
+from headgate.kubeschema import regex
 from headgate.routing import patterns
 
 NAMES = st.sampled_from(["m", "n", "a", ""])
 VALUES = st.sampled_from(["", "gold", "golden", "/v1", "/v1/chat", "x\x1b", "\x7f"])
 STRINGS = st.builds(
-    lambda how, value: patterns.compile_string(api.StringMatch(**{how: value})),
+    lambda how, value: patterns.compile_string(api.StringMatch(**{how: value}), regex.Budget()),
     st.sampled_from(["exact", "prefix", "regex"]),
     VALUES.map(re.escape),
 )

@@ -2,17 +2,28 @@
 
 Routes match requests by them, schemas match values; admission rejects those that do not compile. All use this
 module, so that everything admitted also works. RE2 takes time in proportion to the text and to the compiled
-program, so both are bounded.
+program, so both are bounded. Compiling takes time as well, most of all for Unicode classes, so these are
+bounded too, and so are all expressions of one object together (`Budget`).
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any, Final, NamedTuple
 
 import re2
 
-__all__ = ["OF_ROUTES", "OF_SCHEMAS", "Bound", "RegexError", "TooLargeError", "compiled", "longest_text"]
+__all__ = [
+    "OF_ROUTES",
+    "OF_SCHEMAS",
+    "Bound",
+    "Budget",
+    "RegexError",
+    "TooLargeError",
+    "compiled",
+    "longest_text",
+]
 
 
 class Bound(NamedTuple):
@@ -22,11 +33,22 @@ class Bound(NamedTuple):
     """Instructions of the compiled program."""
     memory_bytes: int
     """Memory of the program and of RE2's caches."""
+    unicode_classes: int
+    """Classes such as \\p{L}; each takes about 0.1 ms to compile."""
 
 
-OF_ROUTES: Final = Bound(2_000, 64 << 10)
+OF_ROUTES: Final = Bound(2_000, 64 << 10, 16)
 """A gateway may have tens of thousands of them."""
-OF_SCHEMAS: Final = Bound(10_000, 1 << 20)
+OF_SCHEMAS: Final = Bound(10_000, 1 << 20, 64)
+
+_UNICODE_CLASS = re.compile(r"\\[pP]")
+_OBJECT_COST: Final = 100_000
+"""Of all expressions of an object, in units of about half a microsecond at worst."""
+_EXPRESSION_COST: Final = 1_000
+"""Of any expression: one of 20 characters may have a program of the largest size."""
+_CLASS_COST: Final = 256
+_MEASURING_COST: Final = 40_000
+"""Of counting the instructions of an expression that is too large."""
 
 _WORK: Final = 1_000_000
 """Steps per match, each an instruction at a character: about 12 ms at worst."""
@@ -48,18 +70,67 @@ class TooLargeError(RegexError):
     """The expression exceeds the limit; the message has its size and the limit."""
 
 
-@functools.lru_cache(maxsize=1024)
+class Budget:
+    """Compiles the expressions of one object, and limits what that costs."""
+
+    def __init__(self) -> None:
+        self._left = _OBJECT_COST
+        self._seen: dict[str, TooLargeError | None] = {}
+        self.is_exceeded = False
+
+    def compiled(self, expression: str) -> Any:
+        """Like the function of this name, for expressions of routes. Raises RegexError."""
+        if expression not in self._seen:
+            self._spend(expression)
+            self._seen[expression] = None
+        if (known := self._seen[expression]) is not None:
+            raise known
+        try:
+            return compiled(expression)
+        except TooLargeError as error:
+            self._seen[expression] = error
+            self._left -= _MEASURING_COST
+            raise
+
+    def _spend(self, expression: str) -> None:
+        classes = len(_UNICODE_CLASS.findall(expression))
+        self._left -= _EXPRESSION_COST + len(expression) + _CLASS_COST * classes
+        if self._left < 0:
+            self.is_exceeded = True
+            raise TooLargeError(
+                "all regular expressions of this object together take too long to compile: use fewer (at "
+                "most about 90 short ones) or shorter ones, exact or prefix, or several objects"
+            )
+
+
 def compiled(expression: str, bound: Bound = OF_ROUTES) -> Any:
     """A compiled expression, searched unanchored in linear time. Raises RegexError."""
-    found = _compiled(expression, bound.memory_bytes)
-    if found is None or found.programsize > bound.instructions:
-        found = found or _compiled(expression, _MEASURED_BYTES)
-        size = found.programsize if found is not None else f"more than {_MEASURED_BYTES >> 20} MB of"
-        raise TooLargeError(
-            f"it compiles to {size} instructions, and at most {bound.instructions} are allowed: repeat less "
-            "often (such as {1,100}), use fewer alternatives, or ASCII classes instead of Unicode ones"
-        )
+    found = _outcome(expression, bound)
+    if isinstance(found, RegexError):
+        raise found.with_traceback(None)
     return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _outcome(expression: str, bound: Bound) -> Any:
+    """A compiled expression, or the error: finding it takes longest for those that are too large."""
+    if (classes := len(_UNICODE_CLASS.findall(expression))) > bound.unicode_classes:
+        return TooLargeError(
+            rf"it has {classes} Unicode classes (\p), and at most {bound.unicode_classes} are allowed: "
+            "use fewer, or ASCII classes"
+        )
+    try:
+        found = _compiled(expression, bound.memory_bytes)
+        if found is not None and found.programsize <= bound.instructions:
+            return found
+        found = found or _compiled(expression, _MEASURED_BYTES)
+    except RegexError as error:
+        return error
+    size = found.programsize if found is not None else f"more than {_MEASURED_BYTES >> 20} MB of"
+    return TooLargeError(
+        f"it compiles to {size} instructions, and at most {bound.instructions} are allowed: repeat less "
+        "often (such as {1,100}), use fewer alternatives, or ASCII classes instead of Unicode ones"
+    )
 
 
 def longest_text(expression: Any) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from headgate import api
 from headgate.api.kthena_networking import RateLimit
+from headgate.kubeschema import regex
 from headgate.routing import patterns
 from headgate.routing.problems import Reporter
 from headgate.routing.snapshot import MODEL_ROUTE, MODEL_SERVER, Route, Rule, Target, TokenLimits
@@ -21,9 +22,10 @@ def ref(source: api.ModelRoute) -> api.ObjectRef:
 def route(source: api.ModelRoute, reporter: Reporter) -> Route:
     """Translate a ModelRoute. An invalid rule is left out, and reported."""
     rules = []
+    budget = regex.Budget()
     for index, rule in enumerate(source.spec.rules):
         try:
-            pattern = _pattern(rule.model_match)
+            pattern = _pattern(rule.model_match, budget)
         except patterns.InvalidPatternError as error:
             # Such a rule never matches: the reference implementations fall through to the next one.
             told = f"not a regular expression: {error}"
@@ -63,15 +65,15 @@ def _target(source: api.ModelRoute, target: api.TargetModel) -> Target:
     return Target(pool, target.weight)
 
 
-def _pattern(condition: api.ModelMatch | None) -> patterns.RequestPattern | None:
+def _pattern(condition: api.ModelMatch | None, budget: regex.Budget) -> patterns.RequestPattern | None:
     if condition is None:
         return None
     pattern = patterns.RequestPattern(
         headers=tuple(
-            (name.lower().encode(), patterns.compile_string(value))
+            (name.lower().encode(), patterns.compile_string(value, budget))
             for name, value in condition.headers.items()
         ),
-        path=patterns.compile_string(condition.uri) if condition.uri else None,
+        path=patterns.compile_string(condition.uri, budget) if condition.uri else None,
         model=condition.body.model if condition.body else None,
     )
     return pattern if pattern != patterns.RequestPattern() else None

@@ -103,16 +103,17 @@ class RequestPattern(msgspec.Struct, frozen=True):
         return True
 
 
-def compile_string(match: api.StringMatch) -> StringPattern:
-    """Raises InvalidPatternError for an expression that RE2 rejects."""
+def compile_string(match: api.StringMatch, budget: regex.Budget) -> StringPattern:
+    """Raises InvalidPatternError for an expression that RE2 rejects, or that exceeds the budget of its
+    object."""
     if match.exact is None and match.prefix is None and match.regex is not None:
-        expression = _compile_regex(match.regex)
+        expression = _compile_regex(match.regex, budget)
         return StringPattern(regex=expression, longest=regex.longest_text(expression))
     return StringPattern(match.exact, match.prefix)
 
 
-def _compile_regex(expression: str) -> Any:
+def _compile_regex(expression: str, budget: regex.Budget) -> Any:
     try:
-        return regex.compiled(expression)
+        return budget.compiled(expression)
     except regex.RegexError as error:
         raise InvalidPatternError(str(error)) from error

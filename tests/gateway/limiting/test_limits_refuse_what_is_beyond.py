@@ -4,6 +4,7 @@ import pytest
 
 from headgate import api
 from headgate.api.kthena_networking import StringMatch
+from headgate.kubeschema import regex
 from headgate.routing import patterns
 
 
@@ -93,7 +94,7 @@ async def test_two_routes_for_a_model_have_a_limit_each(
     gateway = await start_gateway(await start_endpoint(counted(8, 1)), limits=per_month(input=10))
     snapshot = gateway.shell.plane.snapshot
     (everybody,) = snapshot.models["m"]
-    is_gold = patterns.compile_string(StringMatch(exact="gold"))
+    is_gold = patterns.compile_string(StringMatch(exact="gold"), regex.Budget())
     pattern = patterns.RequestPattern(headers=((b"x-tier", is_gold),), path=None, model=None)
     gold = changed(
         everybody,

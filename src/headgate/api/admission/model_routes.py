@@ -11,6 +11,7 @@ from headgate.api.admission.index_keys import NAMED, IndexKey
 from headgate.api.admission.references import View
 from headgate.api.kthena_networking import MAX_HEADERS
 from headgate.api.meta import ObjectKey
+from headgate.kubeschema import regex
 
 __all__ = ["check", "check_match"]
 
@@ -29,10 +30,13 @@ def check(route: FieldCursor, old: FieldCursor | None, others: View, found: Find
     _check_names(spec, found)
     if spec["rules"].value == []:
         found.warn(spec["rules"], "is empty: every request for this route is answered with 404")
+    budget = regex.Budget()
     for rule in spec["rules"].items():
-        check_match(rule["modelMatch"], found)
+        check_match(rule["modelMatch"], budget, found)
         _check_model_condition(spec, rule, found)
         _check_targets(route, rule["targetModels"], others, found)
+    if budget.is_exceeded:
+        return  # the comparisons below would compile expressions as well
     _check_order(spec["rules"], found)
     _check_limit(spec["rateLimit"], found)
     competing_routes.check(route, others, found)
@@ -56,22 +60,24 @@ def _check_names(spec: FieldCursor, found: Findings) -> None:
 # -- rules
 
 
-def check_match(match: FieldCursor, found: Findings) -> None:
+def check_match(match: FieldCursor, budget: regex.Budget, found: Findings) -> None:
     """The conditions of a ModelMatch, which Models have as well."""
     seen: dict[str, str] = {}
     headers = match["headers"]
     if len(headers.mapping) > MAX_HEADERS:
         return  # which the schema rejects
     for name, condition in headers.entries():
-        string_matches.check(condition, found)
+        is_compiled = string_matches.check(condition, budget, found)
         if not _HEADER_NAME.fullmatch(name):
-            result = "always matches" if string_matches.fits(condition, "") else "can never match"
+            result = (
+                "always matches" if is_compiled and string_matches.fits(condition, "") else "can never match"
+            )
             found.warn(condition, f"{result}: {name!r} is not the name of a header, so it is always empty")
         elif name.lower() in seen:
             found.warn(condition, f"is the same header as {seen[name.lower()]!r}: both conditions must hold")
         seen.setdefault(name.lower(), name)
     uri = match["uri"]
-    string_matches.check(uri, found)
+    string_matches.check(uri, budget, found)
     for field in ("exact", "prefix"):
         path = uri[field].text
         if path and not path.startswith("/"):

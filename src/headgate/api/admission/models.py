@@ -8,6 +8,7 @@ from headgate.api.admission import autoscaling, index_keys, model_routes, pods, 
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.references import View
+from headgate.kubeschema import regex
 
 __all__ = ["check", "default"]
 
@@ -43,7 +44,7 @@ def check(model: FieldCursor, old: FieldCursor | None, others: View, found: Find
         autoscaling.check_spec(spec["autoscalingPolicy"], found)
     else:
         _warn_of_fixed_replicas(backends, found)
-    model_routes.check_match(spec["modelMatch"], found)
+    model_routes.check_match(spec["modelMatch"], regex.Budget(), found)
     weights = [backend["routeWeight"].integer for backend in backends]
     if weights and all(weight == 0 for weight in weights):
         found.warn(spec["backends"], "every routeWeight is 0: requests for the model are refused")

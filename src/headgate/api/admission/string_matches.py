@@ -19,18 +19,25 @@ _OPEN = frozenset({"", ".*", "^.*", "^.*$", ".*$", "^"})
 """Regular expressions that match every text."""
 
 
-def check(match: FieldCursor, found: Findings) -> None:
-    """Reject a regular expression that RE2 rejects or that is too large; warn of an empty condition."""
+def check(match: FieldCursor, budget: regex.Budget, found: Findings) -> bool:
+    """Reject a regular expression that RE2 rejects or that is too large; warn of an empty condition.
+
+    Returns whether it can be compiled.
+    """
     expression = match["regex"]
-    if expression.text is not None:
+    if expression.text is not None and not budget.is_exceeded:
         try:
-            regex.compiled(expression.text)
+            budget.compiled(expression.text)
         except regex.TooLargeError as error:
             found.invalid(expression, f"is too large a regular expression: {error}")
         except regex.RegexError as error:
             found.invalid(expression, f"must be a regular expression that RE2 takes: {error}")
-    elif match.value == {}:
+        else:
+            return True
+        return False
+    if match.value == {}:
         found.warn(match, "is no condition: set exact, prefix or regex, or leave it out")
+    return expression.text is None
 
 
 def is_open(match: FieldCursor) -> bool:
