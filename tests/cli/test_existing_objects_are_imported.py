@@ -266,3 +266,23 @@ def test_metadata_that_is_null_is_not_there() -> None:
     """As in manifests of GIE, whose pools have `labels:` without any."""
     found = report(SERVER.replace("namespace: llm", "namespace: llm, labels: null").replace("GROUP", KTHENA))
     assert found["objects"][0]["outcome"] == "converted"
+
+
+def test_a_workload_without_metadata_is_no_reason_to_fail() -> None:
+    """The rest of its file is reported."""
+    for metadata in ("", "metadata: x\n"):
+        labels = "spec: {template: {metadata: {labels: {app: chat}}}}\n"
+        text = f"---\napiVersion: apps/v1\nkind: Deployment\n{metadata}{labels}"
+        result = run(SERVER.replace("GROUP", HEADGATES) + text)
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        assert "ModelServer llm/chat" in result.output
+
+
+def test_long_names_are_written_to_files_of_shorter_ones(tmp_path: Path) -> None:
+    """A file's name has at most 255 bytes; namespace and name together may have 316."""
+    text = SERVER.replace("GROUP", HEADGATES).replace("namespace: llm", f"namespace: {'n' * 63}")
+    names = [f"{'a' * 250}{last}" for last in "bc"]
+    manifests = "---".join(text.replace("name: chat", f"name: {name}") for name in names)
+    assert run(manifests, "--write", str(tmp_path / "out")).exit_code == 0
+    written = [yaml.safe_load(file.read_text()) for file in (tmp_path / "out").iterdir()]
+    assert sorted(each["metadata"]["name"] for each in written) == names

@@ -120,3 +120,11 @@ def test_what_is_missing_is_named(volume, named):
     """An error says which object, key or file; no path leads out of the volume."""
     with pytest.raises(VolumeError, match=named):
         files_of(volume, {C: None, S: HELD})
+
+
+def test_a_version_that_cannot_be_written_leaves_no_copies(tmp_path):
+    """A file cannot be a directory as well, as the keys of a Secret may say."""
+    files = [File("x", b"secret", 0o644), File("x/y", b"secret", 0o644)]
+    with pytest.raises(OSError, match=r"exists|Not a directory"):
+        payload.write(tmp_path, files)
+    assert list(tmp_path.iterdir()) == []

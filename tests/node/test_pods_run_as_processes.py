@@ -75,6 +75,30 @@ async def test_a_pod_without_a_command_says_what_it_needs(machine, pod_manifest)
         assert "command" in message
 
 
+async def test_a_container_that_no_system_can_start_leaves_the_others_alone(machine, pod_manifest):
+    """Kubernetes accepts a NUL in a command; the operating system does not."""
+    async with machine.node():
+        manifest = pod_manifest()
+        impossible = {"name": "impossible", "command": ["/bin/a\0b"]}
+        manifest["spec"]["containers"].append(impossible)
+        await machine.client.create_manifest(manifest)
+
+        def statuses(pods):
+            return {each.name: each for each in pods[0].status.container_statuses}
+
+        pods = await machine.until(
+            lambda pods: (
+                pods
+                and (found := statuses(pods))
+                and found["main"].state.running is not None
+                and found["impossible"].state.waiting is not None
+                and found["impossible"].state.waiting.reason == "RunContainerError"
+            )
+        )
+        assert "null byte" in statuses(pods)["impossible"].state.waiting.message
+        assert statuses(pods)["main"].restart_count == 0
+
+
 async def test_a_crashing_container_backs_off(machine, pod_manifest):
     """A container that ends at once is started again and again, ever later, and says CrashLoopBackOff."""
     async with machine.node():

@@ -6,6 +6,8 @@ Two never lead at once, as far as their clocks run at the same rate. A leader co
 request that renewed the Lease, the others count from after they saw the renewal, and the leader's time is the
 shorter one. So a leader that was paused or cut off knows that its time is over as soon as it runs again, if
 it asks `is_held` before it acts. What it had sent before may still arrive: guard writes by resourceVersion.
+Whoever deletes the Lease by hand takes this away: another may lead at once, and the leader finds out with its
+next renewal, or after the rest of its time if it is cut off.
 """
 
 from __future__ import annotations

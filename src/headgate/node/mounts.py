@@ -156,9 +156,9 @@ def _source(mount: pod_spec.VolumeMount, volume: Provided, variables: Mapping[st
     if not sub_path:
         return volume.path
     parts = PurePosixPath(sub_path).parts
-    if sub_path.startswith("/") or ".." in parts:
+    if sub_path.startswith("/") or ".." in parts or "\0" in sub_path:
         raise ContainerConfigError(
-            f"{where}: subPath {sub_path!r} must be relative and must not contain '..'"
+            f"{where}: subPath {sub_path!r} must be relative and must not contain '..' or a null byte"
         )
     path = volume.path / sub_path
     # Links in a volume were made by a container, and must not lead out of it.

@@ -31,8 +31,12 @@ def write(directory: Path, files: Iterable[File]) -> bool:
     directory.mkdir(parents=True, exist_ok=True)
     version = Path(tempfile.mkdtemp(prefix=_VERSION, dir=directory))
     version.chmod(_DIRECTORY_MODE)
-    for file in wanted.values():
-        _write(version / file.path, file)
+    try:
+        for file in wanted.values():
+            _write(version / file.path, file)
+    except OSError:
+        shutil.rmtree(version, ignore_errors=True)  # it may have copies of Secrets
+        raise
     new = directory / f"{_DATA}.new"
     new.unlink(missing_ok=True)
     new.symlink_to(version.name)

@@ -322,7 +322,9 @@ class _Output(asyncio.Protocol):
 
 
 def _found(program: Program) -> str:
-    """The path of the program, as it sees it."""
+    """The path of the program, as it sees it. Raises StartError."""
+    if any("\0" in word for word in (*program.command, program.working_dir)):
+        raise StartError("the command, an argument or workingDir has a null byte, which no system accepts")
     name, directory, mounts = program.command[0], program.working_dir, program.mounts
     if directory and not mounts.real and not Path(directory).is_dir():
         raise StartError(f"workingDir {directory!r} is not a directory on this machine")

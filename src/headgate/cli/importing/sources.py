@@ -89,7 +89,9 @@ def from_files(paths: Sequence[str], recursive: bool, namespace: str | None, eve
 def _workloads(contents: Iterable[dict[str, Any]]) -> Iterator[Workload]:
     """Deployments and StatefulSets, by the labels of their Pods."""
     for content in contents:
-        if content["kind"] not in ("Deployment", "StatefulSet"):
+        if content["kind"] not in ("Deployment", "StatefulSet") or not isinstance(
+            content.get("metadata"), Mapping
+        ):
             continue
         value: Any = content
         for name in ("spec", "template", "metadata", "labels"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ import click
 
 from headgate.cli.importing.taking import to_create
 from headgate.cli.objects.printing import as_yaml
+
+_LONGEST = 200
+"""Characters of a file's name; most file systems have a limit of 255 bytes."""
 
 
 def write(objects: Iterable[Mapping[str, Any]], directory: Path) -> list[Path]:
@@ -28,9 +32,11 @@ def _write(obj: Mapping[str, Any], directory: Path) -> Path:
     """The objects are valid, so that their names cannot lead out of the directory."""
     metadata = obj["metadata"]
     group = obj["apiVersion"].partition("/")[0]
-    name = f"{metadata['namespace']}.{obj['kind'].lower()}.{group}.{metadata['name']}.yaml"
+    name = f"{metadata['namespace']}.{obj['kind'].lower()}.{group}.{metadata['name']}"
     if "/" in name:
         raise click.ClickException(f"{name}: not the name of an object")
-    file = directory / name
+    if len(name) > _LONGEST:
+        name = f"{name[:_LONGEST]}.{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    file = directory / f"{name}.yaml"
     file.write_text(as_yaml(to_create(obj)))
     return file
