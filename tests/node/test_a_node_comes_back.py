@@ -42,6 +42,22 @@ async def test_readiness_that_others_wrote_is_corrected(machine, pod_manifest):
         await machine.until_ready()
 
 
+async def test_a_second_node_of_the_same_name_is_refused(machine, tmp_path):
+    """Both would run every Pod. A node that has stopped may be replaced from anywhere."""
+    elsewhere = node.NodeConfig(tmp_path / "elsewhere", machine.kubeconfig, node_name="here")
+    async with machine.node(node_name="here"):
+        with pytest.raises(cluster.ConfigurationError, match="another node named here sent a heartbeat"):
+            await node.run_node(elsewhere)
+        [known] = await machine.client.list(api.Node)
+        assert known.metadata.annotations["headgate.dev/node-instance"]
+    started = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        stop = asyncio.Event()
+        tasks.create_task(node.run_node(elsewhere, stop=stop, on_ready=lambda _: started.set()))
+        await started.wait()
+        stop.set()
+
+
 async def test_a_pod_deleted_meanwhile_goes(machine, pod_manifest):
     """A Pod that was deleted while no node ran has nothing to end: it goes when the node comes back."""
     async with machine.node(node_name="here"):

@@ -90,6 +90,9 @@ OF_PODS = frozenset(
 LOG_ENDPOINT = "headgate.dev/log-endpoint"
 """On a Node: base URL, with a secret, of the loopback server for the logs of its Pods."""
 
+NODE_INSTANCE = "headgate.dev/node-instance"
+"""On a Node: which state directory it runs from, so that two nodes of one name are noticed."""
+
 MANIFEST_HASH = "headgate.dev/manifest-hash"
 """On objects that `headgate up` created: hash of their manifest; while it is unchanged, later edits stay."""
 

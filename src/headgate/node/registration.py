@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import os
@@ -10,6 +11,7 @@ import platform
 import re
 import socket
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -106,6 +108,8 @@ class Identity:
     """Where the embedded API server gets logs; empty beside others."""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Taint] = ()
+    instance: str = ""
+    """Of the state directory: another node of this name has another one."""
 
 
 def capacity(identity: Identity) -> dict[str, str]:
@@ -138,6 +142,14 @@ def node_name(config: NodeConfig) -> str:
     return name
 
 
+def node_instance(config: NodeConfig) -> str:
+    """An identifier that survives restarts, as long as the state directory does."""
+    remembered = config.state / "node-instance"
+    if not remembered.is_file():
+        remembered.write_text(f"{uuid.uuid4()}\n")
+    return remembered.read_text().strip()
+
+
 def _host_name() -> str:
     """The host name, converted to a valid object name: `My_Laptop` becomes `my-laptop`."""
     return re.sub(r"[^a-z0-9.]+", "-", socket.gethostname().lower()).strip("-.") or "localhost"
@@ -163,9 +175,14 @@ class Registration:
         self._written_at = 0.0
 
     async def register(self) -> None:
-        """Create or take over the Node object, and report Ready."""
+        """Create or take over the Node object, and report Ready.
+
+        Raises ConfigurationError if another node of this name seems to run.
+        """
         identity = self._identity
-        annotations = {marks.LOG_ENDPOINT: identity.log_url} if identity.log_url else {}
+        annotations = {marks.NODE_INSTANCE: identity.instance}
+        if identity.log_url:
+            annotations[marks.LOG_ENDPOINT] = identity.log_url
         labels = {
             "kubernetes.io/hostname": identity.name,
             "kubernetes.io/os": platform.system().lower(),
@@ -178,11 +195,32 @@ class Registration:
         try:
             await self._client.create_manifest(manifest)
         except cluster.AlreadyExists:
+            await self._check_that_no_other_runs()
             # Its taints stay: an operator may have cordoned it, and so may the control plane.
             changed = {"metadata": {"annotations": annotations, "labels": labels}}
             await self._client.patch(api.Node, identity.name, None, changed)
         await self._write_status(ready=True)
         await self._renew()
+
+    async def _check_that_no_other_runs(self) -> None:
+        """Two nodes of one name would both run every Pod. Raises ConfigurationError."""
+        name = self._identity.name
+        found = await self._client.get_manifest(api.Node.resource, name)
+        instance = found["metadata"].get("annotations", {}).get(marks.NODE_INSTANCE)
+        ready = [each for each in found.get("status", {}).get("conditions", []) if each["type"] == "Ready"]
+        if instance in (None, self._identity.instance) or not ready or ready[0]["status"] != "True":
+            return
+        heartbeat = ready[0].get("lastHeartbeatTime") or ready[0].get("lastTransitionTime", "")
+        with contextlib.suppress(cluster.NotFound):
+            lease = await self._client.get(api.Lease, name, LEASE_NAMESPACE)
+            heartbeat = max(heartbeat, lease.spec.renew_time or "")
+        age_s = time.time() - timestamps.parse(heartbeat) if heartbeat else LEASE_S
+        if age_s < LEASE_S:
+            raise cluster.ConfigurationError(
+                f"another node named {name} sent a heartbeat {max(age_s, 0):.0f} s ago, from another state "
+                f"directory: choose another name with --node-name; if that node is gone for good, try again "
+                f"{LEASE_S} s after its last heartbeat"
+            )
 
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
@@ -208,7 +246,7 @@ class Registration:
     async def _register_again(self) -> None:
         try:
             await self.register()
-        except cluster.ApiError as error:
+        except (cluster.ApiError, cluster.ConfigurationError) as error:
             log.warning("could not create the Node object: %s", error)
 
     async def _needs_status(self) -> bool:

@@ -144,6 +144,7 @@ def _identity(given: registration.NodeConfig, client: cluster.Client) -> registr
         min(registration.MAX_PODS, network.num_addresses - 2 * -(-network.num_addresses // 256)),
         labels=given.labels,
         taints=given.taints,
+        instance=registration.node_instance(given),
     )
 
 

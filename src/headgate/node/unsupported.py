@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _POD = (
+    "hostNetwork",
     "hostAliases",
     "dnsConfig",
     "securityContext",

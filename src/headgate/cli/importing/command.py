@@ -75,7 +75,9 @@ def import_(
     click.echo(rendering.render(report, output), nl=False)
     if directory is not None:
         written = writing.write(imported.taken.objects, directory)
-        click.echo(f"wrote {len(written)} manifests to {directory}", err=True)
+        click.echo(
+            f"wrote {len(written)} manifest{'' if len(written) == 1 else 's'} to {directory}", err=True
+        )
     if not report.is_served:
         raise SystemExit(1)
 
