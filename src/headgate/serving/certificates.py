@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import os
+import ssl
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -15,6 +17,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_DAYS = 825
 PEM = serialization.Encoding.PEM
+MALFORMED = (
+    ValueError,
+    TypeError,
+    InvalidSignature,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.ExtensionNotFound,
+    x509.UnsupportedGeneralNameType,
+)
+"""Errors about certificates and keys that others have written."""
 
 
 class Issued(NamedTuple):
@@ -63,17 +76,43 @@ def issue(
 
 def expires(issued: Issued, hosts: Iterable[str], now: datetime.datetime) -> datetime.datetime | None:
     """When a certificate expires; None if it cannot be used: it is malformed or expired, its CA or its key is
-    another, or it does not cover all of these names and addresses."""
+    another, or it does not cover all of these names and addresses.
+
+    All certificates of its chain must be well-formed, and all of its CA.
+    """
+    wanted = set(alternative_names(hosts))
     try:
-        cert, ca = x509.load_pem_x509_certificate(issued.cert), x509.load_pem_x509_certificate(issued.ca)
+        cert, *_ = x509.load_pem_x509_certificates(issued.cert)
+        ca, *_ = x509.load_pem_x509_certificates(issued.ca)
         cert.verify_directly_issued_by(ca)
         key = serialization.load_pem_private_key(issued.key, password=None)
         covered = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound):
+        is_right = key.public_key() == cert.public_key() and wanted <= set(covered)
+        end = min(cert.not_valid_after_utc, ca.not_valid_after_utc)
+    except MALFORMED:
         return None
-    is_right = key.public_key() == cert.public_key() and set(alternative_names(hosts)) <= set(covered)
-    end = min(cert.not_valid_after_utc, ca.not_valid_after_utc)
     return end if is_right and now < end else None
+
+
+def load(context: ssl.SSLContext, issued: Issued) -> None:
+    """Serve the certificate from now on; raises ssl.SSLError if OpenSSL refuses it or its key. Linux only."""
+    # A context reads files only; this one is in memory, as the root file system may be read-only.
+    descriptor = os.memfd_create("certificate")
+    try:
+        os.write(descriptor, issued.cert + issued.key)
+        # Without a password, an encrypted key among the certificates would ask the terminal for one.
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=b"")
+    finally:
+        os.close(descriptor)
+
+
+def is_accepted(issued: Issued) -> bool:
+    """Whether OpenSSL can serve the certificate: its rules are stricter than those of `expires`."""
+    try:
+        load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), issued)
+    except ssl.SSLError:
+        return False
+    return True
 
 
 def alternative_names(hosts: Iterable[str]) -> list[x509.GeneralName]:

@@ -12,7 +12,6 @@ import binascii
 import contextlib
 import datetime
 import logging
-import os
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import msgspec
 
 from headgate import api, cluster
+from headgate.serving import certificates
 from headgate.serving.certificates import Issued
 from headgate.webhook import rotation
 from headgate.webhook.rotation import Kept, Terms
@@ -46,13 +46,7 @@ class Tls:
         """Use the certificate for all handshakes from now on."""
         if issued == self.served:
             return
-        # The context reads files only; this one is in memory, as the root file system is read-only.
-        descriptor = os.memfd_create("certificate")
-        try:
-            os.write(descriptor, issued.cert + issued.key)
-            self.context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-        finally:
-            os.close(descriptor)
+        certificates.load(self.context, issued)
         self.served = issued
         self.ready.set()
 
@@ -90,7 +84,7 @@ class Keeper:
                 async with asyncio.timeout(max(self.poll_s, 5.0)):
                     again = await self.step()
                 failures = 0
-            except (cluster.ApiError, TimeoutError) as error:
+            except (cluster.ApiError, OSError) as error:
                 again, failures = False, failures + 1
                 log.log(
                     logging.WARNING if failures == 1 else logging.DEBUG,

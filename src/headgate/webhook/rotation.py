@@ -132,13 +132,17 @@ def certificates_in(pem: bytes) -> Iterable[bytes]:
     """The certificates of a bundle, each in PEM; none if it is malformed."""
     try:
         found = x509.load_pem_x509_certificates(pem[:_MAX_BYTES]) if pem.strip() else []
-    except ValueError:
+    except certificates.MALFORMED:
         return []
     return [each.public_bytes(certificates.PEM) for each in found]
 
 
 def _usable_until(issued: Issued | None, terms: Terms, now: datetime.datetime) -> datetime.datetime | None:
-    return None if issued is None else certificates.expires(issued, terms.names, now)
+    """When it expires; None if it cannot be served."""
+    if issued is None:
+        return None
+    end = certificates.expires(issued, terms.names, now)
+    return end if end is not None and certificates.is_accepted(issued) else None
 
 
 def _expires(ca: bytes) -> datetime.datetime:
