@@ -141,6 +141,8 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
     hook = next(access.name for access in webhook.granted if access.resource.startswith("validating"))
     # The roles are tried with a configuration of the test: that of the chart names a Service.
     cluster.apply(_configuration(hook, namespace, port))
+    # The webhook has to delete a Secret that it cannot change.
+    cluster.apply(_secret_of_another_type(hook), namespace=namespace)
     names = ["--configuration", hook, "--secret", hook, "--lease", hook, "--name", "127.0.0.1"]
     place = ["--host", "127.0.0.1", "--port", str(port), "--overlap-s", "1"]
     start("webhook", "webhook", "--kubeconfig", webhook.kubeconfig, *names, *place, *followed)
@@ -194,6 +196,17 @@ def _configuration(name: str, namespace: str, port: int) -> dict[str, Any]:
         "kind": "ValidatingWebhookConfiguration",
         "metadata": metadata,
         "webhooks": [webhook],
+    }
+
+
+def _secret_of_another_type(name: str) -> dict[str, Any]:
+    data = {"tls.crt": "Z2FyYmFnZQ==", "tls.key": "Z2FyYmFnZQ=="}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": name},
+        "data": data,
     }
 
 

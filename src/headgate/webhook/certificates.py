@@ -78,19 +78,17 @@ class Keeper:
 
     async def run(self) -> None:
         """Work until cancelled; a failure is logged, and tried again."""
-        failures = 0
+        logged = ""
         while True:
             try:
                 async with asyncio.timeout(max(self.poll_s, 5.0)):
                     again = await self.step()
-                failures = 0
+                logged = ""
             except (cluster.ApiError, OSError) as error:
-                again, failures = False, failures + 1
-                log.log(
-                    logging.WARNING if failures == 1 else logging.DEBUG,
-                    "certificates of the webhook: %s",
-                    str(error) or "timeout",
-                )
+                again, told = False, str(error) or "timeout"
+                level = logging.DEBUG if told == logged else logging.WARNING
+                log.log(level, "certificates of the webhook: %s", told)
+                logged = told
             if not again:
                 await asyncio.sleep(self.poll_s)
 
@@ -119,15 +117,30 @@ class Keeper:
     async def _store(self, stored: api.Secret | None, kept: Kept) -> None:
         """Write the Secret. Conflict if another process was faster, which the next step will see."""
         data = rotation.to_secret(kept)
+        metadata = api.ObjectMeta(name=self._secret.name, namespace=self._secret.namespace)
+        new = api.Secret(metadata=metadata, type="Opaque", data=data)
         try:
             if stored is None:
-                metadata = api.ObjectMeta(name=self._secret.name, namespace=self._secret.namespace)
-                await self._client.create(api.Secret(metadata=metadata, type="Opaque", data=data))
+                await self._client.create(new)
             else:
-                await self._client.replace(msgspec.structs.replace(stored, data=data))
+                await self._replace(stored, new)
         except (cluster.AlreadyExists, cluster.Conflict):
             return
         log.info("Secret %s: %s", self._secret, _told(kept))
+
+    async def _replace(self, stored: api.Secret, new: api.Secret) -> None:
+        """Write the data; into a new object if this one can never have it: it is immutable, or of a type that
+        requires something else."""
+        try:
+            await self._client.replace(msgspec.structs.replace(stored, data=new.data))
+        except cluster.Invalid as error:
+            if not self._leadership.is_held():
+                return
+            await self._client.delete(
+                api.Secret, self._secret.name, self._secret.namespace, uid=stored.metadata.uid
+            )
+            log.warning("deleted the Secret %s, which cannot be repaired: %s", self._secret, error)
+            await self._client.create(new)
 
     async def _publish(self, kept: Kept) -> bool:
         """Write the CAs into the configuration, unless they are there; returns whether all were there before.
