@@ -104,6 +104,18 @@ async def test_only_the_leader_deletes_it(client: cluster.Client) -> None:
     assert await client.get(api.Secret, KEY.name, KEY.namespace) == before
 
 
+async def test_one_that_a_finalizer_keeps_is_deleted_once(client: cluster.Client) -> None:
+    """And waited for, as for any other failure."""
+    metadata = api.ObjectMeta(name=KEY.name, namespace=KEY.namespace, finalizers=["example.com/keep"])
+    await client.create(api.Secret(metadata=metadata, type="Opaque", data=GARBAGE, immutable=True))
+    leader, _ = keeper(client, cluster.Undisputed())
+    assert await leader.step() is True
+    with pytest.raises(cluster.Invalid, match="immutable"):
+        await leader.step()
+    await client.patch(api.Secret, KEY.name, KEY.namespace, {"metadata": {"finalizers": None}})
+    await served(client)
+
+
 async def test_another_one_of_its_name_is_not_deleted(client: cluster.Client) -> None:
     """As when somebody was faster: then the next step sees it."""
     stale = await put(client, type="Opaque", data=GARBAGE, immutable=True)

@@ -134,8 +134,9 @@ class Keeper:
         try:
             await self._client.replace(msgspec.structs.replace(stored, data=new.data))
         except cluster.Invalid as error:
-            if not self._leadership.is_held():
-                return
+            is_deleted = stored.metadata.deletion_timestamp is not None  # a finalizer keeps it
+            if is_deleted or not self._leadership.is_held():
+                raise
             await self._client.delete(
                 api.Secret, self._secret.name, self._secret.namespace, uid=stored.metadata.uid
             )

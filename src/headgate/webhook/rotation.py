@@ -1,4 +1,4 @@
-"""The rotation of certificates as decisions, without a clock or I/O; OpenSSL judges certificates in memory.
+"""The rotation of certificates as decisions: no clock, and no I/O but OpenSSL's reading of memory.
 
 An API server must trust a certificate before any process serves it, and go on trusting the former one until
 no process serves that. So a new certificate first is `coming`: its CA is published beside the current one.
