@@ -255,7 +255,7 @@ def test_a_network_policy_opens_each_port_to_its_own_clients(helm):
     found = objects(helm.template(values))
     rules = {each["ports"][0]["port"]: each.get("from") for each in _ingress(found, "gateway")}
     assert rules == {"http": None, "metrics": [monitoring], "admin": None}
-    assert _ingress(found, "controller") == []
+    assert _ingress(found, "controller") == [{"ports": [{"port": "metrics"}], "from": [monitoring]}]
 
 
 def _ingress(found: dict[str, dict[str, Any]], component: str) -> list[dict[str, Any]]:

@@ -115,7 +115,7 @@ class Load:
 @pytest.fixture
 def start_engines(cluster, process_node, namespace) -> Callable[..., list[Engine]]:
     """Makes a Deployment of simulated engines, which run as processes at the addresses of their Pods."""
-    node = process_node("node", "10.244.80.0/24")
+    node = process_node(f"engines-{namespace}", "10.244.80.0/24")  # not that of Pods of another test
 
     def run(name: str, replicas: int = 1) -> list[Engine]:
         container = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ DELAY_S = 0.5
 
 
 @pytest.fixture
-def release(cluster, helm, namespace, process_node, tmp_path) -> Release:
+def release(cluster, helm, namespace, process_node, tmp_path) -> Iterator[Release]:
     """The chart, whose Pods run as processes of a node."""
     images = tmp_path / "images.yaml"
     images.write_text(yaml.safe_dump(IMAGES))
-    node = process_node("operators", "10.244.81.0/24", f"--images={images}")
-    return Release(cluster, helm, namespace, node.name)
+    node = process_node(f"operators-{namespace}", "10.244.81.0/24", f"--images={images}")
+    made = Release(cluster, helm, namespace, node.name)
+    yield made
+    made.remove()
 
 
 class Release:
@@ -54,6 +57,9 @@ class Release:
     def roll_back(self) -> None:
         self._helm.run("rollback", "headgate", "1", *self._place, cluster=self._cluster)
         self.wait()
+
+    def remove(self) -> None:
+        self._helm.run("uninstall", "headgate", *self._place, cluster=self._cluster)
 
     def wait(self) -> None:
         for component in ("gateway", "controller"):
