@@ -175,3 +175,13 @@ async def test_a_weight_left_out_beside_others_is_told(http: httpx2.AsyncClient)
     again = await http.put(f"{ROUTES}/r", json={**created.json(), "status": {}})
     assert again.status_code == 200
     assert not any(words in warning for warning in warnings(again))
+
+
+async def test_any_name_of_a_field_can_be_warned_of(client: httpx2.AsyncClient) -> None:
+    """A header has no control characters; the write had succeeded, and its answer was cut off."""
+    names = ["line\nbreak", "null\0byte", "delete\x7f", "ümlaut", '"', "\\"]
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}} | dict.fromkeys(names, 1)
+    answer = await client.post("/api/v1/namespaces/default/configmaps", json=body)
+    assert answer.status_code == 201
+    warnings = " ".join(answer.headers.get_list("warning"))
+    assert all(shown in warnings for shown in (r"line\x0abreak", r"null\x00byte", r"delete\x7f"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -297,9 +298,13 @@ def _call(request: Request) -> Call:
     return call
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
 def warn(response: Response, warning: str) -> None:
-    """Add a warning header, which kubectl prints."""
+    """Add a warning header, which kubectl prints. A warning may have any characters of the object."""
     text = warning.replace("\\", "\\\\").replace('"', '\\"').encode("ascii", "backslashreplace").decode()
+    text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     response.headers.append("Warning", f'299 - "{text[:400]}"')
 
 
