@@ -9,12 +9,7 @@ from headgate.cli import options
 
 @click.command()
 @options.process
-@click.option(
-    "--namespace",
-    "namespaces",
-    multiple=True,
-    help="Only objects of this namespace; repeatable. Default: all.",
-)
+@options.namespaces
 @click.option(
     "--workers",
     default=4,
@@ -80,7 +75,5 @@ def controller(
             await run_controllers(config, stop, announce)
         except cluster.ConfigurationError as error:
             raise click.ClickException(str(error)) from error
-        except OSError as error:
-            raise click.ClickException(error.strerror or str(error)) from error
 
     process.run(main, log_level=log_level)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from headgate.cli import options
+from headgate.cli import addresses, options
 
 _COMMAND_LINE = Path("/proc/1/cmdline")
 _NAME_IT = "name the health page: headgate health URL"
@@ -110,19 +110,16 @@ def _checks(words: Sequence[str]) -> list[Check]:
             given = _parsed(up, rest)
             return [_api_server(given), _gateway(given, given["gateway_config"])]
         case ["controller", *rest]:
-            from headgate.cli import addresses
             from headgate.cli.controller import controller
 
             given = _parsed(controller, rest)
             if given["metrics_port"] is not None:
-                return [_page(f"{addresses.local_url(given['metrics_host'], given['metrics_port'])}/healthz")]
+                return [_local_page(given["metrics_host"], given["metrics_port"], "/healthz")]
         case ["webhook", *rest]:
-            from headgate.cli import addresses
             from headgate.cli.webhook import webhook
 
             given = _parsed(webhook, rest)
-            url = f"{addresses.local_url(given['host'], given['port'])}/healthz"
-            return [_page(url.replace("http:", "https:", 1))]
+            return [_local_page(given["host"], given["port"], "/healthz", is_tls=True)]
         case ["simulate", "engine", *rest]:
             from headgate.cli.simulate.engine import engine
 
@@ -135,7 +132,6 @@ def _parsed(command: click.Command, words: Sequence[str]) -> Parameters:
 
 
 def _gateway(given: Parameters, file: Path | None) -> Check:
-    from headgate.cli import addresses
     from headgate.cli.gateway import configuration, flags
     from headgate.gateway import old_settings, setting_types
 
@@ -149,7 +145,7 @@ def _gateway(given: Parameters, file: Path | None) -> Check:
         raise click.ClickException(
             f"admin.port is 0, so the gateway's port is random; set one, or {_NAME_IT}"
         )
-    return _page(f"{addresses.local_url(admin.host, admin.port)}/healthz")
+    return _local_page(admin.host, admin.port, "/healthz")
 
 
 def _api_server(given: Parameters) -> Check:
@@ -169,11 +165,15 @@ def _api_server(given: Parameters) -> Check:
 
 
 def _engine(given: Parameters) -> Check:
-    from headgate.cli import addresses
 
-    url = f"{addresses.local_url(given['host'], given['port'])}/health"
     is_tls = given["ssl_certfile"] or given["self_signed_certs"]
-    return _page(url.replace("http:", "https:", 1) if is_tls else url)
+    return _local_page(given["host"], given["port"], "/health", is_tls=bool(is_tls))
+
+
+def _local_page(host: str, port: int, path: str, *, is_tls: bool = False) -> Check:
+    """Of a server of this machine that listens on `host`."""
+    url = addresses.local_url(host, port)
+    return _page((url.replace("http:", "https:", 1) if is_tls else url) + path)
 
 
 def _page(url: str) -> Check:

@@ -40,7 +40,12 @@ _KUBECONFIG = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help=f"API server to work with. Default: {_ORDER}.",
 )
-namespace = click.option("--namespace", help="Only objects of this namespace. Default: all.")
+namespaces = click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    help="Only objects of this namespace; repeatable. Default: all.",
+)
 log_level = click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),

@@ -9,12 +9,7 @@ from headgate.cli import options
 
 @click.command()
 @options.process
-@click.option(
-    "--namespace",
-    "namespaces",
-    multiple=True,
-    help="Only objects of this namespace; repeatable. Default: all.",
-)
+@options.namespaces
 @click.option("--host", default="0.0.0.0", help="Address to listen on.", show_default=True)  # noqa: S104
 @click.option(
     "--port",

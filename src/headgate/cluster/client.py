@@ -164,6 +164,11 @@ class Client:
             "DELETE", self._object_path(of.resource, name, namespace), msgspec.json.encode(options)
         )
 
+    def key_of(self, text: str) -> api.ObjectKey:
+        """Of an object named as [NAMESPACE/]NAME; the default is the namespace of the connection."""
+        namespace, _, name = text.rpartition("/")
+        return api.ObjectKey(namespace or self.namespace, name)
+
     async def is_embedded(self) -> bool:
         """Whether the server is `headgate apiserver`, which has no scheduler or controllers beside it."""
         version = _decoded(await self._http.request("GET", "/version"), Json, "GET /version")

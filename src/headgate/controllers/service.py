@@ -86,7 +86,5 @@ def _listener(config: ControllersConfig) -> Iterator[serving.Listener | None]:
 def _election(client: cluster.Client, config: ControllersConfig) -> cluster.Election | None:
     if not config.lease:
         return None
-    namespace, _, name = config.lease.rpartition("/")
-    return cluster.Election(
-        client, name, namespace or client.namespace, terms=cluster.Terms.of(config.lease_s)
-    )
+    key = client.key_of(config.lease)
+    return cluster.Election(client, key.name, key.namespace, terms=cluster.Terms.of(config.lease_s))

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import uvicorn
 
-from headgate import api, cluster, serving
+from headgate import cluster, serving
 from headgate.serving.protocol import within
 from headgate.webhook.app import Application
 from headgate.webhook.certificates import Keeper, Tls
@@ -62,14 +62,12 @@ async def run_webhook(
         overlap=datetime.timedelta(seconds=config.overlap_s),
     )
     async with cluster.Client.from_kubeconfig(config.kubeconfig) as client:
+        lease = client.key_of(config.lease)
         election = cluster.Election(
-            client,
-            *_named(config.lease, client),
-            terms=cluster.Terms.of(config.lease_s),
+            client, lease.name, lease.namespace, terms=cluster.Terms.of(config.lease_s)
         )
         tls = Tls()
-        name, namespace = _named(config.secret, client)
-        key = api.ObjectKey(namespace, name)
+        key = client.key_of(config.secret)
         keeper = Keeper(client, key, config.configuration, terms, tls, leadership=election)
         followed = Followed(client, config.namespaces)
         application = Application(client, followed, timeout_s=config.timeout_s)
@@ -116,9 +114,3 @@ def _settings(application: Application, tls: Tls, limits: serving.Limits) -> uvi
 
 def _ignored(reason: serving.Reason) -> None:
     """A connection was closed for exceeding a limit."""
-
-
-def _named(text: str, client: cluster.Client) -> tuple[str, str]:
-    """Name and namespace; by default that of the connection."""
-    namespace, _, name = text.rpartition("/")
-    return name, namespace or client.namespace
