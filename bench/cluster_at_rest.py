@@ -34,7 +34,7 @@ NAMESPACE = "bench"
 SERVERS = 20
 AT_ONCE = 8
 WITHIN_S = 60.0
-CREATE, MERGE = "application/json", "application/merge-patch+json"
+MERGE = "application/merge-patch+json"
 GROUP = "networking.volcano.sh/v1alpha1"
 ROUTES = f"/apis/{GROUP}/namespaces/{NAMESPACE}/modelroutes"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -113,21 +113,13 @@ async def _create_objects(cluster: kube.Cluster, pods: int, routes: int) -> None
     async def write() -> None:
         connection = await cluster.connect()
         for path, manifest in queue:
-            await _sent(connection, "POST", path, manifest, CREATE)
+            await connection.send("POST", path, manifest)
             if path == PODS:
                 name = f"{path}/{manifest['metadata']['name']}/status"
-                await _sent(connection, "PATCH", name, _running(next(addresses)), MERGE)
+                await connection.send("PATCH", name, _running(next(addresses)), MERGE)
         connection.close()
 
     await asyncio.gather(*(write() for _ in range(AT_ONCE)))
-
-
-async def _sent(
-    connection: kube.Connection, method: str, path: str, body: dict[str, Any], media_type: str
-) -> None:
-    answer = await connection.request(method, path, json.dumps(body).encode(), media_type)
-    if answer.status >= 300:
-        raise RuntimeError(f"{method} {path}: {answer.status} {answer.body.decode()[:500]}")
 
 
 def _server(number: int) -> dict[str, Any]:
@@ -244,7 +236,7 @@ async def _edits(cluster: kube.Cluster, port: int, edits: int) -> list[float]:
     delays = []
     for number in range(edits):
         adapter = f"adapter-{number}"
-        await _sent(writer, "PATCH", f"{ROUTES}/r0", {"spec": {"loraAdapters": [adapter]}}, MERGE)
+        await writer.send("PATCH", f"{ROUTES}/r0", {"spec": {"loraAdapters": [adapter]}}, MERGE)
         acted = 0.0
         while not acted or adapter not in seen:
             if not acted and (await client.request("GET", f"/v1/models/{adapter}")).status == 200:

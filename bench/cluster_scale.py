@@ -30,7 +30,7 @@ SETTLE_S = 3.0
 """A gateway that has had no event for so long has dealt with all."""
 IDLE_S = 10.0
 """For how long the CPU time of a gateway without events is measured."""
-CREATE, MERGE = "application/json", "application/merge-patch+json"
+MERGE = "application/merge-patch+json"
 
 
 class Cost(NamedTuple):
@@ -94,7 +94,7 @@ async def _namespace(cluster: kube.Cluster) -> AsyncIterator[str]:
     name = f"scale-{uuid.uuid4().hex[:8]}"
     connection = await cluster.connect()
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    await _send(connection, "POST", "/api/v1/namespaces", body, CREATE)
+    await connection.send("POST", "/api/v1/namespaces", body)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     path = f"/api/v1/namespaces/{name}/serviceaccounts"
     await connection.request("POST", path, json.dumps(account).encode())  # a controller may be faster
@@ -192,13 +192,13 @@ class _Objects:
     async def _create(self, connection: kube.Connection, number: int) -> None:
         if number % PODS_OF_A_POOL == 0:
             pool = number // PODS_OF_A_POOL
-            await _send(connection, "POST", f"{self._networking}/modelservers", _server_of(pool), CREATE)
-            await _send(connection, "POST", f"{self._networking}/modelroutes", _route_of(pool), CREATE)
-        await _send(connection, "POST", self._pods, _pod(number), CREATE)
+            await connection.send("POST", f"{self._networking}/modelservers", _server_of(pool))
+            await connection.send("POST", f"{self._networking}/modelroutes", _route_of(pool))
+        await connection.send("POST", self._pods, _pod(number))
         await self._report(connection, number, {"status": _status(number)})
 
     async def _report(self, connection: kube.Connection, number: int, body: dict[str, Any]) -> None:
-        await _send(connection, "PATCH", f"{self._pods}/{_name(number)}/status", body, MERGE)
+        await connection.send("PATCH", f"{self._pods}/{_name(number)}/status", body, MERGE)
 
     async def touch(self, number: int, round_: int) -> None:
         """Change a restart count, as a node does."""
@@ -214,12 +214,6 @@ class _Objects:
         connection = self._idle.pop() if self._idle else await self._cluster.connect()
         await self._report(connection, number, {"status": status})
         self._idle.append(connection)
-
-
-async def _send(connection: kube.Connection, method: str, path: str, body: Any, media_type: str) -> None:
-    answer = await connection.request(method, path, json.dumps(body).encode(), media_type)
-    if answer.status >= 300:
-        raise RuntimeError(f"{method} {path}: {answer.status} {answer.body[:300]!r}")
 
 
 def _name(number: int) -> str:

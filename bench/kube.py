@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import ssl
 import time
 from collections.abc import Callable
@@ -82,6 +83,12 @@ class Connection(asyncio.Protocol):
         self._begin(method, path, body, media_type)
         self._waiting = asyncio.get_running_loop().create_future()
         return await self._waiting
+
+    async def send(self, method: str, path: str, body: Any, media_type: str = "application/json") -> None:
+        """Send an object, or a part of one. Raises RuntimeError if the server rejects it."""
+        answer = await self.request(method, path, json.dumps(body).encode(), media_type)
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {answer.body[:500]!r}")
 
     def watch(self, path: str, on_body: Callable[[bytes], None]) -> None:
         """Start a watch whose data is passed to `on_body` as it arrives, until the connection is closed."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from running import PROGRAMS, running
 
 TOOL = Path(__file__).parents[2] / "tools" / "control_plane"
-PROGRAMS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
 
 
 @pytest.fixture
@@ -34,19 +34,6 @@ def up(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
         process.communicate()
 
 
-def running(state: Path) -> dict[str, int]:
-    """Ids of the programs that run with files of a state directory."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_text(errors="replace").split("\0")
-        except OSError:
-            continue
-        if Path(words[0]).name in PROGRAMS and any(str(state) in word for word in words[1:]):
-            found[Path(words[0]).name] = int(path.parent.name)
-    return found
-
-
 def test_down_returns_when_all_have_ended(tmp_path, up):
     process = up()
     assert sorted(running(tmp_path)) == PROGRAMS
@@ -66,7 +53,7 @@ def test_killing_the_process_that_started_them_ends_them(tmp_path, up, eventuall
 def test_a_program_that_ends_ends_the_others(tmp_path, up):
     """The message names it."""
     process = up()
-    os.kill(running(tmp_path)["kube-scheduler"], signal.SIGKILL)
+    os.kill(running(tmp_path)["kube-scheduler"].pid, signal.SIGKILL)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 2
     assert "kube-scheduler ended with status -9" in errors

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from running import running
 from traffic import MODEL, Engine, Gateway
 
 SHIFTED = """
@@ -192,23 +193,13 @@ def load() -> Callable[..., Load]:
     return lambda addresses, rate=200.0: Load(addresses, rate)
 
 
-def _pid(state: Path, program: str) -> int:
-    """Of a program of the control plane with this state directory."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = path.read_text(errors="replace").split("\0")
-            if Path(words[0]).name == program and str(state) in str(words):
-                return int(path.parent.name)
-    raise AssertionError(f"{program} does not run")
-
-
 @pytest.fixture
 def paused(cluster) -> Callable[[str], contextlib.AbstractContextManager[None]]:
     """Makes blocks during which a program of the control plane does not run."""
 
     @contextlib.contextmanager
     def block(program: str) -> Iterator[None]:
-        pid = _pid(cluster.state, program)
+        pid = running(cluster.state)[program].pid
         os.kill(pid, signal.SIGSTOP)
         try:
             yield
