@@ -10,6 +10,7 @@ from headgate.api import (
     gie_v1alpha2,
     kthena_networking,
     kthena_registry,
+    leaderworkersets,
     llmd,
     marks,
     reference_grants,
@@ -69,6 +70,7 @@ from headgate.api.kthena_networking import (
     WorkloadSelector,
 )
 from headgate.api.kthena_registry import AutoscalingPolicy, AutoscalingPolicyBinding, Model
+from headgate.api.leaderworkersets import LeaderWorkerSet, LeaderWorkerSetStatus
 from headgate.api.llmd import VariantAutoscaling
 from headgate.api.meta import (
     Condition,
@@ -103,6 +105,8 @@ __all__ = [
     "InferenceModel",
     "InferenceObjective",
     "LabelSelector",
+    "LeaderWorkerSet",
+    "LeaderWorkerSetStatus",
     "Lease",
     "LeaseSpec",
     "Model",
@@ -148,6 +152,7 @@ __all__ = [
     "gie_v1alpha2",
     "kthena_networking",
     "kthena_registry",
+    "leaderworkersets",
     "llmd",
     "marks",
     "pool_conversion",
