@@ -93,6 +93,7 @@ _CUSTOM = (
             ("Model", "string", ".spec.name", 0),
             ("Active", "string", '.status.conditions[?(@.type=="Active")].status', 0),
             ("Reason", "string", '.status.conditions[?(@.type=="Active")].reason', 0),
+            ("Message", "string", '.status.conditions[?(@.type=="Active")].message', 0),
             ("Owner", "string", ".spec.owner", 1),
             _AGE,
         ),

@@ -343,9 +343,23 @@ class ModelSpec(Part, frozen=True, kw_only=True):
     ] = None
 
 
+class ModelAdapterStatus(Part, frozen=True, kw_only=True):
+    name: Annotated[str, described("Name of the adapter.")]
+    state: Annotated[
+        Literal["Loading", "Loaded", "Failed"],
+        described("Loaded once every ready Pod of the backend has it; Failed if one could not load it."),
+    ]
+    loaded: Annotated[int, described("Pods that have it.", format="int32")] = 0
+    error: Annotated[str, described("Why it could not be loaded, with the name of a Pod.")] = ""
+
+
 class ModelBackendStatus(Part, frozen=True, kw_only=True):
     name: Annotated[str, described("Name of the backend.")]
     replicas: Annotated[int, described("Replicas that run.", format="int32")]
+    ready_replicas: Annotated[int, described("Replicas of which every worker is ready.", format="int32")] = 0
+    adapters: Annotated[
+        list[ModelAdapterStatus], described("How each LoRA adapter stands.", **_ATOMIC_LIST)
+    ] = []
 
 
 class ModelStatus(Part, frozen=True, kw_only=True):

@@ -155,7 +155,6 @@ _MODEL = (
         "variables.negative",
         is_error=True,
     ),
-    _unattended("registry.volcano.sh", "Model"),
     Check(
         "weights-zero",
         "object.spec.backends.exists(b, b.routeWeight != 0)",

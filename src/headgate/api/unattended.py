@@ -8,8 +8,5 @@ UNATTENDED: Mapping[tuple[str, str], str] = {
     ("llmd.ai", "VariantAutoscaling"): "nothing plans replicas by it yet: set those of the workload yourself",
     ("registry.volcano.sh", "AutoscalingPolicy"): "nothing scales by it yet: set replicas yourself",
     ("registry.volcano.sh", "AutoscalingPolicyBinding"): "nothing scales by it yet: set replicas yourself",
-    ("registry.volcano.sh", "Model"): (
-        "nothing runs it yet: create a Deployment, a ModelServer and a ModelRoute yourself"
-    ),
 }
 """By group and kind, for the status of each object and for the warning on a write."""

@@ -20,11 +20,8 @@ from headgate.kubeschema import timestamps
 COMPONENT = "headgate-controller"
 READY, NOT_IMPLEMENTED = "Ready", "NotImplemented"
 
-Unattended: TypeAlias = (
-    api.Model | api.AutoscalingPolicy | api.AutoscalingPolicyBinding | api.VariantAutoscaling
-)
+Unattended: TypeAlias = api.AutoscalingPolicy | api.AutoscalingPolicyBinding | api.VariantAutoscaling
 KINDS: tuple[type[Unattended], ...] = (
-    api.Model,
     api.AutoscalingPolicy,
     api.AutoscalingPolicyBinding,
     api.VariantAutoscaling,

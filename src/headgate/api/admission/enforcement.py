@@ -77,7 +77,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
             "redis-address",
         ),
         "ModelServer": ("connector-alone", "timeout-zero", "attempts-negative", "interval-negative"),
-        "Model": ("unattended", "weights-zero", "roles-incomplete", "worker-zero", "no-policy-decides"),
+        "Model": ("weights-zero", "roles-incomplete", "worker-zero", "no-policy-decides"),
         "AutoscalingPolicy": ("unattended", "tolerance-all", "metric-unnamed"),
         "AutoscalingPolicyBinding": (
             *("unattended", "bounds-crossed", "bounds-equal", "costs-zero", "target-unnamed"),
