@@ -33,6 +33,13 @@ from headgate.cli import options
     show_default=True,
 )
 @click.option(
+    "--headgate-image",
+    default="headgate",
+    metavar="IMAGE",
+    help="Image of the downloads and sidecars in the Pods of Models.",
+    show_default=True,
+)
+@click.option(
     "--metrics-port",
     type=click.IntRange(1, 65535),
     help="Serve /metrics, /healthz and /readyz on this port. Default: nowhere.",
@@ -46,6 +53,7 @@ def controller(
     workers: int,
     lease: str,
     lease_s: float,
+    headgate_image: str,
     metrics_port: int | None,
     metrics_host: str,
     log_level: str,
@@ -63,6 +71,7 @@ def controller(
         workers=workers,
         lease=lease,
         lease_s=lease_s,
+        headgate_image=headgate_image,
         metrics_host=metrics_host,
         metrics_port=metrics_port,
     )

@@ -11,6 +11,7 @@ import msgspec
 
 from headgate import cluster, serving
 from headgate.controllers import pages
+from headgate.controllers.model import ModelController, ModelSettings
 from headgate.controllers.statuses import StatusController
 from headgate.controllers.unattended import UnattendedObjects
 
@@ -28,6 +29,8 @@ class ControllersConfig(msgspec.Struct, frozen=True, kw_only=True):
     Without a namespace it is that of the connection."""
     lease_s: float = 15.0
     """How long the others wait before they take over."""
+    headgate_image: str = "headgate"
+    """Image of the downloads and sidecars of Models."""
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
     """Where to serve health and metrics; None to serve none."""
@@ -56,9 +59,12 @@ async def _run(
         leadership = election or cluster.Undisputed()
         statuses = StatusController(client, config.namespaces, leadership=leadership)
         unattended = UnattendedObjects(client, config.namespaces, leadership=leadership)
+        settings = ModelSettings(headgate_image=config.headgate_image)
+        models = ModelController(client, config.namespaces, settings, leadership=leadership)
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(statuses.run(config.workers, on_ready)),
+                tasks.create_task(models.run(config.workers)),
                 tasks.create_task(unattended.run()),
             ]
             if listener is not None:

@@ -1,0 +1,123 @@
+"""What a Model should have, given what it has: its objects, those that must go, and its status. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headgate import api
+from headgate.api.kthena_registry import ModelStatus
+from headgate.controllers.model import names, status, troubles
+from headgate.controllers.model.children import Child, Children, Observed, children_of
+from headgate.controllers.model.observed import WORKLOADS, Id, Known, KnownPod, KnownSecret, KnownWorkload
+from headgate.controllers.model.settings import ModelSettings
+from headgate.controllers.model.status import BackendState
+
+_SERVER: Final = api.ModelServer.resource.plural
+
+
+@dataclass(frozen=True)
+class Desired:
+    """What to do about a Model, and how it stands."""
+
+    children: Children
+    unwanted: Sequence[Known]
+    """Objects to delete now."""
+    leaving: Sequence[str]
+    """ModelServers of former backends that serve until the new ones do."""
+    states: Sequence[BackendState]
+
+    def status_of(self, model: api.Model, now: str) -> ModelStatus:
+        return status.status_of(model, self.children, self.states, self.leaving, now)
+
+
+def desired_of(
+    model: api.Model,
+    settings: ModelSettings,
+    objects: Mapping[Id, Known],
+    pods: Collection[KnownPod],
+    scaled: Collection[str] = (),
+) -> Desired:
+    """`objects` are those that the Model has; `scaled`, the names of workloads that autoscalers scale,
+    besides those of the Model's own bindings."""
+    workloads = {each.metadata.name: each for each in objects.values() if isinstance(each, KnownWorkload)}
+    ready = {name: each.status.ready_replicas for name, each in workloads.items()}
+    children = children_of(model, settings, Observed(ready=ready))
+    bound = {*scaled, *_bound(children)}
+    counts = {name: each.spec.replicas for name, each in workloads.items() if name in bound}
+    if counts:
+        children = children_of(model, settings, Observed(ready, counts))
+    states = _states(model, children, workloads, pods)
+    wanted = {identity(child) for child in children.children}
+    rest = [obj for key, obj in objects.items() if key not in wanted and not isinstance(obj, KnownSecret)]
+    if not rest:
+        return Desired(children, (), (), states)
+    serving = _serving(rest)
+    if all(state.serves for state in states):
+        serving = frozenset()
+    unwanted = [obj for obj in rest if _backend(obj.metadata) not in serving or _goes_at_once(obj)]
+    leaving = sorted(
+        obj.metadata.name
+        for obj in rest
+        if obj.resource.plural == _SERVER and _backend(obj.metadata) in serving
+    )
+    if leaving:
+        children = children_of(model, settings, Observed(ready, counts, leaving))
+    return Desired(children, unwanted, leaving, states)
+
+
+def identity(child: Child) -> Id:
+    return child.kind.resource.plural, child.name
+
+
+def _bound(children: Children) -> set[str]:
+    """Workloads that the Model's own bindings scale."""
+    found = set()
+    for child in children.children:
+        if child.kind is not api.AutoscalingPolicyBinding:
+            continue
+        spec = child.manifest["spec"]
+        one = spec.get("scalingConfiguration")
+        params = spec.get("optimizerConfiguration", {}).get("params", [])
+        found |= {each["target"]["targetRef"]["name"] for each in (*params, *([one] if one else []))}
+    return found
+
+
+def _states(
+    model: api.Model,
+    children: Children,
+    workloads: Mapping[str, KnownWorkload],
+    pods: Collection[KnownPod],
+) -> list[BackendState]:
+    states = []
+    for backend in model.spec.backends:
+        state = status.state_of(backend, children.children, workloads)
+        label = names.shortened(backend.name, names.LONGEST_LABEL)
+        own = [pod for pod in pods if _backend(pod.metadata) == label]
+        found = [trouble for pod in own if (trouble := troubles.of_pod(pod))]
+        for child in status.workloads_of(backend, children.children):
+            failure = workloads[child.name].failure if child.name in workloads else ""
+            if failure:
+                told = f"{child.kind.resource.kind} {child.name}: {failure[: troubles.LONGEST]}"
+                found.append(troubles.Trouble(troubles.PODS_REJECTED, told))
+        states.append(state._replace(trouble=troubles.worst(found)))
+    return states
+
+
+def _serving(rest: Sequence[Known]) -> frozenset[str]:
+    """Labels of former backends that have a ready replica."""
+    return frozenset(
+        _backend(obj.metadata)
+        for obj in rest
+        if isinstance(obj, KnownWorkload) and obj.status.ready_replicas > 0
+    )
+
+
+def _goes_at_once(obj: Known) -> bool:
+    """Whether nothing serves by the object: policies, bindings and routes."""
+    return obj.resource.plural not in (*WORKLOADS, _SERVER)
+
+
+def _backend(metadata: api.ObjectMeta) -> str:
+    return metadata.labels.get(names.BACKEND_NAME, "")

@@ -1,0 +1,216 @@
+"""What exists of each Model: its objects and Pods, reduced to what the controller compares and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import field
+
+from headgate import api, cluster
+from headgate.api.meta import Part
+from headgate.controllers.model import names
+
+OWN_ANNOTATIONS = "headgate.dev/"
+"""Annotations that are kept of an object have this prefix."""
+
+
+class Known(Part, frozen=True, kw_only=True):
+    """An object of a Model. Drift of its spec shows in its generation."""
+
+    resource: ClassVar[api.Resource]
+
+    metadata: api.ObjectMeta = api.ObjectMeta()
+
+
+class KnownServer(Known, frozen=True, kw_only=True):
+    resource: ClassVar[api.Resource] = api.ModelServer.resource
+
+
+class KnownRoute(Known, frozen=True, kw_only=True):
+    resource: ClassVar[api.Resource] = api.ModelRoute.resource
+
+
+class KnownPolicy(Known, frozen=True, kw_only=True):
+    resource: ClassVar[api.Resource] = api.AutoscalingPolicy.resource
+
+
+class KnownBinding(Known, frozen=True, kw_only=True):
+    resource: ClassVar[api.Resource] = api.AutoscalingPolicyBinding.resource
+
+
+class KnownSecret(Known, frozen=True, kw_only=True):
+    resource: ClassVar[api.Resource] = api.Secret.resource
+
+    data: dict[str, str] = {}
+
+
+class WorkloadSpec(Part, frozen=True, kw_only=True):
+    replicas: int = 1
+
+
+class WorkloadStatus(Part, frozen=True, kw_only=True):
+    replicas: int = 0
+    ready_replicas: int = 0
+    conditions: list[api.Condition] = []
+
+
+class KnownWorkload(Known, frozen=True, kw_only=True):
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+    @property
+    def failure(self) -> str:
+        """Why Pods cannot be created, such as a quota; empty if they can."""
+        failed = (each for each in self.status.conditions if each.type == "ReplicaFailure")
+        return next((each.message for each in failed if each.status == "True"), "")
+
+
+class KnownDeployment(KnownWorkload, frozen=True, kw_only=True):
+    resource: ClassVar[api.Resource] = api.Deployment.resource
+
+
+class KnownLeaderWorkerSet(KnownWorkload, frozen=True, kw_only=True):
+    resource: ClassVar[api.Resource] = api.LeaderWorkerSet.resource
+
+
+KINDS: Final[tuple[type[Known], ...]] = (
+    KnownDeployment,
+    KnownLeaderWorkerSet,
+    KnownServer,
+    KnownRoute,
+    KnownPolicy,
+    KnownBinding,
+    KnownSecret,
+)
+BY_PLURAL: Final[Mapping[str, type[Known]]] = {kind.resource.plural: kind for kind in KINDS}
+WORKLOADS: Final = frozenset(kind.resource.plural for kind in KINDS if issubclass(kind, KnownWorkload))
+
+
+class KnownPodStatus(Part, frozen=True, kw_only=True):
+    phase: str = ""
+    message: str = ""
+    reason: str = ""
+    conditions: list[api.Condition] = []
+    pod_ip: str = field(default="", name="podIP")
+    init_container_statuses: list[api.ContainerStatus] = []
+    container_statuses: list[api.ContainerStatus] = []
+
+
+class KnownPod(Part, frozen=True, kw_only=True):
+    """A Pod of a Model, without its spec."""
+
+    resource: ClassVar[api.Resource] = api.Pod.resource
+
+    metadata: api.ObjectMeta = api.ObjectMeta()
+    status: KnownPodStatus = KnownPodStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+
+def reduced(obj: Known) -> Known:
+    """The object without what other controllers note on it."""
+    return msgspec.structs.replace(obj, metadata=_reduced(obj.metadata))
+
+
+def reduced_pod(pod: KnownPod) -> KnownPod:
+    metadata = msgspec.structs.replace(pod.metadata, annotations={}, owner_references=[])
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def _reduced(metadata: api.ObjectMeta) -> api.ObjectMeta:
+    kept = {key: value for key, value in metadata.annotations.items() if key.startswith(OWN_ANNOTATIONS)}
+    return msgspec.structs.replace(metadata, annotations=kept)
+
+
+def owner_of(metadata: api.ObjectMeta) -> api.OwnerReference | None:
+    """The object that manages this one."""
+    return next((each for each in metadata.owner_references if each.controller), None)
+
+
+Key = TypeVar("Key")
+V = TypeVar("V")
+
+Id: TypeAlias = tuple[str, str]
+"""Plural and name of an object of a Model, which is in the Model's namespace."""
+
+
+class Objects:
+    """Objects and Pods by the Model that they belong to: the one that they name as their owner, or else, so
+    that a removed owner is put back, in their label."""
+
+    def __init__(self) -> None:
+        self._all: dict[tuple[str, Id], Known] = {}
+        """By namespace, plural and name."""
+        self._children: dict[str, dict[Id, Known]] = {}
+        """By the UID of the Model."""
+        self._pods: dict[str, dict[str, KnownPod]] = {}
+
+    def put(self, change: cluster.Change[Any]) -> set[str]:
+        """Take over a change; returns the UIDs of the Models that it concerns."""
+        obj: Known = change.object
+        key = (obj.resource.plural, obj.metadata.name)
+        place = (obj.metadata.namespace, key)
+        touched = set()
+        if change.old is not None:
+            self._all.pop(place, None)
+            touched.add(_model_of(change.old.metadata))
+            _drop(self._children, _model_of(change.old.metadata), key)
+        if change.new is not None:
+            self._all[place] = change.new
+            touched.add(_model_of(change.new.metadata))
+            self._children.setdefault(_model_of(change.new.metadata), {})[key] = change.new
+        return touched
+
+    def put_pod(self, change: cluster.Change[KnownPod]) -> str:
+        """The same with a Pod."""
+        pod = change.object
+        uid = pod.metadata.labels.get(names.MODEL_UID, "")
+        if change.old is not None:
+            _drop(self._pods, change.old.metadata.labels.get(names.MODEL_UID, ""), pod.metadata.name)
+        if change.new is not None:
+            self._pods.setdefault(uid, {})[pod.metadata.name] = change.new
+        return uid
+
+    def get(self, namespace: str, key: Id) -> Known | None:
+        """The object of this name, whichever Model it belongs to."""
+        return self._all.get((namespace, key))
+
+    def of(self, uid: str) -> Mapping[Id, Known]:
+        """The objects of the Model with this UID."""
+        return self._children.get(uid, {})
+
+    def workloads(self, uid: str) -> dict[str, KnownWorkload]:
+        """Those of its workloads by name."""
+        return {each.metadata.name: each for each in self.of(uid).values() if isinstance(each, KnownWorkload)}
+
+    def pods(self, uid: str) -> Collection[KnownPod]:
+        """The Pods of the Model, of all its backends."""
+        return self._pods.get(uid, {}).values()
+
+    def statistics(self) -> dict[str, int]:
+        found = dict.fromkeys((kind.resource.kind for kind in KINDS), 0)
+        for child in self._all.values():
+            found[child.resource.kind] += 1
+        return {**found, "Pod": sum(map(len, self._pods.values()))}
+
+
+def _drop(held: dict[str, dict[Key, V]], uid: str, key: Key) -> None:
+    of_model = held.get(uid, {})
+    of_model.pop(key, None)
+    if not of_model:
+        held.pop(uid, None)
+
+
+def _model_of(metadata: api.ObjectMeta) -> str:
+    owner = owner_of(metadata)
+    if owner is not None and owner.kind == api.Model.resource.kind:
+        return owner.uid
+    return metadata.labels.get(names.MODEL_UID, "")

@@ -1,0 +1,180 @@
+"""The status of a Model, from its objects and Pods. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headgate import api
+from headgate.api.kthena_registry import ModelAdapterStatus, ModelBackend, ModelBackendStatus, ModelStatus
+from headgate.controllers import conditions
+from headgate.controllers.conditions import Finding
+from headgate.controllers.model import names, troubles
+from headgate.controllers.model.children import Child, Children
+from headgate.controllers.model.observed import WORKLOADS, KnownWorkload
+from headgate.controllers.model.troubles import Trouble
+
+INITIALIZED, ACTIVE, FAILED = "Initialized", "Active", "Failed"
+SUPPORTED, ADAPTERS_LOADED = "Supported", "AdaptersLoaded"
+_FORMER = "Ready"
+"""Written by versions that did not act on Models."""
+TYPES: Final = (INITIALIZED, ACTIVE, FAILED, SUPPORTED, ADAPTERS_LOADED, _FORMER)
+AVAILABLE, PROCESSING = "ModelAvailable", "ModelProcessing"
+
+
+class BackendState(NamedTuple):
+    """How a backend stands."""
+
+    name: str
+    wanted: int
+    replicas: int
+    ready: int
+    """Replicas of which all workers are ready."""
+    trouble: Trouble | None = None
+    """Why a Pod of it does not serve."""
+    adapters: Sequence[ModelAdapterStatus] = ()
+
+    @property
+    def serves(self) -> bool:
+        """Whether it has what it takes to serve: a ready replica, or none are wanted."""
+        return self.ready > 0 or self.wanted == 0
+
+
+def workloads_of(backend: ModelBackend, children: Sequence[Child]) -> list[Child]:
+    """The workloads of a backend in the order of its workers."""
+    label = names.shortened(backend.name, names.LONGEST_LABEL)
+    return [
+        child
+        for child in children
+        if child.kind.resource.plural in WORKLOADS
+        and child.manifest["metadata"]["labels"].get(names.BACKEND_NAME) == label
+    ]
+
+
+def state_of(
+    backend: ModelBackend, children: Sequence[Child], workloads: Mapping[str, KnownWorkload]
+) -> BackendState:
+    """The replicas of a backend, counted in replicas of all its workers."""
+    wanted, replicas, ready = [], [], []
+    for worker, child in zip(backend.workers, workloads_of(backend, children), strict=False):
+        each = 1 if worker.replicas is None else worker.replicas
+        if each == 0:
+            continue
+        known = workloads.get(child.name)
+        due = child.manifest["spec"].get("replicas", known.spec.replicas if known else 0)
+        wanted.append(due // each)
+        replicas.append(known.status.replicas // each if known else 0)
+        ready.append(known.status.ready_replicas // each if known else 0)
+    counts = (max(wanted, default=0), min(replicas, default=0), min(ready, default=0))
+    return BackendState(backend.name, *counts)
+
+
+def status_of(
+    model: api.Model, children: Children, states: Sequence[BackendState], leaving: Sequence[str], now: str
+) -> ModelStatus:
+    """The status of a Model whose generation was processed; `now` is RFC 3339."""
+    findings = [
+        Finding(INITIALIZED, True, "ModelCreating", "Model initialized"),
+        _active(states, leaving),
+        *_supported(children),
+        *_adapters_loaded(states),
+    ]
+    if _had(model, FAILED):
+        findings.append(Finding(FAILED, False, "ModelHealthy", "The last attempt succeeded"))
+    backends = [
+        ModelBackendStatus(
+            name=state.name,
+            replicas=state.replicas,
+            ready_replicas=state.ready,
+            adapters=list(state.adapters),
+        )
+        for state in states
+    ]
+    return _status(model, findings, backends, model.metadata.generation, now)
+
+
+def failed(model: api.Model, error: str, now: str) -> ModelStatus:
+    """The status of a Model whose generation could not be processed. What runs may still serve, and so the
+    other conditions stay."""
+    before = model.status or ModelStatus()
+    findings = [Finding(INITIALIZED, True, "ModelCreating", "Model initialized")]
+    active = next((each for each in before.conditions if each.type == ACTIVE), None)
+    if active is None:
+        findings.append(Finding(ACTIVE, False, PROCESSING, "Model not ready yet"))
+    findings.append(Finding(FAILED, True, "ModelAbnormal", error))
+    kept = [each.type for each in before.conditions if each.type in (ACTIVE, SUPPORTED, ADAPTERS_LOADED)]
+    return _status(model, findings, before.backend_statuses, before.observed_generation, now, kept)
+
+
+def _status(
+    model: api.Model,
+    findings: Sequence[Finding],
+    backends: list[ModelBackendStatus],
+    processed: int | None,
+    now: str,
+    kept: Sequence[str] = (),
+) -> ModelStatus:
+    before = model.status.conditions if model.status is not None else []
+    found = {finding.type for finding in findings}
+    gone = {*TYPES} - found - {*kept}
+    previous = api.ObservedStatus(conditions=[each for each in before if each.type not in gone])
+    due = conditions.observed(previous, findings, model.metadata.generation, now)
+    return ModelStatus(conditions=due.conditions, backend_statuses=backends, observed_generation=processed)
+
+
+def written(status: ModelStatus) -> dict[str, object]:
+    """The same as a plain object for an API server, which requires messages, even if empty."""
+    plain: dict[str, object] = {"backendStatuses": [], **msgspec.to_builtins(status)}
+    plain["conditions"] = [{"message": ""} | msgspec.to_builtins(each) for each in status.conditions]
+    return plain
+
+
+def _had(model: api.Model, kind: str) -> bool:
+    return model.status is not None and any(each.type == kind for each in model.status.conditions)
+
+
+def _active(states: Sequence[BackendState], leaving: Sequence[str]) -> Finding:
+    details = [text for state in states if (text := _detail(state))]
+    details += [f"{name} of a former backend still serves" for name in leaving]
+    said = conditions.enumerated(details, "; ")
+    if all(state.serves for state in states):
+        base = "Model is ready" if any(state.ready for state in states) else "Model is scaled to zero"
+        return Finding(ACTIVE, True, AVAILABLE, f"{base}; {said}" if said else base)
+    waiting = [state.trouble for state in states if not state.serves and state.trouble is not None]
+    trouble = troubles.worst(waiting)
+    reason = trouble.reason if trouble is not None else PROCESSING
+    return Finding(ACTIVE, False, reason, f"Model not ready yet: {said}" if said else "Model not ready yet")
+
+
+def _detail(state: BackendState) -> str:
+    """What is not as wanted with a backend; empty if everything is."""
+    if state.ready >= state.wanted and state.trouble is None:
+        return ""
+    count = f"backend {state.name}: {state.ready} of {state.wanted} replicas ready"
+    return f"{count}: {state.trouble.message}" if state.trouble is not None else count
+
+
+def _supported(children: Children) -> list[Finding]:
+    if not children.problems:
+        return []
+    told = [f"{problem.field}: {problem.message}" for problem in children.problems]
+    return [Finding(SUPPORTED, False, "NotSupported", conditions.enumerated(told, "; "))]
+
+
+def _adapters_loaded(states: Sequence[BackendState]) -> list[Finding]:
+    """Whether every ready Pod has every adapter of its backend."""
+    adapters = [(state, adapter) for state in states for adapter in state.adapters]
+    if not adapters:
+        return []
+    failing = [
+        f"backend {state.name}, adapter {adapter.name}: {adapter.error or adapter.state}"
+        for state, adapter in adapters
+        if adapter.state != "Loaded"
+    ]
+    if not failing:
+        return [Finding(ADAPTERS_LOADED, True, "AdaptersLoaded", "All adapters are loaded")]
+    is_failure = any(adapter.state == "Failed" for _, adapter in adapters)
+    reason = "AdapterFailed" if is_failure else "AdaptersLoading"
+    return [Finding(ADAPTERS_LOADED, False, reason, conditions.enumerated(failing, "; "))]

@@ -1,0 +1,117 @@
+"""Why a Pod of a Model does not serve: not scheduled, its download failed, its engine does not start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from headgate import api
+from headgate.controllers.model.observed import KnownPod
+
+DOWNLOAD: Final = "download"
+"""Init containers that download have this name, or begin with it."""
+RUNTIME: Final = "runtime"
+"""The sidecar."""
+ENGINE: Final = "engine"
+
+DOWNLOAD_FAILED, ENGINE_FAILING, UNSCHEDULABLE = "DownloadFailed", "EngineFailing", "Unschedulable"
+SIDECAR_FAILING, PODS_REJECTED, DOWNLOADING = "SidecarFailing", "PodsRejected", "Downloading"
+
+LONGEST = 1024
+"""Characters of a message that a container left."""
+
+# Reasons for which a container waits as a matter of course.
+_USUAL = frozenset({"", "PodInitializing", "ContainerCreating"})
+
+
+class Trouble(NamedTuple):
+    """A reason for the Active condition, and what a person should know."""
+
+    reason: str
+    message: str
+
+
+_ORDER: Final = (
+    PODS_REJECTED,
+    DOWNLOAD_FAILED,
+    ENGINE_FAILING,
+    SIDECAR_FAILING,
+    UNSCHEDULABLE,
+    DOWNLOADING,
+)
+
+
+def worst(troubles: Iterable[Trouble]) -> Trouble | None:
+    """The trouble that most needs a person."""
+    return min(troubles, key=lambda each: (_ORDER.index(each.reason), each.message), default=None)
+
+
+def of_pod(pod: KnownPod) -> Trouble | None:
+    """Why the Pod does not serve, as far as more is known than that it has not started yet."""
+    if pod.is_ready or pod.is_leaving:
+        return None
+    name = pod.metadata.name
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return Trouble(UNSCHEDULABLE, f"Pod {name}: {condition.message[:LONGEST]}")
+    if pod.status.phase == "Failed":
+        why = pod.status.message or pod.status.reason or "it ended"
+        return Trouble(ENGINE_FAILING, f"Pod {name}: {why[:LONGEST]}")
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return worst(
+        Trouble(_reason(each.name), f"Pod {name}, container {each.name}: {why}")
+        for each in statuses
+        if (why := _failure(each))
+    )
+
+
+def downloads(pod: KnownPod) -> bool:
+    """Whether a download runs in the Pod."""
+    return any(
+        each.name.startswith(DOWNLOAD) and each.state.running is not None
+        for each in pod.status.init_container_statuses
+    )
+
+
+def runs(pod: KnownPod, container: str) -> str | None:
+    """When the container's current run began; None if it does not run."""
+    for each in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        if each.name == container and each.state.running is not None:
+            return f"{each.restart_count}/{each.state.running.started_at}"
+    return None
+
+
+def _reason(container: str) -> str:
+    if container.startswith(DOWNLOAD):
+        return DOWNLOAD_FAILED
+    return SIDECAR_FAILING if container == RUNTIME else ENGINE_FAILING
+
+
+def _failure(status: api.ContainerStatus) -> str:
+    """Why the container fails; empty if it does not."""
+    state, last = status.state, status.last_state.terminated
+    if state.terminated is not None:
+        return _ending(state.terminated)
+    if state.waiting is not None:
+        ended = _ending(last) if last is not None else ""
+        if ended:
+            return ended
+        if state.waiting.reason not in _USUAL:
+            message = state.waiting.message[:LONGEST]
+            return f"{state.waiting.reason}: {message}" if message else state.waiting.reason
+        return ""
+    # It runs again, but has not become ready since.
+    if last is not None and not status.ready and not status.started:
+        return _ending(last)
+    return ""
+
+
+def _ending(ended: api.ContainerStateTerminated) -> str:
+    """How a container failed, with the message it left; empty if it succeeded."""
+    if ended.exit_code == 0:
+        return ""
+    message = ended.message.strip()[:LONGEST]
+    how = f"ended with exit code {ended.exit_code}"
+    if ended.reason not in ("", "Error", "Completed"):
+        how = f"{ended.reason}, {how}"
+    return f"{message} ({how})" if message else how
