@@ -25,6 +25,7 @@ _REPLACED: dict[str, Any] = {
     "meta.v1.Time": {"type": "string", "format": "date-time"},
     "meta.v1.MicroTime": {"type": "string", "format": "date-time"},
     "meta.v1.FieldsV1": _ANY_OBJECT,
+    "pkg.runtime.RawExtension": _ANY_OBJECT,
     # The schema of a definition is recursive, and validated by separate rules.
     "apiextensions.v1.JSONSchemaProps": _ANY_OBJECT,
     "apiextensions.v1.CustomResourceSubresourceStatus": _ANY_OBJECT,

@@ -29,6 +29,7 @@ TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name":
             "/apis/apps/v1", "statefulsets",
             {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}}, ["0/1"],
         ),
+        ("/apis/apps/v1", "controllerrevisions", {"revision": 2, "data": {"a": [{"b": 1}]}}, ["<none>", 2]),
     ],
 )  # fmt: skip
 async def test_each_is_stored_as_sent_and_printed(
@@ -39,6 +40,7 @@ async def test_each_is_stored_as_sent_and_printed(
     sent = {"metadata": {"name": "x"}, **obj}
     made = (await client.post(url, json=sent)).json()
     assert obj.keys() <= made.keys()
+    assert made.get("data") == obj.get("data")
     table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     shown = (await client.get(f"{url}/x", headers=table)).json()
     assert shown["rows"][0]["cells"][1 : 1 + len(row)] == row

@@ -116,14 +116,16 @@ async def test_volumes_merge_by_name_in_patches_and_applies(client: httpx2.Async
 
 
 def test_no_part_of_a_built_in_kind_is_left_open() -> None:
-    """Only what Kubernetes leaves open is: the schemas and defaults of definitions, and managed fields."""
+    """Only what Kubernetes leaves open is: schemas of definitions, data of revisions, and managed fields."""
     open_parts = {
         f"{definition['spec']['names']['kind']}{path}"
         for definition in api.builtin_definitions()
         for version in definition["spec"]["versions"]
         for path in _open(version["schema"]["openAPIV3Schema"], "")
     }
-    assert {path.rpartition(".")[2] for path in open_parts} == {"fieldsV1", "openAPIV3Schema", "status"}
+    assert {path.rpartition(".")[2] for path in open_parts} == {
+        *("data", "fieldsV1", "openAPIV3Schema", "status")
+    }
 
 
 def _open(schema: Any, path: str) -> Any:

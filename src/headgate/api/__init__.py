@@ -16,6 +16,7 @@ from headgate.api import (
     reference_grants,
 )
 from headgate.api.apps import (
+    ControllerRevision,
     Deployment,
     DeploymentCondition,
     DeploymentStatus,
@@ -93,6 +94,7 @@ __all__ = [
     "ContainerStateTerminated",
     "ContainerStateWaiting",
     "ContainerStatus",
+    "ControllerRevision",
     "CustomResourceDefinition",
     "Deployment",
     "DeploymentCondition",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from headgate.api.core import IntOrString, PodSpec
 from headgate.api.meta import Condition, LabelSelector, ObjectMeta, Part, Resource, described
@@ -97,6 +97,18 @@ class ReplicaSet(Part, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: Annotated[ReplicaSetSpec, described("What is wanted.")]
     status: Annotated[ReplicaSetStatus, described("What is observed.")] = ReplicaSetStatus()
+
+
+class ControllerRevision(Part, frozen=True, kw_only=True):
+    """ControllerRevision keeps a former or the present state of an object for its controller."""
+
+    resource: ClassVar[Resource] = Resource("apps", "v1", "ControllerRevision", "controllerrevisions")
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    revision: Annotated[int, described("Number of the revision; a later one is higher.")]
+    data: Annotated[dict[str, Any], described("What the controller keeps of the object.")] = {}
 
 
 class LeaseSpec(Part, frozen=True, kw_only=True):

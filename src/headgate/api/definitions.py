@@ -23,6 +23,7 @@ from headgate.api import (
     kthena_networking,
     kthena_registry,
     kubernetes,
+    leaderworkersets,
     llmd,
     reference_grants,
 )
@@ -50,6 +51,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """Warning for every request."""
     scale: tuple[str, str, str] | None = None
     """JSONPaths of the wanted number, the observed number, and the selector."""
+    pod_templates: tuple[tuple[str, ...], ...] = ()
+    """Fields with a Pod template, for custom kinds; those of Kubernetes have one anyway."""
 
 
 _APPROVED = {
@@ -218,6 +221,7 @@ _BUILTIN = (
         status=True,
         scale=_REPLICAS,
     ),
+    Definition(kind=apps.ControllerRevision),
     Definition(
         kind=horizontal.HorizontalPodAutoscaler,
         also=(horizontal.HorizontalPodAutoscalerV1,),
@@ -242,13 +246,31 @@ _BUILTIN = (
 """The API server has tables of its own for these kinds; only kinds without one need columns."""
 
 
+_UNAPPROVED = {"api-approved.kubernetes.io": "unapproved, the definition of the embedded API server"}
 _BORROWED = (
     Definition(
         kind=reference_grants.ReferenceGrant,
         also=(reference_grants.ReferenceGrantV1,),
         short_names=("refgrant",),
         categories=("gateway-api",),
-        annotations={"api-approved.kubernetes.io": "unapproved, the definition of the embedded API server"},
+        annotations=_UNAPPROVED,
+    ),
+    Definition(
+        kind=leaderworkersets.LeaderWorkerSet,
+        short_names=("lws",),
+        columns=(
+            ("Ready", "integer", ".status.readyReplicas", 0),
+            ("Desired", "integer", ".spec.replicas", 0),
+            ("Up-to-date", "integer", ".status.updatedReplicas", 0),
+            _AGE,
+        ),
+        status=True,
+        annotations=_UNAPPROVED,
+        scale=(".spec.replicas", ".status.replicas", ".status.hpaPodSelector"),
+        pod_templates=(
+            ("spec", "leaderWorkerTemplate", "leaderTemplate"),
+            ("spec", "leaderWorkerTemplate", "workerTemplate"),
+        ),
     ),
 )
 
@@ -281,10 +303,12 @@ def builtin_resources() -> list[Resource]:
     return [kind.resource for kind in kinds]  # type: ignore[attr-defined]
 
 
-def _schema(kind: type[msgspec.Struct], *, is_builtin: bool) -> dict[str, Any]:
+def _schema(
+    kind: type[msgspec.Struct], pod_templates: tuple[tuple[str, ...], ...], *, is_builtin: bool
+) -> dict[str, Any]:
     if not is_builtin:
         # a copy, which the caller may change
-        own: dict[str, Any] = msgspec.json.decode(_encoded_schema(kind))
+        own: dict[str, Any] = msgspec.json.decode(_encoded_schema(kind, pod_templates))
         return own
     resource = kind.resource  # type: ignore[attr-defined]
     return kubernetes.completed(
@@ -293,9 +317,15 @@ def _schema(kind: type[msgspec.Struct], *, is_builtin: bool) -> dict[str, Any]:
 
 
 @functools.cache
-def _encoded_schema(kind: type[msgspec.Struct]) -> bytes:
+def _encoded_schema(kind: type[msgspec.Struct], pod_templates: tuple[tuple[str, ...], ...]) -> bytes:
     """Cached: inspecting the types of a kind takes a hundred times as long as decoding the result."""
-    return msgspec.json.encode(schema.structural(kind))
+    made = schema.structural(kind)
+    for *parents, name in pod_templates:
+        fields = made["properties"]
+        for parent in parents:
+            fields = fields[parent]["properties"]
+        fields[name] = kubernetes.embedded_pod_template(fields[name])
+    return msgspec.json.encode(made)
 
 
 def _manifest(definition: Definition, *, is_builtin: bool) -> dict[str, Any]:
@@ -311,7 +341,7 @@ def _manifest(definition: Definition, *, is_builtin: bool) -> dict[str, Any]:
             "name": kind.resource.version,  # type: ignore[attr-defined]
             "served": True,
             "storage": kind is definition.kind,
-            "schema": {"openAPIV3Schema": _schema(kind, is_builtin=is_builtin)},
+            "schema": {"openAPIV3Schema": _schema(kind, definition.pod_templates, is_builtin=is_builtin)},
             "subresources": subresources,
             "additionalPrinterColumns": [_column(column) for column in definition.columns],
             **(

@@ -24,6 +24,8 @@ QUANTITY = "api.resource.Quantity"
 _KEEP = "x-kubernetes-preserve-unknown-fields"
 _ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 _OF_LISTS = frozenset({"x-kubernetes-list-type", "x-kubernetes-list-map-keys"})
+_NOT_IN_DEFINITIONS = frozenset({"x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key"})
+_METADATA_OF_TEMPLATES = ("annotations", "finalizers", "labels", "name", "namespace")
 _LEFT_OUT: dict[Purpose, frozenset[str]] = {
     "object": _OF_LISTS,
     "status": _OF_LISTS | {"required"},
@@ -55,6 +57,34 @@ def completed(api_version: str, kind: str, ours: Schema, *, for_merging: bool = 
         )
     theirs["properties"] = fields
     return _merged(theirs, ours)
+
+
+def embedded_pod_template(ours: Schema) -> Schema:
+    """The schema of a Pod template in a custom kind, completed with Kubernetes' fields."""
+    made = _for_definition(_merged(_resolved("core.v1.PodTemplateSpec", "merge"), ours))
+    metadata = made["properties"]["metadata"]
+    fields = {name: metadata["properties"][name] for name in _METADATA_OF_TEMPLATES}
+    made["properties"]["metadata"] = metadata | {"properties": fields}
+    return made
+
+
+def _for_definition(node: Schema) -> Schema:
+    """A copy without the keywords that definitions of custom kinds may not have."""
+    made = {key: value for key, value in node.items() if key not in _NOT_IN_DEFINITIONS}
+    for key in ("items", "additionalProperties"):
+        if key in made:
+            made[key] = _for_definition(made[key])
+    if "properties" in made:
+        made["properties"] = {name: _for_definition(child) for name, child in made["properties"].items()}
+    for name in made.get("x-kubernetes-list-map-keys", ()):
+        _complete_key(made["items"], name)
+    return made
+
+
+def _complete_key(item: Schema, name: str) -> None:
+    """Keys of lists must be required or have a default."""
+    if name not in item.get("required", ()) and "default" not in item["properties"][name]:
+        item["properties"][name] = {**item["properties"][name], "default": ""}
 
 
 @functools.cache

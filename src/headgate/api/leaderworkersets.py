@@ -58,7 +58,26 @@ _ROLLING: Final[dict[str, Any]] = {"partition": 0, "maxUnavailable": 1, "maxSurg
 _STRATEGY: Final[dict[str, Any]] = {"type": "RollingUpdate", "rollingUpdateConfiguration": _ROLLING}
 
 
+def _is_limit(name: str) -> dict[str, str]:
+    return {
+        "rule": f"!has(self.{name}) || (type(self.{name}) == int ? self.{name} >= 0"
+        f" : self.{name}.matches('^(100|[0-9]{{1,2}})%$'))",
+        "message": "must be a number that is not negative, or a percentage up to 100%",
+        "fieldPath": f".{name}",
+    }
+
+
 class RollingUpdateConfiguration(Part, frozen=True, kw_only=True):
+    validations: ClassVar[list[dict[str, str]]] = [
+        _is_limit("maxUnavailable"),
+        _is_limit("maxSurge"),
+        {
+            "rule": "!(self.maxUnavailable in [0, '0%']) || !(self.maxSurge in [0, '0%'])",
+            "message": "must not be 0 when maxSurge is 0",
+            "fieldPath": ".maxUnavailable",
+        },
+    ]
+
     partition: Annotated[
         Annotated[int, Meta(ge=0)],
         described("Groups with a lower number keep their template.", format="int32", default=0),
@@ -153,6 +172,15 @@ class LeaderWorkerSetStatus(Part, frozen=True, kw_only=True):
 
 class LeaderWorkerSet(Part, frozen=True, kw_only=True):
     """LeaderWorkerSet keeps a number of groups running, each with a leader and workers."""
+
+    validations: ClassVar[list[dict[str, str]]] = [
+        {
+            "rule": "self.metadata.name.size() <= 63"
+            " && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+            "message": "metadata.name must have at most 63 lower case letters, digits or '-', begin with a "
+            "letter and end with a letter or digit: it becomes the name of a Service",
+        }
+    ]
 
     resource: ClassVar[Resource] = Resource(GROUP, "v1", "LeaderWorkerSet", "leaderworkersets")
 

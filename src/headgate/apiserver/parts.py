@@ -141,7 +141,7 @@ class Parts:
     def _serve_definitions(self) -> None:
         """Serve the kinds of stored definitions, and follow later changes."""
         for stored in self.store.select(builtin.DEFINITION):
-            self.registry.register(stored.decode(), len(stored.body))
+            self._register(stored)
         self.store.listen(self._on_event)
 
     def _on_event(self, event: Event) -> None:
@@ -150,11 +150,16 @@ class Parts:
         if event.type == "MODIFIED" and event.old and _generation(event.old) == _generation(event.new):
             return  # a large schema takes long to decode, and has not changed
         with garbage.collector_paused():
-            definition = event.new.decode()
             if event.type == "DELETED":
-                self.registry.forget(definition)
+                self.registry.forget(event.new.decode())
             else:
-                self.registry.register(definition, len(event.new.body))
+                self._register(event.new)
+
+    def _register(self, stored: Stored) -> None:
+        """Headgate's own definitions count as small: their schemas cost little."""
+        definition = stored.decode()
+        is_own = self.objects.judge.trusts(definition)
+        self.registry.register(definition, 0 if is_own else len(stored.body))
 
     def _install(self, definitions: Sequence[dict[str, Any]]) -> None:
         """Create the objects that every cluster has, and update definitions to this release."""

@@ -235,6 +235,16 @@ def _lease(obj: Object, now: datetime.datetime) -> list[Any]:
     return [(obj.get("spec") or {}).get("holderIdentity") or "", age(obj, now)]
 
 
+def _controller_revision(obj: Object, now: datetime.datetime) -> list[Any]:
+    owners = obj["metadata"].get("ownerReferences") or []
+    owner = next((each for each in owners if each.get("controller")), None)
+    shown = NONE
+    if owner is not None:
+        group, _, _ = owner["apiVersion"].rpartition("/")
+        shown = f"{owner['kind'].lower()}{'.' if group else ''}{group}/{owner['name']}"
+    return [shown, obj.get("revision", 0), age(obj, now)]
+
+
 def _service_account(obj: Object, now: datetime.datetime) -> list[Any]:
     return [len(obj.get("secrets") or []), age(obj, now)]
 
@@ -256,6 +266,9 @@ ROWS = {
         integers=frozenset({"Desired", "Current", "Ready"}),
     ),
     "statefulsets.apps": Row(_columns("Ready,Age|Containers,Images"), _stateful_set),
+    "controllerrevisions.apps": Row(
+        _columns("Controller,Revision,Age"), _controller_revision, integers=frozenset({"Revision"})
+    ),
     "horizontalpodautoscalers.autoscaling": Row(
         _columns("Reference,Targets,MinPods,MaxPods,Replicas,Age"), _autoscaler
     ),
