@@ -29,6 +29,7 @@ _COMMANDS = {
     "node": "headgate.cli.node:node",
     "controller": "headgate.cli.controller:controller",
     "webhook": "headgate.cli.webhook:webhook",
+    "download": "headgate.cli.download:download",
     "simulate": "headgate.cli.simulate:simulate",
     "health": "headgate.cli.health:health",
     "explain-field": "headgate.cli.explain_field:explain_field",

@@ -1,0 +1,15 @@
+"""Chooses the implementation of a source; each is imported only when it is needed."""
+
+from __future__ import annotations
+
+from headgate.downloads.remote import Remote
+from headgate.downloads.sources import HubSource, Source
+
+
+def remote(source: Source) -> Remote:
+    match source:
+        case HubSource():
+            from headgate.downloads.hub import Hub
+
+            return Hub(source)
+    raise NotImplementedError(str(source))
