@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headgate.observe.fetch import (
+from headgate.engine_client import (
     LARGE_BYTES,
     MAX_FRAMING_BYTES,
     MAX_HEAD_BYTES,

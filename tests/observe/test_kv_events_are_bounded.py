@@ -9,11 +9,10 @@ import time
 import msgspec
 import pytest
 
-from headgate import fleet, routing
+from headgate import engine_client, fleet, routing
 from headgate.api import ObjectRef
 from headgate.fleet.prefix import PrefixIndex
 from headgate.fleet.prefix.account import MAX_BLOCKS
-from headgate.observe import fetch
 from headgate.observe.kv_events import KvEventSources, applying, subscription, zmtp
 
 KEY = ObjectRef("ModelServer", "default", "pool")
@@ -117,7 +116,9 @@ async def listening(process):
 @pytest.fixture
 async def ask(start_server):
     """Somebody else's request on the same event loop."""
-    client = fetch.Client("127.0.0.1", await start_server(lambda call: call.answer(b"served")), None, "")
+    client = engine_client.Client(
+        "127.0.0.1", await start_server(lambda call: call.answer(b"served")), None, ""
+    )
 
     async def served() -> bool:
         return (await client.get("/", "*/*", 1000, PATIENCE_S)).body == b"served"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from headgate import routing
-from headgate.observe.fetch import Client, Response
+from headgate.engine_client import Client, Response
 from headgate.observe.looks import Looks
 from headgate.observe.model_list import STALE_S
 from headgate.observe.process import Connector

@@ -6,8 +6,8 @@ import asyncio
 from collections import Counter
 from typing import Literal
 
+from headgate.engine_client import LargeResponses
 from headgate.loop_turns import Turns
-from headgate.observe.fetch import LargeResponses
 from headgate.observe.pace import Pace
 from headgate.observe.process import Process
 from headgate.observe.settings import Settings

@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 from headgate import engines, fleet
+from headgate.engine_client import FetchError, Response
 from headgate.observe import model_list
 from headgate.observe.endpoint_requests import EndpointRequests
-from headgate.observe.fetch import FetchError, Response
 from headgate.observe.looks import Looks, Result
 from headgate.observe.process import Connector, Listener
 from headgate.observe.targets import Target

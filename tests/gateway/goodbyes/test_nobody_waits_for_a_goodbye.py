@@ -6,14 +6,13 @@ import types
 
 import pytest
 
-from headgate import routing
+from headgate import engine_client, routing
 from headgate.api.marks import Address
 from headgate.flow.limits import Presence
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.loop_turns import LoopTurns
-from headgate.observe import fetch
 from headgate.quota.redis_access import RedisAccess
 from headgate.quota.redis_transport import RedisTransport
 
@@ -37,10 +36,10 @@ def to_an_endpoint(port, trust):
 
 def to_a_page(port, trust):
     """As it connects to look at an engine."""
-    return fetch.Client("127.0.0.1", port, trust, "").get("/metrics", "text/plain", 1000, 60.0)
+    return engine_client.Client("127.0.0.1", port, trust, "").get("/metrics", "text/plain", 1000, 60.0)
 
 
-WAYS = {"endpoint": (to_an_endpoint, UpstreamConnection), "page": (to_a_page, fetch._Connection)}
+WAYS = {"endpoint": (to_an_endpoint, UpstreamConnection), "page": (to_a_page, engine_client._Connection)}
 
 
 @pytest.mark.parametrize(("way", "protocol"), WAYS.values(), ids=WAYS)
@@ -63,7 +62,7 @@ async def test_a_connection_that_is_given_up_as_it_is_made(mute, trust, monkeypa
     "make",
     [
         lambda: UpstreamConnection(types.SimpleNamespace()),
-        lambda: fetch._Connection(types.SimpleNamespace(), fetch.LargeResponses()),
+        lambda: engine_client._Connection(types.SimpleNamespace(), engine_client.LargeResponses()),
     ],
     ids=["of requests", "of pages"],
 )

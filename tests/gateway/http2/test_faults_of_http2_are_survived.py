@@ -8,11 +8,10 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
 
-from headgate import loop_turns
+from headgate import engine_client, loop_turns
 from headgate.gateway.connections import speaking_http2
 from headgate.gateway.http2.translator import MAX_UNREAD_BYTES, Translator
 from headgate.loop_turns import Turns
-from headgate.observe import fetch
 
 pytestmark = pytest.mark.every_loop
 
@@ -267,9 +266,9 @@ async def test_an_endpoint_that_speaks_http_1_is_told(start_gateway, port_of_htt
 
 async def test_who_looks_at_an_endpoint_is_told_as_well(port_of_http_1):
     """Why there are no metrics of it."""
-    client = fetch.Client("127.0.0.1", port_of_http_1, None, "", http2=speaking_http2)
+    client = engine_client.Client("127.0.0.1", port_of_http_1, None, "", http2=speaking_http2)
     with pytest.raises(
-        fetch.FetchError, match=r"the endpoint speaks HTTP/1\.1, but its pool is set to HTTP/2"
+        engine_client.FetchError, match=r"the endpoint speaks HTTP/1\.1, but its pool is set to HTTP/2"
     ):
         await client.get("/metrics", "*/*", 1000, 30.0)
     client.close()

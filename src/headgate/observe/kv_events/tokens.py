@@ -16,8 +16,8 @@ from collections.abc import Callable
 import msgspec
 
 from headgate import fleet, routing, scheduling
+from headgate.engine_client import Client, FetchError
 from headgate.fleet.prefix import ExactIndex, hashing
-from headgate.observe.fetch import Client, FetchError
 from headgate.observe.process import Process
 from headgate.requests.bodies import prompt
 from headgate.requests.bodies.fields import inspect
