@@ -30,6 +30,7 @@ _COMMANDS = {
     "controller": "headgate.cli.controller:controller",
     "webhook": "headgate.cli.webhook:webhook",
     "download": "headgate.cli.download:download",
+    "runtime": "headgate.cli.runtime:runtime",
     "simulate": "headgate.cli.simulate:simulate",
     "health": "headgate.cli.health:health",
     "explain-field": "headgate.cli.explain_field:explain_field",

@@ -1,0 +1,117 @@
+"""Runs the sidecar until it is stopped and the engine is drained."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headgate import engines, serving
+from headgate.runtime import app, metrics
+from headgate.runtime.app import Call, Response
+from headgate.runtime.drain import Drain
+from headgate.runtime.engine import Address, Engine
+from headgate.runtime.errors import ApiError
+
+MAX_DRAINS: Final = 16
+"""Requests to /drain at a time: a Pod has one preStop hook for each engine."""
+LIMITS: Final = serving.Limits(connections=128)
+
+log = logging.getLogger(__name__)
+
+
+class RuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a sidecar. Times are in seconds."""
+
+    engine: engines.Engine
+    engine_address: Address
+    metrics_path: str = "/metrics"
+    host: str
+    port: int
+    pod: str = ""
+    model: str = ""
+    state_dir: Path
+    drain_quiet_s: float = 1.0
+    drain_max_s: float = 280.0
+
+
+async def run_runtime(config: RuntimeConfig, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
+    """Serve until `stop` is set and the engine is idle or gone. `announce` gets the address.
+
+    Raises OSError if the address cannot be listened on.
+    """
+    use = serving.Use("the runtime", "--host", "--port")
+    listener = serving.listening_socket(config.host, config.port, use=use)
+    async with contextlib.AsyncExitStack() as parts:
+        parts.callback(listener.close)
+        engine = Engine(config.engine, config.engine_address, config.metrics_path)
+        parts.callback(engine.close)
+        sidecar = Sidecar(config, engine)
+        parts.push_async_callback(sidecar.aclose)
+        tasks = await parts.enter_async_context(asyncio.TaskGroup())
+        leave = asyncio.Event()
+        tasks.create_task(serving.serve_page(sidecar.application(), listener, leave, LIMITS))
+        announce(f"{config.host}:{listener.getsockname()[1]}")
+        await stop.wait()
+        await sidecar.ends()
+        leave.set()
+
+
+class Sidecar:
+    """The handlers, and what they share."""
+
+    def __init__(self, config: RuntimeConfig, engine: Engine) -> None:
+        self._config = config
+        self._engine = engine
+        self._page = metrics.Page(engine)
+        self._drain = Drain(engine, quiet_s=config.drain_quiet_s, max_s=config.drain_max_s)
+
+    def application(self) -> app.Application:
+        return app.Application(
+            {
+                ("GET", "/health"): self._health,
+                ("GET", "/metrics"): self._metrics,
+                ("GET", "/drain"): self._drained,
+            }
+        )
+
+    async def ends(self) -> None:
+        """Wait until nobody needs the sidecar: its container is stopped after the engine's, or with it."""
+        outcome = await self._drain.wait()
+        log.info("the engine is %s: the sidecar ends", outcome)
+
+    async def aclose(self) -> None:
+        await self._page.aclose()
+
+    async def _health(self, _: Call) -> Response:
+        told = {"status": "ok", "pod": self._config.pod, "model": self._config.model}
+        return Response(msgspec.json.encode(told))
+
+    async def _metrics(self, _: Call) -> Response:
+        return Response(await self._page.text(self._gauges()), metrics.CONTENT_TYPE)
+
+    def _gauges(self) -> dict[str, int]:
+        return {"drain_waiting": self._drain.waiting}
+
+    async def _drained(self, call: Call) -> Response:
+        """Respond once the engine has no requests. A client that leaves is not waited for."""
+        if self._drain.waiting >= MAX_DRAINS:
+            raise ApiError(503, f"{MAX_DRAINS} requests wait for the engine already")
+        await call.body()
+        waiting = asyncio.ensure_future(self._drain.wait())
+        leaving = asyncio.ensure_future(call.left())
+        try:
+            await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                raise app.ClientGoneError
+            outcome = waiting.result()
+        finally:
+            for task in (waiting, leaving):
+                task.cancel()
+            await asyncio.gather(waiting, leaving, return_exceptions=True)
+        return Response(msgspec.json.encode({"engine": outcome}), status=503 if outcome == "late" else 200)
