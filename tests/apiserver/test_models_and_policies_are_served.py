@@ -106,6 +106,13 @@ async def test_a_model_applies_with_its_defaults(client: httpx2.AsyncClient) -> 
         "metrics": [{"metricName": "vllm:num_requests_waiting", "targetValue": "500m"}],
         "behavior": {
             "scaleUp": {
+                "stablePolicy": {
+                    "instances": 1,
+                    "percent": 100,
+                    "period": "15s",
+                    "selectPolicy": "Or",
+                    "stabilizationWindow": "0s",
+                },
                 "panicPolicy": {
                     "percent": 1000,
                     "period": "1m",

@@ -6,10 +6,27 @@ from typing import Final
 
 from headgate.api.expressions import Validation, rule
 
-__all__ = ["LARGEST_SUM", "OF_BACKENDS", "OF_MODELS", "OF_SPECS"]
+__all__ = [
+    "COST_EXPANSION_PERCENT",
+    "DISAGGREGATED",
+    "GRACE_PERIOD",
+    "LARGEST_SUM",
+    "OF_BACKENDS",
+    "OF_MODELS",
+    "OF_SPECS",
+]
 
 LARGEST_SUM: Final = 1_000_000
 """Replicas of all backends together."""
+
+GRACE_PERIOD: Final = "30s"
+"""Default of scaleToZeroGracePeriod with a policy for all backends."""
+
+COST_EXPANSION_PERCENT: Final = 200
+"""Default of costExpansionRatePercent with a policy for all backends."""
+
+DISAGGREGATED: Final = ("vLLMDisaggregated", "MindIEDisaggregated")
+"""Types of backends whose prefill and decode workers are apart."""
 
 _ALONE = "may only be set with spec.autoscalingPolicy"
 
@@ -19,16 +36,29 @@ def _naming(text: str, rejected: str) -> str:
     return f"'{text} %s'.format([self.backends.filter(b, {rejected}).map(b, b.name)])"
 
 
+def _roles(backend_type: str, *roles: str) -> Validation:
+    """The workers of this type of backend have no other roles."""
+    listed = f"{', '.join(roles[:-1])} or {roles[-1]}"
+    return rule(
+        f"self.type != '{backend_type}' || self.workers.all(w, w.type in {list(roles)})",
+        f"must be of type {listed} in a backend of type {backend_type}",
+        at=".workers",
+        told=f"'must be of type {listed} in a backend of type {backend_type}, but some are %s'"
+        f".format([self.workers.filter(w, !(w.type in {list(roles)})).map(w, w.type)])",
+    )
+
+
 OF_BACKENDS: Final[list[Validation]] = [
     rule(
         "self.minReplicas <= self.maxReplicas",
         "must be less than or equal to maxReplicas",
         at=".minReplicas",
-        told="'must be less than or equal to maxReplicas, which is %d'.format([self.maxReplicas])",
+        told="'must be less than or equal to maxReplicas, which is %d, but is %d'"
+        ".format([self.maxReplicas, self.minReplicas])",
     ),
     rule(
         "!has(self.autoscalingPolicy) || self.minReplicas > 0",
-        "must be at least 1 in a backend with a policy of its own",
+        "must be at least 1 in a backend with a policy of its own; spec.autoscalingPolicy can scale to 0",
         at=".minReplicas",
     ),
     rule(
@@ -36,17 +66,19 @@ OF_BACKENDS: Final[list[Validation]] = [
         " || (self.workers.size() == 1 && self.workers[0].type == 'server')",
         "this type of backend has exactly one worker, of type server",
         at=".workers",
-        told="'a backend of type ' + self.type + ' has exactly one worker, of type server'",
+        told="'a backend of type %s has exactly one worker, of type server, but this one has %s'"
+        ".format([self.type, self.workers.map(w, w.type)])",
     ),
-    rule(
-        "self.type != 'vLLMDisaggregated' || self.workers.all(w, w.type in ['prefill', 'decode'])",
-        "must be of type prefill or decode in a backend of type vLLMDisaggregated",
-        at=".workers",
-    ),
-    rule(
-        "self.type != 'MindIEDisaggregated' || self.workers.all(w, w.type != 'server')",
-        "must be of type prefill, decode, controller or coordinator in a backend of type MindIEDisaggregated",
-        at=".workers",
+    _roles("vLLMDisaggregated", "prefill", "decode"),
+    _roles("MindIEDisaggregated", "prefill", "decode", "controller", "coordinator"),
+    *(
+        rule(
+            f"!(self.type in {list(DISAGGREGATED)}) || self.workers.exists(w, w.type == '{role}')",
+            f"a disaggregated backend needs a worker of type {role}",
+            at=".workers",
+            told=f"'a backend of type %s needs a worker of type {role}: add one'.format([self.type])",
+        )
+        for role in ("prefill", "decode")
     ),
 ]
 
@@ -85,7 +117,7 @@ OF_SPECS: Final[list[Validation]] = [
     ),
     rule(
         "has(self.autoscalingPolicy) || !has(self.costExpansionRatePercent)",
-        _ALONE,
+        f"{_ALONE}: remove it, or add the policy",
         at=".costExpansionRatePercent",
         reason="FieldValueForbidden",
     ),
@@ -109,17 +141,21 @@ OF_SPECS: Final[list[Validation]] = [
         "without any autoscalingPolicy, minReplicas of each backend must equal maxReplicas",
         at=".backends",
         told=_naming(
-            "without any autoscalingPolicy, minReplicas must equal maxReplicas, but not in",
+            "without any autoscalingPolicy, minReplicas must equal maxReplicas; add one or set one number in",
             "b.minReplicas < b.maxReplicas",
         ),
     ),
 ]
 
+_MODEL_NAME = "(has(self.spec.name) ? self.spec.name : self.metadata.name)"
+_NAMED_LIKE_IT = f"has(b.loraAdapters) && {_MODEL_NAME} in b.loraAdapters.map(a, a.name)"
+
 OF_MODELS: Final[list[Validation]] = [
     rule(
-        "self.spec.backends.all(b, !has(b.loraAdapters) || !((has(self.spec.name) ? self.spec.name"
-        " : self.metadata.name) in b.loraAdapters.map(a, a.name)))",
+        f"!self.spec.backends.exists(b, {_NAMED_LIKE_IT})",
         "the name of a LoRA adapter must not be the name of the model",
         at=".spec.backends",
+        told="'the name of a LoRA adapter must not be the name of the model, %s; rename the adapter in %s'"
+        f".format([{_MODEL_NAME}, self.spec.backends.filter(b, {_NAMED_LIKE_IT}).map(b, b.name)])",
     )
 ]

@@ -225,7 +225,11 @@ class LoraAdapter(Part, frozen=True, kw_only=True):
     ] = field(name="artifactURL")
 
 
-_IMAGE = {"x-kubernetes-validations": [rule(r"!self.matches('\\s')", "must not have spaces")]}
+_IMAGE = {
+    "x-kubernetes-validations": [
+        rule(r"!self.matches('\\s')", "must not have spaces; leave it out for the engine's default image")
+    ]
+}
 
 
 class ModelWorker(Part, frozen=True, kw_only=True):

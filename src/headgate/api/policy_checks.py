@@ -136,9 +136,6 @@ _MODEL_VARIABLES = {
         " + ' limit of ' + string(w.resources.limits[k])).join('; ') : ''"
     ),
     "negative": _texts(f"[{_negative('requests')}, {_negative('limits')}].filter(t, t != '').join('; ')"),
-    "lacking": "object.spec.backends.filter(b, b.type in ['vLLMDisaggregated', 'MindIEDisaggregated'])"
-    ".map(b, ['prefill', 'decode'].filter(role, !b.workers.exists(w, w.type == role)))"
-    ".filter(roles, roles.size() > 0)",
 }
 _MODEL = (
     Check(
@@ -159,13 +156,6 @@ _MODEL = (
         "weights-zero",
         "object.spec.backends.exists(b, b.routeWeight != 0)",
         "spec.backends: every routeWeight is 0: requests for the model are refused",
-    ),
-    Check(
-        "roles-incomplete",
-        "variables.lacking.size() == 0",
-        "spec.backends[].workers: a worker of type prefill or decode is missing",
-        "'spec.backends[].workers: no worker is of type ' + variables.lacking[0][0]"
-        " + ': this backend cannot serve'",
     ),
     Check(
         "worker-zero",

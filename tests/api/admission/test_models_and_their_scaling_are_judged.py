@@ -23,10 +23,6 @@ def backend(name="a", **fields):
     } | fields
 
 
-def workers(*types):
-    return [{"type": each} for each in types]
-
-
 @pytest.mark.parametrize(
     ("spec", "errors"),
     [
@@ -54,11 +50,10 @@ def test_what_is_refused_in_a_model(judge, make, spec, errors):
 
 
 def test_what_is_warned_of_in_a_model(judge, make):
-    """A role that is missing, a worker that never runs, no weight, a name that is taken."""
+    """A worker that never runs, no weight, a name that is taken."""
     spec = {
         "name": "llm",
         "backends": [
-            backend("a", type="vLLMDisaggregated", workers=workers("prefill"), routeWeight=0),
             backend("b", workers=[{"type": "server", "pods": 0}], routeWeight=0),
             backend("c", minReplicas=1, maxReplicas=2, routeWeight=0),
             backend("d", autoscalingPolicy=POLICY, maxReplicas=2, routeWeight=0),
@@ -68,9 +63,8 @@ def test_what_is_warned_of_in_a_model(judge, make):
     assert judge(make("model", "m", spec), route) == (
         [],
         [
-            "spec.backends[0].workers: no worker is of type decode: this backend cannot serve",
-            "spec.backends[1].workers[0].pods: is 0: nothing runs for this worker",
-            "spec.backends[2].minReplicas: is less than maxReplicas, but no policy decides: there are always 1",
+            "spec.backends[0].workers[0].pods: is 0: nothing runs for this worker",
+            "spec.backends[1].minReplicas: is less than maxReplicas, but no policy decides: there are always 1",
             "spec.backends: every routeWeight is 0: requests for the model are refused",
             'spec.name: requests for "llm" are for ModelRoute default/r too',
         ],
@@ -84,6 +78,22 @@ def test_a_model_with_one_policy_gets_what_the_policy_needs(make, judge):
     assert with_policy["spec"]["costExpansionRatePercent"] == 200
     assert with_policy["spec"]["backends"][0]["scaleToZeroGracePeriod"] == "30s"
     assert judge(with_policy) == ([], [])
+    without = make("model", "m", {"backends": [backend(autoscalingPolicy=POLICY), backend("b")]})
+    admission.default(without)
+    assert "costExpansionRatePercent" not in without["spec"]
+    assert "scaleToZeroGracePeriod" not in without["spec"]["backends"][0]
+
+
+def test_policies_in_a_model_are_as_complete_as_those_beside_it(make):
+    """The controller copies them, and has nothing to add; without any policy, nothing is filled in."""
+    policy = make("policy", "p", POLICY)
+    admission.default(policy)
+    for_all = make("model", "m", {"backends": [backend(scalingCost=1)], "autoscalingPolicy": POLICY})
+    admission.default(for_all)
+    assert for_all["spec"]["autoscalingPolicy"] == policy["spec"]
+    for_one = make("model", "m", {"backends": [backend(autoscalingPolicy=POLICY)]})
+    admission.default(for_one)
+    assert for_one["spec"]["backends"][0]["autoscalingPolicy"] == policy["spec"]
     without = make("model", "m", {"backends": [backend()]})
     before = copy.deepcopy(without)
     admission.default(without)

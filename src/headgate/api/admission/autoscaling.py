@@ -12,7 +12,7 @@ from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.references import View
 
-__all__ = ["check", "check_spec", "default"]
+__all__ = ["check", "check_spec", "default", "default_spec"]
 
 _STABLE_DEFAULTS: dict[str, Any] = {
     field.encode_name: field.default
@@ -22,14 +22,17 @@ _STABLE_DEFAULTS: dict[str, Any] = {
 
 
 def default(obj: dict[str, Any]) -> None:
-    """Complete both stable policies, even if the whole block is missing.
+    """Fill in the defaults of an AutoscalingPolicy."""
+    if isinstance(obj.get("spec"), dict):
+        default_spec(obj["spec"])
+
+
+def default_spec(spec: dict[str, Any]) -> None:
+    """Complete both stable policies, even if the whole block is missing. Models embed such a spec as well.
 
     A schema can only default the fields of an existing block, and the default of a stabilization window
     depends on the direction: 0s up, 5m down. Without a panicPolicy there is no panic mode.
     """
-    spec = obj.get("spec")
-    if not isinstance(spec, dict):
-        return
     for path, window in ((("behavior", "scaleUp", "stablePolicy"), "0s"), (("behavior", "scaleDown"), "5m")):
         block = _block(spec, path)
         if block is not None:

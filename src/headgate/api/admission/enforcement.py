@@ -48,8 +48,10 @@ _ERRORS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
         "ModelServer": ("control-characters", "labels-missing", "roles-missing", "duration-too-long"),
         "Model": (
             *("replicas-in-order", "replicas-sum", "image-spaces", "grace-period", "regex-invalid"),
-            *("one-worker", "workers-disaggregated", "workers-mindie", "adapter-twice", "adapter-model"),
+            *("one-worker", "workers-disaggregated", "workers-mindie", "roles-missing"),
+            *("adapter-twice", "adapter-model"),
             *("policy-twice", "policy-cost", "policy-replicas", "backend-policy-replicas"),
+            *("policy-targets", "policy-windows", "sources"),
             *("no-policy-rate", "no-policy-cost", "no-policy-grace", "no-policy-replicas"),
         ),
         "AutoscalingPolicy": ("target-positive", "metric-twice", "windows"),
@@ -60,6 +62,7 @@ _ERRORS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
     EnforcedBy.POLICY: {"Model": ("requests-above-limits", "amounts-negative")},
     EnforcedBy.WEBHOOK: {
         "ModelRoute": ("regex-too-large",),
+        "Model": ("config-flags", "config-port"),
         "AutoscalingPolicyBinding": ("policy-missing",),
         "InferencePool": ("picker-external",),
     },
@@ -77,7 +80,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
             "redis-address",
         ),
         "ModelServer": ("connector-alone", "timeout-zero", "attempts-negative", "interval-negative"),
-        "Model": ("weights-zero", "roles-incomplete", "worker-zero", "no-policy-decides"),
+        "Model": ("weights-zero", "worker-zero", "no-policy-decides"),
         "AutoscalingPolicy": ("unattended", "tolerance-all", "metric-unnamed"),
         "AutoscalingPolicyBinding": (
             *("unattended", "bounds-crossed", "bounds-equal", "costs-zero", "target-unnamed"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headgate.api import kthena_model_rules
 from headgate.api.admission import autoscaling, index_keys, model_routes, pods, references
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
@@ -14,21 +15,26 @@ __all__ = ["check", "default"]
 
 GROUP, KIND = "registry.volcano.sh", "Model"
 
-_GRACE, _EXPANSION = "30s", 200
-_DISAGGREGATED = ("vLLMDisaggregated", "MindIEDisaggregated")
+_PORTS = range(1, 65536)
 
 
 def default(obj: dict[str, Any]) -> None:
-    """Fill in what one policy for all backends needs: the grace period of each, and the expansion rate."""
+    """Complete the policies, and what one policy for all backends needs: grace periods, expansion rate."""
     spec = obj.get("spec")
-    if not isinstance(spec, dict) or not isinstance(spec.get("autoscalingPolicy"), dict):
+    if not isinstance(spec, dict):
+        return
+    listed = spec.get("backends")
+    backends = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    for part in (spec, *backends):
+        if isinstance(part.get("autoscalingPolicy"), dict):
+            autoscaling.default_spec(part["autoscalingPolicy"])
+    if not isinstance(spec.get("autoscalingPolicy"), dict):
         return
     if spec.get("costExpansionRatePercent") is None:
-        spec["costExpansionRatePercent"] = _EXPANSION
-    backends = spec.get("backends")
-    for backend in backends if isinstance(backends, list) else ():
-        if isinstance(backend, dict) and backend.get("scaleToZeroGracePeriod") is None:
-            backend["scaleToZeroGracePeriod"] = _GRACE
+        spec["costExpansionRatePercent"] = kthena_model_rules.COST_EXPANSION_PERCENT
+    for backend in backends:
+        if backend.get("scaleToZeroGracePeriod") is None:
+            backend["scaleToZeroGracePeriod"] = kthena_model_rules.GRACE_PERIOD
 
 
 def check(model: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
@@ -52,17 +58,23 @@ def check(model: FieldCursor, old: FieldCursor | None, others: View, found: Find
 
 
 def _check_workers(backend: FieldCursor, found: Findings) -> None:
-    workers = backend["workers"]
-    listed = list(workers.items())
-    for worker in listed:
+    for worker in backend["workers"].items():
         for field in ("replicas", "pods"):
             if worker[field].integer == 0:
                 found.warn(worker[field], "is 0: nothing runs for this worker")
         pods.check_resources(worker["resources"], found)
-    if backend["type"].text in _DISAGGREGATED and listed:
-        for role_needed in ("prefill", "decode"):
-            if all(worker["type"].text != role_needed for worker in listed):
-                found.warn(workers, f"no worker is of type {role_needed}: this backend cannot serve")
+        _check_config(worker["config"], found)
+
+
+def _check_config(config: FieldCursor, found: Findings) -> None:
+    if not config.present:
+        return
+    if not isinstance(config.value, dict):
+        found.invalid(config, "must be flags of the engine by name, such as {max-model-len: 8192}")
+        return
+    port = config["port"]
+    if port.present and port.integer not in _PORTS:
+        found.invalid(port, "must be a port between 1 and 65535; leave it out for 8000")
 
 
 def _warn_of_fixed_replicas(backends: list[FieldCursor], found: Findings) -> None:
