@@ -9,7 +9,7 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -72,6 +72,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return addresses.url(self.gateway.listen.host, self.gateway.listen.port)
 
     @property
+    def local_url(self) -> str:
+        """The inference API, for programs on this machine."""
+        return addresses.local_url(self.gateway.listen.host, self.gateway.listen.port)
+
+    @property
     def admin_url(self) -> str:
         return addresses.local_url(self.gateway.admin.host, self.gateway.admin.port)
 
@@ -97,17 +102,26 @@ def gateway_arguments(
     return words
 
 
-async def run(options: Options) -> None:
+class Following(NamedTuple):
+    """What to wait for, in place of all workloads and models of the machine."""
+
+    steps: Sequence[str]
+    until_ready: Callable[[cluster.Client, Progress], Awaitable[str]]
+    """Returns what to print then."""
+
+
+async def run(options: Options, following: Following | None = None, *, descriptor: int = 1) -> None:
     """Start everything, report when it is ready, and stop it all on SIGINT or SIGTERM.
 
-    Raises StartError, or the error of the API server, after stopping what was started.
+    `descriptor` is that of standard output or error, for reports. Raises StartError, the error of the API
+    server, or what `following` raises, after stopping what was started.
     """
-    console = Console(file=cast(IO[str], Output(1)))
+    console = Console(file=cast(IO[str], Output(descriptor)))
     lock = lock_state(options.state)
     stop = stop_on_signal()
     try:
         _check_ports(options)
-        async with _Machine(options, console) as machine:
+        async with _Machine(options, console, following) as machine:
             started = asyncio.ensure_future(machine.start())
             stopped = asyncio.ensure_future(stop.wait())
             await asyncio.wait({started, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -178,9 +192,10 @@ class _Moved(NamedTuple):
 class _Machine:
     """The processes, from start to stop."""
 
-    def __init__(self, options: Options, console: Console) -> None:
+    def __init__(self, options: Options, console: Console, following: Following | None) -> None:
         self._options = options
         self._console = console
+        self._following = following
         self._children: list[Child] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._is_api_up = False
@@ -207,7 +222,8 @@ class _Machine:
 
     async def start(self) -> None:
         options = self._options
-        steps = [_API, *([_OBJECTS] if options.manifests else []), _PODS, _GATEWAY, _MODELS]
+        own = self._following.steps if self._following is not None else [_PODS, _GATEWAY, _MODELS]
+        steps = [_API, *([_OBJECTS] if options.manifests else []), *own]
         with Progress(self._console, steps) as progress:
             await self._start_api_server(progress)
             async with cluster.Client.from_kubeconfig(options.kubeconfig) as client:
@@ -219,13 +235,20 @@ class _Machine:
                 if options.manifests:
                     progress.detail(_OBJECTS, "applying")
                     progress.done(_OBJECTS, await _apply(client, options.manifests))
-                async with self._explained_after(options.wait_s, client):
-                    await asyncio.gather(
-                        _until_workloads_available(client, progress),
-                        self._until_models_ready(client, progress),
-                    )
-                snapshot = await _snapshot(client)
-        self._console.print(_summary(options, snapshot), highlight=False, markup=False, soft_wrap=True)
+                if self._following is not None:
+                    told = await self._following.until_ready(client, progress)
+                else:
+                    told = await self._until_all_ready(client, progress)
+        self._console.print(told, highlight=False, markup=False, soft_wrap=True)
+
+    async def _until_all_ready(self, client: cluster.Client, progress: Progress) -> str:
+        """Wait for everything that the objects ask for; returns the summary."""
+        async with self._explained_after(self._options.wait_s, client):
+            await asyncio.gather(
+                _until_workloads_available(client, progress),
+                self._until_models_ready(client, progress),
+            )
+        return _summary(self._options, await _snapshot(client))
 
     async def _start_api_server(self, progress: Progress) -> None:
         options = self._options
@@ -247,7 +270,8 @@ class _Machine:
 
     def _start_gateway(self) -> None:
         options = self._options
-        file, told = options.state / machine_state.GATEWAY_FILE, f"{options.admin_url}\n"
+        file = options.state / machine_state.GATEWAY_FILE
+        told = f"{options.admin_url}\n{options.local_url}\n"
         if not file.exists() or file.read_text() != told:  # a full disk might reject a rewrite
             file.write_text(told)
         words = ("--kubeconfig", options.kubeconfig, *options.gateway_arguments)
@@ -426,14 +450,7 @@ def _fell_over(child: Child) -> str:
 
 def _summary(options: Options, snapshot: routing.Snapshot) -> str:
     lines = ["", f"Headgate is up. The API is at {options.url}/v1", ""]
-    for model in _models(snapshot)[:1]:
-        body = json.dumps(
-            {"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello"}]}
-        )
-        lines += [
-            "  Ask:   "
-            f"curl -N {options.url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'",
-        ]
+    lines += [f"  Ask:   {curl(options.url, model)}" for model in _models(snapshot)[:1]]
     lines += [
         f"  Look:  kubectl --kubeconfig {options.kubeconfig} get {_worth_a_look(snapshot)}",
         f"  Logs:  {options.state / 'logs'}",
@@ -441,6 +458,12 @@ def _summary(options: Options, snapshot: routing.Snapshot) -> str:
         "Ctrl-C stops it; the objects are kept.",
     ]
     return "\n".join(lines)
+
+
+def curl(url: str, model: str) -> str:
+    """A command line that asks a model."""
+    body = json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello"}]})
+    return f"curl -N {url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'"
 
 
 def _worth_a_look(snapshot: routing.Snapshot) -> str:

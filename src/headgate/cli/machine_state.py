@@ -11,7 +11,7 @@ STATE = Path(".headgate")
 STATE_VARIABLE = "HEADGATE_STATE"
 APISERVER_PORT_VARIABLE = "HEADGATE_APISERVER_PORT"
 GATEWAY_FILE = "gateway"
-"""File in it with the URL of the gateway's admin port."""
+"""File in it with the URLs of the gateway's admin port and of its inference API, a line each."""
 DEFAULT_GATEWAY = "http://localhost:8081"
 """The default admin port of a gateway."""
 
@@ -28,6 +28,11 @@ def said_state(context: click.Context) -> Path | None:
             return found
         at = at.parent
     return None
+
+
+def gateway_urls(state: Path) -> list[str]:
+    """Admin port and inference API, as `headgate up` recorded them. Raises OSError."""
+    return (state / GATEWAY_FILE).read_text().split()
 
 
 def usual() -> Path:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import click
 from click.core import ParameterSource
 
-from headgate.cli.machine_state import STATE, STATE_VARIABLE, said_state
+from headgate.cli.machine_state import APISERVER_PORT_VARIABLE, STATE, STATE_VARIABLE, said_state
 
 Command: TypeAlias = Callable[..., Any]
 
@@ -45,6 +45,14 @@ namespaces = click.option(
     "namespaces",
     multiple=True,
     help="Only objects of this namespace; repeatable. Default: all.",
+)
+apiserver_port = click.option(
+    "--apiserver-port",
+    default=6443,
+    type=click.IntRange(1, 65535),
+    envvar=APISERVER_PORT_VARIABLE,
+    show_envvar=True,
+    help="Port of the Kubernetes API of a machine that is started.",
 )
 log_level = click.option(
     "--log-level",

@@ -6,28 +6,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli import images as images_file
-from headgate.cli import machine_state
 from headgate.cli import options as shared
 from headgate.cli.gateway import flags as gateway_flags
 
 if TYPE_CHECKING:
     from headgate import node
 
-_PORT = click.IntRange(1, 65535)
-
 
 @click.command(cls=gateway_flags.SettingsCommand)
 @click.argument("manifests", nargs=-1, metavar="[FILE|DIRECTORY|-]...")
 @shared.state
 @gateway_flags.of_some_settings(*gateway_flags.OF_UP)
-@click.option(
-    "--apiserver-port",
-    default=6443,
-    type=_PORT,
-    envvar=machine_state.APISERVER_PORT_VARIABLE,
-    show_envvar=True,
-    help="Port of the Kubernetes API.",
-)
+@shared.apiserver_port
 @click.option(
     "--gateway-config",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -101,7 +101,7 @@ PATIENCE_S = 10.0
 def of_machine(said: Path | None, state: Path) -> str:
     """The admin port that `headgate up` recorded; raises ClickException if `said`, a --state, has none."""
     try:
-        return (state / machine_state.GATEWAY_FILE).read_text().strip()
+        return machine_state.gateway_urls(state)[0]
     except OSError as error:
         if said is None:
             return machine_state.DEFAULT_GATEWAY
