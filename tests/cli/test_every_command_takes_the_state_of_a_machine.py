@@ -29,6 +29,7 @@ OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
 
 ASKS = {
     "apply": ["-f", "object.yaml"],
+    "serve": ["hf://o/m", "--no-wait"],
     "get": ["configmaps"],
     "describe": ["configmaps"],
     "delete": ["configmap", "x", "--no-wait"],

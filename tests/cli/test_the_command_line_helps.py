@@ -52,7 +52,7 @@ def test_a_mistyped_command_is_refused_with_a_usage_line() -> None:
     result = CliRunner().invoke(main, ["upp"])
     assert result.exit_code == 2
     assert "Unknown command 'upp'. Did you mean up?" in result.output
-    assert "Commands: up, apply, get, describe, " in CliRunner().invoke(main, ["xyzzy"]).output
+    assert "Commands: up, serve, apply, get, describe, " in CliRunner().invoke(main, ["xyzzy"]).output
 
 
 @pytest.mark.parametrize("command", ["get", "describe"])

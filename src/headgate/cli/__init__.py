@@ -17,6 +17,7 @@ import click
 
 _COMMANDS = {
     "up": "headgate.cli.up:up",
+    "serve": "headgate.cli.model.command:serve",
     "apply": "headgate.cli.objects.commands:apply",
     "get": "headgate.cli.objects.commands:get",
     "describe": "headgate.cli.objects.commands:describe",

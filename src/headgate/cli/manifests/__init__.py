@@ -17,7 +17,7 @@ from headgate.cli.manifests.nodes import (
     place_of,
     plain,
 )
-from headgate.cli.manifests.reading import Manifest, Problem, Reading, read, read_document
+from headgate.cli.manifests.reading import Manifest, Problem, Reading, read, read_document, read_text
 
 __all__ = [
     "Entry",
@@ -37,4 +37,5 @@ __all__ = [
     "plain",
     "read",
     "read_document",
+    "read_text",
 ]

@@ -104,13 +104,23 @@ def read(paths: Iterable[str], *, recursive: bool = True) -> Reading:
     return reading
 
 
+def read_text(label: str, text: str) -> Reading:
+    """Read the objects of a text that stands in no file; `label` names it in messages."""
+    reading = Reading()
+    _read_text(label, text, reading)
+    return reading
+
+
 def _read_file(file: str, reading: Reading) -> None:
-    text = _text(file)
-    reading.lines[_label(file)] = _BREAK.split(text)
+    _read_text(_label(file), _text(file), reading)
+
+
+def _read_text(label: str, text: str, reading: Reading) -> None:
+    reading.lines[label] = _BREAK.split(text)
     for number, document in enumerate(_documents(text)):
         if number >= MAX_DOCUMENTS:
             raise OSError(None, f"has more than {MAX_DOCUMENTS} documents")
-        _read_document(_label(file), document, reading)
+        _read_document(label, document, reading)
 
 
 def read_document(path: str) -> tuple[Node | None, list[Problem], list[str]]:

@@ -132,8 +132,8 @@ def _text_node(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text_node)
 
 
-def as_yaml(obj: Any) -> str:
-    return yaml.dump(obj, Dumper=_Dumper, sort_keys=True, allow_unicode=True, width=4096)
+def as_yaml(obj: Any, *, sort_keys: bool = True) -> str:
+    return yaml.dump(obj, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True, width=4096)
 
 
 def as_json(obj: Any) -> str:

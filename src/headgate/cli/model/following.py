@@ -1,0 +1,197 @@
+"""Follow a Model until it answers: from its conditions, the containers of its Pods, and the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import msgspec
+
+from headgate import api, cluster
+from headgate.cli.progress import Progress
+
+__all__ = ["STEPS", "ModelFailed", "Stage", "follow", "stage_of"]
+
+STEPS = ("weights", "engine", "gateway")
+POLL_S = 0.5
+FAILED_FOR_S = 15.0
+"""How long a Model must have failed, since the next attempt may succeed."""
+
+_MODEL_LABEL = "registry.volcano.sh/model-name"
+_ENGINE = "engine"
+_QUIET = ("PodInitializing", "ContainerCreating", "")
+"""Reasons that mean only that something else comes first."""
+_OF_REQUESTS = (404, 429)
+"""Statuses below 500 that mean that the model does not answer yet."""
+
+Object = Mapping[str, Any]
+
+
+class ModelFailed(Exception):  # noqa: N818 - reads as what it says
+    """The Model cannot run; the message says why."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How far a Model has come."""
+
+    weights: str = ""
+    """What the downloads do; empty if they are done."""
+    engine: str = ""
+    """What the engine does; empty if a Pod is ready."""
+    failure: str = ""
+    """Why the Model failed; empty if it did not."""
+
+
+def stage_of(model: Object, pods: Sequence[Object]) -> Stage:
+    """From the objects as the server has them."""
+    conditions = {each.get("type"): each for each in _at(model, "status", "conditions") or ()}
+    active, failed = conditions.get("Active") or {}, conditions.get("Failed") or {}
+    is_current = _at(model, "status", "observedGeneration") == _at(model, "metadata", "generation")
+    alive = [pod for pod in pods if not _at(pod, "metadata", "deletionTimestamp")]
+    failure = str(failed.get("message") or failed.get("reason") or "it failed")
+    is_failed = failed.get("status") == "True" and is_current
+    return Stage(
+        weights=_weights(active, alive),
+        engine="" if active.get("status") == "True" and is_current else _engine(active, alive),
+        failure=failure if is_failed else "",
+    )
+
+
+def _weights(active: Object, pods: Sequence[Object]) -> str:
+    if active.get("status") == "True":
+        return ""
+    if not pods:
+        return "waiting for the controller" if not active else str(active.get("message") or "no Pod yet")
+    states = [_download(pod) for pod in pods]
+    if not all(states):
+        return ""  # one Pod has its weights
+    if str(active.get("reason", "")).startswith("Download"):
+        return str(active.get("message"))
+    return states[0]
+
+
+def _download(pod: Object) -> str:
+    """What the first unfinished init container does; empty if all are done."""
+    listed = _at(pod, "spec", "initContainers") or ()
+    sidecars = {each.get("name") for each in listed if each.get("restartPolicy") == "Always"}
+    wanted = [each.get("name") for each in listed if each.get("name") not in sidecars]
+    statuses = {each.get("name"): each for each in _at(pod, "status", "initContainerStatuses") or ()}
+    for name in wanted:
+        state = (statuses.get(name) or {}).get("state") or {}
+        ended = state.get("terminated")
+        if ended is not None and ended.get("exitCode") == 0:
+            continue
+        return f"{name}: {_told(state) or 'downloading'}"
+    return ""
+
+
+def _engine(active: Object, pods: Sequence[Object]) -> str:
+    for pod in pods:
+        if any(
+            each.get("type") == "Ready" and each.get("status") == "True"
+            for each in _at(pod, "status", "conditions") or ()
+        ):
+            return "ready; waiting for the Model to become active"
+    for pod in pods:
+        for status in _at(pod, "status", "containerStatuses") or ():
+            if status.get("name") != _ENGINE:
+                continue
+            state, restarts = status.get("state") or {}, status.get("restartCount") or 0
+            again = f" (restarted {restarts} times)" if restarts else ""
+            if told := _told(state):
+                return f"{told}{again}"
+            if "running" in state:
+                return f"loading{again}"
+    return str(active.get("message") or "waiting")
+
+
+def _told(state: Object) -> str:
+    """Why a container waits, or how it ended."""
+    waiting, ended = state.get("waiting"), state.get("terminated")
+    if waiting and waiting.get("reason") not in _QUIET:
+        return f"{waiting.get('reason')} {waiting.get('message') or ''}".strip()
+    if ended:
+        what = ended.get("message") or ended.get("reason") or ""
+        return f"exited with {ended.get('exitCode')} {what}".strip()
+    return ""
+
+
+def _at(obj: Object, *path: str) -> Any:
+    value: Any = obj
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+# -- waiting
+
+
+async def follow(
+    client: cluster.Client, namespace: str, name: str, base_url: str | None, progress: Progress
+) -> None:
+    """Return once the Model answers a request at the gateway; without a gateway, once it is active.
+
+    Raises ModelFailed, and ApiError.
+    """
+    failing_since: float | None = None
+    clock = asyncio.get_running_loop().time
+    async for stage in _stages(client, namespace, name):
+        _show(stage, progress)
+        if stage.failure:
+            failing_since = clock() if failing_since is None else failing_since
+            if clock() - failing_since >= FAILED_FOR_S:
+                raise ModelFailed(stage.failure)
+            continue
+        failing_since = None
+        if not stage.engine:
+            break
+    if base_url is None:
+        return
+    async with httpx2.AsyncClient(trust_env=False, timeout=60.0) as http:
+        while (told := await _answer(http, base_url, name)) is not None:
+            progress.detail("gateway", told)
+            await asyncio.sleep(POLL_S)
+    progress.done("gateway", base_url)
+
+
+async def _stages(client: cluster.Client, namespace: str, name: str) -> AsyncIterator[Stage]:
+    model = client.path_of(api.Model.resource, name, namespace)
+    pods = client.path_of(api.Pod.resource, "x", namespace).rpartition("/")[0]
+    query = {"labelSelector": f"{_MODEL_LABEL}={name}"}
+    while True:
+        try:
+            found = msgspec.json.decode((await client.ask("GET", model)).body)
+        except cluster.NotFound as error:
+            raise ModelFailed("it was deleted") from error
+        listed = msgspec.json.decode((await client.ask("GET", pods, query=query)).body)
+        yield stage_of(found, listed.get("items") or [])
+        await asyncio.sleep(POLL_S)
+
+
+def _show(stage: Stage, progress: Progress) -> None:
+    if stage.failure:
+        progress.detail("engine" if not stage.weights else "weights", stage.failure)
+    elif stage.weights:
+        progress.detail("weights", stage.weights)
+    else:
+        progress.done("weights", "on the machine")
+        if stage.engine:
+            progress.detail("engine", stage.engine)
+        else:
+            progress.done("engine", "ready")
+
+
+async def _answer(http: httpx2.AsyncClient, base_url: str, name: str) -> str | None:
+    """Why the model does not answer yet; None if it does, or if it has a reason to refuse this request."""
+    body = {"model": name, "prompt": "Hello", "max_tokens": 1}
+    try:
+        response = await http.post(f"{base_url}/v1/completions", json=body)
+    except httpx2.HTTPError as error:
+        return f"{base_url}: {error or type(error).__name__}"
+    if response.status_code < 500 and response.status_code not in _OF_REQUESTS:
+        return None
+    return f"{base_url} answers {response.status_code}"
