@@ -1,8 +1,8 @@
 """Where each rule for Headgate's own kinds is enforced in a cluster.
 
 The embedded API server enforces all of them itself. An API server of Kubernetes knows its definitions and
-policies. For the rest it asks the webhook, if that is installed: rules that need other objects, or measure a
-compiled regular expression. Objects of Kubernetes' own kinds have Kubernetes' own rules.
+policies. For the rest it asks the webhook, if that is installed: rules that need other objects, or compile
+costly regular expressions. Objects of Kubernetes' own kinds have Kubernetes' own rules.
 
 Each rule has a case in tests/api/admission/cases, by which tests prove that it is enforced there.
 """
@@ -61,8 +61,8 @@ _ERRORS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
     },
     EnforcedBy.POLICY: {"Model": ("requests-above-limits", "amounts-negative")},
     EnforcedBy.WEBHOOK: {
-        "ModelRoute": ("regex-too-large",),
-        "Model": ("config-flags", "config-port"),
+        "ModelRoute": ("regex-costly-invalid", "regex-too-large"),
+        "Model": ("config-flags", "config-port", "regex-costly-invalid"),
         "AutoscalingPolicyBinding": ("policy-missing",),
         "InferencePool": ("picker-external",),
     },
