@@ -100,9 +100,10 @@ def _failure(status: api.ContainerStatus) -> str:
             message = state.waiting.message[:LONGEST]
             return f"{state.waiting.reason}: {message}" if message else state.waiting.reason
         return ""
-    # It runs again, but has not become ready since.
-    if last is not None and not status.ready and not status.started:
-        return _ending(last)
+    # An engine that runs again has not recovered before it is ready; a download shows its progress.
+    if last is not None and not status.ready and not status.name.startswith(DOWNLOAD):
+        ended = _ending(last)
+        return f"{ended}; it runs again" if ended else ""
     return ""
 
 
