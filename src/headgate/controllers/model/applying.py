@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -30,14 +30,6 @@ class TakenError(Exception):
 
 class PredecessorError(Exception):
     """An object of a former Model of the same name is still being deleted."""
-
-
-class Outcome(NamedTuple):
-    """What became of an object that was applied."""
-
-    is_new: bool
-    is_put_back: bool
-    """Whether a change that somebody else had made was undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +54,8 @@ class Applier:
 
     async def apply(
         self, model: api.Model, kind: type[Any], manifest: dict[str, Any], known: Known | None
-    ) -> Outcome | None:
-        """Make an object as its manifest says; None if it is so already.
+    ) -> bool:
+        """Make an object as its manifest says; returns whether a change by somebody else was undone.
 
         `known` is the object of this name as it was last observed. Raises TakenError, PredecessorError, and
         ApiError.
@@ -72,10 +64,19 @@ class Applier:
         key = (kind.resource.plural, str(manifest["metadata"]["name"]))
         last, digest = of_model.get(key), _digest(manifest)
         if last is not None and last.digest == digest and not _differs(known, last, manifest):
-            return None
-        check_owner(known, model)
-        await self._hand_over(key, manifest, known)
-        stored = await self._write(key, manifest, model, is_ours=known is not None)
+            return False
+        existing = known or await self._get(BY_PLURAL[key[0]], key[1], model.metadata.namespace)
+        check_owner(existing, model)
+        await self._hand_over(key, manifest, existing)
+        stored = await self._client.patch(
+            BY_PLURAL[key[0]],
+            key[1],
+            model.metadata.namespace,
+            manifest,
+            cluster.PatchType.APPLY,
+            field_manager=MANAGER,
+            force=True,
+        )
         self.writes += 1
         of_model[key] = _Applied(
             stored.metadata.uid,
@@ -84,10 +85,12 @@ class Applier:
             stored.metadata.resource_version,
             digest,
         )
-        changed = known is None or stored.metadata.resource_version != known.metadata.resource_version
-        is_put_back = changed and last is not None and last.digest == digest
+        is_changed = (
+            existing is None or stored.metadata.resource_version != existing.metadata.resource_version
+        )
+        is_put_back = is_changed and last is not None and last.digest == digest
         self.corrections += is_put_back
-        return Outcome(known is None and last is None, is_put_back)
+        return is_put_back
 
     async def delete(self, model: api.Model, known: Known) -> None:
         """Delete an object of the Model, which ends what it runs."""
@@ -114,27 +117,6 @@ class Applier:
     def forget(self, uid: str) -> None:
         """The Model with this UID is gone."""
         self._applied.pop(uid, None)
-
-    async def _write(self, key: Id, manifest: dict[str, Any], model: api.Model, *, is_ours: bool) -> Known:
-        """An object that was not observed as the Model's is not taken from its owner by force."""
-        kind, name, namespace = BY_PLURAL[key[0]], key[1], model.metadata.namespace
-        try:
-            return await self._apply(kind, name, namespace, manifest, force=is_ours)
-        except (cluster.Conflict, cluster.Invalid):
-            if is_ours:
-                raise
-            existing = await self._get(kind, name, namespace)
-            if existing is None:
-                raise
-            check_owner(existing, model)
-            return await self._apply(kind, name, namespace, manifest, force=True)
-
-    async def _apply(
-        self, kind: type[Known], name: str, namespace: str, manifest: dict[str, Any], *, force: bool
-    ) -> Known:
-        return await self._client.patch(
-            kind, name, namespace, manifest, cluster.PatchType.APPLY, field_manager=MANAGER, force=force
-        )
 
     async def _get(self, kind: type[Known], name: str, namespace: str) -> Known | None:
         try:

@@ -30,6 +30,8 @@ ACCESS_PATIENCE_S = 5.0
 """How long a start waits for rights that were not there at once."""
 PREDECESSOR_S = 1.0
 """How often to look whether the objects of a former Model of the same name are gone."""
+TAKEN_S = 15.0
+"""How often to look whether an object that belongs to somebody else is gone."""
 MANAGED = f"{names.MANAGED_BY}={names.GROUP}"
 
 
@@ -162,10 +164,10 @@ class ModelController:
             return PREDECESSOR_S
         except TakenError as error:
             await self._write(model, status.failed(model, str(error), self._now()))
-            raise
-        except cluster.ApiError as error:
+            return TAKEN_S
+        except Exception as error:
             if _is_telling(error):
-                await self._write(model, status.failed(model, str(error), self._now()))
+                await self._write(model, status.failed(model, _told(error), self._now()))
             raise
         return await self._write(model, desired.status_of(model, self._now()))
 
@@ -177,8 +179,7 @@ class ModelController:
         desired = desired_of(model, self._settings, objects, self._objects.pods(meta.uid))
         for child in desired.children.children:
             before = self._objects.get(meta.namespace, identity(child))
-            outcome = await self._applier.apply(model, child.kind, child.manifest, before)
-            if outcome is not None and outcome.is_put_back:
+            if await self._applier.apply(model, child.kind, child.manifest, before):
                 told = f"{child.kind.resource.kind} {child.name} was changed by somebody else, and put back"
                 self._events.record(model, cluster.EventType.NORMAL, "PutBack", told)
         for gone in desired.unwanted:
@@ -212,6 +213,12 @@ class ModelController:
         return timestamps.seconds(self._clock().timestamp())
 
 
-def _is_telling(error: cluster.ApiError) -> bool:
+def _is_telling(error: Exception) -> bool:
     """Whether a person should know of the error: it is neither an outage nor about a concurrent change."""
     return not isinstance(error, cluster.Unreachable | cluster.Conflict)
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, cluster.ApiError):
+        return str(error)
+    return f"internal error, which the controller's log has in full: {type(error).__name__}: {error}"
