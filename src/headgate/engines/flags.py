@@ -33,7 +33,9 @@ def left_out(name: str) -> list[str]:
 class Config:
     """The config of a worker by flag, and what is wrong with it."""
 
-    def __init__(self, config: Mapping[str, object]) -> None:
+    def __init__(self, config: Mapping[str, object], *, as_flags: bool = True) -> None:
+        """`as_flags` is false for engines that are configured by a file: names stay as they are."""
+        self._as_flags = as_flags
         self.problems: list[Problem] = []
         self._given: dict[str, object] = {}
         self._keys: dict[str, str] = {}
@@ -43,7 +45,7 @@ class Config:
             self.problem("", f"has {len(config)} flags; at most {MAX_FLAGS} are allowed")
 
     def _read(self, key: str, value: object) -> None:
-        name = flag_name(key)
+        name = flag_name(key) if self._as_flags else key
         if not _NAME.fullmatch(name):
             self.problem(key, "is not the name of a flag: write it without leading dashes, without spaces")
         elif name in self._keys:
@@ -104,6 +106,10 @@ class Config:
         """Set a flag unless the user decides about it."""
         self._given.setdefault(name, value)
 
+    def remaining(self) -> Iterator[tuple[str, object]]:
+        """Everything that was not taken."""
+        yield from self._given.items()
+
     def flags(self, negation: Negation, repeated: Collection[str] = ()) -> list[str]:
         """All flags that were not taken, sorted by name. `repeated` are those whose list items are separate
         arguments after one flag."""
@@ -128,11 +134,11 @@ class Config:
             yield from [f"--{name}={written}"] if written.startswith("-") else [f"--{name}", written]
 
 
-def names(given: object, stable: Collection[str]) -> list[str]:
+def names(given: object, stable: str) -> list[str]:
     """The names that a model is served by: those of the user first, since an engine calls itself by the
     first one, and then `stable`."""
     own = given if isinstance(given, list) else [given] if given else []
-    return list(dict.fromkeys([*(text(name) for name in own), *stable]))
+    return list(dict.fromkeys([*(text(name) for name in own), stable]))
 
 
 def flag_name(key: str) -> str:

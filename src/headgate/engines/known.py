@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.engines import openai, sglang, trtllm, vllm
+from headgate.engines import mindie, openai, sglang, trtllm, vllm
 from headgate.engines.engine import Engine
 from headgate.engines.launch import Launcher
 
@@ -15,6 +15,7 @@ KNOWN = (
     vllm.ENGINE,
     sglang.ENGINE,
     trtllm.ENGINE,
+    mindie.ENGINE,
     openai.ENGINE,
 )
 
@@ -23,6 +24,9 @@ _BY_NAME = {name.lower(): engine for engine in KNOWN for name in (engine.name, *
 _LAUNCHERS: Mapping[str, Launcher] = {
     "vLLM": vllm.LAUNCHER,
     "vLLMDisaggregated": vllm.LAUNCHER,
+    "SGLang": sglang.LAUNCHER,
+    "MindIE": mindie.LAUNCHER,
+    "MindIEDisaggregated": mindie.LAUNCHER,
 }
 
 

@@ -16,7 +16,6 @@ from headgate.engines.engine import Engine
 Role: TypeAlias = Literal["server", "prefill", "decode", "controller", "coordinator"]
 
 DEFAULT_PORT = 8000
-BOOTSTRAP_PORT = 8998
 POD_IP = "$(POD_IP)"
 """Kubernetes replaces it in commands by the address of the Pod, from its environment."""
 
@@ -38,51 +37,65 @@ class Problem(NamedTuple):
     message: str
 
 
+class Program(NamedTuple):
+    """What a container runs."""
+
+    command: tuple[str, ...]
+    args: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """What one worker of a backend is to run."""
 
     weights: str
     """Directory with the weights."""
-    names: tuple[str, ...]
-    """Names to serve the model by."""
+    name: str
+    """The name that the model is served by, whatever else it is called."""
     config: Mapping[str, object] = field(default_factory=dict)
     """Flags that the user gave, by name without dashes: JSON values."""
     role: Role = "server"
-    with_adapters: bool = False
-    """Whether adapters may come, at start or later."""
     adapters: Mapping[str, str] = field(default_factory=dict)
     """Directories of the adapters that are loaded at start, by name."""
+    change_adapters: bool = False
+    """Whether adapters are loaded and unloaded while the engine runs."""
     pods: int = 1
     """Pods that make up the worker."""
     devices: int = 0
-    """Accelerators of each Pod; 0 if it is unknown."""
-    disaggregated: bool = False
-    """Whether prefill and decode run in different workers."""
+    """Accelerators of each Pod; 0 if unknown."""
+    transfer: object = None
+    """The `kv-transfer-config` of another worker of the backend, for a worker without its own."""
+    shares: Mapping[Role, int] = field(default_factory=dict)
+    """Workers of each role in one replica of a disaggregated backend."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
     """How the worker is started."""
 
-    command: tuple[str, ...]
-    """Program and arguments of its only Pod, or of the first of several."""
-    followers: tuple[str, ...] = ()
-    """The same for the other Pods."""
+    program: Program
+    """Of its only Pod, or of the first of several."""
+    follower: Program | None = None
+    """Of the other Pods."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables for every Pod, unless the user sets them."""
     port: int = DEFAULT_PORT
+    health_port: int = 0
+    """Port of `health_path`, if it is another one."""
     health_path: str = "/health"
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Text of files that the engine reads, by name, in CONFIG_DIRECTORY."""
+    file: str = ""
+    """Text of a file that the engine reads, at CONFIG_FILE."""
+    takes_requests: bool = True
+    """Whether the gateway sends requests to the worker."""
     connector: str = ""
     """How prefill and decode workers exchange the KV cache, as in `kvConnector` of a ModelServer."""
-    bootstrap_port: int = 0
-    """Port where decode workers ask a prefill worker for the KV cache; 0 if there is none."""
     problems: tuple[Problem, ...] = ()
 
 
-CONFIG_DIRECTORY = "/etc/headgate/engine"
+CONFIG_FILE = "/etc/headgate/engine/config.json"
+
+LEADER, GROUP_SIZE, INDEX = "$(LWS_LEADER_ADDRESS)", "$(LWS_GROUP_SIZE)", "$(LWS_WORKER_INDEX)"
+"""Set in every Pod of a LeaderWorkerSet; Kubernetes replaces them in commands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +108,7 @@ class Launcher:
     launch: Callable[[Setup], Launch]
     adapters: Callable[[Mapping[str, str]], Adapters]
     """When adapters can be loaded, given the environment that the user sets."""
-    shared_memory: bool = True
-    """Whether its processes need more of /dev/shm than the usual 64 MiB."""
-
-
-def cannot_load_adapters(environment: Mapping[str, str]) -> Adapters:
-    return Adapters.NEVER
+    in_model_server: Literal["vLLM", "SGLang"] = "vLLM"
+    """The `inferenceEngine` of its ModelServers. If it is another engine, a label of the Pods says so."""
+    runs_in_groups: bool = True
+    """Whether a worker can have several Pods."""

@@ -5,7 +5,23 @@ It has a metrics page only with --enable-metrics.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.engines import flags
 from headgate.engines.engine import AdapterNames, CacheConfig, Engine, MetricNames
+from headgate.engines.flags import Config
+from headgate.engines.launch import (
+    DEFAULT_PORT,
+    INDEX,
+    LEADER,
+    POD_IP,
+    Adapters,
+    Launch,
+    Launcher,
+    Program,
+    Setup,
+)
 
 ENGINE = Engine(
     name="SGLang",
@@ -35,3 +51,78 @@ ENGINE = Engine(
         partial=("priority",),
     ),
 )
+
+IMAGE = "lmsysorg/sglang:v0.5.23"
+SERVER = ("python3", "-m", "sglang.launch_server")
+
+_RESERVED: Final = {
+    "model-path": "must not be set: the weights are those of modelURI",
+    "model": "must not be set: the weights are those of modelURI",
+    "host": "must not be set: the engine listens on the address of its Pod",
+    "disaggregation-mode": "must not be set: a backend of type SGLang has one worker, which does all",
+}
+_OF_GROUPS: Final = dict.fromkeys(
+    ("nnodes", "node-rank", "dist-init-addr"), "must not be set: it follows from pods"
+)
+_REPEATED: Final = ("lora-paths", "lora-target-modules", "cuda-graph-bs", "api-key")
+"""Flags that take each item of a list as an argument of its own."""
+_SIZES: Final = ("tp-size", "tensor-parallel-size", "tp", "pp-size", "pipeline-parallel-size", "pp")
+_MEETING_PORT: Final = 20000
+_NAME: Final = "served-model-name"
+
+
+def launch(setup: Setup) -> Launch:
+    """SGLang's server, in one Pod or several.
+
+    It has one name for the model, and does not compare it with that of requests. Its boolean flags can only
+    be set: false is what each of them is otherwise.
+    """
+    config = Config(setup.config)
+    config.reserved(_RESERVED)
+    port = config.take_integer("port", DEFAULT_PORT, 1, 65535)
+    if config.get(_NAME) is None:
+        config.take(_NAME)
+        config.default(_NAME, setup.name)
+    config.default("enable-metrics", True)
+    if setup.adapters:
+        config.default("lora-paths", [f"{name}={path}" for name, path in setup.adapters.items()])
+    elif setup.change_adapters:
+        # Without adapters at the start, it must be told how large they may be.
+        config.default("max-lora-rank", 64)
+        config.default("lora-target-modules", ["all"])
+    if setup.adapters or setup.change_adapters:
+        config.default("enable-lora", True)
+    if setup.pods > 1:
+        _split(config, setup)
+    arguments = (
+        *("--model-path", setup.weights, "--host", POD_IP, "--port", str(port)),
+        *config.flags(flags.left_out, _REPEATED),
+    )
+    program, follower = Program(SERVER, arguments), None
+    if setup.pods > 1:
+        group = ("--nnodes", str(setup.pods), "--dist-init-addr", f"{LEADER}:{_MEETING_PORT}")
+        program = Program(SERVER, (*arguments, *group, "--node-rank", "0"))
+        follower = Program(SERVER, (*arguments, *group, "--node-rank", INDEX))
+    return Launch(program=program, follower=follower, port=port, problems=tuple(config.problems))
+
+
+def _split(config: Config, setup: Setup) -> None:
+    config.reserved(_OF_GROUPS)
+    if any(size in config for size in _SIZES):
+        return
+    if setup.devices:
+        config.default("tp-size", setup.devices * setup.pods)
+    else:
+        config.problem(
+            "",
+            "must say how the model is split over several Pods: set tp-size, or accelerators in "
+            "resources.limits",
+        )
+
+
+def adapters(environment: Mapping[str, str]) -> Adapters:
+    """Its API for adapters is always open."""
+    return Adapters.RUN_TIME
+
+
+LAUNCHER = Launcher(engine=ENGINE, image=IMAGE, launch=launch, adapters=adapters, in_model_server="SGLang")

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from headgate.engines import flags
+from headgate.engines import flags, vllm_transfer
 from headgate.engines.engine import AdapterNames, CacheConfig, Engine, MetricNames
 from headgate.engines.flags import Config
-from headgate.engines.launch import DEFAULT_PORT, POD_IP, Adapters, Launch, Launcher, Setup
+from headgate.engines.launch import (
+    DEFAULT_PORT,
+    INDEX,
+    LEADER,
+    POD_IP,
+    Adapters,
+    Launch,
+    Launcher,
+    Program,
+    Setup,
+)
 
 ENGINE = Engine(
     name="vLLM",
@@ -31,35 +42,111 @@ ENGINE = Engine(
     ),
 )
 
-IMAGE = "vllm/vllm-openai:v0.11.0"
+IMAGE = "vllm/vllm-openai:v0.32.0"
+SERVER = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 RUN_TIME_ADAPTERS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
 """The variable that opens vLLM's API for adapters."""
 
-_RESERVED = {
-    "model": "is not for the config: the weights are those of modelURI",
-    "host": "is not for the config: the engine listens on the address of its Pod",
+_RESERVED: Final = {
+    "model": "must not be set: the weights are those of modelURI",
+    "host": "must not be set: the engine listens on the address of its Pod",
+    "uds": "must not be set: the engine listens on the address of its Pod",
 }
-_REPEATED = ("lora-modules", "middleware", "allowed-origins", "served-model-name", "api-key")
-"""Flags that take each item of a list as an argument."""
+_OF_GROUPS: Final = dict.fromkeys(
+    ("nnodes", "node-rank", "master-addr", "headless"), "must not be set: it follows from pods"
+)
+_REPEATED: Final = (
+    *("lora-modules", "middleware", "allowed-origins", "api-key", "ssl-ciphers"),
+    *("logits-processors", "allowed-headers", "allowed-methods", "cudagraph-capture-sizes"),
+)
+"""Flags that take each item of a list as an argument of its own."""
+_ONLY_SET: Final = frozenset(
+    {"disable-log-stats", "headless", "aggregate-engine-logging", "fail-on-environ-validation"}
+)
+"""Boolean flags without a negation, and off unless they are set."""
+_SIZES: Final = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
+_EXECUTOR: Final = "distributed-executor-backend"
+
+# Each Pod of a worker joins a Ray cluster, and the first one runs the server once all are there. What runs
+# then is passed as arguments: nothing of it is parsed by the shell.
+_RAY_HEAD: Final = """\
+trap 'exit 143' TERM
+ray start --head --port=6379 --node-ip-address="$POD_IP" || exit 1
+until python3 -c 'import os, ray, sys
+ray.init(address="auto", logging_level="ERROR")
+alive = sum(node["Alive"] for node in ray.nodes())
+print(alive, "of", os.environ["LWS_GROUP_SIZE"], "Pods have joined", flush=True)
+sys.exit(alive < int(os.environ["LWS_GROUP_SIZE"]))'
+do sleep 2; done
+exec "$@"
+"""
+_RAY_WORKER: Final = """\
+trap 'exit 143' TERM
+until ray health-check --address "$LWS_LEADER_ADDRESS:6379"; do sleep 2; done
+exec ray start --address="$LWS_LEADER_ADDRESS:6379" --node-ip-address="$POD_IP" --block
+"""
 
 
 def launch(setup: Setup) -> Launch:
-    """The command of one Pod of vLLM's server."""
+    """vLLM's server, with the KV transfer of its role, in one Pod or several."""
     config = Config(setup.config)
     config.reserved(_RESERVED)
     port = config.take_integer("port", DEFAULT_PORT, 1, 65535)
-    names = flags.names(config.take("served-model-name"), setup.names)
-    if setup.with_adapters:
+    names = flags.names(config.take("served-model-name"), setup.name)
+    if setup.adapters or setup.change_adapters:
         config.default("enable-lora", True)
     if setup.adapters:
         config.default("lora-modules", [f"{name}={path}" for name, path in setup.adapters.items()])
-    command = (
-        *("python3", "-m", "vllm.entrypoints.openai.api_server"),
+    connector, environment = "", dict[str, str]()
+    if setup.role != "server":
+        connector, environment = vllm_transfer.derive(config, setup)
+    with_ray = _parallel(config, setup) if setup.pods > 1 else False
+    arguments = (
         *("--model", setup.weights, "--host", POD_IP, "--port", str(port)),
         *("--served-model-name", *names),
-        *config.flags(flags.prefixed_with_no, _REPEATED),
+        *config.flags(_negated, _REPEATED),
     )
-    return Launch(command=command, port=port, problems=tuple(config.problems))
+    program, follower = Program(SERVER, arguments), None
+    if with_ray:
+        program = Program(("sh", "-c", _RAY_HEAD, "sh"), (*SERVER, *arguments))
+        follower = Program(("sh", "-c", _RAY_WORKER))
+        environment["VLLM_HOST_IP"] = POD_IP
+    elif setup.pods > 1:
+        group = ("--nnodes", str(setup.pods), "--master-addr", LEADER)
+        program = Program(SERVER, (*arguments, *group, "--node-rank", "0"))
+        follower = Program(SERVER, (*arguments, *group, "--node-rank", INDEX, "--headless"))
+    return Launch(
+        program=program,
+        follower=follower,
+        environment=environment,
+        port=port,
+        connector=connector,
+        problems=tuple(config.problems),
+    )
+
+
+def _parallel(config: Config, setup: Setup) -> bool:
+    """Whether the Pods of one worker find each other by Ray; vLLM itself can also do it (`mp`)."""
+    config.reserved(_OF_GROUPS)
+    config.default(_EXECUTOR, "ray")
+    executor = config.get(_EXECUTOR)
+    if executor not in ("ray", "mp"):
+        config.problem(_EXECUTOR, f"is {flags.shown(executor)}; several Pods need ray or mp")
+    if not any(size in config for size in _SIZES):
+        if setup.devices:
+            config.default("tensor-parallel-size", setup.devices)
+            config.default("pipeline-parallel-size", setup.pods)
+        else:
+            config.problem(
+                "",
+                "must say how the model is split over several Pods: set tensor-parallel-size and "
+                "pipeline-parallel-size, or accelerators in resources.limits",
+            )
+    return executor == "ray"
+
+
+def _negated(name: str) -> list[str]:
+    return flags.left_out(name) if name in _ONLY_SET else flags.prefixed_with_no(name)
 
 
 def adapters(environment: Mapping[str, str]) -> Adapters:
