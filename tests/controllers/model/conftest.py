@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from headgate import api
 from headgate.controllers.model import Children, ModelSettings, Observed, children_of
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import goldens
+
 Made = Callable[..., Children]
-
-
-def model_of(manifest: dict[str, Any]) -> api.Model:
-    """A stored Model: the manifest with what a server adds."""
-    metadata = {"namespace": "default", "uid": "00000000-1111-2222-3333-444444444444"} | manifest["metadata"]
-    return msgspec.convert({**manifest, "metadata": metadata}, api.Model)
 
 
 @pytest.fixture
@@ -43,9 +41,14 @@ def made() -> Made:
     """Makes the objects of a Model with these backends."""
 
     def make(
-        *backends: dict[str, Any], name: str = "m", observed: Observed | None = None, **spec: Any
+        *backends: dict[str, Any],
+        name: str = "m",
+        called: str | None = None,
+        observed: Observed | None = None,
+        **spec: Any,
     ) -> Children:
-        manifest = {"metadata": {"name": name}, "spec": {"backends": list(backends), **spec}}
-        return children_of(model_of(manifest), ModelSettings(), observed or Observed())
+        own = {} if called is None else {"name": called}
+        manifest = {"metadata": {"name": name}, "spec": {"backends": list(backends), **own, **spec}}
+        return children_of(goldens.stored(manifest), ModelSettings(), observed or Observed())
 
     return make

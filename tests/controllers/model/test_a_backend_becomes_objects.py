@@ -21,7 +21,7 @@ def test_weights_are_where_the_uri_says(made, backend):
     pod = children[0].manifest["spec"]["template"]["spec"]
     directory = f"/cache/{hashlib.md5(b'hf://x').hexdigest()}"
     engine = pod["containers"][0]
-    assert engine["command"][engine["command"].index("--model") + 1] == directory
+    assert engine["args"][engine["args"].index("--model") + 1] == directory
     assert {"name": "b-weights", "hostPath": {"path": "/cache", "type": "DirectoryOrCreate"}} in pod[
         "volumes"
     ]

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from headgate import api
-from headgate.api import kthena_registry
+from headgate.api import kthena_registry, marks
 
 GROUP: Final = kthena_registry.GROUP
 MODEL_NAME: Final = f"{GROUP}/model-name"
@@ -25,6 +25,10 @@ PD_GROUP: Final = "modelinfer.volcano.sh/group-name"
 ROLE: Final = "modelinfer.volcano.sh/role"
 ENTRY: Final = "modelinfer.volcano.sh/entry"
 """On Pods that take requests; the other Pods of a worker do not have it."""
+
+DECODES: Final = f"{marks.DOMAIN}decodes"
+"""On Pods that can generate a response. Those of role server can, too: they get requests until a backend
+whose type became disaggregated has new Pods."""
 
 LONGEST_LABEL = 63
 LONGEST_NAME = 253

@@ -39,7 +39,9 @@ class Observed:
     scaled: Mapping[str, int] = field(default_factory=dict)
     """Replicas now, of workloads whose replicas somebody else owns: their manifests have none."""
     leaving: Sequence[str] = ()
-    """Names of the ModelServers of former backends that still serve."""
+    """Names of the ModelServers of former backends, or of former workloads of a backend, that still serve."""
+    placed: Mapping[str, str] = field(default_factory=dict)
+    """The ModelRoute of the Model that has an adapter, by the adapter's name."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""The AutoscalingPolicies of a Model and their bindings: for all backends together, or for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headgate import api
+from headgate.api.kthena_registry import AutoscalingPolicySpec
+from headgate.controllers.model import names
+from headgate.controllers.model.backends import Backend
+from headgate.controllers.model.scope import Child, Scope
+
+COST_EXPANSION_PERCENT: Final = 200
+_LARGEST: Final = 1_000_000
+
+
+def of_model(scope: Scope, backends: Sequence[Backend]) -> list[Child]:
+    """The policy of the Model with a binding for all backends, or those of single backends."""
+    spec = scope.model.spec
+    found: list[Child] = []
+    if spec.autoscaling_policy is not None:
+        params = [
+            {**_scaling(backend), "cost": _cost(backend)}
+            for backend in backends
+            if _can_scale(scope, backend)
+        ]
+        if params:
+            rate = spec.cost_expansion_rate_percent
+            optimizer = {
+                "params": params,
+                "costExpansionRatePercent": COST_EXPANSION_PERCENT if rate is None else rate,
+            }
+            name = names.shortened(scope.model.metadata.name, names.LONGEST_NAME)
+            configuration = {"optimizerConfiguration": optimizer}
+            found += _policy(scope, name, spec.autoscaling_policy, configuration)
+        return found
+    for backend in backends:
+        policy = backend.spec.autoscaling_policy
+        if policy is not None and _can_scale(scope, backend):
+            configuration = {"scalingConfiguration": _scaling(backend)}
+            found += _policy(scope, backend.server, policy, configuration, backend.spec.name)
+    return found
+
+
+def _policy(
+    scope: Scope,
+    name: str,
+    policy: AutoscalingPolicySpec,
+    configuration: dict[str, Any],
+    backend: str = "",
+) -> list[Child]:
+    binding = {"policyRef": {"name": name}, **configuration}
+    return [
+        scope.child(api.AutoscalingPolicy, name, msgspec.to_builtins(policy), backend),
+        scope.child(api.AutoscalingPolicyBinding, name, binding, backend),
+    ]
+
+
+def _can_scale(scope: Scope, backend: Backend) -> bool:
+    if backend.carrier.share:
+        return True
+    scope.report(
+        f"{backend.carrier.place}.replicas",
+        "is 0; an autoscalingPolicy scales a backend by this worker, so that it needs at least 1",
+    )
+    return False
+
+
+def _scaling(backend: Backend) -> dict[str, Any]:
+    """The workload that is measured and scaled, in replicas of the workload."""
+    carrier = backend.carrier
+    kind = api.LeaderWorkerSet if carrier.in_groups else api.Deployment
+    target = {
+        "targetRef": {
+            "apiVersion": kind.resource.api_version,
+            "kind": kind.resource.kind,
+            "name": carrier.name,
+        },
+        "additionalMatchLabels": {
+            names.WORKLOAD: names.shortened(carrier.name, names.LONGEST_LABEL),
+            **({names.ENTRY: "true"} if carrier.launch.takes_requests else {}),
+        },
+        # The sidecar has the metrics of every engine by the same names.
+        "metricEndpoint": {"uri": "/metrics", "port": backend.runtime.port},
+    }
+    return {
+        "target": target,
+        "minReplicas": min(backend.spec.min_replicas * carrier.share, _LARGEST),
+        "maxReplicas": min(backend.spec.max_replicas * carrier.share, _LARGEST),
+    }
+
+
+def _cost(backend: Backend) -> int:
+    """Of one replica of the workload."""
+    cost = backend.spec.scaling_cost
+    return max(cost // backend.carrier.share, 1) if cost else 0
