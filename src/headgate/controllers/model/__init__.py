@@ -4,7 +4,15 @@
 `ModelController` makes them so, keeps them so, and reports how the Model stands.
 """
 
-from headgate.controllers.model.children import Child, Children, Observed, Problem, children_of
+from headgate.controllers.model.children import (
+    Child,
+    Children,
+    Observed,
+    Problem,
+    RunTimeAdapter,
+    Sidecar,
+    children_of,
+)
 from headgate.controllers.model.controller import ModelController, ModelStatistics
 from headgate.controllers.model.settings import ModelSettings
 
@@ -16,5 +24,7 @@ __all__ = [
     "ModelStatistics",
     "Observed",
     "Problem",
+    "RunTimeAdapter",
+    "Sidecar",
     "children_of",
 ]

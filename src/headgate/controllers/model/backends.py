@@ -191,6 +191,8 @@ def _workers(
     for worker in spec.workers:
         shares[worker.type] = shares.get(worker.type, 0) + (worker.replicas or 1)
     directories = volumes.directories(spec.lora_adapters, stored.adapters)
+    # Who has opened the API for adapters wants no rollout for the first one.
+    chosen = loading is Adapters.RUN_TIME and launcher.adapters({}) is not Adapters.RUN_TIME
     at_start = {a.name: directories[a.name] for a in adapters} if loading is Adapters.AT_START else {}
     found = []
     for index, worker in enumerate(spec.workers):
@@ -208,7 +210,7 @@ def _workers(
             config=worker.config or {},
             role=worker.type,
             adapters=at_start,
-            change_adapters=loading is Adapters.RUN_TIME and bool(adapters),
+            change_adapters=chosen or (loading is Adapters.RUN_TIME and bool(adapters)),
             pods=pods,
             devices=_devices(worker),
             transfer=transfer,

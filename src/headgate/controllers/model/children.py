@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headgate import api
 from headgate.controllers.model import backends, policies, routes, servers, workloads
+from headgate.controllers.model.backends import Backend
 from headgate.controllers.model.scope import Child, Observed, Problem, Scope
 from headgate.controllers.model.settings import ModelSettings
+from headgate.engines.launch import Adapters
 
-__all__ = ["Child", "Children", "Observed", "Problem", "children_of"]
+__all__ = ["Child", "Children", "Observed", "Problem", "RunTimeAdapter", "Sidecar", "children_of"]
+
+
+class RunTimeAdapter(NamedTuple):
+    """An adapter that the sidecar loads into its engine."""
+
+    name: str
+    source: str
+    directory: str
+    """Where it is, if it need not be downloaded; else empty."""
+
+
+class Sidecar(NamedTuple):
+    """What to tell the sidecars of a backend's Pods."""
+
+    port: int
+    adapters: tuple[RunTimeAdapter, ...] | None
+    """All that the engine should have; None if it has them from its start, or never."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +42,8 @@ class Children:
     unbuilt: frozenset[str] = frozenset()
     """Names of backends that have no objects, because they cannot run as they are written: what they have
     had so far should stay."""
+    sidecars: Mapping[str, Sidecar] = field(default_factory=dict)
+    """By the name of the backend."""
 
 
 def children_of(model: api.Model, settings: ModelSettings, observed: Observed) -> Children:
@@ -39,4 +62,17 @@ def children_of(model: api.Model, settings: ModelSettings, observed: Observed) -
     unbuilt = frozenset(
         backend.name for backend, plan in zip(model.spec.backends, planned, strict=True) if plan is None
     )
-    return Children(tuple(found), tuple(scope.problems), unbuilt)
+    sidecars = {backend.spec.name: _sidecar(backend) for backend in built}
+    return Children(tuple(found), tuple(scope.problems), unbuilt, sidecars)
+
+
+def _sidecar(backend: Backend) -> Sidecar:
+    if backend.loading is not Adapters.RUN_TIME:
+        return Sidecar(backend.runtime.port, None)
+    sources = zip(backend.spec.lora_adapters, backend.storage.adapters, strict=True)
+    adapters = tuple(
+        RunTimeAdapter(adapter.name, source.uri, source.directory if source.in_place else "")
+        for adapter, source in sources
+        if adapter in backend.adapters
+    )
+    return Sidecar(backend.runtime.port, adapters)

@@ -137,6 +137,7 @@ def _runtime(
             *("--engine-metrics-path", settings.metrics_path),
             *("--pod", "$(POD_NAME).$(NAMESPACE)", "--model", model),
             *("--token-file", f"{TOKEN_DIRECTORY}/token", "--state-dir", STATUS_DIRECTORY),
+            *("--adapters-dir", backend.storage.base),
         ],
         **_download_environment(backend, _POD_FIELDS),
         "ports": [{"name": RUNTIME, "containerPort": settings.port}],
