@@ -16,9 +16,19 @@ from headgate import api, cluster
 from headgate.api.kthena_registry import ModelStatus
 from headgate.controllers.model import names, status, tokens
 from headgate.controllers.model.applying import Applier, PredecessorError, TakenError
+from headgate.controllers.model.autoscalers import KINDS as AUTOSCALERS
+from headgate.controllers.model.autoscalers import Autoscalers, Workload
 from headgate.controllers.model.desired import Desired, desired_of, identity
 from headgate.controllers.model.events import COMPONENT, tell_turns
-from headgate.controllers.model.observed import KINDS, Known, KnownPod, Objects, reduced, reduced_pod
+from headgate.controllers.model.observed import (
+    KINDS,
+    Known,
+    KnownPod,
+    Objects,
+    model_of,
+    reduced,
+    reduced_pod,
+)
 from headgate.controllers.model.settings import ModelSettings
 from headgate.kubeschema import timestamps
 
@@ -68,6 +78,7 @@ class ModelController:
         self._keys: dict[str, api.ObjectKey] = {}
         """The keys of Models by their UIDs."""
         self._objects = Objects()
+        self._autoscalers = Autoscalers()
         self._applier = Applier(client)
         self._queue: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
@@ -78,6 +89,12 @@ class ModelController:
         informers: list[cluster.Informer[Any]] = []
         for scope in self._scopes:
             informers += [self._follow(kind, scope) for kind in KINDS]
+            for scaling in AUTOSCALERS:
+                autoscalers: cluster.Informer[Any] = cluster.Informer(
+                    self._client, scaling, scope, may_be_absent=True
+                )
+                autoscalers.subscribe(self._autoscaler_changed)
+                informers.append(autoscalers)
             pods = cluster.Informer(
                 self._client, KnownPod, scope, label_selector=MANAGED, reduced=reduced_pod
             )
@@ -140,6 +157,12 @@ class ModelController:
     def _pod_changed(self, change: cluster.Change[KnownPod]) -> None:
         self._touch(self._objects.put_pod(change))
 
+    def _autoscaler_changed(self, change: cluster.Change[Any]) -> None:
+        for workload in self._autoscalers.put(change):
+            known = self._objects.workload(workload)
+            if known is not None:
+                self._touch(model_of(known.metadata))
+
     def _touch(self, uid: str) -> None:
         if (key := self._keys.get(uid)) is not None:
             self._add(key)
@@ -176,7 +199,12 @@ class ModelController:
         meta = model.metadata
         objects = self._objects.of(meta.uid)
         await tokens.ensure(self._client, model, self._secret_of(model))
-        desired = desired_of(model, self._settings, objects, self._objects.pods(meta.uid))
+        scaled = {
+            each.metadata.name
+            for each in objects.values()
+            if self._autoscalers.scale(Workload(meta.namespace, each.resource.kind, each.metadata.name))
+        }
+        desired = desired_of(model, self._settings, objects, self._objects.pods(meta.uid), scaled)
         for child in desired.children.children:
             before = self._objects.get(meta.namespace, identity(child))
             if await self._applier.apply(model, child.kind, child.manifest, before):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate import api
-from headgate.api.kthena_registry import ModelStatus
+from headgate.api.kthena_registry import ModelBackend, ModelStatus
 from headgate.controllers.model import names, status, troubles
 from headgate.controllers.model.children import Child, Children, Observed, children_of
 from headgate.controllers.model.observed import WORKLOADS, Id, Known, KnownPod, KnownSecret, KnownWorkload
@@ -53,10 +53,11 @@ def desired_of(
     rest = [obj for key, obj in objects.items() if key not in wanted and not isinstance(obj, KnownSecret)]
     if not rest:
         return Desired(children, (), (), states)
-    serving = _serving(rest)
+    serving = _serving(rest)  # among them, backends that cannot be built as they are written now
     if all(state.serves for state in states):
         serving = frozenset()
-    unwanted = [obj for obj in rest if _backend(obj.metadata) not in serving or _goes_at_once(obj)]
+    kept = serving | {names.shortened(name, names.LONGEST_LABEL) for name in children.unbuilt}
+    unwanted = [obj for obj in rest if _backend(obj.metadata) not in kept or _goes_at_once(obj)]
     leaving = sorted(
         obj.metadata.name
         for obj in rest
@@ -92,6 +93,9 @@ def _states(
 ) -> list[BackendState]:
     states = []
     for backend in model.spec.backends:
+        if backend.name in children.unbuilt:
+            states.append(_unbuilt(backend, children))
+            continue
         state = status.state_of(backend, children.children, workloads)
         label = names.shortened(backend.name, names.LONGEST_LABEL)
         own = [pod for pod in pods if _backend(pod.metadata) == label]
@@ -103,6 +107,13 @@ def _states(
                 found.append(troubles.Trouble(troubles.PODS_REJECTED, told))
         states.append(state._replace(trouble=troubles.worst(found)))
     return states
+
+
+def _unbuilt(backend: ModelBackend, children: Children) -> BackendState:
+    """A backend that cannot run as it is written."""
+    told = "; ".join(f"{problem.field}: {problem.message}" for problem in children.problems)
+    trouble = troubles.Trouble(troubles.NOT_SUPPORTED, told[: troubles.LONGEST])
+    return BackendState(backend.name, backend.min_replicas, 0, 0, trouble)
 
 
 def _serving(rest: Sequence[Known]) -> frozenset[str]:

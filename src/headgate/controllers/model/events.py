@@ -17,10 +17,20 @@ def tell_turns(events: cluster.EventRecorder, model: api.Model, due: ModelStatus
     """Record an Event for each condition of the new status that turned."""
     before = api.ObservedStatus(conditions=model.status.conditions if model.status is not None else [])
     after = api.ObservedStatus(conditions=due.conditions)
-    for condition in conditions.news(before, after):
-        if condition.type == status.FAILED:
-            is_good = condition.status == "False"
-        else:
-            is_good = condition.status == "True" or condition.reason in _USUAL
-        kind = cluster.EventType.NORMAL if is_good else cluster.EventType.WARNING
+    known = {condition.type for condition in before.conditions}
+    turned = conditions.news(before, after)
+    turned += [each for each in due.conditions if _is_first_failure(each, known)]
+    for condition in turned:
+        kind = cluster.EventType.NORMAL if _is_good(condition) else cluster.EventType.WARNING
         events.record(model, kind, condition.reason, f"{condition.type}: {condition.message}")
+
+
+def _is_first_failure(condition: api.Condition, known: set[str]) -> bool:
+    """The first time that other conditions are true is no news."""
+    return condition.type == status.FAILED and condition.status == "True" and condition.type not in known
+
+
+def _is_good(condition: api.Condition) -> bool:
+    if condition.type == status.FAILED:
+        return condition.status == "False"
+    return condition.status == "True" or condition.reason in _USUAL

@@ -11,6 +11,7 @@ from msgspec import field
 from headgate import api, cluster
 from headgate.api.meta import Part
 from headgate.controllers.model import names
+from headgate.controllers.model.autoscalers import Workload
 
 OWN_ANNOTATIONS = "headgate.dev/"
 """Annotations that are kept of an object have this prefix."""
@@ -161,12 +162,12 @@ class Objects:
         touched = set()
         if change.old is not None:
             self._all.pop(place, None)
-            touched.add(_model_of(change.old.metadata))
-            _drop(self._children, _model_of(change.old.metadata), key)
+            touched.add(model_of(change.old.metadata))
+            _drop(self._children, model_of(change.old.metadata), key)
         if change.new is not None:
             self._all[place] = change.new
-            touched.add(_model_of(change.new.metadata))
-            self._children.setdefault(_model_of(change.new.metadata), {})[key] = change.new
+            touched.add(model_of(change.new.metadata))
+            self._children.setdefault(model_of(change.new.metadata), {})[key] = change.new
         return touched
 
     def put_pod(self, change: cluster.Change[KnownPod]) -> str:
@@ -186,6 +187,14 @@ class Objects:
     def of(self, uid: str) -> Mapping[Id, Known]:
         """The objects of the Model with this UID."""
         return self._children.get(uid, {})
+
+    def workload(self, place: Workload) -> KnownWorkload | None:
+        """The workload of this namespace, kind and name."""
+        for kind in (KnownDeployment, KnownLeaderWorkerSet):
+            if kind.resource.kind == place.kind:
+                found = self.get(place.namespace, (kind.resource.plural, place.name))
+                return found if isinstance(found, KnownWorkload) else None
+        return None
 
     def workloads(self, uid: str) -> dict[str, KnownWorkload]:
         """Those of its workloads by name."""
@@ -209,7 +218,8 @@ def _drop(held: dict[str, dict[Key, V]], uid: str, key: Key) -> None:
         held.pop(uid, None)
 
 
-def _model_of(metadata: api.ObjectMeta) -> str:
+def model_of(metadata: api.ObjectMeta) -> str:
+    """The UID of the Model that an object belongs to."""
     owner = owner_of(metadata)
     if owner is not None and owner.kind == api.Model.resource.kind:
         return owner.uid

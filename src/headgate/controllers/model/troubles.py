@@ -16,6 +16,7 @@ ENGINE: Final = "engine"
 
 DOWNLOAD_FAILED, ENGINE_FAILING, UNSCHEDULABLE = "DownloadFailed", "EngineFailing", "Unschedulable"
 SIDECAR_FAILING, PODS_REJECTED, DOWNLOADING = "SidecarFailing", "PodsRejected", "Downloading"
+NOT_SUPPORTED = "NotSupported"
 
 LONGEST = 1024
 """Characters of a message that a container left."""
@@ -32,6 +33,7 @@ class Trouble(NamedTuple):
 
 
 _ORDER: Final = (
+    NOT_SUPPORTED,
     PODS_REJECTED,
     DOWNLOAD_FAILED,
     ENGINE_FAILING,

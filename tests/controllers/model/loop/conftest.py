@@ -26,15 +26,18 @@ class Lab:
 
     async def model(self, *backends: dict[str, Any], name: str = "m", **spec: Any) -> None:
         """Create or change the Model."""
-        await self.client.apply_manifest(
+        whole = {"backends": list(backends), **spec}
+        if await self.get(api.Model, name) is not None:
+            change = [{"op": "replace", "path": "/spec", "value": whole}]
+            await self.client.patch(api.Model, name, "default", change, cluster.PatchType.JSON)
+            return
+        await self.client.create_manifest(
             {
                 "apiVersion": api.Model.resource.api_version,
                 "kind": "Model",
                 "metadata": {"name": name, "namespace": "default"},
-                "spec": {"backends": list(backends), **spec},
-            },
-            field_manager="user",
-            force=True,
+                "spec": whole,
+            }
         )
 
     async def get(self, kind: type[Any], name: str) -> dict[str, Any] | None:

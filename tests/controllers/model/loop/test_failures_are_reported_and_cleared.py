@@ -18,8 +18,8 @@ async def test_objects_of_others_are_not_taken(lab, backend):
     failed = await lab.says("Failed", "True")
     assert failed.reason == "ModelAbnormal"
     assert failed.message == (
-        "ModelServer m-b exists already and was not made by this Model: delete it, or rename the Model or its "
-        "backend"
+        "ModelServer m-b exists already and was not made by this Model: delete it, or rename the Model "
+        "or its backend"
     )
     status = (await lab.client.get(api.Model, "m", "default")).status
     assert status.observed_generation is None

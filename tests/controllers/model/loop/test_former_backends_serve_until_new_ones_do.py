@@ -37,13 +37,3 @@ async def test_a_former_backend_that_never_served_goes_at_once(lab, backend):
     await lab.gone(api.Deployment, "m-wrong")
     await lab.gone(api.ModelServer, "m-wrong")
     assert await lab.names(api.Deployment) == {"m-right"}
-
-
-async def test_a_former_backend_goes_when_no_replicas_are_wanted(lab, backend):
-    await lab.model(backend("old"))
-    await lab.run("m-old", 1)
-    await lab.says("Active", "True")
-    await lab.model(backend("new", minReplicas=0, maxReplicas=1))
-    await lab.gone(api.Deployment, "m-old")
-    ready = await lab.says("Active", "True")
-    assert ready.message == "Model is scaled to zero"
