@@ -54,6 +54,42 @@ async def test_loading_and_unloading_are_refused_in_vllms_words(serve, adapter):
         assert (await server.client.post(LOAD, json=again)).status_code == 200
 
 
+@pytest.mark.parametrize("path", [LOAD, UNLOAD])
+async def test_vllm_has_no_such_api_unless_it_is_told_so(serve, path):
+    """Without VLLM_ALLOW_RUNTIME_LORA_UPDATING, the paths do not exist."""
+    async with serve(runtime_adapters=False) as server:
+        answer = await server.client.post(path, json={"lora_name": "sql", "lora_path": "/x"})
+        assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
+
+
+async def test_sglang_has_an_api_of_its_own(serve):
+    """Its responses list the adapters, and vLLM's paths do not exist."""
+    async with serve(api="sglang") as server:
+
+        async def post(path, **body):
+            answer = await server.client.post(path, json=body)
+            return answer.status_code, answer.json()
+
+        status, told = await post("/load_lora_adapter", lora_name="sql", lora_path="/x")
+        assert (status, told) == (
+            200,
+            {"success": True, "error_message": "", "loaded_adapters": {"sql": "/x"}},
+        )
+        status, told = await post("/load_lora_adapter", lora_name="sql", lora_path="/x")
+        assert (status, told["success"]) == (400, False)
+        assert (await post("/load_lora_adapter", lora_name="new"))[0] == 400
+        assert (await post("/unload_lora_adapter", lora_name="new"))[0] == 400
+        assert await post("/unload_lora_adapter", lora_name="sql") == (
+            200,
+            {"success": True, "error_message": "", "loaded_adapters": {}},
+        )
+        assert await post(LOAD, lora_name="sql", lora_path="/x") == (404, {"detail": "Not Found"})
+        assert (await post("/load_lora_adapter", lora_name="sql", lora_path="/x"))[0] == 200
+    async with serve(api="sglang", runtime_adapters=False) as server:
+        answer = await server.client.post("/load_lora_adapter", json={"lora_name": "s", "lora_path": "/x"})
+        assert "--enable-lora" in answer.json()["error_message"]
+
+
 async def test_the_gauge_tells_who_runs_and_who_waits(serve, eventually, slow_engine, adapter):
     """One series: the newest; its value is a time in unix seconds with fractions."""
 

@@ -11,8 +11,9 @@ from starlette.types import Receive, Scope, Send
 from headgate.simulator.server.answers.messages import error_body
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import ClientGoneError, Exchange
-from headgate.simulator.server.handlers import Admin, Anthropic, Loading, OpenAI, Operations, Sleeping, Tokens
+from headgate.simulator.server.handlers import Admin, Anthropic, OpenAI, Operations, Sleeping, Tokens
 from headgate.simulator.server.instance import Instance
+from headgate.simulator.server.loading import Loading, SglangLoading
 from headgate.simulator.server.settings import ServerSettings
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -78,6 +79,7 @@ class EngineApp:
         openai = OpenAI(instance)
         operations = Operations(instance)
         loading = Loading(instance)
+        sglang = SglangLoading(instance)
         tokens = Tokens(instance)
         anthropic = Anthropic(instance)
         admin = Admin(instance)
@@ -92,6 +94,8 @@ class EngineApp:
             ("GET", "/v1/models", operations.models),
             ("POST", "/v1/load_lora_adapter", loading.load),
             ("POST", "/v1/unload_lora_adapter", loading.unload),
+            ("POST", "/load_lora_adapter", sglang.load),
+            ("POST", "/unload_lora_adapter", sglang.unload),
             ("POST", "/tokenize", tokens.tokenize),
             ("POST", "/detokenize", tokens.detokenize),
             ("POST", "/sleep", sleeping.sleep),

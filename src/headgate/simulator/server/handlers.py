@@ -11,7 +11,6 @@ from msgspec import Meta
 
 from headgate.simulator.model import ConfigError, detokenize, tokenize
 from headgate.simulator.server import bodies
-from headgate.simulator.server.adapters import Adapter
 from headgate.simulator.server.answers.messages import MessagesAnswer
 from headgate.simulator.server.answers.openai import ChatAnswer, TextAnswer
 from headgate.simulator.server.answers.responses import ResponsesAnswer
@@ -156,53 +155,6 @@ class Operations:
             "parent": parent,
             "max_model_len": self._instance.settings.engine.max_model_len,
         }
-
-
-PLAIN = b"text/plain; charset=utf-8"
-Name = Annotated[str, Meta(max_length=253)]
-
-
-class LoadBody(msgspec.Struct, frozen=True):
-    lora_name: Name = ""
-    lora_path: Annotated[str, Meta(max_length=4096)] = ""
-    base_model_name: str | None = None
-    load_inplace: bool = False
-
-
-class UnloadBody(msgspec.Struct, frozen=True):
-    lora_name: Name = ""
-    lora_int_id: int | None = None
-
-
-_load = msgspec.json.Decoder(LoadBody)
-_unload = msgspec.json.Decoder(UnloadBody)
-
-
-class Loading:
-    """Handlers that load and unload adapters."""
-
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-
-    async def load(self, exchange: Exchange) -> None:
-        body = decode(_load, await exchange.read_body())
-        if not body.lora_name or not body.lora_path:
-            raise ApiError(400, "Both 'lora_name' and 'lora_path' must be provided.", kind="InvalidUserInput")
-        adapter = Adapter(name=body.lora_name, path=body.lora_path, base_model_name=body.base_model_name)
-        self._instance.adapters.load(adapter, in_place=body.load_inplace)
-        await _say(exchange, f"Success: LoRA adapter '{adapter.name}' added successfully.")
-
-    async def unload(self, exchange: Exchange) -> None:
-        body = decode(_unload, await exchange.read_body())
-        if not body.lora_name:
-            message = "'lora_name' needs to be provided to unload a LoRA adapter."
-            raise ApiError(400, message, kind="InvalidUserInput")
-        self._instance.adapters.unload(body.lora_name)
-        await _say(exchange, f"Success: LoRA adapter '{body.lora_name}' removed successfully.")
-
-
-async def _say(exchange: Exchange, text: str) -> None:
-    await exchange.answer(text.encode(), content_type=PLAIN)
 
 
 class Sleeping:

@@ -104,6 +104,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Rank of the first of them, if other servers have further ones."""
     lora_modules: tuple[Adapter, ...] = ()
     """Adapters loaded at startup."""
+    runtime_adapters: bool = True
+    """Whether adapters can be loaded and unloaded while the engine runs."""
     kv_events: KvEventsConfig | None = None
     """Where prefix cache events are published."""
     role: Role = "both"

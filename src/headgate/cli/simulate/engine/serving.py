@@ -105,6 +105,14 @@ SERVER = together(
         help="Adapter loaded at startup, by name or as vLLM's JSON; repeatable.",
     ),
     click.option(
+        "--runtime-adapters/--no-runtime-adapters",
+        "runtime_adapters",
+        default=True,
+        envvar="VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+        show_envvar=True,
+        help="Load and unload adapters while the engine runs.",
+    ),
+    click.option(
         "--data-parallel-size",
         type=click.IntRange(1, 64),
         default=1,
@@ -254,6 +262,7 @@ IGNORED = together(
         )
         for names in (
             ("--enforce-eager/--no-enforce-eager",),
+            ("--enable-lora/--no-enable-lora",),
             ("--mm-encoder-only/--no-mm-encoder-only",),
             ("--tensor-parallel-size",),
             ("--mm-processor-kwargs",),
