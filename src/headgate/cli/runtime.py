@@ -32,7 +32,14 @@ def _path(_: click.Context, __: click.Parameter, text: str) -> str:
 
 @click.command()
 @click.option("-E", "--engine", "kind", default="vLLM", help="Engine of the Pod: vLLM, SGLang, ...")
-@click.option("-H", "--host", default="0.0.0.0", help="Address to listen on.")  # noqa: S104 - as in a Pod
+@click.option(
+    "-H",
+    "--host",
+    default="0.0.0.0",  # noqa: S104 - its callers are other machines
+    envvar="POD_IP",
+    show_envvar=True,
+    help="Address to listen on.",
+)
 @click.option(
     "-P",
     "--port",
@@ -71,6 +78,18 @@ def _path(_: click.Context, __: click.Parameter, text: str) -> str:
     help="Directory shared with `headgate download`, and of the desired adapters.",
 )
 @click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("/etc/headgate/runtime/token"),
+    help="File with the token of calls that change something; without it, they are refused.",
+)
+@click.option(
+    "--adapters-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("/weights"),
+    help="Directory of downloads, which the engine has at the same path. Nothing is written elsewhere.",
+)
+@click.option(
     "--drain-timeout",
     "drain_max_s",
     type=click.FloatRange(min=0, max=24 * 3600),
@@ -88,6 +107,8 @@ def runtime(
     pod: str,
     model: str,
     state_dir: Path,
+    token_file: Path,
+    adapters_dir: Path,
     drain_max_s: float,
     log_level: str,
 ) -> None:
@@ -110,6 +131,8 @@ def runtime(
         pod=pod,
         model=model,
         state_dir=state_dir,
+        token_file=token_file,
+        adapters_dir=adapters_dir,
         drain_max_s=drain_max_s,
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from headgate.runtime.errors import ApiError
 
 __all__ = ["Application", "Call", "Handler"]
 
+T = TypeVar("T")
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -34,6 +35,11 @@ class Response(msgspec.Struct, frozen=True):
     body: bytes
     content_type: bytes = b"application/json"
     status: int = 200
+
+
+def json(content: object, status: int = 200) -> Response:
+    """A response in JSON."""
+    return Response(msgspec.json.encode(content), status=status)
 
 
 class Call:
@@ -69,8 +75,23 @@ class Call:
             if not message.get("more_body"):
                 return b"".join(parts)
 
-    async def left(self) -> None:
-        """Return once the client has closed the connection. Only after the body was read."""
+    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, which is cancelled if the client leaves. Call it after the body was read.
+
+        Raises ClientGoneError.
+        """
+        working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(self._left())
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientGoneError
+            return working.result()
+        finally:
+            for task in (working, leaving):
+                task.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
+
+    async def _left(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from headgate import engines
-from headgate.runtime.engine import Engine, FetchError
+from headgate.runtime.engine import Engine, FetchError, is_down
 
 Outcome = Literal["idle", "gone", "late"]
 
@@ -67,7 +67,7 @@ class Drain:
         try:
             response = await self._engine.page()
         except FetchError as error:
-            return "refused" if isinstance(error.__cause__, ConnectionRefusedError) else "blind"
+            return "refused" if is_down(error) else "blind"
         if response.status != 200:
             return "blind"
         names = self._engine.kind.metrics

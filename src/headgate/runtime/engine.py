@@ -16,7 +16,7 @@ PAGE_TIMEOUT_S: Final = 5.0
 LOAD_TIMEOUT_S: Final = 300.0
 """An adapter may come from a slow disk."""
 
-__all__ = ["Address", "AddressError", "Engine", "FetchError"]
+__all__ = ["Address", "AddressError", "Engine", "FetchError", "is_down"]
 
 
 class AddressError(ValueError):
@@ -48,6 +48,11 @@ class Address:
 def is_path(text: str) -> bool:
     """Whether it can stand in a request line."""
     return text.startswith("/") and text.isascii() and text.isprintable() and " " not in text
+
+
+def is_down(error: FetchError) -> bool:
+    """Whether nothing listens at the engine's address."""
+    return isinstance(error.__cause__, ConnectionRefusedError)
 
 
 class Engine:

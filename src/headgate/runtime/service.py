@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import logging
 from collections.abc import Callable
@@ -13,10 +14,15 @@ import msgspec
 
 from headgate import engines, serving
 from headgate.runtime import app, metrics
+from headgate.runtime.adapters import Adapters
 from headgate.runtime.app import Call, Response
+from headgate.runtime.desired import DesiredFile
 from headgate.runtime.drain import Drain
 from headgate.runtime.engine import Address, Engine
 from headgate.runtime.errors import ApiError
+from headgate.runtime.fetching import Fetcher
+from headgate.runtime.token import TokenFile
+from headgate.runtime.writing import AdapterCalls, DownloadCalls, Reading
 
 MAX_DRAINS: Final = 16
 """Requests to /drain at a time: a Pod has one preStop hook for each engine."""
@@ -35,7 +41,9 @@ class RuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     pod: str = ""
     model: str = ""
+    token_file: Path
     state_dir: Path
+    adapters_dir: Path
     drain_quiet_s: float = 1.0
     drain_max_s: float = 280.0
 
@@ -55,10 +63,12 @@ async def run_runtime(config: RuntimeConfig, stop: asyncio.Event, announce: Call
         parts.push_async_callback(sidecar.aclose)
         tasks = await parts.enter_async_context(asyncio.TaskGroup())
         leave = asyncio.Event()
+        working = tasks.create_task(sidecar.adapters.run())
         tasks.create_task(serving.serve_page(sidecar.application(), listener, leave, LIMITS))
         announce(f"{config.host}:{listener.getsockname()[1]}")
         await stop.wait()
         await sidecar.ends()
+        working.cancel()
         leave.set()
 
 
@@ -70,6 +80,12 @@ class Sidecar:
         self._engine = engine
         self._page = metrics.Page(engine)
         self._drain = Drain(engine, quiet_s=config.drain_quiet_s, max_s=config.drain_max_s)
+        downloads = config.state_dir / "downloads"
+        fetch = Fetcher(downloads).fetch
+        self.adapters = Adapters(engine, fetch, DesiredFile(config.state_dir), config.adapters_dir)
+        reading = Reading(TokenFile(config.token_file), config.adapters_dir)
+        self._adapter_calls = AdapterCalls(reading, self.adapters)
+        self._download_calls = DownloadCalls(reading, fetch, downloads)
 
     def application(self) -> app.Application:
         return app.Application(
@@ -77,6 +93,12 @@ class Sidecar:
                 ("GET", "/health"): self._health,
                 ("GET", "/metrics"): self._metrics,
                 ("GET", "/drain"): self._drained,
+                ("GET", "/v1/downloads"): self._download_calls.show,
+                ("POST", "/v1/download_model"): self._download_calls.download,
+                ("GET", "/v1/adapters"): self._adapter_calls.show,
+                ("PUT", "/v1/adapters"): self._adapter_calls.replace,
+                ("POST", "/v1/load_lora_adapter"): self._adapter_calls.load,
+                ("POST", "/v1/unload_lora_adapter"): self._adapter_calls.unload,
             }
         )
 
@@ -87,31 +109,25 @@ class Sidecar:
 
     async def aclose(self) -> None:
         await self._page.aclose()
+        await self._download_calls.aclose()
 
     async def _health(self, _: Call) -> Response:
-        told = {"status": "ok", "pod": self._config.pod, "model": self._config.model}
-        return Response(msgspec.json.encode(told))
+        return app.json({"status": "ok", "pod": self._config.pod, "model": self._config.model})
 
     async def _metrics(self, _: Call) -> Response:
         return Response(await self._page.text(self._gauges()), metrics.CONTENT_TYPE)
 
     def _gauges(self) -> dict[str, int]:
-        return {"drain_waiting": self._drain.waiting}
+        states = collections.Counter(each.state for each in self.adapters.states())
+        adapters = {
+            f'adapters{{state="{state}"}}': states[state] for state in ("Loading", "Loaded", "Failed")
+        }
+        return {"drain_waiting": self._drain.waiting, **adapters}
 
     async def _drained(self, call: Call) -> Response:
         """Respond once the engine has no requests. A client that leaves is not waited for."""
         if self._drain.waiting >= MAX_DRAINS:
             raise ApiError(503, f"{MAX_DRAINS} requests wait for the engine already")
         await call.body()
-        waiting = asyncio.ensure_future(self._drain.wait())
-        leaving = asyncio.ensure_future(call.left())
-        try:
-            await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                raise app.ClientGoneError
-            outcome = waiting.result()
-        finally:
-            for task in (waiting, leaving):
-                task.cancel()
-            await asyncio.gather(waiting, leaving, return_exceptions=True)
-        return Response(msgspec.json.encode({"engine": outcome}), status=503 if outcome == "late" else 200)
+        outcome = await call.while_connected(self._drain.wait())
+        return app.json({"engine": outcome}, 503 if outcome == "late" else 200)

@@ -1,0 +1,284 @@
+"""Keeps the adapters of the engine as desired: downloads, loads, unloads, and loads again after a restart.
+
+What the engine has is read from its list of models, so nothing is assumed about an engine that ended, or
+about calls whose response was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headgate.engines.runtime_adapters import AdapterCalls, Listed, adapter_calls, read_adapters, refusal
+from headgate.runtime.adapter import AdapterState, Entry
+from headgate.runtime.desired import Adapter, DesiredFile
+from headgate.runtime.engine import Engine, FetchError, is_down
+from headgate.runtime.fetching import Fetch, directory_of, in_place
+from headgate.runtime.fetching import FetchError as DownloadError
+
+BUSY_S: Final = 1.0
+"""Between two looks at the engine while something is to be done."""
+QUIET_S: Final = 2.0
+"""The same while every adapter is loaded: an engine that has restarted lacks them so long."""
+UNLOAD_AGAIN_S: Final = 10.0
+"""After an engine has failed to unload an adapter."""
+
+log = logging.getLogger(__name__)
+
+
+class Adapters:
+    """The desired adapters. `run` keeps the engine in line with them; no other method waits for it."""
+
+    def __init__(self, engine: Engine, fetch: Fetch, file: DesiredFile, root: Path) -> None:
+        """`root` is the directory of downloaded adapters, which the engine sees at the same path."""
+        self._engine = engine
+        self._calls = adapter_calls(engine.kind)
+        self._fetch = fetch
+        self._file = file
+        self._root = root
+        kept = file.read()
+        self._entries = {each.name: self._entry(each) for each in kept.adapters}
+        self._leaving = dict.fromkeys(kept.leaving, 0.0)
+        """Names of former adapters that the engine may still have, and when to unload them."""
+        self._present: dict[str, int] = {}
+        """In which run of the engine an adapter of this name was loaded here."""
+        self._downloads: dict[str, asyncio.Task[None]] = {}
+        """By name of the adapter."""
+        self._ending: set[asyncio.Task[None]] = set()
+        """Downloads that were cancelled."""
+        self._run = 0
+        """Number of the engine's run: another one after it has refused connections."""
+        self._changed = asyncio.Event()
+        self._news = asyncio.Event()
+
+    # -- what callers do
+
+    def replace(self, adapters: Sequence[Adapter]) -> None:
+        """Desire exactly these, whose names differ. Raises OSError if they cannot be kept."""
+        entries = {
+            each.name: known if (known := self._entries.get(each.name)) and known.adapter == each
+            else self._entry(each)
+            for each in adapters
+        }  # fmt: skip
+        leaving = {name: 0.0 for name in (*self._leaving, *self._entries) if name not in entries}
+        self._file.write(adapters, list(leaving))
+        self._entries, self._leaving = entries, leaving
+        self._changed.set()
+
+    def add(self, adapter: Adapter) -> None:
+        """Desire this one, in place of another of its name. Raises OSError."""
+        others = [each.adapter for each in self._entries.values() if each.adapter.name != adapter.name]
+        self.replace([*others, adapter])
+
+    def remove(self, name: str) -> bool:
+        """Desire it no more; returns whether the engine had it or was to have it. Raises OSError."""
+        others = [each.adapter for each in self._entries.values() if each.adapter.name != name]
+        is_known = len(others) < len(self._entries)
+        if is_known:
+            self.replace(others)
+        return is_known or name in self._leaving
+
+    def states(self) -> list[AdapterState]:
+        return [entry.picture() for entry in self._entries.values()]
+
+    def state(self, name: str) -> AdapterState | None:
+        """None if it is not desired."""
+        entry = self._entries.get(name)
+        return entry.picture() if entry is not None else None
+
+    def is_leaving(self, name: str) -> bool:
+        """Whether it is still to be unloaded."""
+        return name in self._leaving
+
+    async def changed(self) -> None:
+        """Return when the state of any adapter may have changed."""
+        await self._news.wait()
+
+    # -- the loop
+
+    async def run(self) -> None:
+        """Keep the engine in line until cancelled."""
+        try:
+            while True:
+                self._changed.clear()
+                if self._entries or self._leaving:
+                    await self._reconcile()
+                    self._tell()
+                    await self._pause()
+                else:
+                    await self._changed.wait()
+        finally:
+            for task in self._downloads.values():
+                task.cancel()
+            await asyncio.gather(*self._downloads.values(), *self._ending, return_exceptions=True)
+
+    async def _pause(self) -> None:
+        is_quiet = not self._leaving and all(each.state == "Loaded" for each in self._entries.values())
+        try:
+            async with asyncio.timeout(QUIET_S if is_quiet else BUSY_S):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _reconcile(self) -> None:
+        if self._calls is None:
+            self._refuse(f"{self._engine.kind.name} cannot load adapters while it runs")
+            return
+        self._start_downloads()
+        listed = await self._listed()
+        if listed is None:
+            return
+        await self._unload_former(listed, self._calls)
+        for entry in list(self._entries.values()):
+            if self._entries.get(entry.adapter.name) is entry:
+                await self._bring(entry, listed, self._calls)
+                self._tell()
+
+    def _refuse(self, why: str) -> None:
+        for entry in self._entries.values():
+            entry.failed(why, self._now)
+        self._forget(list(self._leaving))
+
+    async def _listed(self) -> Listed | None:
+        """The adapters of the engine; None if it does not tell.
+
+        One that is too busy to respond keeps its adapters; one that refuses connections has none.
+        """
+        try:
+            response = await self._engine.models()
+        except FetchError as error:
+            if is_down(error):
+                self._run += 1
+                for entry in self._entries.values():
+                    entry.lost()
+            return None
+        if response.status != 200:
+            return None
+        try:
+            return read_adapters(response.body)
+        except ValueError as error:
+            log.warning("the engine sent %s", error)
+            return None
+
+    async def _bring(self, entry: Entry, listed: Listed, calls: AdapterCalls) -> None:
+        """Take one adapter a step further."""
+        name = entry.adapter.name
+        if self._has(entry, listed):
+            entry.loaded(self._run)
+            return
+        entry.lost()
+        if not entry.is_fetched or self._now < entry.retry_at:
+            return
+        is_other = name in listed.roots or (not listed.is_complete and self._present.get(name) == self._run)
+        if is_other and (problem := await self._unload(name, calls)):
+            entry.failed(f"cannot unload the adapter of this name: {problem}", self._now)
+            return
+        problem = await self._load(entry, calls)
+        if problem:
+            log.warning("adapter %s: %s", name, problem)
+            entry.failed(problem, self._now)
+            entry.is_fetched = not entry.needs_download  # the directory may be gone
+        else:
+            log.info("adapter %s is loaded from %s", name, entry.directory)
+            entry.loaded(self._run)
+            self._present[name] = self._run
+
+    def _has(self, entry: Entry, listed: Listed) -> bool:
+        """Whether the engine has this adapter, and from this source."""
+        root = listed.roots.get(entry.adapter.name)
+        was_loaded = entry.loaded_in == self._run
+        if root is None:
+            return was_loaded and not listed.is_complete
+        return root == str(entry.directory) or (not root and was_loaded)
+
+    async def _unload_former(self, listed: Listed, calls: AdapterCalls) -> None:
+        gone = []
+        for name in list(self._leaving):
+            may_be_there = name in listed.roots or (not listed.is_complete and name in self._present)
+            if may_be_there and name not in self._entries:
+                if self._now < self._leaving.get(name, 0.0):
+                    continue
+                if problem := await self._unload(name, calls):
+                    log.warning("adapter %s cannot be unloaded: %s", name, problem)
+                    self._leaving[name] = self._now + UNLOAD_AGAIN_S
+                    continue
+                log.info("adapter %s is unloaded", name)
+            self._present.pop(name, None)
+            gone.append(name)
+        self._forget(gone)
+
+    def _forget(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._leaving.pop(name, None)
+        if names:
+            try:
+                self._file.write([each.adapter for each in self._entries.values()], list(self._leaving))
+            except OSError as error:
+                log.warning("the desired adapters cannot be kept: %s", error)
+
+    async def _unload(self, name: str, calls: AdapterCalls) -> str:
+        """Why it is still there; empty if it is not."""
+        try:
+            response = await self._engine.call(calls.unload, msgspec.json.encode({"lora_name": name}))
+        except FetchError as error:
+            return f"the engine {error}"
+        return "" if response.status == 404 else refusal(response.status, response.body, calls)
+
+    async def _load(self, entry: Entry, calls: AdapterCalls) -> str:
+        """Why it was not loaded; empty if it was."""
+        content = {"lora_name": entry.adapter.name, "lora_path": str(entry.directory)}
+        try:
+            response = await self._engine.call(calls.load, msgspec.json.encode(content))
+        except FetchError as error:
+            return f"the engine {error}"
+        return refusal(response.status, response.body, calls)
+
+    # -- downloads
+
+    def _entry(self, adapter: Adapter) -> Entry:
+        if adapter.directory:
+            return Entry(adapter, Path(adapter.directory), needs_download=True)
+        place = in_place(adapter.source)
+        directory = place or directory_of(adapter.source, self._root)
+        return Entry(adapter, directory, needs_download=place is None)
+
+    def _start_downloads(self) -> None:
+        """One for each adapter that needs it; those that nobody needs any more are ended."""
+        for name, task in list(self._downloads.items()):
+            entry = self._entries.get(name)
+            if task.done() or entry is None or task.get_name() != entry.adapter.source:
+                del self._downloads[name]
+                if task.cancel():
+                    self._ending.add(task)
+                    task.add_done_callback(self._ending.discard)
+        for name, entry in self._entries.items():
+            if not entry.is_fetched and name not in self._downloads and self._now >= entry.retry_at:
+                work = self._download(entry)
+                self._downloads[name] = asyncio.create_task(work, name=entry.adapter.source)
+
+    async def _download(self, entry: Entry) -> None:
+        adapter = entry.adapter
+        try:
+            await self._fetch(adapter.source, entry.directory, adapter.name)
+        except DownloadError as error:
+            log.warning("adapter %s cannot be downloaded: %s", adapter.name, error)
+            entry.failed(str(error), self._now)
+        else:
+            entry.is_fetched = True
+        self._changed.set()
+        self._tell()
+
+    # -- waiting callers
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    @property
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
