@@ -51,6 +51,24 @@ def test_a_container_replaces_what_its_image_has(container, words):
     assert images.command_of(api.Container(name="c", **container), program) == words
 
 
+def test_a_program_may_wrap_the_command_of_a_container():
+    """It gets command and arguments; without a command, it is as any other."""
+    entry = {"image": "vllm", "command": ["headgate", "simulate", "as"], "args": ["vllm"], "wrap": True}
+    program = images.parse({"images": [entry]}, "f").find("vllm:v1")
+    container = api.Container(name="c", command=["python3", "-m", "vllm"], args=["--port", "1"])
+    assert images.command_of(container, program) == [
+        *entry["command"],
+        "python3",
+        "-m",
+        "vllm",
+        "--port",
+        "1",
+    ]
+    assert images.command_of(api.Container(name="c"), program) == ["headgate", "simulate", "as", "vllm"]
+    with pytest.raises(node.ImagesError, match=r"images\[0\].wrap: 1 is not true or false"):
+        images.parse({"images": [{**entry, "wrap": 1}]}, "f")
+
+
 def test_all_errors_are_told_at_once(tmp_path):
     """The command line names the file, the field and the value of each."""
     file = tmp_path / "images.yaml"

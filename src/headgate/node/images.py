@@ -13,7 +13,7 @@ from typing import Any
 
 from headgate import api
 
-_FIELDS = ("image", "command", "args", "env")
+_FIELDS = ("image", "command", "args", "env", "wrap")
 
 
 class ImagesError(ValueError):
@@ -28,6 +28,8 @@ class ImageProgram:
     command: Sequence[str]
     args: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    wraps: bool = False
+    """Whether a container's own command becomes arguments of `command`, instead of replacing it."""
 
     def matches(self, image: str) -> bool:
         """Case-sensitive; `*` stands for anything. A pattern without a tag matches all tags and digests."""
@@ -60,8 +62,11 @@ NO_IMAGES = ImagePrograms()
 def command_of(container: api.Container, program: ImageProgram | None) -> list[str]:
     """Command and arguments, empty if nothing says what to run.
 
-    As in Kubernetes, a container's own command replaces the command and the arguments of the image.
+    As in Kubernetes, a container's own command replaces the command and the arguments of the image, unless
+    the program wraps it.
     """
+    if container.command and program is not None and program.wraps:
+        return [*program.command, *container.command, *container.args]
     if container.command or program is None:
         return [*container.command, *container.args] if container.command else []
     return [*program.command, *(container.args or program.args)]
@@ -91,7 +96,11 @@ def _programs(document: object, problems: list[str]) -> Iterator[ImageProgram]:
         problems += _problems(entry, where)
         if len(problems) == before:
             yield ImageProgram(
-                entry["image"], entry["command"], entry.get("args") or (), entry.get("env") or {}
+                entry["image"],
+                entry["command"],
+                entry.get("args") or (),
+                entry.get("env") or {},
+                entry.get("wrap", False),
             )
 
 
@@ -105,6 +114,8 @@ def _problems(entry: Mapping[Any, Any], where: str) -> Iterator[str]:
         yield f"{where}.command: must be a list of words, such as [python3, -m, server]"
     for name in ("command", "args"):
         yield from _word_problems(entry.get(name) or [], f"{where}.{name}")
+    if not isinstance(entry.get("wrap", False), bool):
+        yield f"{where}.wrap: {entry['wrap']!r} is not true or false"
     variables = entry.get("env") or {}
     if not isinstance(variables, dict):
         yield f"{where}.env: must be a mapping of names to texts"

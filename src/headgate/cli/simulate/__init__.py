@@ -5,6 +5,7 @@ import click
 from headgate.cli.simulate.engine import engine
 from headgate.cli.simulate.fleet import fleet
 from headgate.cli.simulate.profiles import profiles
+from headgate.cli.simulate.standing_in import stand_in
 from headgate.cli.simulate.trace import trace
 
 
@@ -14,6 +15,7 @@ def simulate() -> None:
 
 
 simulate.add_command(engine)
+simulate.add_command(stand_in)
 simulate.add_command(fleet)
 simulate.add_command(profiles)
 simulate.add_command(trace)
