@@ -12,7 +12,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane helm kustomize-base redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane helm kustomize-base redis-server kubectl s3-server bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -49,7 +49,7 @@ check: $(DEV_STAMP)  ## ruff, additional source rules, mypy --strict, import con
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(DEV_STAMP) pure redis-server kubectl  ## the test suite, as pure Python (ARGS="-k name" selects tests)
+unit: $(DEV_STAMP) pure redis-server kubectl s3-server  ## the test suite, as pure Python (ARGS="-k name" selects tests)
 	$(BIN)/python -m pytest $(ARGS)
 
 unit-compiled: $(DEV_STAMP) compiled redis-server  ## the tests of the data path, compiled
@@ -77,6 +77,9 @@ redis-server:  ## fetch redis-server for the tests into .cache, unless it is on 
 
 kubectl:  ## fetch or build kubectl for the tests into the user's cache, unless it is on PATH
 	@tools/fetch_kubectl.sh
+
+s3-server:  ## build an S3 server for the tests into the user's cache, unless it is on PATH; needs Go
+	@tools/fetch_s3_server.sh
 
 bench: $(DEV_STAMP)  ## CPU per request and chunk, memory per connection and route, compared with nginx, Envoy, the Rust routers and LiteLLM
 	$(BIN)/python bench/gateway.py $(ARGS)

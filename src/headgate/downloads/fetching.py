@@ -67,6 +67,8 @@ class _Fetch:
         self._progress = Progress()
 
     def run(self) -> Manifest:
+        if isinstance(self._source, sources.DirectorySource):
+            _check_apart(self._source, self._target)
         if (found := self._present()) is not None:
             return found
         work = work_directory(self._target)
@@ -176,3 +178,13 @@ class _Fetch:
 def _shown(source: str, include: Sequence[str], exclude: Sequence[str]) -> str:
     words = [*(f"--include {glob}" for glob in include), *(f"--exclude {glob}" for glob in exclude)]
     return f"{source} ({' '.join(words)})" if words else source
+
+
+def _check_apart(source: sources.DirectorySource, target: Path) -> None:
+    """Raise DownloadError if one of the directories is inside the other."""
+    from_, to = source.path.resolve(), target.resolve()
+    if from_.is_relative_to(to) or to.is_relative_to(from_):
+        raise DownloadError(
+            Reason.INVALID_SOURCE,
+            f"{source} cannot be copied to {target}: one is inside the other; name another directory",
+        )

@@ -45,6 +45,9 @@ class _Bounded(httpx2.SyncByteStream):
                 )
             yield piece
 
+    def is_hash_known(self, file: RemoteFile) -> bool:
+        return True
+
     def close(self) -> None:
         self._stream.close()
 
@@ -124,6 +127,9 @@ class Hub:
             endpoint=self._source.endpoint,
         )
         return ranges.opened(self._http, url, self._headers, start, end, file.size, self._explained)
+
+    def is_hash_known(self, file: RemoteFile) -> bool:
+        return True
 
     def close(self) -> None:
         self._http.close()

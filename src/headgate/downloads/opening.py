@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.downloads.remote import Remote
-from headgate.downloads.sources import HubSource, Source
+from headgate.downloads.sources import BucketSource, DirectorySource, HubSource, Source
 
 
 def remote(source: Source) -> Remote:
@@ -12,4 +12,11 @@ def remote(source: Source) -> Remote:
             from headgate.downloads.hub import Hub
 
             return Hub(source)
-    raise NotImplementedError(str(source))
+        case BucketSource():
+            from headgate.downloads.bucket import Bucket
+
+            return Bucket(source)
+        case DirectorySource():
+            from headgate.downloads.tree import Tree
+
+            return Tree(source)

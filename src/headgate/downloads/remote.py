@@ -18,4 +18,7 @@ class Remote(Protocol):
     def read(self, file: RemoteFile, start: int, end: int) -> AbstractContextManager[Iterator[bytes]]:
         """Content of the file from `start` to `end`, at most; called by several threads."""
 
+    def is_hash_known(self, file: RemoteFile) -> bool:
+        """Whether the hash of the listing is one of the content; asked if it does not match."""
+
     def close(self) -> None: ...

@@ -45,6 +45,8 @@ class BucketSource:
     region: str
     credentials: Credentials | None
     """None: requests are not signed, as for public buckets."""
+    is_virtual_hosted: bool = False
+    """The bucket is part of the host name instead of the path."""
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
@@ -126,6 +128,7 @@ def _bucket(text: str, rest: str, environment: Mapping[str, str]) -> BucketSourc
         _endpoint(endpoint or f"https://s3.{region}.amazonaws.com", "ENDPOINT"),
         region,
         _credentials(text, first),
+        first("ADDRESSING_STYLE") == "virtual",
     )
 
 

@@ -205,6 +205,8 @@ class Transfer:
         file = partial.file
         digests = partial.finish(self._halt.check)
         while problem := digests.problem():
+            if digests.length == file.size and not self._is_hash_known(file):
+                break
             if file.path in self._discarded:
                 raise DownloadError(
                     Reason.CORRUPT,
@@ -222,6 +224,11 @@ class Transfer:
         with self._lock:
             self._stored[file.path] = digests.sha256
         self._progress.finished_file()
+
+    def _is_hash_known(self, file: RemoteFile) -> bool:
+        return retries.repeated(
+            f"looking up {file.path}", lambda: self._remote.is_hash_known(file), self._backoff, self._halt
+        )
 
 
 def disk_error(error: OSError) -> DownloadError:

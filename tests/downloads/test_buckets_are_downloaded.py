@@ -1,0 +1,135 @@
+"""`s3://` sources are read from a real S3 server, with signed requests."""
+
+import hashlib
+import json
+import os
+
+import pytest
+
+
+def test_all_objects_below_the_prefix_arrive(run, objects, tmp_path):
+    """Names are kept, in whatever way they are encoded; objects beside the prefix are left out."""
+    large = os.urandom(1 << 20) * 40
+    files = {
+        "config.json": b"{}",
+        "weights of a model+1 (ä&).bin": large,
+        "adapter/x=y.json": b"[]" * 700,
+        "empty": b"",
+    }
+    for path, content in files.items():
+        objects.put(f"org/name/{path}", content)
+    objects.put("org/name-2/other", b"other")
+    source = f"s3://{objects.bucket}/org/name"
+
+    process = run("download", "--source", source, "--output-dir", tmp_path / "model", **objects.environment)
+    told, problems = process.communicate(timeout=120)
+
+    assert process.returncode == 0, problems + told
+    found = {
+        path.relative_to(tmp_path / "model").as_posix(): path.read_bytes()
+        for path in (tmp_path / "model").rglob("*")
+        if path.is_file() and path.parent.name != ".headgate"
+    }
+    assert found == files
+    manifest = json.loads((tmp_path / "model" / ".headgate" / "manifest.json").read_text())
+    assert manifest["files"][-1]["sha256"] == hashlib.sha256(large).hexdigest()
+
+
+def test_a_listing_of_several_pages_is_read_to_its_end(run, objects, tmp_path):
+    """S3 lists a thousand objects at a time."""
+    for number in range(1003):
+        objects.put(f"many/{number:04}", b"%d" % number)
+
+    process = run(
+        "download",
+        "--source",
+        f"s3://{objects.bucket}/many",
+        "--output-dir",
+        tmp_path / "many",
+        **objects.environment,
+    )
+    _, problems = process.communicate(timeout=200)
+
+    assert process.returncode == 0, problems
+    assert (tmp_path / "many" / "1002").read_bytes() == b"1002"
+    assert len([path for path in (tmp_path / "many").iterdir() if path.is_file()]) == 1003
+
+
+def test_an_object_that_was_uploaded_in_parts_arrives(run, objects, tmp_path):
+    """Its ETag is no hash of its content."""
+    parts = [os.urandom(5 << 20), os.urandom(5 << 20), b"the rest"]
+    objects.put_in_parts("model/weights", parts)
+
+    process = run(
+        "download",
+        "--source",
+        f"s3://{objects.bucket}/model",
+        "--output-dir",
+        tmp_path / "model",
+        **objects.environment,
+    )
+
+    assert process.wait(120) == 0
+    assert (tmp_path / "model" / "weights").read_bytes() == b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"SECRET_KEY": "wrong"}, 26, "check ACCESS_KEY and SECRET_KEY"),
+        ({"ACCESS_KEY": "nobody"}, 26, "check ACCESS_KEY and SECRET_KEY"),
+        ({"ACCESS_KEY": "", "SECRET_KEY": ""}, 25, "set ACCESS_KEY and SECRET_KEY"),
+        ({"ACCESS_KEY": ""}, 25, "the variable ACCESS_KEY is missing"),
+    ],
+)
+def test_credentials_that_are_not_accepted_are_named(run, objects, tmp_path, changes, code, message):
+    """The message says which variables to set."""
+    objects.put("model/file", b"content")
+
+    process = run(
+        "download",
+        "--source",
+        f"s3://{objects.bucket}/model",
+        "--output-dir",
+        tmp_path / "model",
+        **{**objects.environment, **changes},
+    )
+    _, problems = process.communicate(timeout=120)
+
+    assert process.returncode == code, problems
+    assert message in problems
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "message"), [("", 22 + 1, "has no files"), ("elsewhere", 23, "has no files")]
+)
+def test_an_empty_prefix_is_named(run, objects, tmp_path, path, code, message):
+    """A prefix without objects is an error: S3 does not know directories."""
+    process = run(
+        "download",
+        "--source",
+        f"s3://{objects.bucket}/{path}",
+        "--output-dir",
+        tmp_path / "model",
+        **objects.environment,
+    )
+    _, problems = process.communicate(timeout=120)
+
+    assert process.returncode == code
+    assert message in problems
+
+
+def test_a_bucket_that_does_not_exist_is_named(run, objects, tmp_path):
+    """The message names the bucket and the endpoint."""
+    process = run(
+        "download",
+        "--source",
+        "s3://no-such-bucket/x",
+        "--output-dir",
+        tmp_path / "model",
+        **objects.environment,
+    )
+    _, problems = process.communicate(timeout=120)
+
+    assert process.returncode == 21
+    assert f"{objects.url} has no bucket no-such-bucket" in problems
