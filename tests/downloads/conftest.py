@@ -61,6 +61,8 @@ class Hub:
     """After how many bytes of a response the connection breaks; None: it does not."""
     answer: Callable[[BaseHTTPRequestHandler], bool] = lambda handler: False
     """Returns whether it has answered a request in another way."""
+    pace_s: float = 0.0
+    """Before each piece of a response."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     """Paths and ranges."""
     sent_bytes: int = 0
@@ -143,6 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
         with contextlib.suppress(ConnectionError):
             for place in range(0, len(body) if cut is None else cut, PIECE):
+                time.sleep(self.hub.pace_s)
                 self.wfile.write(body[place : min(place + PIECE, len(body) if cut is None else cut)])
                 self.hub.sent_bytes += PIECE
         if cut is not None:

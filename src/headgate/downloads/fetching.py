@@ -155,7 +155,7 @@ class _Fetch:
         transfer = Transfer(
             remote, listing, work, self._progress, self._halt, held.check, self._options.backoff
         )
-        space.require(work.files, listing.size - transfer.present_bytes)
+        space.require(work.files, transfer.needed_bytes)
         stored = transfer.run(self._options.connections, lambda: self._report(self._progress.snapshot()))
         patterns = self._options.patterns
         found = Manifest(

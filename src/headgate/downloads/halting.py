@@ -22,7 +22,11 @@ class Halt:
     def set(self, error: Exception | None = None) -> None:
         """End the download with this error; the first one counts."""
         with self._lock:
-            self._error = self._error or error or DownloadError(Reason.INTERRUPTED, "interrupted")
+            self._error = (
+                self._error
+                or error
+                or DownloadError(Reason.INTERRUPTED, "interrupted; what has arrived is kept")
+            )
             self._event.set()
 
     def check(self) -> None:

@@ -73,11 +73,12 @@ _is_prepared = False
 
 
 def _prepare() -> None:
-    """Make the library use a client with limits."""
+    """Make the library use a client with limits, and send nothing but the requests for a repository."""
     global _is_prepared
     with _prepared:
         if not _is_prepared:
             huggingface_hub.set_client_factory(_client)
+            huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
             _is_prepared = True
 
 

@@ -66,6 +66,14 @@ class PartialFile:
         with self._lock:
             return sum(end - start for start, end in map(self.range, self._complete))
 
+    @property
+    def allocated_bytes(self) -> int:
+        """On the disk: more than are present if parts were interrupted, which will be overwritten."""
+        try:
+            return min(self._path.stat().st_blocks * 512, self.file.size)
+        except FileNotFoundError:
+            return 0
+
     def write(self, data: bytes, offset: int) -> None:
         view = memoryview(data)
         while view:

@@ -21,7 +21,8 @@ from headgate.downloads.progress import Progress
 from headgate.downloads.remote import Remote
 
 _PROGRESS_BYTES = 64 << 10
-"""An attempt that brings less counts as one without progress, so that no server can keep us for ever."""
+"""An attempt that brings less than this, and less than a quarter of what is missing, counts as one without
+progress, so that no server can keep us for ever."""
 _TICK_S = 0.2
 _END_S = 10.0
 """How long to wait for threads that are to end; one that the network blocks for longer writes nothing."""
@@ -114,8 +115,9 @@ class Transfer:
         self._listing = listing
         present = sum(partial.present_bytes for partial in self._partial)
         complete = sum(file.size for file in listing.files if file.path in self._stored)
-        self.present_bytes = present + complete
-        progress.begin(self.present_bytes, listing.size, len(self._stored), len(listing.files))
+        self.needed_bytes = listing.size - complete - sum(each.allocated_bytes for each in self._partial)
+        """Of the disk."""
+        progress.begin(present + complete, listing.size, len(self._stored), len(listing.files))
 
     def _parts(self) -> Iterator[tuple[PartialFile, int | None]]:
         for partial in self._partial:
@@ -186,7 +188,7 @@ class Transfer:
                 with self._remote.read(partial.file, start, end) as pieces:
                     for piece in pieces:
                         self._check()
-                        partial.write(piece, start)
+                        self._write(partial, piece, start)
                         start += len(piece)
                         self._progress.received(len(piece))
                 if start < end:
@@ -194,12 +196,19 @@ class Transfer:
             except ChangedError:
                 raise
             except TemporaryError as error:
-                failures = failures + 1 if start - before < _PROGRESS_BYTES else 1
+                is_progress = start - before >= min(_PROGRESS_BYTES, (end - before) / 4)
+                failures = 1 if is_progress else failures + 1
                 if failures >= self._backoff.attempts:
                     raise retries.gave_up(f"reading {partial.file.path}", failures, error) from error
                 self._progress.retried()
                 self._halt.wait(self._backoff.delay_s(failures, error.after_s))
         partial.complete(part, self._halt.check)
+
+    def _write(self, partial: PartialFile, piece: bytes, offset: int) -> None:
+        try:
+            partial.write(piece, offset)
+        except OSError as error:  # not to be taken for one of the connection
+            raise disk_error(error) from error
 
     def _finish(self, partial: PartialFile) -> None:
         file = partial.file
