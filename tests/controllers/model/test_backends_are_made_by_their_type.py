@@ -24,13 +24,33 @@ def test_prefill_and_decode_are_apart(made, backend):
     server = of_kind(children, api.ModelServer)["m-pd"]
     assert server["kvConnector"] == {"type": "mooncake"}
     group = server["workloadSelector"]["pdGroup"]
-    roles = {}
+    roles, groups = {}, set()
     for name, spec in of_kind(children, api.Deployment).items():
         labels = spec["template"]["metadata"]["labels"]
-        assert labels[group["groupKey"]] == "m-pd"
+        groups.add(labels[group["groupKey"]])
         assert server["workloadSelector"]["matchLabels"].items() <= labels.items()
         roles[name] = [group[role].items() <= labels.items() for role in ("prefillLabels", "decodeLabels")]
     assert roles == {"m-pd-prefill": [True, False], "m-pd-decode": [False, True]}
+    assert len(groups) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "config"),
+    [
+        ({"modelURI": "hf://org/other"}, {}),
+        ({}, {"kv-transfer-config": {"kv_connector": "LMCacheConnectorV1"}}),
+    ],
+)
+def test_caches_of_former_pods_are_not_for_new_ones(made, backend, fields, config):
+    """Other weights or another connector make another group; a mere setting does not."""
+
+    def group(config=None, **fields):
+        children = made(disaggregated(backend, PREFILL | {"config": config or {}}, DECODE, **fields))
+        spec = of_kind(children, api.Deployment)["m-pd-decode"]
+        return spec["template"]["metadata"]["labels"][names.PD_GROUP]
+
+    assert group() == group({"max-num-seqs": 8})
+    assert group(config, **fields) != group()
 
 
 def test_pods_of_a_former_server_still_decode(made, backend):

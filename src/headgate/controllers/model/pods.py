@@ -66,13 +66,12 @@ def template(
     }
     if worker.spec.affinity is not None:
         spec["affinity"] = msgspec.to_builtins(worker.spec.affinity)
-    metadata: dict[str, Any] = {"labels": dict(labels)}
+    # While a backend changes its engine, Pods of both engines serve.
+    engine_label = {POD_LABELS[0]: backend.launcher.engine.name}
+    metadata: dict[str, Any] = {"labels": {**labels, **engine_label}}
     annotations = _annotations(worker)
     if annotations:
         metadata["annotations"] = annotations
-    engine_name = backend.launcher.engine.name
-    if engine_name != backend.launcher.in_model_server:
-        metadata["labels"][POD_LABELS[0]] = engine_name
     return {"metadata": metadata, "spec": spec}
 
 

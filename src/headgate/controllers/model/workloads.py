@@ -20,12 +20,11 @@ def of_backend(scope: Scope, backend: Backend) -> list[Child]:
 
 def _workload(scope: Scope, backend: Backend, worker: Worker) -> Child:
     own = {names.WORKLOAD: names.shortened(worker.name, names.LONGEST_LABEL)}
-    group = {names.PD_GROUP: names.shortened(backend.server, names.LONGEST_LABEL)}
     labels = {
         **names.labels(scope.model, backend.spec.name),
         **own,
         names.ROLE: worker.role,
-        **(group if backend.is_disaggregated else {}),
+        **({names.PD_GROUP: _group(backend)} if backend.is_disaggregated else {}),
         **({names.DECODES: "true"} if worker.role in ("server", "decode") else {}),
     }
     entry = {names.ENTRY: "true"} if worker.launch.takes_requests else {}
@@ -44,6 +43,15 @@ def _workload(scope: Scope, backend: Backend, worker: Worker) -> Child:
         "template": template,
     }
     return scope.child(api.Deployment, worker.name, spec, backend.spec.name)
+
+
+def _group(backend: Backend) -> str:
+    """The value by which Pods pair up: Pods of former weights, or with another connector, must not exchange
+    KV caches with new ones."""
+    connectors = sorted({worker.launch.connector for worker in backend.workers})
+    shared = names.digest("\0".join([backend.spec.model_uri, *connectors]))
+    room = names.LONGEST_LABEL - len(shared) - 1
+    return f"{names.shortened(backend.server, room)}-{shared}"
 
 
 def _groups(worker: Worker, leader: dict[str, Any], follower: dict[str, Any]) -> dict[str, Any]:
