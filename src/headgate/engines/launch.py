@@ -16,6 +16,8 @@ from headgate.engines.engine import Engine
 Role: TypeAlias = Literal["server", "prefill", "decode", "controller", "coordinator"]
 
 DEFAULT_PORT = 8000
+PYTHON = "python3"
+"""That of the engine's image, in the directory that the image sets. It may be too old for the option -P."""
 POD_IP = "$(POD_IP)"
 """Kubernetes replaces it in commands by the address of the Pod, from its environment."""
 

@@ -16,6 +16,7 @@ from headgate.engines.launch import (
     INDEX,
     LEADER,
     POD_IP,
+    PYTHON,
     Adapters,
     Launch,
     Launcher,
@@ -53,7 +54,7 @@ ENGINE = Engine(
 )
 
 IMAGE = "lmsysorg/sglang:v0.5.23"
-SERVER = ("python3", "-m", "sglang.launch_server")
+SERVER = (PYTHON, "-m", "sglang.launch_server")
 
 _RESERVED: Final = {
     "model-path": "must not be set: the weights are those of modelURI",

@@ -13,6 +13,7 @@ from headgate.engines.launch import (
     INDEX,
     LEADER,
     POD_IP,
+    PYTHON,
     Adapters,
     Launch,
     Launcher,
@@ -43,7 +44,7 @@ ENGINE = Engine(
 )
 
 IMAGE = "vllm/vllm-openai:v0.32.0"
-SERVER = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+SERVER = (PYTHON, "-m", "vllm.entrypoints.openai.api_server")
 RUN_TIME_ADAPTERS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
 """The variable that opens vLLM's API for adapters."""
 

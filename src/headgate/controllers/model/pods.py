@@ -14,7 +14,7 @@ from headgate.controllers.model.backends import Backend, Worker
 from headgate.controllers.model.scope import Scope
 from headgate.controllers.model.volumes import Mounted
 from headgate.engines import POD_LABELS
-from headgate.engines.launch import CONFIG_FILE, DEFAULT_PORT, Adapters, Program
+from headgate.engines.launch import CONFIG_FILE, DEFAULT_PORT, PYTHON, Adapters, Program
 
 RUNTIME, DOWNLOAD, ENGINE = "runtime", "download", "engine"
 """Names of containers. Adapters are downloaded by `adapter-0` and so on."""
@@ -177,7 +177,7 @@ except OSError as error:
 def _follower(backend: Backend, worker: Worker, mounts: list[dict[str, Any]]) -> dict[str, Any]:
     """A further Pod of a worker stays as long as its first one has requests."""
     assert worker.launch.follower is not None
-    wait = ["python3", "-c", _WAIT_FOR_LEADER, str(backend.runtime.port)]
+    wait = [PYTHON, "-I", "-c", _WAIT_FOR_LEADER, str(backend.runtime.port)]
     return {
         **_container(backend, worker, worker.launch.follower, mounts),
         "lifecycle": {"preStop": {"exec": {"command": wait}}},
