@@ -41,6 +41,8 @@ CHART = ROOT / "deploy" / "helm" / "headgate"
 BASE = ROOT / "deploy" / "kustomize" / "base"
 # The cases of admission rules are those of tests/api/admission.
 sys.path.insert(0, str(ROOT / "tests" / "api" / "admission" / "driver"))
+# The Models and their objects are those of tests/controllers/model.
+sys.path.insert(0, str(ROOT / "tests" / "controllers" / "model" / "driver"))
 
 POD_RANGE_VARIABLE = "HEADGATE_TEST_POD_RANGE"
 WAIT_S = 60.0

@@ -1,17 +1,13 @@
 """A real API server accepts the objects of a Model as they are applied, without warnings."""
 
 import copy
-import sys
 from pathlib import Path
 
+import goldens
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "controllers" / "model"))
-
-import goldens
-
 MANAGER = "headgate-model"
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from headgate.controllers.model import Children, ModelSettings, Observed, children_of
 
-sys.path.insert(0, str(Path(__file__).parent))
+# Tests of API servers use it as well.
+sys.path.insert(0, str(Path(__file__).parent / "driver"))
 
 import goldens
 

@@ -1,6 +1,6 @@
 """The objects of a Model of each type are those in golden/, which a person reads when they change.
 
-`python tests/controllers/model/goldens.py` writes them again.
+`python tests/controllers/model/driver/goldens.py` writes them again.
 """
 
 from typing import get_args, get_type_hints

@@ -1,4 +1,4 @@
-"""The objects of some Models, in files: `python tests/controllers/model/goldens.py` writes them again.
+"""The objects of some Models, in files: `python tests/controllers/model/driver/goldens.py` writes them again.
 
 models/NAME.yaml is a Model, golden/NAME.yaml has its objects as the controller applies them.
 """
@@ -14,7 +14,7 @@ import yaml
 from headgate import api
 from headgate.controllers.model import ModelSettings, Observed, children_of
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 MODELS = sorted((HERE / "models").glob("*.yaml"))
 UID = "00000000-1111-2222-3333-444444444444"
 
