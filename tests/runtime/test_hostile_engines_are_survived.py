@@ -52,9 +52,9 @@ async def test_the_metrics_page_stays_valid(hostile, sidecar, name):
 
 
 async def test_a_hook_ends_without_a_readable_page(hostile, sidecar):
-    """An engine that shows nothing for ten seconds counts as gone."""
+    """Nothing is known of an engine that does not show its requests for ten seconds."""
     beside = await sidecar(await hostile(PAGES["no metrics"]))
-    assert (await beside.client.get("/drain")).json() == {"engine": "gone"}
+    assert (await beside.client.get("/drain")).json() == {"engine": "unknown"}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import click
 from headgate.cli import options
 
 if TYPE_CHECKING:
+    from headgate import engines
     from headgate.runtime.engine import Address
 
 
@@ -22,6 +23,16 @@ def _address(_: click.Context, __: click.Parameter, text: str) -> Address:
         raise click.BadParameter(str(error)) from error
 
 
+def _kind(_: click.Context, __: click.Parameter, name: str) -> engines.Engine:
+    from headgate import engines
+
+    known = engines.named(name.lower().removesuffix("disaggregated"))
+    if known.name == "OpenAI" and name.lower() != "openai":
+        names = ", ".join(each.name for each in engines.KNOWN)
+        raise click.BadParameter(f"{name!r} is not an engine; there are {names}")
+    return known
+
+
 def _path(_: click.Context, __: click.Parameter, text: str) -> str:
     from headgate.runtime.engine import is_path
 
@@ -31,7 +42,15 @@ def _path(_: click.Context, __: click.Parameter, text: str) -> str:
 
 
 @click.command()
-@click.option("-E", "--engine", "kind", default="vLLM", help="Engine of the Pod: vLLM, SGLang, ...")
+@click.option(
+    "-E",
+    "--engine",
+    "kind",
+    callback=_kind,
+    default="vLLM",
+    help="Engine of the Pod: vLLM, SGLang, a backend type such as vLLMDisaggregated, or OpenAI for any "
+    "other.",
+)
 @click.option(
     "-H",
     "--host",
@@ -99,7 +118,7 @@ def _path(_: click.Context, __: click.Parameter, text: str) -> str:
 )
 @options.log_level
 def runtime(
-    kind: str,
+    kind: engines.Engine,
     host: str,
     port: int,
     engine_address: Address,
@@ -118,12 +137,11 @@ def runtime(
     """
     import asyncio
 
-    from headgate import engines
     from headgate.cli import process
     from headgate.runtime import RuntimeConfig, run_runtime
 
     config = RuntimeConfig(
-        engine=engines.named(kind),
+        engine=kind,
         engine_address=engine_address,
         metrics_path=metrics_path,
         host=host,

@@ -10,12 +10,14 @@ from typing import Final, Literal
 from headgate import engines
 from headgate.runtime.engine import Engine, FetchError, is_down
 
-Outcome = Literal["idle", "gone", "late"]
+Outcome = Literal["idle", "gone", "unknown", "late"]
+"""The engine has no requests; it is not there; it does not show its requests; it still has some."""
 
 INTERVAL_S: Final = 0.25
-BLIND_S: Final = 10.0
-"""How long an engine may send nothing readable before it counts as gone. One that refuses connections is gone
-after `QUIET_S`."""
+UNREADABLE_S: Final = 10.0
+"""How long to look again at an engine whose page does not show requests."""
+SILENT_S: Final = 60.0
+"""How long an engine may not respond before it counts as gone: one that is busy may take long."""
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ class Drain:
         """Callers that wait."""
 
     async def wait(self) -> Outcome:
-        """Return once the engine is idle or gone, or it is too late."""
+        """Return once the engine is idle or gone, or waiting is of no use any more."""
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch())
             self._watching.add_done_callback(self._done)
@@ -67,39 +69,44 @@ class Drain:
         try:
             response = await self._engine.page()
         except FetchError as error:
-            return "refused" if is_down(error) else "blind"
+            return "refused" if is_down(error) else "silent"
         if response.status != 200:
-            return "blind"
+            return "unreadable"
         names = self._engine.kind.metrics
         try:
             figures = engines.read(response.body, names) if names is not None else engines.Figures()
         except engines.PageTooLargeError:
-            return "blind"
+            return "unreadable"
         if figures.running is None and figures.waiting is None:
-            return "blind"
+            return "unreadable"
         return "busy" if (figures.running or 0) + (figures.waiting or 0) else "idle"
 
 
-Look = Literal["idle", "busy", "refused", "blind"]
-"""What one look at the engine showed: no requests, requests, no listener, or nothing readable."""
+Look = Literal["idle", "busy", "refused", "silent", "unreadable"]
+"""What one look at the engine showed: no requests, requests, no listener, no response, or a response without
+numbers of requests."""
 
 
 class Judge:
     """Decides from one look after another. `clock` returns seconds."""
 
-    def __init__(self, clock: Callable[[], float], quiet_s: float, blind_s: float = BLIND_S) -> None:
+    def __init__(self, clock: Callable[[], float], quiet_s: float) -> None:
         self._clock = clock
-        self._quiet_s, self._blind_s = quiet_s, blind_s
+        self._ends: dict[Look, tuple[float, Outcome]] = {
+            "idle": (quiet_s, "idle"),
+            "refused": (quiet_s, "gone"),
+            "silent": (SILENT_S, "gone"),
+            "unreadable": (UNREADABLE_S, "unknown"),
+        }
         self._look: Look | None = None
         self._since = 0.0
         self.outcome: Outcome | None = None
 
     def see(self, look: Look) -> None:
+        """Set the outcome once the same look has lasted long enough."""
         now = self._clock()
         if look != self._look:
             self._look, self._since = look, now
-        lasted = now - self._since
-        if look == "idle" and lasted >= self._quiet_s:
-            self.outcome = "idle"
-        elif (look == "refused" and lasted >= self._quiet_s) or (look == "blind" and lasted >= self._blind_s):
-            self.outcome = "gone"
+        lasts_s, outcome = self._ends.get(look, (float("inf"), None))
+        if now - self._since >= lasts_s:
+            self.outcome = outcome

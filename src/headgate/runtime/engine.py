@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,6 +17,9 @@ PAGE_TIMEOUT_S: Final = 5.0
 LOAD_TIMEOUT_S: Final = 300.0
 """An adapter may come from a slow disk."""
 
+_IPV6 = re.compile(r"^(http://)([0-9a-fA-F:]*:[0-9a-fA-F:]*)(:[0-9]+/?$)")
+"""An address as `http://$(POD_IP):8000` has it, without brackets."""
+
 __all__ = ["Address", "AddressError", "Engine", "FetchError", "is_down"]
 
 
@@ -28,7 +32,7 @@ class Address:
 
     def __init__(self, base_url: str) -> None:
         try:
-            parts = urlsplit(base_url)
+            parts = urlsplit(_IPV6.sub(r"\1[\2]\3", base_url))
             port = parts.port
         except ValueError as error:
             raise AddressError(f"{base_url!r} is not a URL: {error}") from error

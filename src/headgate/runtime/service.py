@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -24,8 +25,11 @@ from headgate.runtime.fetching import Fetcher
 from headgate.runtime.token import TokenFile
 from headgate.runtime.writing import AdapterCalls, DownloadCalls, Reading
 
-MAX_DRAINS: Final = 16
-"""Requests to /drain at a time: a Pod has one preStop hook for each engine."""
+MAX_DRAINS: Final = 32
+MAX_DRAINS_EACH: Final = 8
+"""Requests to /drain at a time, and from one address: a Pod has one preStop hook for each engine."""
+KEEP_ALIVE_S: Final = 15
+"""Time without data after which the other end of a connection is probed: a hook may wait for minutes."""
 LIMITS: Final = serving.Limits(connections=128)
 
 log = logging.getLogger(__name__)
@@ -57,6 +61,7 @@ async def run_runtime(config: RuntimeConfig, stop: asyncio.Event, announce: Call
     listener = serving.listening_socket(config.host, config.port, use=use)
     async with contextlib.AsyncExitStack() as parts:
         parts.callback(listener.close)
+        _keep_alive(listener)
         engine = Engine(config.engine, config.engine_address, config.metrics_path)
         parts.callback(engine.close)
         sidecar = Sidecar(config, engine)
@@ -72,6 +77,14 @@ async def run_runtime(config: RuntimeConfig, stop: asyncio.Event, announce: Call
         leave.set()
 
 
+def _keep_alive(listener: socket.socket) -> None:
+    """Connections inherit these options where the system has them."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+        if option := getattr(socket, name, None):
+            listener.setsockopt(socket.IPPROTO_TCP, option, KEEP_ALIVE_S)
+
+
 class Sidecar:
     """The handlers, and what they share."""
 
@@ -80,6 +93,7 @@ class Sidecar:
         self._engine = engine
         self._page = metrics.Page(engine)
         self._drain = Drain(engine, quiet_s=config.drain_quiet_s, max_s=config.drain_max_s)
+        self._hooks: collections.Counter[str] = collections.Counter()
         downloads = config.state_dir / "downloads"
         fetch = Fetcher(downloads).fetch
         self.adapters = Adapters(engine, fetch, DesiredFile(config.state_dir), config.adapters_dir)
@@ -126,8 +140,12 @@ class Sidecar:
 
     async def _drained(self, call: Call) -> Response:
         """Respond once the engine has no requests. A client that leaves is not waited for."""
-        if self._drain.waiting >= MAX_DRAINS:
-            raise ApiError(503, f"{MAX_DRAINS} requests wait for the engine already")
-        await call.body()
-        outcome = await call.while_connected(self._drain.wait())
+        if self._hooks[call.client] >= MAX_DRAINS_EACH or self._hooks.total() >= MAX_DRAINS:
+            raise ApiError(503, "too many requests wait for the engine already")
+        self._hooks[call.client] += 1
+        try:
+            await call.body()
+            outcome = await call.while_connected(self._drain.wait())
+        finally:
+            self._hooks -= collections.Counter((call.client,))  # drops those without any
         return app.json({"engine": outcome}, 503 if outcome == "late" else 200)
