@@ -80,6 +80,16 @@ async def test_what_is_sent_is_loaded_and_what_is_left_out_is_unloaded(engine, b
     await eventually(have(served))
 
 
+async def test_a_directory_that_is_there_is_used(engine, beside, eventually):
+    """Whatever its source is: a controller knows where it is mounted."""
+    served = await engine()
+    runtime = await beside(served)
+    adapter = {"name": "sql", "source": "pvc://claim/sql", "directory": "/mnt/claim/sql"}
+    put = await runtime.client.put("/v1/adapters", json={"adapters": [adapter]}, headers=BEARER)
+    assert put.status_code == 200
+    await eventually(have(served, sql="/mnt/claim/sql"))
+
+
 async def test_a_changed_source_is_unloaded_first(engine, beside, eventually):
     """An engine refuses a name that it has."""
     served = await engine()
@@ -180,9 +190,9 @@ async def test_single_calls_load_and_unload(engine, beside):
 async def test_the_desired_set_outlives_hostile_files(engine, beside, tmp_path):
     """A file that is not of the sidecar's form is as none."""
     served = await engine()
-    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "runtime").mkdir(parents=True)
     for content in (b"\xff", b"[" * 100_000, json.dumps({"adapters": [{"name": ""}]}).encode()):
-        (tmp_path / "state" / "adapters.json").write_bytes(content)
+        (tmp_path / "state" / "runtime" / "adapters.json").write_bytes(content)
         runtime = await beside(served)
         assert await states(runtime) == {}
         await runtime.kill()

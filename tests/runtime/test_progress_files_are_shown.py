@@ -29,14 +29,15 @@ def directory(tmp_path):
 
 
 async def test_files_become_a_list(directory, sidecar, unused_tcp_port):
-    """Sorted by name; none before the first file."""
+    """Sorted by name; none before the first file. First those of the state directory itself."""
     beside = await sidecar(unused_tcp_port)
     assert (await beside.client.get("/v1/downloads")).json() == {"downloads": []}
     failed = {**STATUS, "phase": "Failed", "error": {"reason": "NotFound", "message": "no such repository"}}
     (directory / "base.json").write_text(json.dumps(STATUS))
     (directory / "adapter.json").write_text(json.dumps(failed))
+    (directory.parent / "weights.json").write_text(json.dumps(STATUS))
     shown = (await beside.client.get("/v1/downloads")).json()["downloads"]
-    assert shown == [{**failed, "name": "adapter"}, STATUS]
+    assert shown == [{**STATUS, "name": "weights"}, {**failed, "name": "adapter"}, STATUS]
 
 
 def test_other_files_are_skipped(directory):

@@ -242,7 +242,7 @@ class Adapters:
 
     def _entry(self, adapter: Adapter) -> Entry:
         if adapter.directory:
-            return Entry(adapter, Path(adapter.directory), needs_download=True)
+            return Entry(adapter, Path(adapter.directory), needs_download=not adapter.is_present)
         place = in_place(adapter.source)
         directory = place or directory_of(adapter.source, self._root)
         return Entry(adapter, directory, needs_download=place is None)

@@ -27,8 +27,10 @@ class Adapter(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: Name
     source: Source
-    directory: str = ""
-    """Where it is downloaded to; empty for the usual place."""
+    directory: Annotated[str, Meta(max_length=4096)] = ""
+    """Where it is, or is downloaded to; empty for the usual place."""
+    is_present: bool = False
+    """Whether it is in `directory` without a download."""
 
 
 class Desired(msgspec.Struct, frozen=True):
@@ -46,7 +48,8 @@ class DesiredFile:
     """The file; a sidecar that starts again goes on with it."""
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / "adapters.json"
+        """`directory` is the state directory, whose own files are those of downloads."""
+        self._path = directory / "runtime" / "adapters.json"
 
     def read(self) -> Desired:
         """An unreadable file is as none: the controller sends the set again."""

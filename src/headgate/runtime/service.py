@@ -99,7 +99,7 @@ class Sidecar:
         self.adapters = Adapters(engine, fetch, DesiredFile(config.state_dir), config.adapters_dir)
         reading = Reading(TokenFile(config.token_file), config.adapters_dir)
         self._adapter_calls = AdapterCalls(reading, self.adapters)
-        self._download_calls = DownloadCalls(reading, fetch, downloads)
+        self._download_calls = DownloadCalls(reading, fetch, (config.state_dir, downloads))
 
     def application(self) -> app.Application:
         return app.Application(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -28,6 +28,11 @@ T = TypeVar("T")
 class _Wanted(msgspec.Struct, frozen=True):
     name: Name
     source: Source
+    directory: Annotated[str, Meta(max_length=4096, pattern=r"^(/[^\x00-\x1f\x7f]*)?\Z")] = ""
+    """Where it is already, so that it is not downloaded."""
+
+    def adapter(self) -> Adapter:
+        return Adapter(self.name, self.source, self.directory, is_present=bool(self.directory))
 
 
 class _Set(msgspec.Struct, frozen=True):
@@ -98,7 +103,7 @@ class AdapterCalls:
             if each.name in seen:
                 raise ApiError(400, f"adapters[{index}].name: {each.name!r} is there twice")
             seen.add(each.name)
-        _kept(lambda: self._adapters.replace([Adapter(each.name, each.source) for each in wanted]))
+        _kept(lambda: self._adapters.replace([each.adapter() for each in wanted]))
         return await self.show(call)
 
     async def load(self, call: Call) -> Response:
@@ -141,10 +146,10 @@ class AdapterCalls:
 class DownloadCalls:
     """The handlers for downloads."""
 
-    def __init__(self, reading: Reading, fetch: Fetch, status_dir: Path) -> None:
+    def __init__(self, reading: Reading, fetch: Fetch, status_dirs: Sequence[Path]) -> None:
         self._reading = reading
         self._fetch = fetch
-        self._status_dir = status_dir
+        self._status_dirs = status_dirs
         self._running: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
@@ -154,7 +159,7 @@ class DownloadCalls:
 
     async def show(self, _: Call) -> Response:
         """GET /v1/downloads."""
-        return app.json({"downloads": progress.read(self._status_dir)})
+        return app.json({"downloads": [each for place in self._status_dirs for each in progress.read(place)]})
 
     async def download(self, call: Call) -> Response:
         """POST /v1/download_model: respond when it is complete, or at once."""
