@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 
 from headgate import api, apiserver, cluster, node
+
+# Behaviors that are tested here and in a cluster.
+sys.path.insert(0, str(Path(__file__).parent / "behaviors"))
 
 SERVER = """
 import os, socket
@@ -87,14 +91,26 @@ class Machine:
 
 
 @pytest.fixture
-async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+def machine_of(tmp_path: Path) -> Callable[..., contextlib.AbstractAsyncContextManager[Machine]]:
+    """An API server with some definitions, without a node; `machine.node()` starts one."""
+
+    @contextlib.asynccontextmanager
+    async def make(definitions: list[dict[str, Any]]) -> AsyncIterator[Machine]:
+        config = apiserver.Config(tmp_path / "api", port=0, definitions=definitions)
+        async with (
+            apiserver.running(config) as server,
+            cluster.Client.from_kubeconfig(server.kubeconfig) as client,
+        ):
+            yield Machine(client, server.kubeconfig, tmp_path / "node")
+
+    return make
+
+
+@pytest.fixture
+async def machine(machine_of: Any) -> AsyncIterator[Machine]:
     """An API server without a node; `machine.node()` starts one."""
-    config = apiserver.Config(tmp_path / "api", port=0, definitions=[])
-    async with (
-        apiserver.running(config) as server,
-        cluster.Client.from_kubeconfig(server.kubeconfig) as client,
-    ):
-        yield Machine(client, server.kubeconfig, tmp_path / "node")
+    async with machine_of([]) as made:
+        yield made
 
 
 @pytest.fixture

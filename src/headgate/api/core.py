@@ -178,6 +178,7 @@ class PodStatus(Part, frozen=True, kw_only=True):
     host_ip: Annotated[str, described("Address of its node.")] = msgspec.field(default="", name="hostIP")
     start_time: Annotated[str | None, described("When the node took the Pod.")] = None
     container_statuses: Annotated[list[ContainerStatus], described("State of each container.")] = []
+    init_container_statuses: Annotated[list[ContainerStatus], described("State of each init container.")] = []
 
     @property
     def ready(self) -> bool:

@@ -93,6 +93,9 @@ LOG_ENDPOINT = "headgate.dev/log-endpoint"
 NODE_INSTANCE = "headgate.dev/node-instance"
 """On a Node: which state directory it runs from, so that two nodes of one name are noticed."""
 
+RELEASED_FROM = "headgate.dev/released-from"
+"""On a ControllerRevision of a LeaderWorkerSet: groups from this number on are made from it."""
+
 MANIFEST_HASH = "headgate.dev/manifest-hash"
 """On objects that `headgate up` created: hash of their manifest; while it is unchanged, later edits stay."""
 

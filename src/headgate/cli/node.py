@@ -71,8 +71,8 @@ def _taints(given: tuple[str, ...]) -> list[room.Taint]:
 @click.option(
     "--controllers/--no-controllers",
     default=None,
-    help="Whether to manage Deployments and ReplicaSets, and to schedule Pods. Default: only beside the "
-    "embedded API server, as a cluster does that itself.",
+    help="Whether to manage Deployments, ReplicaSets and LeaderWorkerSets, and to schedule Pods. Default: "
+    "only beside the embedded API server, as a cluster does that itself.",
 )
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of the Node. Repeatable.")
 @click.option(
@@ -116,8 +116,8 @@ def node(
 ) -> None:
     """Run Pods as local processes until SIGTERM; objects are kept.
 
-    Beside the embedded API server, it also manages Deployments and ReplicaSets. In a cluster, it runs the
-    Pods that the scheduler assigns to it, and serves the API of a kubelet.
+    Beside the embedded API server, it also manages Deployments, ReplicaSets and LeaderWorkerSets. In a
+    cluster, it runs the Pods that the scheduler assigns to it, and serves the API of a kubelet.
 
     Logs and process records are in the directory `node` of --state, which only one node may use at a time.
     """

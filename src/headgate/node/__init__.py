@@ -1,5 +1,5 @@
-"""Run workloads on one machine: Pods as local processes, and the Deployments and ReplicaSets that manage
-them.
+"""Run workloads on one machine: Pods as local processes, and the Deployments, ReplicaSets and
+LeaderWorkerSets that manage them.
 
 Decides which Pods exist, where they run and when they are restarted. All input comes from the Kubernetes API;
 output is Pod statuses with addresses and readiness, Events, and logs.

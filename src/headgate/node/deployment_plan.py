@@ -63,13 +63,27 @@ def wish(spec: apps.DeploymentSpec) -> Wish:
     """
     recreate = spec.strategy.type == "Recreate"
     limits = spec.strategy.rolling_update or apps.RollingUpdateDeployment()
-    surge = _resolve(limits.max_surge, spec.replicas, up=True)
-    unavailable = _resolve(limits.max_unavailable, spec.replicas, up=False)
+    field = "spec.strategy.rollingUpdate"
+    surge = resolved(limits.max_surge, spec.replicas, field, up=True)
+    unavailable = resolved(limits.max_unavailable, spec.replicas, field, up=False)
     if surge == 0 and unavailable == 0:
         unavailable = 1
     if recreate:
         surge, unavailable = 0, 0
     return Wish(spec.replicas, surge, min(unavailable, spec.replicas), recreate, spec.paused)
+
+
+def resolved(value: int | str, replicas: int, field: str, *, up: bool) -> int:
+    """A number, or a percentage of the replicas, as a number. Raises ValueError, which names the field."""
+    if isinstance(value, int):
+        return max(0, value)
+    number = value.removesuffix("%")
+    if not number.isdecimal():
+        raise ValueError(f"{field}: {value!r} is neither a number nor a percentage")
+    if number == value:
+        return int(value)
+    share = int(number) * replicas
+    return max(0, -(-share // 100) if up else share // 100)
 
 
 def plan(wanted: Wish, new: SetView | None, old: Sequence[SetView]) -> Sizes:
@@ -84,18 +98,6 @@ def plan(wanted: Wish, new: SetView | None, old: Sequence[SetView]) -> Sizes:
     if wanted.recreate:
         return _recreate(wanted, new, old, sizes)
     return _roll(wanted, new, old, sizes)
-
-
-def _resolve(value: int | str, replicas: int, *, up: bool) -> int:
-    if isinstance(value, int):
-        return max(0, value)
-    number = value.removesuffix("%")
-    if not number.isdecimal():
-        raise ValueError(f"spec.strategy.rollingUpdate: {value!r} is neither a number nor a percentage")
-    if number == value:
-        return int(value)
-    share = int(number) * replicas
-    return max(0, -(-share // 100) if up else share // 100)
 
 
 def _was_scaled(wanted: Wish, sets: Sequence[SetView]) -> bool:

@@ -15,6 +15,7 @@ from headgate.node import (
     access,
     addresses,
     deployments,
+    leaderworkersets,
     log_files,
     mounts,
     pod_directories,
@@ -24,6 +25,7 @@ from headgate.node import (
     replicasets,
 )
 from headgate.node.agent import Agent
+from headgate.node.leaderworkerset_pods import LeaderWorkerSet
 from headgate.node.pod_context import Tools
 from headgate.node.workloads import Deployment, ReplicaSet
 
@@ -161,9 +163,13 @@ async def _control_workloads(
     """Follow Pods and their controllers until cancelled."""
     sets = cluster.Informer(client, ReplicaSet)
     wanted = cluster.Informer(client, Deployment)
+    groups = cluster.Informer(client, LeaderWorkerSet, may_be_absent=True)
+    revisions = cluster.Informer(client, api.ControllerRevision)
+    leaders = leaderworkersets.LeaderWorkerSetController(client, events, groups, revisions, pods)
     async with asyncio.TaskGroup() as tasks:
-        for informer in (sets, wanted):
+        for informer in (sets, wanted, groups, revisions):
             tasks.create_task(informer.run())
+        tasks.create_task(leaders.run())
         tasks.create_task(replicasets.ReplicaSetController(client, events, sets, pods).run())
         tasks.create_task(deployments.DeploymentController(client, events, wanted, sets, pods).run())
 

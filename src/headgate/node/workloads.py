@@ -40,12 +40,12 @@ class ReplicaSet(apps.ReplicaSet, frozen=True, kw_only=True):
     spec: ReplicaSetSpec
 
 
-def controller_of(obj: api.Pod | ReplicaSet) -> api.OwnerReference | None:
+def controller_of(obj: cluster.KubeObject) -> api.OwnerReference | None:
     """The owner that manages an object."""
     return next((owner for owner in obj.metadata.owner_references if owner.controller), None)
 
 
-def owner_reference(owner: Deployment | ReplicaSet) -> dict[str, Any]:
+def owner_reference(owner: cluster.KubeObject) -> dict[str, Any]:
     """The reference for an object created for `owner`."""
     return {
         "apiVersion": owner.resource.api_version,
