@@ -188,6 +188,23 @@ def test_programs_of_a_directory_or_the_path_are_used(done, tmp_path):
     assert (status, errors) == (2, f"HEADGATE_CONTROL_PLANE={own} has no etcd\n")
 
 
+def test_prometheus_and_its_adapter_are_built_once(done, tmp_path):
+    """Unless they are on the path, or in the directory that the environment names."""
+    home = tmp_path / "cache" / "headgate" / "monitoring"
+    assert done("path-monitoring") == (0, "\n", "")
+    status, output, errors = done("build-monitoring")
+    assert status == 0, errors
+    names = ["prometheus-0.316.0/prometheus", "prometheus-0.316.0/promtool"]
+    paths = [home / name for name in (*names, "prometheus-adapter-0.12.0/prometheus-adapter")]
+    assert output == "".join(f"{path}\n" for path in paths)
+    assert done("build-monitoring", PATH="/nowhere") == (0, output, "")
+    assert done("path-monitoring", HEADGATE_MONITORING=str(paths[0].parent)) == (
+        0,
+        f"{paths[0]}\n{paths[1]}\n",
+        "",
+    )
+
+
 def test_both_versions_of_helm_are_built_once(done, tmp_path):
     """Beside the control plane. Helm 3 assumes the version of Kubernetes whose client it has."""
     home = tmp_path / "cache" / "headgate" / "helm"

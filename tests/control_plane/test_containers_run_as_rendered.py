@@ -4,53 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
-
-HEADGATE = [sys.executable, "-m", "headgate"]
+from containers import container_of, write_settings
 
 
 @pytest.fixture
-def start(kubeconfig_of, tmp_path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts the container of a component, as the kubelet would."""
-    with contextlib.ExitStack() as running:
+def start(kubeconfig_of, run_container) -> Callable[..., subprocess.Popen[bytes]]:
+    """Starts the container of a component, with the rights that it has in a real cluster."""
 
-        def run(rendered: list[dict[str, Any]], component: str, address: str) -> subprocess.Popen[bytes]:
-            container = container_of(rendered, component)
-            fields = {"status.podIP": address, "metadata.name": f"{component}-0"}
-            environ = {"PATH": os.environ["PATH"], "KUBECONFIG": str(kubeconfig_of(component))}
-            for each in container["env"]:
-                source = each.get("valueFrom")
-                value = fields[source["fieldRef"]["fieldPath"]] if source else each["value"]
-                environ[each["name"]] = value.replace("$(POD_IP)", address)
-            words = [word.replace("/etc/headgate", str(tmp_path)) for word in container["args"]]
-            words = [word.replace("$(POD_IP)", address) for word in words]
-            log = running.enter_context((tmp_path / f"{component}.log").open("w"))
-            process = running.enter_context(
-                subprocess.Popen([*HEADGATE, *words], env=environ, stdout=log, stderr=log)
-            )
-            running.callback(process.kill)
-            return process
+    def run(rendered: list[dict[str, Any]], component: str, address: str) -> subprocess.Popen[bytes]:
+        return run_container(rendered, component, address, kubeconfig_of(component))
 
-        yield run
-
-
-def container_of(rendered: list[dict[str, Any]], component: str) -> dict[str, Any]:
-    [deployment] = [
-        each
-        for each in rendered
-        if each["metadata"]["name"] == f"headgate-{component}" and each["kind"] == "Deployment"
-    ]
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
-    return container
+    return run
 
 
 def status(address: str, container: dict[str, Any], port: str, path: str) -> int | None:
@@ -67,8 +39,7 @@ def test_the_gateway_passes_its_probes_until_it_is_told_to_end(
     """Then it still serves new connections for a while, although it is not ready."""
     settings = {"shutdown": {"lameduck_s": 3, "drain_s": 5}}
     rendered = helm.template({"watchNamespace": namespace, "gateway": {"settings": settings}}, namespace)
-    [file] = [each["data"]["gateway.yaml"] for each in rendered if each["kind"] == "ConfigMap"]
-    (tmp_path / "gateway.yaml").write_text(file)
+    write_settings(rendered, tmp_path)
     address, container = new_address(), container_of(rendered, "gateway")
 
     def probe(name: str) -> int | None:
@@ -96,8 +67,7 @@ def test_operators_reach_the_admin_port_through_the_api_server(
 ):
     """With the command of docs/kubernetes.md, which needs the right to `pods/proxy`."""
     rendered = helm.template({"watchNamespace": namespace}, namespace)
-    [file] = [each["data"]["gateway.yaml"] for each in rendered if each["kind"] == "ConfigMap"]
-    (tmp_path / "gateway.yaml").write_text(file)
+    write_settings(rendered, tmp_path)
     address, container = new_address(), container_of(rendered, "gateway")
     cluster.apply(node.deployment("gateway", replicas=1), namespace=namespace)
     [pod] = eventually(lambda: node.scheduled(namespace))

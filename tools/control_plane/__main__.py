@@ -14,6 +14,7 @@ from pathlib import Path
 
 import build
 import helm
+import monitoring
 import namespace
 import programs
 import servers
@@ -33,12 +34,16 @@ def main() -> int:
                 _say(f"The control plane is in {_build(os.environ)}")
             case "build-helm":
                 _say("Helm is in " + ", ".join(str(each) for each in helm.build_all(os.environ)))
+            case "build-monitoring":
+                _say("\n".join(str(each) for each in monitoring.build_all(os.environ).values()))
             case "check":
                 return _check(os.environ)
             case "path":
                 _say(str(_found(os.environ).directory))
             case "path-helm":
                 _say("\n".join(str(each) for each in helm.find(os.environ)))
+            case "path-monitoring":
+                _say("\n".join(str(each) for each in monitoring.find(os.environ).values()))
             case "up":
                 servers.up(_found(os.environ), given.state, has_audit=given.audit, is_bare=given.bare)
             case "down":
@@ -61,6 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("build", help="build the programs with Go, unless they are there already")
     commands.add_parser("build-helm", help="build the versions of Helm that the chart is tested with")
     commands.add_parser("path-helm", help="print the paths of the Helms that are found, one on each line")
+    commands.add_parser("build-monitoring", help="build Prometheus and its adapter, unless they are found")
+    commands.add_parser("path-monitoring", help="print the paths of Prometheus and its adapter")
     commands.add_parser("check", help="report whether the tests can run here; if not, exit with status 1")
     commands.add_parser("path", help="print the directory of the programs")
     up = commands.add_parser("up", help="start a control plane and print its kubeconfig; Ctrl-C ends it")
@@ -100,6 +107,8 @@ def _check(environ: Mapping[str, str]) -> int:
         _say(f"{LEFT_OUT}{reason}")
     else:
         without = "" if helm.find(environ) else f", without those of the chart: {helm.HOW_TO_GET}"
+        if not monitoring.find(environ).keys() >= {*monitoring.NAMES}:
+            without += f", without those with Prometheus: {monitoring.HOW_TO_GET}"
         _say(f"The tests in a real control plane are included ({found.origin}){without}")
         return 0
     return 1

@@ -47,6 +47,10 @@ BARE_CONTROLLERS = (
     "serviceaccount-controller",
 )
 """The controllers whose work the embedded API server does too."""
+KUBELET_CLIENT = "/O=system:masters/CN=kube-apiserver-kubelet-client"
+"""Subject of the API server's certificate for kubelets."""
+PROXY_CLIENT = "front-proxy-client"
+"""Name in its certificate for servers of aggregated APIs."""
 PORTS = range(20_000, 32_000)
 """Below those that the system gives to outgoing connections."""
 
@@ -161,15 +165,13 @@ class ControlPlane:
         shutil.rmtree(self.state / "etcd", ignore_errors=True)
 
     def _write_files(self) -> None:
-        for name in (
-            "etcd",
-            "certificates",
-            "clients",
-        ):  # of an earlier control plane, which may have been killed
+        for name in ("etcd", "certificates", "clients", "proxy"):
+            # Of an earlier control plane, which may have been killed.
             shutil.rmtree(self.state / name, ignore_errors=True)
         _write_private(self.state / "accounts.key", _new_private_key())
         _write_private(self.state / "tokens.csv", f'{self._token},admin,admin,"system:masters"\n')
-        _make_client_certificate(self.state / "clients")
+        _make_client_certificate(self.state / "clients", "kubelet-client", KUBELET_CLIENT)
+        _make_client_certificate(self.state / "proxy", "proxy-client", f"/CN={PROXY_CLIENT}")
 
     def _write_kubeconfig(self) -> None:
         certificate = base64.b64encode((self.state / "certificates" / "apiserver.crt").read_bytes()).decode()
@@ -217,6 +219,22 @@ class ControlPlane:
             f"--client-ca-file={self.state / 'clients' / 'ca.crt'}",
             f"--kubelet-client-certificate={self.state / 'clients' / 'kubelet-client.crt'}",
             f"--kubelet-client-key={self.state / 'clients' / 'kubelet-client.key'}",
+            *self._aggregator_flags(),
+        ]
+
+    def _aggregator_flags(self) -> list[str]:
+        """For APIServices: how the API server shows itself to them, and names the user. They are reached at
+        the addresses of their EndpointSlices, since there is no kube-proxy."""
+        directory = self.state / "proxy"
+        return [
+            "--enable-aggregator-routing",
+            f"--proxy-client-cert-file={directory / 'proxy-client.crt'}",
+            f"--proxy-client-key-file={directory / 'proxy-client.key'}",
+            f"--requestheader-client-ca-file={directory / 'ca.crt'}",
+            f"--requestheader-allowed-names={PROXY_CLIENT}",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         ]
 
     def _audit_flags(self) -> list[str]:
@@ -320,15 +338,14 @@ def _new_private_key() -> str:
     return "\n".join(["-----BEGIN EC PRIVATE KEY-----", *lines, "-----END EC PRIVATE KEY-----", ""])
 
 
-def _make_client_certificate(directory: Path) -> None:
-    """The certificate that kube-apiserver shows to kubelets, and the authority that has signed it."""
+def _make_client_certificate(directory: Path, name: str, subject: str) -> None:
+    """A certificate that kube-apiserver shows to other servers, and the authority that has signed it."""
     directory.mkdir(mode=0o700)
-    _openssl(directory, "-x509", "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=clients")
-    subject = "/O=system:masters/CN=kube-apiserver-kubelet-client"
-    _openssl(directory, "-keyout", "kubelet-client.key", "-out", "kubelet-client.csr", "-subj", subject)
+    _openssl(directory, "-x509", "-keyout", "ca.key", "-out", "ca.crt", "-subj", f"/CN={directory.name}")
+    _openssl(directory, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", subject)
     usage = directory / "usage"
     usage.write_text("extendedKeyUsage = clientAuth\n")
-    signed = ("-in", "kubelet-client.csr", "-out", "kubelet-client.crt", "-extfile", usage.name)
+    signed = ("-in", f"{name}.csr", "-out", f"{name}.crt", "-extfile", usage.name)
     _run_openssl(directory, "x509", "-req", *signed, "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial")
 
 

@@ -1,0 +1,170 @@
+"""Prometheus and the adapter that serves its metrics to Kubernetes; `conftest` imports the fixtures."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from traffic import answers
+
+TOOL = Path(__file__).parents[2] / "tools" / "control_plane"
+API = "custom.metrics.k8s.io"
+PURPOSES = ("lister", "authentication", "authorization")
+"""For which the adapter has a kubeconfig each."""
+
+
+@pytest.fixture(scope="session")
+def monitoring() -> dict[str, Path]:
+    """The programs that are found, by name; without those of Prometheus, the test is skipped."""
+    found = subprocess.run(
+        [sys.executable, TOOL, "path-monitoring"], capture_output=True, text=True, check=True
+    )
+    programs = {Path(line).name: Path(line) for line in found.stdout.split()}
+    if not programs.keys() >= {"prometheus", "promtool"}:
+        pytest.skip("there is no Prometheus: `make monitoring` builds it")
+    return programs
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A running Prometheus."""
+
+    url: str
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series of an expression now."""
+        answer = httpx2.get(
+            f"{self.url}/api/v1/query", params={"query": expression}, trust_env=False, timeout=60
+        )
+        assert answer.status_code == 200, answer.text
+        series: list[dict[str, Any]] = answer.json()["data"]["result"]
+        return series
+
+    def rules(self) -> list[dict[str, Any]]:
+        """The rules that it evaluates, with their health."""
+        answer = httpx2.get(f"{self.url}/api/v1/rules", trust_env=False, timeout=60)
+        return [rule for group in answer.json()["data"]["groups"] for rule in group["rules"]]
+
+
+@pytest.fixture
+def run_prometheus(
+    cluster, namespace, monitoring, start, tmp_path, unused_tcp_port_factory, eventually
+) -> Callable[..., Prometheus]:
+    """Starts one that scrapes the Pods of some components by their PodMonitors each second."""
+
+    def run(rendered: list[dict[str, Any]], *components: str, rules: Sequence[Path] = ()) -> Prometheus:
+        names = {f"headgate-{component}" for component in components}
+        monitors = [
+            each for each in rendered if each["kind"] == "PodMonitor" and each["metadata"]["name"] in names
+        ]
+        assert len(monitors) == len(components)
+        pods = cluster.get("pods", "-n", namespace)["items"]
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(each) for each in rules],
+            "scrape_configs": [_scrape(each, pods) for each in monitors],
+        }
+        file = tmp_path / "prometheus.json"
+        file.write_text(json.dumps(config))
+        address = f"127.0.0.1:{unused_tcp_port_factory()}"
+        words = [f"--config.file={file}", f"--storage.tsdb.path={tmp_path / 'prometheus'}"]
+        start("prometheus", *words, f"--web.listen-address={address}", program=[monitoring["prometheus"]])
+        eventually(lambda: answers(f"http://{address}/-/ready"))
+        return Prometheus(f"http://{address}")
+
+    return run
+
+
+def _scrape(monitor: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
+    """As the Prometheus operator reads a PodMonitor: its Pods with an address, and labels of their origin."""
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    targets = [
+        {
+            "targets": [f"{pod['status']['podIP']}:{port['containerPort']}"],
+            "labels": {
+                "namespace": pod["metadata"]["namespace"],
+                "pod": pod["metadata"]["name"],
+                "container": container["name"],
+            },
+        }
+        for pod in pods
+        if wanted <= pod["metadata"].get("labels", {}).items() and pod["status"].get("podIP")
+        for container in pod["spec"]["containers"]
+        for port in container.get("ports", ())
+        if port["name"] == endpoint["port"]
+    ]
+    assert targets, f"no Pod has {dict(wanted)} and a port {endpoint['port']}"
+    return {"job_name": monitor["metadata"]["name"], "static_configs": targets}
+
+
+@pytest.fixture
+def run_adapter(
+    cluster, namespace, monitoring, start, new_address, tmp_path, eventually
+) -> Iterator[Callable[..., None]]:
+    """Starts the adapter with a configuration, and registers its API with the API server."""
+    if "prometheus-adapter" not in monitoring:
+        pytest.skip("there is no prometheus-adapter: `make monitoring` builds it")
+    made: list[str] = []
+
+    def run(prometheus: Prometheus, config: str) -> None:
+        file = tmp_path / "adapter.yaml"
+        file.write_text(config)
+        address = new_address()
+        flags = [f"--config={file}", f"--prometheus-url={prometheus.url}/", "--metrics-relist-interval=1s"]
+        flags += [f"--cert-dir={tmp_path / 'adapter'}", f"--bind-address={address}", "--secure-port=6443"]
+        flags += [f"--{purpose}-kubeconfig={cluster.kubeconfig}" for purpose in PURPOSES]
+        start("prometheus-adapter", *flags, program=[monitoring["prometheus-adapter"]])
+        cluster.apply(*_service(address), namespace=namespace)
+        for version in ("v1beta1", "v1beta2"):
+            made.append(f"{version}.{API}")
+            cluster.apply(_registration(version, namespace))
+            cluster.kubectl("wait", "apiservice", made[-1], "--for=condition=Available", "--timeout=120s")
+
+    with contextlib.ExitStack() as ending:
+        ending.callback(lambda: [cluster.kubectl("delete", "apiservice", name) for name in made])
+        yield run
+
+
+def _service(address: str) -> list[dict[str, Any]]:
+    """A Service without a selector, and its endpoint."""
+    port = {"name": "https", "port": 6443, "protocol": "TCP"}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "adapter"},
+        "spec": {"ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
+    }
+    slices = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "adapter", "labels": {"kubernetes.io/service-name": "adapter"}},
+        "addressType": "IPv4",
+        "ports": [port],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+    }
+    return [service, slices]
+
+
+def _registration(version: str, namespace: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"{version}.{API}"},
+        "spec": {
+            "group": API,
+            "version": version,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "insecureSkipTLSVerify": True,
+            "service": {"name": "adapter", "namespace": namespace, "port": 443},
+        },
+    }

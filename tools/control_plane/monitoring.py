@@ -1,0 +1,94 @@
+"""Prometheus and its adapter, which serves metrics to Kubernetes: where they are, and how they are built."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import build
+import programs
+
+VARIABLE = "HEADGATE_MONITORING"
+
+
+class Module(NamedTuple):
+    path: str
+    version: str
+    commands: Mapping[str, str]
+    """Packages of the module, by the name of the program."""
+    tags: str = ""
+
+
+MODULES = (
+    Module(
+        "github.com/prometheus/prometheus",
+        "0.316.0",  # Prometheus 3.16.0
+        {"prometheus": "cmd/prometheus", "promtool": "cmd/promtool"},
+        "remove_all_sd",
+    ),
+    Module("sigs.k8s.io/prometheus-adapter", "0.12.0", {"prometheus-adapter": "cmd/adapter"}),
+)
+NAMES = tuple(name for module in MODULES for name in module.commands)
+
+HOW_TO_GET = (
+    f"`make monitoring` builds them with Go in about six minutes; or name their directory: {VARIABLE}=DIR"
+)
+
+
+def cache(environ: Mapping[str, str]) -> Path:
+    return programs.cache(environ).parent / "monitoring"
+
+
+def find(environ: Mapping[str, str]) -> dict[str, Path]:
+    """The programs by name: of the directory that the environment names, those that were built, or those on
+    the path. Without those that are nowhere."""
+    named = environ.get(VARIABLE)
+    places = [Path(named).expanduser().resolve()] if named else [_built(each, environ) for each in MODULES]
+    path = os.pathsep.join(str(each) for each in places)
+    if not named:
+        path += os.pathsep + environ.get("PATH", "")
+    found = {name: shutil.which(name, path=path) for name in NAMES}
+    return {name: Path(program) for name, program in found.items() if program}
+
+
+def build_all(environ: Mapping[str, str]) -> dict[str, Path]:
+    """Builds what is found nowhere."""
+    found = find(environ)
+    home = cache(environ)
+    home.mkdir(parents=True, exist_ok=True)
+    for module in MODULES:
+        if not found.keys() >= module.commands.keys():
+            _build(module, _built(module, environ), home)
+    return find(environ)
+
+
+def _built(module: Module, environ: Mapping[str, str]) -> Path:
+    return cache(environ) / f"{module.path.rpartition('/')[2]}-{module.version}"
+
+
+def _build(module: Module, done: Path, home: Path) -> None:
+    """The directory appears under its name only when it is complete."""
+    go = build.Go(home)
+    go.environ["GOFLAGS"] += f" -tags={module.tags}" if module.tags else ""
+    with tempfile.TemporaryDirectory(prefix=f"{done.name}.new.", dir=home) as name:
+        work = Path(name)
+        published = go.module(module.path, module.version)
+        require = f"require {module.path} v{module.version}"
+        lines = ["module headgate.invalid/monitoring", f"go {published['Go']}", require]
+        (work / "go.mod").write_text("\n".join(lines) + "\n")
+        made = work / "made"
+        made.mkdir()
+        packages = [f"{module.path}/{package}" for package in module.commands.values()]
+        go.build(work, made, packages, "-s -w")
+        for program, package in module.commands.items():
+            (made / Path(package).name).rename(made / program)
+            ran = subprocess.run([made / program, "--help"], capture_output=True, text=True)  # noqa: S603 - built now
+            if ran.returncode:
+                raise programs.ControlPlaneError(f"{program} was built, but does not run:\n{ran.stderr}")
+        shutil.rmtree(done, ignore_errors=True)
+        made.rename(done)
