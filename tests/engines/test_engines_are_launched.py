@@ -49,6 +49,15 @@ def test_flags_that_follow_from_the_model_are_refused():
     assert "1 to 65535" in problems[-1].message
 
 
+@pytest.mark.parametrize(("launcher", "name"), [(VLLM, "lora-modules"), (SGLANG, "lora-paths")])
+def test_adapters_are_listed_in_one_place(launcher, name):
+    """Those of the config would hide those of the Model."""
+    config = {name: ["x=/x"]}
+    (problem,) = launcher.launch(setup(config=config, adapters={"a": "/a"})).problems
+    assert problem.key == name
+    assert not launcher.launch(setup(config=config)).problems
+
+
 def test_booleans_are_negated_only_where_the_engine_can():
     """SGLang's can only be set, as some of vLLM's."""
     config = {"enable-prefix-caching": False, "disable-log-stats": False, "enforce-eager": True}

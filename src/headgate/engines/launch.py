@@ -18,6 +18,7 @@ Role: TypeAlias = Literal["server", "prefill", "decode", "controller", "coordina
 DEFAULT_PORT = 8000
 PYTHON = "python3"
 """That of the engine's image, in the directory that the image sets. It may be too old for the option -P."""
+NO_TLS = "must not be set: the gateway, the sidecar and probes reach engines of Models by HTTP"
 POD_IP = "$(POD_IP)"
 """Kubernetes replaces it in commands by the address of the Pod, from its environment."""
 

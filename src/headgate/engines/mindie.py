@@ -43,7 +43,7 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _SETTINGS: Final[Mapping[str, str]] = {
     "ServerConfig": (
-        "maxLinkNum httpsEnabled fullTextEnabled openAiSupport tokenTimeout e2eTimeout maxRequestLength "
+        "maxLinkNum fullTextEnabled openAiSupport tokenTimeout e2eTimeout maxRequestLength "
         "interCommTLSEnabled interCommPort distDPServerEnabled"
     ),
     "BackendConfig": "modelInstanceNumber npuDeviceIds tokenizerProcessNumber",
@@ -66,6 +66,7 @@ _DERIVED: Final[Mapping[tuple[str, str], str]] = {
     ("ServerConfig", "ipAddress"): "the engine listens on the address of its Pod",
     ("ServerConfig", "managementIpAddress"): "the engine listens on the address of its Pod",
     ("ServerConfig", "port"): "set port beside the sections",
+    ("ServerConfig", "httpsEnabled"): "the gateway reaches engines of Models by HTTP",
     ("ServerConfig", "inferMode"): "it follows from the type of the backend",
 }
 

@@ -15,6 +15,7 @@ from headgate.engines.launch import (
     DEFAULT_PORT,
     INDEX,
     LEADER,
+    NO_TLS,
     POD_IP,
     PYTHON,
     Adapters,
@@ -60,6 +61,8 @@ _RESERVED: Final = {
     "model-path": "must not be set: the weights are those of modelURI",
     "model": "must not be set: the weights are those of modelURI",
     "host": "must not be set: the engine listens on the address of its Pod",
+    "ssl-certfile": NO_TLS,
+    "ssl-keyfile": NO_TLS,
     "disaggregation-mode": "must not be set: a backend of type SGLang has one worker, which does all",
 }
 _OF_GROUPS: Final = dict.fromkeys(
@@ -86,6 +89,7 @@ def launch(setup: Setup) -> Launch:
         config.default(_NAME, setup.name)
     config.default("enable-metrics", True)
     if setup.adapters:
+        config.reserved({"lora-paths": "must not be set besides loraAdapters"})
         config.default("lora-paths", [f"{name}={path}" for name, path in setup.adapters.items()])
     elif setup.change_adapters:
         # Without adapters at the start, it must be told how large they may be.

@@ -12,6 +12,7 @@ from headgate.engines.launch import (
     DEFAULT_PORT,
     INDEX,
     LEADER,
+    NO_TLS,
     POD_IP,
     PYTHON,
     Adapters,
@@ -52,6 +53,8 @@ _RESERVED: Final = {
     "model": "must not be set: the weights are those of modelURI",
     "host": "must not be set: the engine listens on the address of its Pod",
     "uds": "must not be set: the engine listens on the address of its Pod",
+    "ssl-certfile": NO_TLS,
+    "ssl-keyfile": NO_TLS,
 }
 _OF_GROUPS: Final = dict.fromkeys(
     ("nnodes", "node-rank", "master-addr", "headless"), "must not be set: it follows from pods"
@@ -97,6 +100,7 @@ def launch(setup: Setup) -> Launch:
     if setup.adapters or setup.change_adapters:
         config.default("enable-lora", True)
     if setup.adapters:
+        config.reserved({"lora-modules": "must not be set besides loraAdapters"})
         config.default("lora-modules", [f"{name}={path}" for name, path in setup.adapters.items()])
     connector, environment = "", dict[str, str]()
     if setup.role != "server":
