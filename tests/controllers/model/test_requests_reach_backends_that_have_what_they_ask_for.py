@@ -87,6 +87,23 @@ def test_a_backend_that_cannot_be_made_keeps_its_requests(made, backend):
     assert by_rule(spec) == {"default": {"m-a": 30, "m-b": 70}}
 
 
+def test_an_edit_that_nobody_can_use_changes_no_route(made, backend):
+    """Of the only backend, and of its adapters; whether its Pods serve is not known yet."""
+    usable = backend(loraAdapters=adapters("a", "b"))
+    broken = usable | {"workers": [{"type": "server", "config": 1}]}
+    before = routes(made(usable))
+    assert routes(made(broken)) == before
+    assert routes(made(broken, observed=Observed(leaving=["m-b"]))) == before
+
+
+def test_former_pods_of_a_changed_backend_serve(made, backend):
+    """It becomes groups of Pods, under the same name."""
+    changed = backend("b", workers=[{"type": "server", "pods": 2, "config": {"tensor-parallel-size": 2}}])
+    observed = Observed(ready={"m-a": 1}, leaving=["m-b"])
+    (spec,) = routes(made(backend("a"), changed, observed=observed)).values()
+    assert by_rule(spec) == {"default": {"m-a": 100, "m-b": 100}}
+
+
 def test_conditions_hold_for_adapters_too(made, backend):
     """They say which requests may reach the Model."""
     match = {"headers": {"tier": {"exact": "gold"}}}

@@ -1,37 +1,54 @@
 """The ModelRoutes of a Model: which requests go to which backends.
 
 One route has the model and as many adapters as fit; further ones have only adapters. An adapter stays in the
-route that has it, so that no request finds it in none while routes change.
+route that has it, so that no request finds it in none while routes change. Nor does a backend that cannot be
+made as it is written lose its requests: its Pods of before still serve.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from headgate import api
+from headgate.api.kthena_registry import ModelBackend
 from headgate.controllers.model import names
 from headgate.controllers.model.backends import Backend
 from headgate.controllers.model.scope import Child, Scope
+from headgate.engines import known
+from headgate.engines.launch import Adapters
 
 MOST_ADAPTERS: Final = 10
 MOST_TARGETS: Final = 16
 _HEAVIEST: Final = 100
 
 
+@dataclass(frozen=True)
+class _Destination:
+    """A backend as requests see it."""
+
+    server: str
+    weight: int
+    adapters: frozenset[str]
+    serves: bool
+    """Whether Pods of it, or former ones of its ModelServer, serve."""
+    is_made: bool
+    comes: bool
+    """Whether it does not serve yet, and will."""
+
+
 def of_model(scope: Scope, backends: Sequence[Backend]) -> list[Child]:
-    """All routes of the Model; none if nothing of it can serve."""
+    """All routes of the Model; `backends` are those that are made."""
+    made = {backend.spec.name: backend for backend in backends}
+    every = [_destination(scope, each, made.get(each.name)) for each in scope.model.spec.backends]
     main = names.shortened(scope.model.metadata.name, names.LONGEST_NAME)
-    targets = _targets(scope, backends, leaving=True)
-    by_route = _placed(scope, backends, main)
-    if not targets:
-        return []
     found = []
-    for name, adapters in by_route.items():
-        rules = [_default(scope, targets)] if name == main else []
-        rules += _adapter_rules(scope, backends, adapters, in_main=name == main)
+    for name, adapters in _placed(scope, every, main).items():
+        rules = [_default(scope, every)] if name == main else []
+        rules += _adapter_rules(scope, every, adapters, in_main=name == main)
         spec: dict[str, Any] = {"modelName": names.public(scope.model)} if name == main else {}
         if adapters:
             spec["loraAdapters"] = adapters
@@ -40,28 +57,43 @@ def of_model(scope: Scope, backends: Sequence[Backend]) -> list[Child]:
     return found
 
 
-def _default(scope: Scope, targets: list[dict[str, Any]]) -> dict[str, Any]:
+def _destination(scope: Scope, spec: ModelBackend, backend: Backend | None) -> _Destination:
+    server = names.of_backend(scope.model, spec.name)
+    stays = server in scope.observed.leaving
+    if backend is None:
+        never = known.launcher(spec.type).adapters({}) is Adapters.NEVER
+        adapters = frozenset() if never else frozenset(adapter.name for adapter in spec.lora_adapters)
+        return _Destination(
+            server, spec.route_weight, adapters - {names.served(scope.model)}, stays, False, False
+        )
+    serves = stays or backend.is_ready(scope.observed.ready)
+    adapters = frozenset(adapter.name for adapter in backend.adapters)
+    comes = not serves and spec.min_replicas > 0
+    return _Destination(server, spec.route_weight, adapters, serves, True, comes)
+
+
+def _default(scope: Scope, every: Sequence[_Destination]) -> dict[str, Any]:
     """The rule for the model; with a single backend, it is also that for adapters."""
     match = _match(scope)
     if len(scope.model.spec.backends) > 1:
         match.setdefault("body", {"model": names.public(scope.model)})
-    return _rule("default", match, targets)
+    return _rule("default", match, _targets(scope, every, _former(scope, every)))
 
 
 def _adapter_rules(
-    scope: Scope, backends: Sequence[Backend], adapters: Sequence[str], *, in_main: bool
+    scope: Scope, every: Sequence[_Destination], adapters: Sequence[str], *, in_main: bool
 ) -> list[dict[str, Any]]:
     """A rule for each adapter, with the backends that have it as targets."""
-    if len(scope.model.spec.backends) == 1:
-        every = _targets(scope, backends, leaving=True)
-        return [] if in_main else [_rule("adapters", _match(scope), every)]
+    former = _former(scope, every)
+    if len(every) == 1:
+        return [] if in_main else [_rule("adapters", _match(scope), _targets(scope, every, former))]
     found = []
     for adapter in adapters:
-        having = [each for each in backends if any(own.name == adapter for own in each.adapters)]
+        having = [each for each in every if adapter in each.adapters]
+        # A former backend may still have it, while no other serves.
+        with_former = {} if any(each.serves for each in having) else former
         match = {**_match(scope), "body": {"model": adapter}}
-        # A former backend may still have it, while no other is ready.
-        leaving = not any(each.is_ready(scope.observed.ready) for each in having)
-        found.append(_rule(adapter, match, _targets(scope, having, leaving=leaving)))
+        found.append(_rule(adapter, match, _targets(scope, having, with_former)))
     return found
 
 
@@ -76,17 +108,12 @@ def _match(scope: Scope) -> dict[str, Any]:
     return found
 
 
-def _targets(scope: Scope, backends: Sequence[Backend], *, leaving: bool) -> list[dict[str, Any]]:
-    """Backends that have ready replicas; all of them if none has any.
-
-    Former backends serve until all others do, with the weight of those that do not yet.
-    """
-    ready = [each for each in backends if each.is_ready(scope.observed.ready)]
-    chosen = ready if any(each.spec.route_weight for each in ready) else list(backends)
-    found = [(each.server, each.spec.route_weight) for each in chosen]
-    former = _former(scope, backends, ready) if leaving else {}
-    if former:
-        found = [(each.server, each.spec.route_weight) for each in ready] + list(former.items())
+def _targets(scope: Scope, among: Sequence[_Destination], former: dict[str, int]) -> list[dict[str, Any]]:
+    """Those that serve; all that are made if none does."""
+    chosen = [each for each in among if each.serves]
+    if not former and not any(each.weight for each in chosen):
+        chosen = [each for each in among if each.is_made] or list(among)
+    found = [*((each.server, each.weight) for each in chosen), *former.items()]
     if len(found) > MOST_TARGETS:
         lost = ", ".join(name for name, _ in found[MOST_TARGETS:])
         told = f"a route has at most {MOST_TARGETS} targets: no requests go to {lost}"
@@ -95,23 +122,20 @@ def _targets(scope: Scope, backends: Sequence[Backend], *, leaving: bool) -> lis
     return [{"modelServerName": name, "weight": weight} for name, weight in found[:MOST_TARGETS]]
 
 
-def _former(scope: Scope, backends: Sequence[Backend], ready: Sequence[Backend]) -> dict[str, int]:
-    """The weights of ModelServers of which former Pods serve, while not all backends do: their own if they
-    stay, and else that of the backends that do not serve yet."""
-    model = scope.model
-    stay = {names.of_backend(model, each.name): each.route_weight for each in model.spec.backends}
-    waiting = [each for each in backends if each not in ready and each.spec.min_replicas]
-    if not waiting and len(backends) == len(stay):
+def _former(scope: Scope, every: Sequence[_Destination]) -> dict[str, int]:
+    """The ModelServers of former backends, which serve until all others do, with the weight of those that do
+    not yet."""
+    waiting = [each for each in every if each.comes]
+    if not waiting and all(each.is_made for each in every):
         return {}
-    former = sorted(set(scope.observed.leaving) - {each.server for each in ready})
-    others = max(sum(name not in stay for name in former), 1)
-    share = sum(each.spec.route_weight for each in waiting) // others
-    return {name: stay.get(name, min(max(share, 1), _HEAVIEST)) for name in former}
+    former = sorted(set(scope.observed.leaving) - {each.server for each in every})
+    share = sum(each.weight for each in waiting) // max(len(former), 1)
+    return dict.fromkeys(former, min(max(share, 1), _HEAVIEST))
 
 
-def _placed(scope: Scope, backends: Sequence[Backend], main: str) -> dict[str, list[str]]:
+def _placed(scope: Scope, every: Sequence[_Destination], main: str) -> dict[str, list[str]]:
     """The adapters of each route, sorted: where they are already, and else where there is room."""
-    adapters = sorted({adapter.name for backend in backends for adapter in backend.adapters})
+    adapters = sorted(set().union(*(each.adapters for each in every)))
     before = scope.observed.placed
     found: dict[str, list[str]] = {main: []}
     for adapter in adapters:
