@@ -14,7 +14,7 @@ from typing import Any
 
 from headgate import api, cluster
 from headgate.api.kthena_registry import ModelStatus
-from headgate.controllers.model import names, status, tokens
+from headgate.controllers.model import duties, names, status, tokens
 from headgate.controllers.model.applying import Applier, PredecessorError, TakenError
 from headgate.controllers.model.autoscalers import KINDS as AUTOSCALERS
 from headgate.controllers.model.autoscalers import Autoscalers, Workload
@@ -30,6 +30,7 @@ from headgate.controllers.model.observed import (
     reduced_pod,
 )
 from headgate.controllers.model.settings import ModelSettings
+from headgate.controllers.model.sidecar_loop import SidecarLoop
 from headgate.kubeschema import timestamps
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class ModelController:
         self._applier = Applier(client)
         self._queue: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
+        self._sidecars = SidecarLoop(self._touch)
         self._reconciled = self._statuses = 0
 
     async def run(self, workers: int = 4, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -109,6 +111,7 @@ class ModelController:
             for informer in informers:
                 await informer.wait_synced()
             tasks.create_task(self._events.run())
+            tasks.create_task(self._sidecars.run())
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, workers))
             on_ready()
 
@@ -140,6 +143,7 @@ class ModelController:
             self._models.pop(key, None)
             self._keys.pop(model.metadata.uid, None)
             self._applier.forget(model.metadata.uid)
+            self._sidecars.assign(model.metadata.uid, {})
         else:
             self._models[key] = change.new
             self._keys[model.metadata.uid] = key
@@ -192,7 +196,7 @@ class ModelController:
             if _is_telling(error):
                 await self._write(model, status.failed(model, _told(error), self._now()))
             raise
-        return await self._write(model, desired.status_of(model, self._now()))
+        return await self._write(model, self._status_of(model, desired))
 
     async def _bring_about(self, model: api.Model) -> Desired:
         """Make the Model's objects as they should be, and delete those that are not wanted any longer."""
@@ -215,6 +219,17 @@ class ModelController:
             told = f"{gone.resource.kind} {gone.metadata.name} is not part of the Model any longer"
             self._events.record(model, cluster.EventType.NORMAL, "Deleted", told)
         return desired
+
+    def _status_of(self, model: api.Model, desired: Desired) -> ModelStatus:
+        """Gives the sidecars of the Model's Pods their work, and reports what they said so far."""
+        uid, children, loop = model.metadata.uid, desired.children, self._sidecars
+        pods = self._objects.pods(uid)
+        token = tokens.token_of(self._secret_of(model))
+        loop.assign(uid, duties.duties_of(model, children, pods, token))
+        states = [
+            duties.reported(state, children, pods, loop.states, loop.downloads) for state in desired.states
+        ]
+        return status.status_of(model, children, states, desired.leaving, self._now())
 
     async def _write(self, model: api.Model, due: ModelStatus) -> float | None:
         if model.status == due:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate import api
-from headgate.api.kthena_registry import ModelBackend, ModelStatus
+from headgate.api.kthena_registry import ModelBackend
 from headgate.controllers.model import names, status, troubles
 from headgate.controllers.model.children import Child, Children, Observed, children_of
 from headgate.controllers.model.observed import WORKLOADS, Id, Known, KnownPod, KnownSecret, KnownWorkload
@@ -27,9 +27,6 @@ class Desired:
     leaving: Sequence[str]
     """ModelServers of former backends that serve until the new ones do."""
     states: Sequence[BackendState]
-
-    def status_of(self, model: api.Model, now: str) -> ModelStatus:
-        return status.status_of(model, self.children, self.states, self.leaving, now)
 
 
 def desired_of(

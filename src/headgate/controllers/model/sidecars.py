@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, NamedTuple, Self, TypeVar
 
 import httpx2
 import msgspec
 from msgspec import Meta
 
 from headgate import http_clients
-from headgate.controllers.model.settings import RUNTIME_PORT
 
 TIMEOUT_S = 5.0
 LARGEST_BYTES = 1 << 20
@@ -26,6 +25,16 @@ _Text = Annotated[str, Meta(max_length=4096)]
 
 class SidecarError(Exception):
     """A sidecar did not respond as expected."""
+
+
+class Address(NamedTuple):
+    """Where a sidecar listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Adapter(msgspec.Struct, frozen=True, order=True):
@@ -78,26 +87,32 @@ class Sidecars:
     async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
-    async def put_adapters(self, address: str, token: str, adapters: Sequence[Adapter]) -> None:
-        """Tell the sidecar which adapters its engine should have, all of them. Raises SidecarError."""
-        wanted = msgspec.json.encode({"adapters": adapters})
-        await self._request("PUT", address, "/v1/adapters", token, wanted)
+    async def put_adapters(
+        self, address: Address, token: str, adapters: Sequence[Adapter]
+    ) -> Sequence[AdapterState]:
+        """Tell the sidecar which adapters its engine should have, all of them; returns how they stand.
 
-    async def adapters(self, address: str, token: str) -> Sequence[AdapterState]:
+        Raises SidecarError.
+        """
+        wanted = msgspec.json.encode({"adapters": adapters})
+        return _decoded(
+            await self._request("PUT", address, "/v1/adapters", token, wanted), _Adapters
+        ).adapters
+
+    async def adapters(self, address: Address, token: str) -> Sequence[AdapterState]:
         """How the adapters stand. Raises SidecarError."""
         body = await self._request("GET", address, "/v1/adapters", token)
         return _decoded(body, _Adapters).adapters
 
-    async def downloads(self, address: str, token: str) -> Sequence[Download]:
+    async def downloads(self, address: Address, token: str) -> Sequence[Download]:
         """How far the Pod's downloads are. Raises SidecarError."""
         body = await self._request("GET", address, "/v1/downloads", token)
         return _decoded(body, _Downloads).downloads
 
     async def _request(
-        self, method: str, address: str, path: str, token: str, content: bytes | None = None
+        self, method: str, address: Address, path: str, token: str, content: bytes | None = None
     ) -> bytes:
-        host = f"[{address}]" if ":" in address else address
-        url = f"http://{host}:{RUNTIME_PORT}{path}"
+        url = f"http://{address}{path}"
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         self.requests += 1
         try:
