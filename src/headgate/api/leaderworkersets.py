@@ -72,7 +72,8 @@ class RollingUpdateConfiguration(Part, frozen=True, kw_only=True):
         _is_limit("maxUnavailable"),
         _is_limit("maxSurge"),
         {
-            "rule": "!(self.maxUnavailable in [0, '0%']) || !(self.maxSurge in [0, '0%'])",
+            "rule": "!(self.maxUnavailable == 0 || self.maxUnavailable == '0%')"
+            " || !(self.maxSurge == 0 || self.maxSurge == '0%')",
             "message": "must not be 0 when maxSurge is 0",
             "fieldPath": ".maxUnavailable",
         },
