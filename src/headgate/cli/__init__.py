@@ -32,6 +32,7 @@ _COMMANDS = {
     "webhook": "headgate.cli.webhook:webhook",
     "download": "headgate.cli.download:download",
     "runtime": "headgate.cli.runtime:runtime",
+    "cache": "headgate.cli.cache:cache",
     "simulate": "headgate.cli.simulate:simulate",
     "health": "headgate.cli.health:health",
     "explain-field": "headgate.cli.explain_field:explain_field",

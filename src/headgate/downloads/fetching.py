@@ -6,6 +6,8 @@ their directory is renamed to the target. A process that finds the manifest ther
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,6 +114,8 @@ class _Fetch:
                 f"{target}: {len(absent)} files are missing or have another size, for example {absent[0]!r}; "
                 "remove the directory to download it again",
             )
+        with contextlib.suppress(OSError):  # a volume that is mounted read-only
+            os.utime(target / manifest.PATH)
         self._report(Snapshot("Complete", found.size, found.size, len(found.files), len(found.files)))
         return found
 

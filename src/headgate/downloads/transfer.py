@@ -32,6 +32,7 @@ class WorkDirectory:
     """Complete files in `files`, partial ones in `parts`, and a journal of the complete ones."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self.files, self.parts = path / "files", path / "parts"
         self._journal = path / "complete.jsonl"
         self._lock = threading.Lock()
@@ -66,9 +67,12 @@ class WorkDirectory:
             journal.write(msgspec.json.encode((file.path, name_of(file), sha256)) + b"\n")
 
     def remove(self) -> None:
-        """Once its files have been moved away; the lock of the directory stays."""
-        shutil.rmtree(self.parts, ignore_errors=True)
-        self._journal.unlink(missing_ok=True)
+        """Remove everything but the lock of the directory and the lease."""
+        for path in self._path.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name not in ("lock", "lease.json"):
+                path.unlink(missing_ok=True)
 
     def remove_others(self, listing: Listing) -> None:
         """Remove what does not belong to this listing: partial files of an earlier revision."""
