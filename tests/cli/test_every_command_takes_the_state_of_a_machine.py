@@ -46,6 +46,10 @@ ASKS = {
 KEEPS = {"up", "apiserver", "apiserver token create", "apiserver token list", "apiserver token revoke"}
 """Commands that keep the directory themselves."""
 ALONE = {
+    "download",
+    "cache list",
+    "cache verify",
+    "cache prune",
     "simulate engine",
     "simulate fleet",
     "simulate profiles",

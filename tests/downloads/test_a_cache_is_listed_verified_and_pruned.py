@@ -72,6 +72,8 @@ def test_damage_is_found(folder):
     assert "name: tokenizer/tokenizer.json: has the SHA-256 hash" in done.output
     assert "name: extra: not part of the download" in done.output
     assert headgate("cache", "verify", "--cache-dir", folder, "adapter").exit_code == 0
+    told = json.loads(headgate("cache", "verify", "--cache-dir", folder, "-o", "json").output)
+    assert [len(entry["problems"]) for entry in told] == [0, 0, 4]
     assert "no download 'other'" in headgate("cache", "verify", "--cache-dir", folder, "other").output
 
 
@@ -81,10 +83,10 @@ def test_what_was_not_used_is_removed(folder):
     os.utime(folder / "adapter" / ".headgate" / "manifest.json", (old, old))
 
     dry = headgate("cache", "prune", "--cache-dir", folder, "--unused-days", 7, "--dry-run")
-    assert dry.output == "Would remove adapter (hf://org/adapter, 5.0 kB)\n"
+    assert dry.output == "adapter (hf://org/adapter, 5.0 kB): would be removed\n"
     done = headgate("cache", "prune", "--cache-dir", folder, "--unused-days", 7)
 
-    assert done.output == "Removed adapter (hf://org/adapter, 5.0 kB)\n"
+    assert done.output == "adapter (hf://org/adapter, 5.0 kB): removed\n"
     assert names(folder) == ["name"]
     assert (
         headgate("cache", "prune", "--cache-dir", folder, "--unused-days", 7).output == "Nothing to remove\n"
@@ -100,7 +102,7 @@ def test_partial_downloads_are_removed_after_an_hour(folder):
 
     done = headgate("cache", "prune", "--cache-dir", folder, "--unused-days", 0.05)
 
-    assert done.output.startswith("Removed broken (not complete, ")
+    assert done.output.startswith("broken (not complete, ")
     assert [path.name for path in work.iterdir()] == ["lock"]
 
 
@@ -110,9 +112,12 @@ def test_the_rest_fits_the_size(folder):
     os.utime(folder / "name" / ".headgate" / "manifest.json", (old, old))
 
     kept = headgate("cache", "prune", "--cache-dir", folder, "--max-size", "30M", "--keep", "hf://org/name")
-    assert "Removed adapter" in kept.output
+    assert "adapter (hf://org/adapter, 5.0 kB): removed" in kept.output
     assert names(folder) == ["name"]
-    assert "Removed name" in headgate("cache", "prune", "--cache-dir", folder, "--max-size", "30M").output
+    assert (
+        "name (hf://org/name, 34.1 MB): removed"
+        in headgate("cache", "prune", "--cache-dir", folder, "--max-size", "30M").output
+    )
     assert names(folder) == []
 
 

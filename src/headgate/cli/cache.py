@@ -50,7 +50,8 @@ def list_(cache_dir: Path, output: str) -> None:
 @cache.command()
 @_cache_dir
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-def verify(cache_dir: Path, names: tuple[str, ...]) -> None:
+@options.output("text", "json")
+def verify(cache_dir: Path, names: tuple[str, ...], output: str) -> None:
     """Read downloads, all or those named, and compare them with their manifests.
 
     The exit code is 1 if a file is missing, has changed, or does not belong there. Remove the directory, and
@@ -59,20 +60,28 @@ def verify(cache_dir: Path, names: tuple[str, ...]) -> None:
     from headgate.downloads import cache as contents
 
     found = _named(_entries(cache_dir), names)
-    is_bad = False
-    for entry in found:
-        if entry.manifest is None:
-            click.echo(f"{entry.directory.name}: not complete")
-            continue
-        problems = 0
-        for problem in contents.problems(entry):
-            problems += 1
-            click.echo(f"{entry.directory.name}: {problem}", err=True)
-        if not problems:
-            click.echo(f"{entry.directory.name}: {len(entry.manifest.files)} files are intact")
-        is_bad |= bool(problems)
-    if is_bad:
+    problems = {entry.directory.name: list(contents.problems(entry)) for entry in found}
+    if output == "json":
+        click.echo(
+            json.dumps(
+                [{**_as_json(entry), "problems": problems[entry.directory.name]} for entry in found], indent=1
+            )
+        )
+    else:
+        for entry in found:
+            _show_verified(entry, problems[entry.directory.name])
+    if any(problems.values()):
         raise SystemExit(1)
+
+
+def _show_verified(entry: Entry, problems: list[str]) -> None:
+    name = entry.directory.name
+    for problem in problems:
+        click.echo(f"{name}: {problem}", err=True)
+    if entry.manifest is None:
+        click.echo(f"{name}: not complete")
+    elif not problems:
+        click.echo(f"{name}: {len(entry.manifest.files)} files are intact")
 
 
 @cache.command()
@@ -83,8 +92,14 @@ def verify(cache_dir: Path, names: tuple[str, ...]) -> None:
 )
 @click.option("--keep", multiple=True, metavar="URI", help="Never remove this source; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
+@options.output("text", "json")
 def prune(
-    cache_dir: Path, unused_days: float | None, max_size: str | None, keep: tuple[str, ...], dry_run: bool
+    cache_dir: Path,
+    unused_days: float | None,
+    max_size: str | None,
+    keep: tuple[str, ...],
+    dry_run: bool,
+    output: str,
 ) -> None:
     """Remove downloads that were not used for long, or that exceed a size.
 
@@ -105,15 +120,15 @@ def prune(
     found = contents.to_prune(
         _entries(cache_dir), time.time(), older_than_s=older_than_s, max_bytes=max_bytes, keep=keep
     )
+    results = []
     for entry in found:
-        what = f"{entry.directory.name} ({_source(entry)}, {space.shown(entry.size)})"
-        if dry_run:
-            click.echo(f"Would remove {what}")
-        elif _is_removed(entry):
-            click.echo(f"Removed {what}")
-        else:
-            click.echo(f"Kept {what}: a process is downloading it")
-    if not found:
+        result = "would be removed" if dry_run else "removed" if _is_removed(entry) else "in use"
+        results.append({**_as_json(entry), "result": result})
+        if output == "text":
+            click.echo(f"{entry.directory.name} ({_source(entry)}, {space.shown(entry.size)}): {result}")
+    if output == "json":
+        click.echo(json.dumps(results, indent=1))
+    elif not found:
         click.echo("Nothing to remove")
 
 
