@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import threading
 import time
 
 import pytest
@@ -93,6 +94,27 @@ def test_a_signal_keeps_what_has_arrived(run, hub, repository, tmp_path, number)
     assert_complete(target, repository)
     assert hub.reads("config.json") == []
     assert "bytes=0-16777215" not in hub.reads("model-00001.safetensors")
+
+
+def test_a_signal_does_not_wait_for_a_silent_hub(run, hub, repository, tmp_path):
+    """The listing takes as long as the hub likes, but the process ends."""
+    asked, end = threading.Event(), threading.Event()
+
+    def answer(handler):
+        asked.set()
+        return end.wait(200)
+
+    hub.answer = answer
+    process = run("download", "--source", "hf://org/name", "--output-dir", tmp_path / "model")
+    assert asked.wait(60)
+    process.send_signal(signal.SIGTERM)
+    try:
+        _, problems = process.communicate(timeout=20)
+    finally:
+        end.set()
+
+    assert process.returncode == 130
+    assert problems == "Error: interrupted; what has arrived is kept\n"
 
 
 def test_a_process_that_was_suspended_gives_up(run, hub, repository, tmp_path):

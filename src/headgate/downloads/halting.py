@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from headgate.downloads.errors import DownloadError, Reason
 
+T = TypeVar("T")
 _TICK_S = 0.2
 
 
@@ -42,3 +45,26 @@ class Halt:
         while (left := until - time.monotonic()) > 0 and not self._event.wait(min(left, _TICK_S)):
             self.check()
         self.check()
+
+    def unless_set(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns, but do not wait for it once the download is to end.
+
+        It is called in another thread, which goes on for a while in that case; so it must not write anything.
+        """
+        results: list[T] = []
+        errors: list[BaseException] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                results.append(call())
+            except BaseException as error:
+                errors.append(error)
+            done.set()
+
+        threading.Thread(target=work, daemon=True).start()
+        while not done.wait(_TICK_S):
+            self.check()
+        if errors:
+            raise errors[0]
+        return results[0]

@@ -117,7 +117,7 @@ class PartialFile:
 
     def discard(self) -> None:
         """Forget what has arrived, because it is not what the source announced."""
-        with self._lock, self._hashing:
+        with self._hashing, self._lock:
             self._complete.clear()
             self._journal.unlink(missing_ok=True)
             os.ftruncate(self._descriptor, 0)

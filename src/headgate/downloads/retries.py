@@ -35,7 +35,7 @@ def repeated(what: str, request: Callable[[], T], backoff: Backoff, halt: Halt) 
     while True:
         halt.check()
         try:
-            return request()
+            return halt.unless_set(request)
         except ChangedError:
             raise
         except TemporaryError as error:
