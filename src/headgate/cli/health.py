@@ -52,8 +52,8 @@ def health(url: str | None, timeout_s: float, output: str) -> None:
 
     Requests its health pages where its command line and settings say that they are: /healthz of a gateway, of
     a webhook, and of a controller with --metrics-port; /livez of an API server; both for `headgate up`;
-    /health of a simulated engine and of its sidecar. Other commands have none, and are healthy while they run. With URL, asks
-    for that page instead.
+    /health of a simulated engine and of the sidecar of an engine. Other commands have none, and are healthy
+    while they run. With URL, asks for that page instead.
 
     The exit code is 0 if all of them respond with 200, otherwise 1.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ class _Program(NamedTuple):
     """Whether the model may follow as an argument."""
 
 
-_PYTHONS = ("python", "python3")
+_INTERPRETER = re.compile(r"python(3(\.[0-9]+)?)?")
 _PROGRAMS = (
     _Program("vllm", ("-m", "vllm.entrypoints.openai.api_server"), False),
     _Program("vllm", ("vllm", "serve"), True),
@@ -89,7 +90,7 @@ def _parted(words: Sequence[str]) -> tuple[Sequence[str], _Program, Sequence[str
     """The options of the simulator, the program, and its flags. Raises click.UsageError."""
     for at, word in enumerate(words):
         name = word.rpartition("/")[2]
-        begin = at + 1 if name in _PYTHONS or name.startswith("python3.") else at
+        begin = at + 1 if _INTERPRETER.fullmatch(name) else at
         rest = (words[begin] if begin > at else name, *words[begin + 1 :]) if begin < len(words) else ()
         for program in _PROGRAMS:
             if tuple(rest[: len(program.words)]) == program.words:
