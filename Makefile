@@ -12,7 +12,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane helm monitoring kustomize-base redis-server kubectl s3-server bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane lws helm monitoring kustomize-base redis-server kubectl s3-server bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -63,8 +63,12 @@ test-cluster: $(DEV_STAMP) control-plane  ## the tests in a Kubernetes control p
 	@$(CONTROL_PLANE) run $(BIN)/python -m pytest -n0 tests/control_plane $(ARGS)
 	@$(CONTROL_PLANE) run $(CONTROL_PLANE) beside $(MAKE) --no-print-directory test-api ARGS="-n0 $(ARGS)"
 
-control-plane:  ## build a Kubernetes control plane for the tests into the user's cache; takes six minutes and needs Go
+control-plane:  ## build a Kubernetes control plane and LWS for the tests into the user's cache; takes eight minutes and needs Go
 	@$(CONTROL_PLANE) build
+	@$(CONTROL_PLANE) build-lws
+
+lws:  ## build LWS, the controller of LeaderWorkerSets, for the tests into the user's cache; needs Go
+	@$(CONTROL_PLANE) build-lws
 
 helm:  ## build Helm 3 and 4 for the tests of the chart into the user's cache; takes a few minutes and needs Go
 	@$(CONTROL_PLANE) build-helm

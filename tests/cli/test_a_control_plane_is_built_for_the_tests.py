@@ -17,7 +17,7 @@ NAMES = {"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl
 GO = """#!/bin/sh
 # A Go that downloads and compiles nothing: `go build` fails as a test says, or makes the programs.
 case $1-$2 in
-mod-download) ;;
+mod-download) [ "$3" != -json ] || echo "{\\"Dir\\": \\"$HERE/files\\"}" ;;
 mod-edit) echo '{"Go": "1.26.0", "Require": [{"Path": "k8s.io/client-go", "Version": "v0.35.1"}], "Replace": [
 	{"Old": {"Path": "k8s.io/api"}, "New": {"Path": "./staging/src/k8s.io/api"}},
 	{"Old": {"Path": "k8s.io/other"}, "New": {"Path": "k8s.io/fork", "Version": "v1.0.0"}}]}' ;;
@@ -32,8 +32,8 @@ build-*)
 	into=$2
 	shift 2
 	for package; do
-		[ "$package" = . ] && program=$into || program=$into/${package##*/}
-		printf '#!/bin/sh\\necho Kubernetes v1.36.3\\n' > "$program"
+		[ -d "$into" ] && program=$into/${package##*/} || program=$into
+		printf '#!/bin/sh\\necho Kubernetes v1.36.3 or LWS v0.8.0\\n' > "$program"
 		chmod +x "$program"
 	done ;;
 esac
@@ -223,6 +223,29 @@ def test_both_versions_of_helm_are_built_once(done, tmp_path):
     assert done("path-helm", HEADGATE_HELM=str(paths[1])) == (0, f"{paths[1]}\n", "")
     status, _, errors = done("path-helm", HEADGATE_HELM="/nowhere")
     assert (status, errors) == (2, "HEADGATE_HELM=/nowhere: /nowhere cannot be executed\n")
+
+
+def test_lws_is_built_with_the_files_of_its_module(done, tmp_path):
+    """The program, its definitions and its webhooks are kept together."""
+    home = tmp_path / "cache" / "headgate" / "lws" / "0.8.0"
+    sources = {
+        "definitions.yaml": "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
+        "webhooks.yaml": "config/webhook/manifests.yaml",
+    }
+    for source in sources.values():
+        file = tmp_path / "files" / source
+        file.parent.mkdir(parents=True)
+        file.write_text(source)
+    assert done("lws", str(tmp_path))[0] == 2
+    status, output, errors = done("build-lws")
+    assert (status, output) == (0, f"LWS is in {home}\n"), errors
+    assert done("build-lws", PATH="/nowhere") == (0, output, "")
+    assert builds(tmp_path) == 1
+    assert sorted(path.name for path in home.iterdir()) == ["definitions.yaml", "lws", "webhooks.yaml"]
+    assert {name: (home / name).read_text() for name in sources} == sources
+    (home / "webhooks.yaml").unlink()
+    status, _, errors = done("build-lws", HEADGATE_LWS=str(home))
+    assert (status, errors) == (2, f"HEADGATE_LWS={home} has no webhooks.yaml\n")
 
 
 def test_an_unknown_version_is_named(done):

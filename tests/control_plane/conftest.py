@@ -45,6 +45,8 @@ BASE = ROOT / "deploy" / "kustomize" / "base"
 sys.path.insert(0, str(ROOT / "tests" / "api" / "admission" / "driver"))
 # The Models and their objects are those of tests/controllers/model.
 sys.path.insert(0, str(ROOT / "tests" / "controllers" / "model" / "driver"))
+# What LeaderWorkerSets do is the same here and on the embedded API server.
+sys.path.insert(0, str(ROOT / "tests" / "node" / "behaviors"))
 
 POD_RANGE_VARIABLE = "HEADGATE_TEST_POD_RANGE"
 WAIT_S = 60.0
@@ -223,6 +225,24 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterato
         started.apply(*api.borrowed_definitions())
         started.define("-k", ROOT / "deploy" / "crds")
         yield started
+
+
+@pytest.fixture(scope="session")
+def lws(cluster: Cluster) -> Iterator[None]:
+    """LWS's own controller of LeaderWorkerSets, with its definition and webhooks, beside `cluster`."""
+    command = [sys.executable, TOOL, "lws", cluster.state]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if not process.stdout.readline():
+            reason = process.stderr.read()
+            if "There is no LWS" in reason:
+                pytest.skip(reason)
+            pytest.fail(reason)
+        yield
+        process.terminate()
+        _, errors = process.communicate()
+        assert (process.returncode, errors) == (0, "")
 
 
 @pytest.fixture(scope="module")

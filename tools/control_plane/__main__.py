@@ -14,6 +14,7 @@ from pathlib import Path
 
 import build
 import helm
+import lws
 import monitoring
 import namespace
 import programs
@@ -21,7 +22,7 @@ import servers
 
 LEFT_OUT = "The tests in a real control plane are left out: "
 HOW_TO_GET = (
-    "`make control-plane` builds it in about six minutes, and needs Go 1.26 or newer; "
+    "`make control-plane` builds it in about eight minutes, and needs Go 1.26 or newer; "
     f"or name a directory that has the programs: {programs.DIRECTORY_VARIABLE}=DIR"
 )
 
@@ -32,6 +33,8 @@ def main() -> int:
         match given.command:
             case "build":
                 _say(f"The control plane is in {_build(os.environ)}")
+            case "build-lws":
+                _say(f"LWS is in {lws.build_it(os.environ)}")
             case "build-helm":
                 _say("Helm is in " + ", ".join(str(each) for each in helm.build_all(os.environ)))
             case "build-monitoring":
@@ -46,6 +49,8 @@ def main() -> int:
                 _say("\n".join(str(each) for each in monitoring.find(os.environ).values()))
             case "up":
                 servers.up(_found(os.environ), given.state, has_audit=given.audit, is_bare=given.bare)
+            case "lws":
+                return lws.run(_found(os.environ), _found_lws(os.environ), given.state)
             case "down":
                 servers.down(given.state)
             case "run":
@@ -64,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tools/control_plane", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the programs with Go, unless they are there already")
+    commands.add_parser("build-lws", help="build LWS, the controller of LeaderWorkerSets")
     commands.add_parser("build-helm", help="build the versions of Helm that the chart is tested with")
     commands.add_parser("path-helm", help="print the paths of the Helms that are found, one on each line")
     commands.add_parser("build-monitoring", help="build Prometheus and its adapter, unless they are found")
@@ -74,7 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--audit", action="store_true", help="write what service accounts do to audit.log")
     up.add_argument("--bare", action="store_true", help="without scheduler and the controllers of workloads")
     down = commands.add_parser("down", help="end the control plane of a state directory")
-    for command in (up, down):
+    beside_it = commands.add_parser("lws", help="run LWS beside a control plane; Ctrl-C ends it")
+    for command in (up, down, beside_it):
         command.add_argument("state", type=Path, help="directory for its data, keys and logs")
     run = commands.add_parser("run", help="run a command in a network namespace with addresses for Pods")
     beside = commands.add_parser("beside", help="run a command while a control plane is up ($KUBECONFIG)")
@@ -99,6 +106,13 @@ def _found(environ: Mapping[str, str]) -> programs.Programs:
     return found
 
 
+def _found_lws(environ: Mapping[str, str]) -> Path:
+    found = lws.find(environ)
+    if found is None:
+        raise programs.ControlPlaneError(f"There is no LWS: {lws.HOW_TO_GET}")
+    return found
+
+
 def _check(environ: Mapping[str, str]) -> int:
     found = programs.find(environ)
     if found is None:
@@ -109,6 +123,8 @@ def _check(environ: Mapping[str, str]) -> int:
         without = "" if helm.find(environ) else f", without those of the chart: {helm.HOW_TO_GET}"
         if not monitoring.find(environ).keys() >= {*monitoring.NAMES}:
             without += f", without those with Prometheus: {monitoring.HOW_TO_GET}"
+        if lws.find(environ) is None:
+            without += f", without those of LWS: {lws.HOW_TO_GET}"
         _say(f"The tests in a real control plane are included ({found.origin}){without}")
         return 0
     return 1

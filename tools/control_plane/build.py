@@ -175,9 +175,16 @@ class Go:
         published: dict[str, Any] = json.loads(self.run(["mod", "edit", "-json", str(file)], self.home))
         return published
 
+    def files(self, path: str, version: str) -> Path:
+        """The directory with the files of a published module."""
+        told: dict[str, str] = json.loads(
+            self.run(["mod", "download", "-json", f"{path}@v{version}"], self.home)
+        )
+        return Path(told["Dir"])
+
     def build(self, directory: Path, into: Path, packages: Sequence[str], linker_flags: str) -> None:
-        """Builds main packages of the module in a directory."""
-        names = ", ".join(package.rpartition("/")[2] for package in packages if package != ".") or "etcd"
+        """Builds main packages of the module in a directory, into a directory or a file."""
+        names = ", ".join(package.rpartition("/")[2] for package in packages) if into.is_dir() else into.name
         report(f"Downloading the modules of {names}")
         listed = self.run(["list", "-deps", *packages], directory).splitlines()
         report(f"Compiling {names}: up to {len(listed)} packages")

@@ -63,8 +63,8 @@ def up(programs: Programs, state: Path, *, has_audit: bool = False, is_bare: boo
     """
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _held(state), contextlib.ExitStack() as running:
-        signal.signal(signal.SIGTERM, _interrupt)
-        _die_with_parent(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, interrupt)
+        die_with_parent(signal.SIGTERM)
         plane = ControlPlane(programs, state.resolve(), has_audit=has_audit, is_bare=is_bare)
         running.callback(plane.kill)
         try:
@@ -114,11 +114,11 @@ def _held(state: Path) -> Iterator[None]:
         yield
 
 
-def _interrupt(*_: object) -> None:
+def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _die_with_parent(number: signal.Signals) -> None:
+def die_with_parent(number: signal.Signals) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number))
 
@@ -134,7 +134,7 @@ class ControlPlane:
         self._programs = programs
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._token = secrets.token_hex(16)
-        self._etcd, self._etcd_peers, self._apiserver, self._controllers, self._scheduler = _free_ports(5)
+        self._etcd, self._etcd_peers, self._apiserver, self._controllers, self._scheduler = free_ports(5)
 
     def start(self) -> None:
         """Returns once all programs are ready."""
@@ -168,8 +168,8 @@ class ControlPlane:
         for name in ("etcd", "certificates", "clients", "proxy"):
             # Of an earlier control plane, which may have been killed.
             shutil.rmtree(self.state / name, ignore_errors=True)
-        _write_private(self.state / "accounts.key", _new_private_key())
-        _write_private(self.state / "tokens.csv", f'{self._token},admin,admin,"system:masters"\n')
+        write_private(self.state / "accounts.key", _new_private_key())
+        write_private(self.state / "tokens.csv", f'{self._token},admin,admin,"system:masters"\n')
         _make_client_certificate(self.state / "clients", "kubelet-client", KUBELET_CLIENT)
         _make_client_certificate(self.state / "proxy", "proxy-client", f"/CN={PROXY_CLIENT}")
 
@@ -186,7 +186,7 @@ class ControlPlane:
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
             "current-context": "test",
         }
-        _write_private(self.kubeconfig, json.dumps(config, indent=2) + "\n")
+        write_private(self.kubeconfig, json.dumps(config, indent=2) + "\n")
 
     def _etcd_flags(self) -> list[str]:
         clients, peers = f"http://{HOST}:{self._etcd}", f"http://{HOST}:{self._etcd_peers}"
@@ -273,7 +273,7 @@ class ControlPlane:
                 stderr=subprocess.STDOUT,
                 cwd=self.state,
                 start_new_session=True,  # Ctrl-C is for this process
-                preexec_fn=lambda: _die_with_parent(signal.SIGKILL),
+                preexec_fn=lambda: die_with_parent(signal.SIGKILL),
             )
 
     def _log(self, name: str) -> Path:
@@ -315,7 +315,7 @@ class ControlPlane:
                 return False
 
 
-def _free_ports(number: int) -> list[int]:
+def free_ports(number: int) -> list[int]:
     ports: list[int] = []
     with contextlib.ExitStack() as held:
         while len(ports) < number:
@@ -346,15 +346,15 @@ def _make_client_certificate(directory: Path, name: str, subject: str) -> None:
     usage = directory / "usage"
     usage.write_text("extendedKeyUsage = clientAuth\n")
     signed = ("-in", f"{name}.csr", "-out", f"{name}.crt", "-extfile", usage.name)
-    _run_openssl(directory, "x509", "-req", *signed, "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial")
+    run_openssl(directory, "x509", "-req", *signed, "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial")
 
 
 def _openssl(directory: Path, *words: str) -> None:
     """Makes a key with a certificate or a request for one."""
-    _run_openssl(directory, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *words)
+    run_openssl(directory, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *words)
 
 
-def _run_openssl(directory: Path, *words: str) -> None:
+def run_openssl(directory: Path, *words: str) -> None:
     try:
         done = subprocess.run(["openssl", *words], cwd=directory, capture_output=True, text=True)  # noqa: S603, S607
     except FileNotFoundError:
@@ -363,6 +363,6 @@ def _run_openssl(directory: Path, *words: str) -> None:
         raise ControlPlaneError(f"openssl {words[0]} failed: {done.stderr}")
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     path.touch(mode=0o600)
     path.write_text(text)

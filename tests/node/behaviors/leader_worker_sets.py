@@ -255,18 +255,18 @@ async def a_surge_group_serves_meanwhile(world: World) -> None:
     """With maxSurge, a further group comes for the time of the rollout, and goes at its end."""
     limits = {"maxUnavailable": 0, "maxSurge": 1}
     strategy = {"type": "RollingUpdate", "rollingUpdateConfiguration": limits}
-    await world.create(replicas=1, rolloutStrategy=strategy)
-    await world.until_ready("ring-0", "ring-0-1")
+    wanted = ["ring-0", "ring-0-1", "ring-1", "ring-1-1"]
+    await world.create(replicas=2, rolloutStrategy=strategy)
+    await world.until_ready(*wanted)
     await world.until_set(lambda each: holding(each) == {"Available"})
     await world.roll("2")
-    await world.until(lambda pods: "ring-1" in pods)
-    await world.until(
-        lambda pods: (
-            sorted(pods) == ["ring-0", "ring-0-1"]
-            and {version_of(pod) for pod in pods.values()} == {"2"}
-            and all(pod.ready for pod in pods.values())
-        )
-    )
+    await world.until(lambda pods: "ring-2" in pods)
+
+    def is_rolled_out(pods: dict[str, api.Pod]) -> bool:
+        versions = {version_of(pod) for pod in pods.values()}
+        return sorted(pods) == wanted and versions == {"2"} and all(pod.ready for pod in pods.values())
+
+    await world.until(is_rolled_out)
 
 
 async def a_deletion_leaves_nothing(world: World) -> None:
