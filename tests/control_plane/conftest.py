@@ -31,7 +31,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from containers import run_container  # noqa: F401 - a fixture
+from containers import lasting_node, run_container  # noqa: F401 - fixtures
 from prometheus import monitoring, run_adapter, run_prometheus  # noqa: F401 - fixtures
 from traffic import listen, start, start_engine, start_gateway  # noqa: F401 - fixtures
 

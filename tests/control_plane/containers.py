@@ -6,6 +6,8 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,30 @@ def run_container(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[byt
             return process
 
         yield run
+
+
+@pytest.fixture
+def lasting_node(cluster: Any, node: Any) -> Iterator[Any]:
+    """A node that stays ready during the test: it has heartbeats."""
+    ended = threading.Event()
+    path = f"/api/v1/nodes/{node.name}/status"
+
+    def beat() -> None:
+        with cluster.client() as client:
+            while not ended.wait(10):
+                now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now}
+                client.patch(
+                    path,
+                    json={"status": {"conditions": [ready]}},
+                    headers={"content-type": "application/strategic-merge-patch+json"},
+                )
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    yield node
+    ended.set()
+    thread.join()
 
 
 def container_of(rendered: list[dict[str, Any]], component: str) -> dict[str, Any]:

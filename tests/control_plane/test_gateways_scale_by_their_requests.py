@@ -48,14 +48,14 @@ def hold() -> Iterator[Callable[[str, int], None]]:
 
 
 @pytest.fixture
-def chart(cluster, helm, namespace, node) -> list[dict[str, Any]]:
+def chart(cluster, helm, namespace, lasting_node) -> list[dict[str, Any]]:
     """The chart with its autoscaler, applied to the namespace of the test."""
     values = {
         "watchNamespace": namespace,
         "monitoring": {"podMonitor": {"enabled": True}},
         "admission": {"policies": {"enabled": False}},
         "gateway": {
-            "nodeSelector": {"kubernetes.io/hostname": node.name},
+            "nodeSelector": {"kubernetes.io/hostname": lasting_node.name},
             "autoscaling": {
                 "enabled": True,
                 "minReplicas": 1,
