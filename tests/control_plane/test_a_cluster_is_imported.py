@@ -113,6 +113,22 @@ def test_a_kind_that_may_not_be_listed_stops_no_other(foreign, tmp_path, eventua
     assert "Pod in namespace llm" in whys
 
 
+def test_a_namespace_that_does_not_exist_is_an_error(foreign):
+    """One without objects is not; nothing is known of it without the right to read namespaces."""
+    cluster, kubeconfig = foreign
+    result = run(kubeconfig, "-n", "lm")
+    assert result.exit_code == 1
+    assert result.output.startswith('Error: namespace "lm" does not exist in https://')
+    assert run(kubeconfig, "-n", "kube-public").exit_code == 0
+    cluster.kubectl("create", "serviceaccount", "lister", "-n", "llm")
+    rights = ["--clusterrole=headgate-import", "--serviceaccount=llm:lister"]
+    cluster.kubectl("create", "rolebinding", "lister", "-n", "llm", *rights)
+    lister = cluster.kubeconfig_of("lister", "llm", kubeconfig.parent)
+    result = run(lister, "-n", "lm")
+    assert result.exit_code == 1
+    assert "cannot list resource" in result.output
+
+
 def test_what_is_written_is_served_by_headgate(foreign, cluster, node, new_address, tmp_path, eventually):
     """Pods of the cluster become endpoints; the manifests are accepted, and an import of them is as it is."""
     _, kubeconfig = foreign
@@ -151,4 +167,5 @@ def test_nothing_is_written_to_the_cluster(foreign):
     got = {
         each["requestURI"] for each in events if each["user"]["username"] == user and each["verb"] == "get"
     }
-    assert {uri.partition("?")[0] for uri in got} <= {"/api", "/apis"}
+    paths = {uri.partition("?")[0] for uri in got}
+    assert {path for path in paths if not path.startswith("/api/v1/namespaces/")} <= {"/api", "/apis"}

@@ -141,7 +141,7 @@ def objects_of(
 
 
 async def from_cluster(client: cluster.Client, namespace: str | None, every: bool) -> Import:
-    """The objects of a cluster: of a namespace, or of all."""
+    """The objects of a cluster: of a namespace, or of all. Raises ClickException for one that does not exist."""
     where = None if every else namespace or client.namespace
     catalogue = await discover(client)
     reader = _Reader(client, where)
@@ -151,6 +151,8 @@ async def from_cluster(client: cluster.Client, namespace: str | None, every: boo
             absent.append(kind.title)
         else:
             await reader.read(resource)
+    if where is not None and not reader.found:
+        await _check_existence(client, where)
     taken = taking.take(reader.found, where or "default")
     pools = objects_of(taken.objects, (), ()).pools
     pods = [pod async for pod in reader.pods(pools)]
@@ -159,6 +161,19 @@ async def from_cluster(client: cluster.Client, namespace: str | None, every: boo
     label = f"{client.server}, {f'namespace {where}' if where else 'all namespaces'}"
     source = Source(label, reader.found, reader.unread, absent)
     return Import(source, taken, objects, knows_pods=reader.reads_pods)
+
+
+async def _check_existence(client: cluster.Client, namespace: str) -> None:
+    """A list in a namespace that does not exist is empty. Raises ClickException."""
+    try:
+        await client.get(api.Namespace, namespace)
+    except cluster.NotFound as error:
+        raise click.ClickException(
+            f'namespace "{namespace}" does not exist in {client.server}: '
+            "-n names another one, and -A reads all namespaces"
+        ) from error
+    except cluster.Forbidden:
+        return
 
 
 class _Kind(NamedTuple):
