@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 
+import msgspec
 import pytest
 
 from headgate import api
@@ -210,15 +211,35 @@ async def test_a_volume_without_a_type_is_an_empty_directory(machine, pod_manife
             assert await machine.log() == "listed\n"
 
 
-async def test_a_token_needs_a_server_that_issues_them(machine, pod_manifest):
-    """The embedded API server issues no tokens of service accounts, and the Pod says so."""
+async def test_a_token_of_the_account_is_a_file(machine, pod_manifest):
+    """The API server knows by it which account the container belongs to."""
+    source = {"serviceAccountToken": {"path": "token", "audience": "vault"}}
+    volume = {"name": "t", "projected": {"sources": [source]}}
+    container = shell(f"cat /none/t/token; echo; {WAIT}", {"name": "t", "mountPath": "/none/t"})
+    async with machine.node():
+        await machine.client.create_manifest(pod_manifest(container=container, volumes=[volume]))
+        token = (await machine.log()).strip()
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": ["vault"]},
+        }
+        answer = await machine.client.ask("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
+        status = msgspec.json.decode(answer.body)["status"]
+        assert status["user"]["username"] == "system:serviceaccount:default:default"
+
+
+async def test_a_volume_without_its_account_waits(machine, pod_manifest):
+    """Its Pod says so."""
     source = {"serviceAccountToken": {"path": "token"}}
     volume = {"name": "t", "projected": {"sources": [source]}}
     container = shell(WAIT, {"name": "t", "mountPath": "/none/t"})
     async with machine.node():
-        await machine.client.create_manifest(pod_manifest(container=container, volumes=[volume]))
+        manifest = pod_manifest(container=container, volumes=[volume])
+        manifest["spec"]["serviceAccountName"] = "absent"
+        await machine.client.create_manifest(manifest)
         [message] = await machine.events("FailedMount")
-        assert message.startswith('volume "t": no token for ServiceAccount "default"')
+        assert message.startswith('volume "t": no token for ServiceAccount "absent"')
 
 
 async def logged(machine, text: str) -> None:

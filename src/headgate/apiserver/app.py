@@ -46,7 +46,7 @@ _JSON = "application/json"
 
 def application(parts: Parts, token: str) -> ASGIApp:
     """The ASGI application."""
-    authenticator = Authenticator(token, parts.tokens)
+    authenticator = Authenticator(token, parts.tokens, parts.account_tokens)
     views = _Views(parts)
     health = Health(parts.store, parts.hub)
     routes = [

@@ -24,7 +24,7 @@ OWN_REVIEWS = frozenset(
 
 DISCOVERY_PATHS = ("/api", "/healthz", "/livez", "/openapi", "/readyz", "/version")
 """Paths that are not objects, and that every user may read."""
-_WRITE_ONLY = frozenset({"binding", "eviction", "finalize"})
+_WRITE_ONLY = frozenset({"binding", "eviction", "finalize", "token"})
 """Subresources that cannot be read."""
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}

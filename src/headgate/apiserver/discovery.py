@@ -14,8 +14,16 @@ _KINDS = {
     "scale": SCALE,
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
     "binding": {"kind": "Binding"},
+    "token": {"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"},
 }
 """The kinds that are sent to subresources, if not the object's own kind."""
+_SPECIAL_VERBS = {
+    "log": ["get"],
+    "finalize": ["update"],
+    "binding": ["create"],
+    "eviction": ["create"],
+    "token": ["create"],
+}
 _TYPE = frozenset({"kind", "apiVersion"})
 AGGREGATED = ("v2", "v2beta1")
 
@@ -72,8 +80,7 @@ def _aggregated_resource(served: Served) -> Object:
 
 def subresources_of(served: Served) -> list[tuple[str, list[str]]]:
     """Names and verbs of the subresources of a kind."""
-    special = {"log": ["get"], "finalize": ["update"], "binding": ["create"], "eviction": ["create"]}
-    return [(name, special.get(name, SUBRESOURCE_VERBS)) for name in served.all_subresources]
+    return [(name, _SPECIAL_VERBS.get(name, SUBRESOURCE_VERBS)) for name in served.all_subresources]
 
 
 # -- legacy

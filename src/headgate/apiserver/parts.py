@@ -13,6 +13,7 @@ import msgspec
 
 from headgate import api, garbage
 from headgate.apiserver import accounts, builtin, errors, reviews, users
+from headgate.apiserver.account_tokens import AccountTokens
 from headgate.apiserver.calls import Shared
 from headgate.apiserver.collector import Collector
 from headgate.apiserver.connections import MAX_LOG_STREAMS, Limits
@@ -97,6 +98,7 @@ class Parts:
         try:
             self.registry = Registry(_builtin_definitions(), reviews.DEFINITIONS)
             self.tokens = users.Tokens(config.state)
+            self.account_tokens = AccountTokens(config.state, self.store)
             own = config.definitions
             if own is None:
                 own = [*api.custom_definitions(), *api.borrowed_definitions()]
@@ -114,9 +116,8 @@ class Parts:
                 max_bytes_in_all=config.watch_bytes_in_all,
             )
             self.large_writes = LargeWrites(self.objects, own, rejected=self.shared.rejected)
-            self.rest = Rest(
-                self.objects, self.hub, Writer(self.objects, self.large_writes), config.bookmark_s
-            )
+            writer = Writer(self.objects, self.large_writes)
+            self.rest = Rest(self.objects, self.hub, writer, self.account_tokens, config.bookmark_s)
             self._serve_definitions()
             self.objects.store_view.follow()
             self.collector = Collector(self.objects)

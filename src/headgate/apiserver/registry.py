@@ -28,6 +28,12 @@ _COUNTED = frozenset(
     {"pods", "deployments.apps", "replicasets.apps", "statefulsets.apps"}
     | {"endpointslices.discovery.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"}
 )
+_OWN_SUBRESOURCES = {
+    "pods": ("binding", "eviction", "log"),
+    "namespaces": ("finalize",),
+    "serviceaccounts": ("token",),
+}
+"""Of kinds of Kubernetes, with their own handlers."""
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 
 
@@ -115,11 +121,7 @@ class Served:
     @property
     def all_subresources(self) -> tuple[str, ...]:
         """Including subresources with their own handler."""
-        own = (
-            {"pods": ("binding", "eviction", "log"), "namespaces": ("finalize",)}.get(self.resource, ())
-            if not self.custom
-            else ()
-        )
+        own = () if self.custom else _OWN_SUBRESOURCES.get(self.resource, ())
         return (*self.subresources, *own)
 
     @property

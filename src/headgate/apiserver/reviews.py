@@ -12,7 +12,7 @@ from headgate.apiserver import authorization, errors
 from headgate.apiserver.authorization import Attributes
 from headgate.apiserver.registry import Registry
 from headgate.apiserver.targets import Target
-from headgate.apiserver.users import Authenticator, User
+from headgate.apiserver.users import AUDIENCE, Authenticator, User
 from headgate.kubeschema import structural
 from headgate.kubeschema.structural import FieldError
 
@@ -124,7 +124,7 @@ def answer(
 
 
 def _user_info(user: User) -> Object:
-    return {"username": user.name, "uid": user.name, "groups": list(user.groups)}
+    return {"username": user.name, "uid": user.uid or user.name, "groups": list(user.groups)}
 
 
 def _self(asked: Asked) -> Object:
@@ -135,7 +135,12 @@ def _token(asked: Asked) -> Object:
     user = asked.authenticator.bearer(asked.spec.get("token", ""))
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}
-    return {"authenticated": True, "user": _user_info(user)}
+    wanted = asked.spec.get("audiences") or [AUDIENCE]
+    audiences = [each for each in wanted if each in user.audiences]
+    if not audiences:
+        told = f"token audiences {list(user.audiences)} is invalid for the target audiences {wanted}"
+        return {"user": {}, "error": told}
+    return {"authenticated": True, "user": _user_info(user), "audiences": audiences}
 
 
 def _access(asked: Asked) -> Object:

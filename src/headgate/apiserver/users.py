@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -27,6 +27,8 @@ ADMIN = "headgate-admin"
 MASTERS = "system:masters"
 """The group that may do everything."""
 MAX_TOKENS = 1000
+AUDIENCE = "https://kubernetes.default.svc"
+"""Of tokens for this server, which also issues those of service accounts."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _GROUPS = {
     "admin": (MASTERS, "system:authenticated"),
@@ -45,6 +47,9 @@ class User:
     name: str
     role: Role | None
     other_groups: tuple[str, ...] = ()
+    uid: str = ""
+    audiences: tuple[str, ...] = (AUDIENCE,)
+    """Of the token."""
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -114,14 +119,25 @@ LOOK_AGAIN_S = 0.1
 """How long a valid token is accepted without checking the file again."""
 
 
+class Accounts(Protocol):
+    """Checks tokens of service accounts."""
+
+    def user(self, token: str) -> User | None: ...
+
+
 class Authenticator:
     """Finds the user of a request by its Authorization header; `now` is a clock in seconds."""
 
     def __init__(
-        self, admin_token: str, tokens: Tokens | None = None, now: Callable[[], float] = time.monotonic
+        self,
+        admin_token: str,
+        tokens: Tokens | None = None,
+        accounts: Accounts | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._admin = digest(admin_token)
         self._tokens = tokens
+        self._accounts = accounts
         self._now = now
         self._look_at = 0.0
         self._version: tuple[int, ...] | None = None
@@ -135,12 +151,23 @@ class Authenticator:
         if known is not None and self._now() < self._look_at:
             return known
         scheme, _, token = authorization.partition(b" ")
-        user = self.bearer(token.decode("latin-1")) if scheme == b"Bearer" and token else None
+        if scheme != b"Bearer" or not token:
+            return None
+        user = self._named(token.decode("latin-1"))
         if user is not None:
             self._known[authorization] = user
-        return user
+            return user
+        account = self.bearer(token.decode("latin-1"))
+        return account if account is not None and AUDIENCE in account.audiences else None
 
     def bearer(self, token: str) -> User | None:
+        """The user of a token for whichever audiences."""
+        user = self._named(token)
+        if user is None and self._accounts is not None:
+            return self._accounts.user(token)
+        return user
+
+    def _named(self, token: str) -> User | None:
         # Looked up by hash: the time this takes reveals nothing about the tokens.
         self._refresh()
         return self._users.get(digest(token))

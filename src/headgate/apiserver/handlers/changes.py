@@ -113,15 +113,20 @@ def bind(objects: Objects, target: Target, binding: Object, options: WriteOption
     return objects.update(pod, obj, options, [])
 
 
-def _check(asked: Object, target: Target, what: tuple[str, str]) -> None:
-    """400 unless the body has this version and kind and is about this Pod; adds metadata to it."""
+def check(asked: Object, what: tuple[str, str]) -> None:
+    """400 unless the body has this version and kind; adds metadata to it."""
     said = (asked.get("apiVersion") or what[0], asked.get("kind") or what[1])
     if said != what:
         raise errors.bad_request(f"a {what[0]} {what[1]} is needed here, not a {said[0]} {said[1]}")
     meta = asked.setdefault("metadata", {})
     if not isinstance(meta, dict):
         raise errors.bad_request("metadata: must be an object")
-    if (name := meta.get("name")) not in (None, "", target.name):
+
+
+def _check(asked: Object, target: Target, what: tuple[str, str]) -> None:
+    """400 unless the body has this version and kind and is about this Pod; adds metadata to it."""
+    check(asked, what)
+    if (name := asked["metadata"].get("name")) not in (None, "", target.name):
         told = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
         raise errors.bad_request(told)
 

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headgate.apiserver import admission, builtin, deletion, errors, patch, reviews, tables
+from headgate.apiserver.account_tokens import AccountTokens
 from headgate.apiserver.calls import Call
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.handlers import bodies, changes, listing, logs, query, watching, writing
@@ -44,6 +45,7 @@ class Rest:
     objects: Objects
     hub: Hub
     writer: writing.Writer
+    account_tokens: AccountTokens
     bookmark_s: float
     encodings: Encodings = field(default_factory=Encodings)
 
@@ -67,6 +69,12 @@ class Rest:
             return await self._review(request, target)
         if target.served.resource == builtin.POD and target.subresource in _OF_PODS:
             return await self._of_pod(request, target)
+        if target.subresource == "token":
+            if method != "POST":
+                raise errors.method_not_allowed()
+            asked = await bodies.read_question(request)
+            changes.check(asked, ("authentication.k8s.io/v1", "TokenRequest"))
+            return json(self.account_tokens.issue(target, asked), 201)
         if target.name:
             return await self._one(method, request, target)
         match method:

@@ -61,6 +61,7 @@ KINDS = {
     ("apps/v1", "Deployment"): "Deployment",
     ("apps/v1", "ReplicaSet"): "ReplicaSet",
     ("authentication.k8s.io/v1", "SelfSubjectReview"): "SelfSubjectReview",
+    ("authentication.k8s.io/v1", "TokenRequest"): "TokenRequest",
     ("authentication.k8s.io/v1", "TokenReview"): "TokenReview",
     ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): "SelfSubjectAccessReview",
     ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): "SelfSubjectRulesReview",
@@ -236,6 +237,10 @@ _REVIEWS = """
 SelfSubjectReview: 1 metadata:ObjectMeta, 2 status:SelfSubjectReviewStatus
 SelfSubjectReviewStatus: 1 userInfo:UserInfo
 UserInfo: 1 username, 2 uid, 3 groups[]
+TokenRequest: 1 metadata:ObjectMeta, 2 spec:TokenRequestSpec, 3 status:TokenRequestStatus
+TokenRequestSpec: 1 audiences[], 3 boundObjectRef:BoundObjectReference, 4 expirationSeconds:int?
+TokenRequestStatus: 1 token, 2 expirationTimestamp:Time
+BoundObjectReference: 1 kind, 2 apiVersion, 3 name, 4 uid
 TokenReview: 1 metadata:ObjectMeta, 2 spec:TokenReviewSpec, 3 status:TokenReviewStatus
 TokenReviewSpec: 1 token, 2 audiences[]
 TokenReviewStatus: 1 authenticated:bool, 2 user:UserInfo, 3 error, 4 audiences[]
