@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from headgate import api, node
 from headgate.cli.node import node as node_command
 from headgate.cli.up import up
-from headgate.node import images
+from headgate.node import claim_links, images, pod_directories
 
 DOCUMENT = {
     "images": [
@@ -69,12 +69,31 @@ def test_a_program_may_wrap_the_command_of_a_container():
         images.parse({"images": [{**entry, "wrap": 1}]}, "f")
 
 
+def test_claims_are_directories_of_this_machine(tmp_path):
+    """A link in the state of the node, where Pods find it; a directory with data is never replaced."""
+    (tmp_path / "weights").mkdir()
+    found = images.parse({"claims": [{"claim": "w", "directory": "weights"}]}, str(tmp_path / "images.yaml"))
+    assert found.claims == {("default", "w"): tmp_path / "weights"}
+    directories = pod_directories.PodDirectories(tmp_path / "node")
+    claim_links.link(tmp_path / "node", "default", "w", tmp_path / "weights")
+    assert directories.claim("default", "w").resolve() == tmp_path / "weights"
+    claim_links.link(tmp_path / "node", "default", "w", tmp_path)
+    assert directories.claim("default", "w").resolve() == tmp_path
+    own = directories.claim("default", "own")
+    with pytest.raises(claim_links.ClaimTakenError, match="move it away"):
+        claim_links.link(tmp_path / "node", "default", "own", tmp_path)
+    assert own.is_dir()
+    assert not own.is_symlink()
+
+
 def test_all_errors_are_told_at_once(tmp_path):
     """The command line names the file, the field and the value of each."""
     file = tmp_path / "images.yaml"
     file.write_text(
-        "images:\n- {image: a, command: [x, 1], args: x, env: {N: 1}}\n- {image: '', cmd: []}\n- b\n"
+        "images:\n- {image: a, command: [x, 1], args: x, env: {N: 1}}\n"
+        "- {image: '', cmd: []}\n- b\n"
         "- {image: c, command: [x]}\n- {image: c, command: [y]}\nother: 1\n"
+        "claims: [{claim: a}, {claim: A, directory: .}, {claim: a, directory: ./none}]\n"
     )
     done = CliRunner().invoke(node_command, ["--images", str(file)])
     assert done.exit_code == 2
@@ -88,6 +107,9 @@ def test_all_errors_are_told_at_once(tmp_path):
         "images[2]: must be a mapping",
         "images: 'c' has two entries",
         "other: unknown field",
+        "claims[0]: must be a mapping with `claim` and `directory`",
+        "claims[1].claim: 'A' is no name of a claim",
+        f"claims[2].directory: {tmp_path}/none is not a directory",
     ):
         assert f"{file}: {problem}" in done.output
 

@@ -35,6 +35,7 @@ images = click.option(
     "--images",
     type=_ImagesFile(),
     metavar="FILE",
-    help="YAML that says which command runs in place of an image: images: [{image: PATTERN, command: [...], "
-    "args: [...], env: {...}}].",
+    help="YAML that says which command runs in place of an image, and which directory is a claim: images: "
+    "[{image: PATTERN, command: [...], wrap: true, args: [...], env: {...}}], claims: [{claim: NAME, "
+    "directory: PATH}].",
 )

@@ -5,6 +5,9 @@ Decides which Pods exist, where they run and when they are restarted. All input 
 output is Pod statuses with addresses and readiness, Events, and logs.
 """
 
+from headgate.node.claim_links import ClaimTakenError
+from headgate.node.claim_links import link as link_claim
+from headgate.node.claim_links import path_of as claim_path
 from headgate.node.images import ImagePrograms, ImagesError
 from headgate.node.images import parse as parse_images
 from headgate.node.kubelet import TlsFiles
@@ -13,6 +16,7 @@ from headgate.node.registration import NodeConfig, Taint
 from headgate.node.run import Ready, StateInUseError, run_node
 
 __all__ = [
+    "ClaimTakenError",
     "ImagePrograms",
     "ImagesError",
     "Mounting",
@@ -21,6 +25,8 @@ __all__ = [
     "StateInUseError",
     "Taint",
     "TlsFiles",
+    "claim_path",
+    "link_claim",
     "parse_images",
     "run_node",
 ]

@@ -1,4 +1,4 @@
-"""What images mean on this machine: the commands that run in their place.
+"""What images mean on this machine: the commands that run in their place; and which directories claims are.
 
 Kubernetes takes a container's command, arguments and environment from the image where the manifest has none.
 Images are not pulled here, so a file says for patterns of image names what they would have had.
@@ -7,8 +7,10 @@ Images are not pulled here, so a file says for patterns of image names what they
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from headgate import api
@@ -45,6 +47,8 @@ class ImagePrograms:
     programs: Sequence[ImageProgram] = ()
     source: str = ""
     """The file, for messages; empty if none was given."""
+    claims: Mapping[tuple[str, str], Path] = field(default_factory=dict)
+    """Directories that stand for claims, by namespace and name."""
 
     def find(self, image: str) -> ImageProgram | None:
         return next((each for each in self.programs if image and each.matches(image)), None)
@@ -55,6 +59,8 @@ class ImagePrograms:
             return f"give the node a file with `--images FILE` that says what {image!r} runs"
         return f"add an entry that matches {image!r} to {self.source}, the file of --images"
 
+
+_CLAIM = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")
 
 NO_IMAGES = ImagePrograms()
 
@@ -77,17 +83,19 @@ def parse(document: object, source: str) -> ImagePrograms:
     problems: list[str] = []
     programs = list(_programs(document, problems))
     problems += _repeated(programs)
+    claims = dict(_claims(document, Path(source).absolute().parent, problems))
     if problems:
         raise ImagesError("\n".join(f"{source}: {each}" for each in problems))
-    return ImagePrograms(programs, source)
+    return ImagePrograms(programs, source, claims)
 
 
 def _programs(document: object, problems: list[str]) -> Iterator[ImageProgram]:
-    if not isinstance(document, dict) or not isinstance(document.get("images"), list):
+    if not isinstance(document, dict) or not isinstance(document.get("images", document.get("claims")), list):
         problems.append("must be a mapping with the list `images`, of entries with `image` and `command`")
         return
-    problems += [f"{name}: unknown field; the only one is images" for name in document if name != "images"]
-    for index, entry in enumerate(document["images"]):
+    known = ("images", "claims")
+    problems += [f"{name}: unknown field; known are images, claims" for name in document if name not in known]
+    for index, entry in enumerate(document.get("images") or ()):
         where = f"images[{index}]"
         if not isinstance(entry, dict):
             problems.append(f"{where}: must be a mapping with `image` and `command`")
@@ -102,6 +110,27 @@ def _programs(document: object, problems: list[str]) -> Iterator[ImageProgram]:
                 entry.get("env") or {},
                 entry.get("wrap", False),
             )
+
+
+def _claims(document: object, folder: Path, problems: list[str]) -> Iterator[tuple[tuple[str, str], Path]]:
+    """Entries of the list `claims`; directories are relative to the folder of the file."""
+    listed = document.get("claims") if isinstance(document, dict) else None
+    if listed is not None and not isinstance(listed, list):
+        problems.append("claims: must be a list of entries with `claim` and `directory`")
+        return
+    for index, entry in enumerate(listed or ()):
+        where = f"claims[{index}]"
+        if not isinstance(entry, dict) or set(entry) != {"claim", "directory"}:
+            problems.append(f"{where}: must be a mapping with `claim` and `directory`, and nothing else")
+            continue
+        namespace, slash, name = str(entry["claim"]).rpartition("/")
+        directory = folder / Path(str(entry["directory"])).expanduser()
+        if not _CLAIM.match(name) or (slash and not _CLAIM.match(namespace)):
+            problems.append(f"{where}.claim: {entry['claim']!r} is no name of a claim, nor NAMESPACE/NAME")
+        elif not directory.is_dir():
+            problems.append(f"{where}.directory: {directory} is not a directory")
+        else:
+            yield (namespace or "default", name), directory.resolve()
 
 
 def _problems(entry: Mapping[Any, Any], where: str) -> Iterator[str]:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headgate.node import claim_links
+
 log = logging.getLogger(__name__)
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a file system, not a temporary file
@@ -25,7 +27,7 @@ class PodDirectories:
 
     def __init__(self, root: Path, memory: Path = _MEMORY) -> None:
         self._pods = root.absolute() / "pods"
-        self._claims = root.absolute() / "claims"
+        self._root = root.absolute()
         mark = hashlib.sha256(str(root.absolute()).encode()).hexdigest()[:16]
         self._memory = memory / f"headgate-{mark}" if memory.is_dir() else None
 
@@ -45,7 +47,7 @@ class PodDirectories:
 
     def claim(self, namespace: str, name: str) -> Path:
         """The directory of a claim, which outlives its Pods; created if it is missing."""
-        return self._made(self._claims / f"{namespace}_{name}")
+        return self._made(claim_links.path_of(self._root, namespace, name))
 
     def create(self, path: Path) -> Path:
         """A directory that every user of the Pod may write to; nobody else can enter the ones above."""

@@ -14,6 +14,7 @@ from headgate import api, cluster
 from headgate.node import (
     access,
     addresses,
+    claim_links,
     deployments,
     leaderworkersets,
     log_files,
@@ -69,6 +70,11 @@ async def run_node(
     """
     given.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _only_user(given.state):
+        for (namespace, name), directory in given.images.claims.items():
+            try:
+                claim_links.link(given.state, namespace, name, directory)
+            except (claim_links.ClaimTakenError, OSError) as error:
+                log.warning("%s: claims: %s", given.images.source, error)
         async with cluster.Client.from_kubeconfig(given.kubeconfig) as client:
             await _run(given, client, stop or asyncio.Event(), on_ready)
 

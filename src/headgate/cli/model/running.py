@@ -12,7 +12,7 @@ from typing import IO, cast
 import click
 from rich.console import Console
 
-from headgate import cluster
+from headgate import cluster, node
 from headgate.cli import machine, machine_state, process, validation
 from headgate.cli.gateway import configuration
 from headgate.cli.manifests import Manifest, read_text
@@ -66,7 +66,7 @@ def show(wanted: Wanted, place: Place, output: str) -> None:
         return
     state = place.machine or machine_state.usual()
     for claim in wanted.claims:
-        link = claim.link(state, wanted.namespace or "default")
+        link = node.claim_path(state / "node", wanted.namespace or "default", claim.name)
         click.echo(f"# pvc://{claim.name}: ln -s {shlex.join([str(claim.directory), str(link)])}")
     click.echo(printing.as_yaml(manifest.content, sort_keys=False), nl=False)
 
@@ -181,7 +181,7 @@ class _Run:
 
 def _link_all(claims: list[LocalClaim], state: Path, namespace: str) -> None:
     for claim in claims:
-        claim.make(state, namespace)
+        node.link_claim(state / "node", namespace, claim.name, claim.directory)
 
 
 def _apply_there(job: Job, run: _Run) -> None:
@@ -249,5 +249,5 @@ def _explained(job: Job, run: _Run, main: Callable[[], str | None]) -> str | Non
         ) from error
     except (configuration.ConfigurationErrors, machine.StartError, StateInUse, StateUnusable) as error:
         raise click.ClickException(str(error)) from error
-    except (SourceError, OSError) as error:
+    except (SourceError, node.ClaimTakenError, OSError) as error:
         raise click.ClickException(process.told(error)) from error

@@ -40,20 +40,6 @@ class LocalClaim:
     directory: Path
     name: str
 
-    def link(self, state: Path, namespace: str) -> Path:
-        """Where the node of this state directory looks for the claim."""
-        return state / "node" / "claims" / f"{namespace}_{self.name}"
-
-    def make(self, state: Path, namespace: str) -> None:
-        """Link the directory. Raises SourceError, and OSError."""
-        link = self.link(state, namespace)
-        link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if link.is_symlink():
-            link.unlink()
-        elif link.exists():
-            raise SourceError(f"{link} is not a link: move it away, it stands where {self.directory} must be")
-        link.symlink_to(self.directory, target_is_directory=True)
-
 
 @dataclass(frozen=True)
 class Source:
