@@ -360,6 +360,10 @@ async def _apply(client: cluster.Client, manifests: list[Manifest]) -> str:
 
 async def _until_workloads_available(client: cluster.Client, progress: Progress) -> None:
     while True:
+        if unmade := [each.metadata.name for each in await client.list(api.Model) if not _is_made(each)]:
+            progress.detail(_PODS, f"waiting for the objects of {', '.join(unmade)}")
+            await asyncio.sleep(POLL_S)
+            continue
         deployments = await client.list(api.Deployment)
         wanted = sum(deployment.spec.replicas for deployment in deployments)
         available = sum(min(d.status.available_replicas, d.spec.replicas) for d in deployments)
@@ -372,6 +376,11 @@ async def _until_workloads_available(client: cluster.Client, progress: Progress)
         failing = [line for line in waiting if "BackOff" in line or "NoCommand" in line]
         progress.detail(_PODS, f"{text}; {failing[0]}" if failing else text)
         await asyncio.sleep(POLL_S)
+
+
+def _is_made(model: api.Model) -> bool:
+    """Whether the controller has made the objects of this Model, as it is now."""
+    return model.status is not None and model.status.observed_generation == model.metadata.generation
 
 
 class _EndpointState(msgspec.Struct):

@@ -96,17 +96,33 @@ def _engine(active: Object, pods: Sequence[Object]) -> str:
             for each in _at(pod, "status", "conditions") or ()
         ):
             return "ready; waiting for the Model to become active"
-    for pod in pods:
-        for status in _at(pod, "status", "containerStatuses") or ():
-            if status.get("name") != _ENGINE:
-                continue
-            state, restarts = status.get("state") or {}, status.get("restartCount") or 0
-            again = f" (restarted {restarts} times)" if restarts else ""
-            if told := _told(state):
-                return f"{told}{again}"
-            if "running" in state:
-                return f"loading{again}"
+    statuses = [status for pod in pods for status in _statuses(pod)]
+    for status in statuses:
+        if told := _trouble(status):
+            return told
+    if any(each.get("name") == _ENGINE and "running" in (each.get("state") or {}) for each in statuses):
+        return "loading"
     return str(active.get("message") or "waiting")
+
+
+def _statuses(pod: Object) -> list[Object]:
+    """The states of all containers of a Pod."""
+    return [
+        *(_at(pod, "status", "initContainerStatuses") or ()),
+        *(_at(pod, "status", "containerStatuses") or ()),
+    ]
+
+
+def _trouble(status: Object) -> str:
+    """What keeps a container from running; empty if it runs, or did what it should."""
+    state = status.get("state") or {}
+    ended = state.get("terminated")
+    if ended is not None and ended.get("exitCode") == 0:
+        return ""
+    told, restarts = _told(state), status.get("restartCount") or 0
+    return (
+        f"{status.get('name')}: {told}{f', restarted {restarts} times' if restarts else ''}" if told else ""
+    )
 
 
 def _told(state: Object) -> str:
