@@ -7,6 +7,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 COMPILE_STAMP := $(VENV)/.installed-compile
 EXAMPLE ?= examples/quickstart
+IMAGES ?= examples/images/simulated.yaml
 IMAGE ?= headgate
 PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
@@ -17,8 +18,8 @@ DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing s
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
 
-up: $(STAMP) fresh  ## install Headgate into .venv and start the quickstart
-	@$(BIN)/headgate up $(EXAMPLE)
+up: $(STAMP) fresh  ## install Headgate into .venv and start the quickstart, or EXAMPLE, with the commands of IMAGES
+	@$(BIN)/headgate up $(EXAMPLE) --images $(IMAGES)
 
 compiled: $(COMPILE_STAMP)  ## compile the data path with mypyc; takes half a minute and needs a C compiler
 	@$(BIN)/python tools/compile.py

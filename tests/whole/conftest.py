@@ -178,3 +178,14 @@ def mortal(tmp_path_factory: pytest.TempPathFactory, ports: Ports) -> Iterator[M
     yield machine
     if machine.process is not None:
         machine.stop(signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory, ports: Ports) -> Iterator[Machine]:
+    """`make up EXAMPLE=examples/model`, with a directory and ports of its own."""
+    examples = QUICKSTART.parent
+    flags = ("--images", str(examples / "images" / "simulated.yaml"))
+    state = tmp_path_factory.mktemp("models") / "state"
+    machine = Machine(state, examples / "model", ports(), flags).start()
+    yield machine
+    machine.stop(signal.SIGTERM)
