@@ -118,7 +118,7 @@ async def test_a_model_applies_with_its_defaults(client: httpx2.AsyncClient) -> 
                     "period": "1m",
                     "panicThresholdPercent": 200,
                     "panicModeHold": "60s",
-                }
+                },
             },
             "scaleDown": {
                 "instances": 1,

@@ -95,6 +95,19 @@ def test_ctrl_c_leaves_the_model_and_says_so(models, tmp_path, eventually):
     assert run(models, "delete", "model", "stuck").returncode == 0
 
 
+def test_an_engine_that_fails_ends_the_command(models):
+    """With what the engine did, once it failed again and again."""
+    done = run(models, "serve", "pvc://nothing", "--name", "broken", "--image", "unknown:1")
+    assert done.returncode == 1
+    assert (
+        "Error: Model default/broken failed: Model not ready yet: backend vllm: 0 of 1 replicas"
+        in done.stderr
+    )
+    assert "container engine: " in done.stderr
+    assert "the Model stays: `headgate delete model broken` removes it" in done.stderr
+    assert run(models, "delete", "model", "broken").returncode == 0
+
+
 def test_a_model_that_the_server_rejects_is_not_waited_for(models):
     """One line says why, and the exit code is 1."""
     done = run(models, "serve", "hf://o/m", "-n", "nowhere")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +12,22 @@ import httpx2
 import msgspec
 
 from headgate import api, cluster
+from headgate.cli import process
 from headgate.cli.progress import Progress
 
 __all__ = ["STEPS", "ModelFailed", "Stage", "follow", "stage_of"]
 
 STEPS = ("weights", "engine", "gateway")
 POLL_S = 0.5
-FAILED_FOR_S = 15.0
-"""How long a Model must have failed, since the next attempt may succeed."""
+FAILED_FOR_S = 20.0
+"""How long a Model must fail, since the next attempt may succeed."""
+RECOVERED_S = 60.0
+"""A failure is over once none was seen for so long: between two attempts, there is none either."""
 
 _MODEL_LABEL = "registry.volcano.sh/model-name"
 _ENGINE = "engine"
+_FAILURES = ("DownloadFailed", "EngineFailing", "SidecarFailing", "PodsRejected")
+"""Reasons of the Active condition for which somebody has to do something."""
 _QUIET = ("PodInitializing", "ContainerCreating", "")
 """Reasons that mean only that something else comes first."""
 _OF_REQUESTS = (404, 429)
@@ -43,21 +49,33 @@ class Stage:
     engine: str = ""
     """What the engine does; empty if a Pod is ready."""
     failure: str = ""
-    """Why the Model failed; empty if it did not."""
+    """Why the Model fails; empty if it does not."""
+    unsupported: str = ""
+    """What of the Model cannot be done, and is left out."""
 
 
 def stage_of(model: Object, pods: Sequence[Object]) -> Stage:
     """From the objects as the server has them."""
     conditions = {each.get("type"): each for each in _at(model, "status", "conditions") or ()}
     active, failed = conditions.get("Active") or {}, conditions.get("Failed") or {}
-    is_current = _at(model, "status", "observedGeneration") == _at(model, "metadata", "generation")
+    generation = _at(model, "metadata", "generation")
+    is_current = _at(model, "status", "observedGeneration") == generation
     alive = [pod for pod in pods if not _at(pod, "metadata", "deletionTimestamp")]
-    failure = str(failed.get("message") or failed.get("reason") or "it failed")
-    is_failed = failed.get("status") == "True" and is_current
+    supported = conditions.get("Supported") or {}
+    has_failed = failed.get("status") == "True" and failed.get("observedGeneration") == generation
+    failing = failed if has_failed else {}
+    if (
+        not has_failed
+        and is_current
+        and active.get("status") == "False"
+        and active.get("reason") in _FAILURES
+    ):
+        failing = active
     return Stage(
         weights=_weights(active, alive),
         engine="" if active.get("status") == "True" and is_current else _engine(active, alive),
-        failure=failure if is_failed else "",
+        failure=str(failing.get("message") or failing.get("reason") or ""),
+        unsupported=str(supported.get("message") or "") if supported.get("status") == "False" else "",
     )
 
 
@@ -153,17 +171,15 @@ async def follow(
 
     Raises ModelFailed, and ApiError.
     """
-    failing_since: float | None = None
-    clock = asyncio.get_running_loop().time
+    failures, unsupported = _Failures(asyncio.get_running_loop().time), ""
     async for stage in _stages(client, namespace, name):
         _show(stage, progress)
-        if stage.failure:
-            failing_since = clock() if failing_since is None else failing_since
-            if clock() - failing_since >= FAILED_FOR_S:
-                raise ModelFailed(stage.failure)
-            continue
-        failing_since = None
-        if not stage.engine:
+        if stage.unsupported and stage.unsupported != unsupported:
+            unsupported = stage.unsupported
+            process.say(f"warning: {unsupported}", err=True)
+        if failures.lasts(bool(stage.failure)):
+            raise ModelFailed(stage.failure)
+        if not stage.failure and not stage.engine:
             break
     if base_url is None:
         return
@@ -172,6 +188,24 @@ async def follow(
             progress.detail("gateway", told)
             await asyncio.sleep(POLL_S)
     progress.done("gateway", base_url)
+
+
+class _Failures:
+    """Tells failures that last from those that the next attempt ends."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._first = self._last = -math.inf
+
+    def lasts(self, is_failing: bool) -> bool:
+        """Whether the Model has failed for FAILED_FOR_S, and fails now."""
+        if not is_failing:
+            return False
+        now = self._clock()
+        if now - self._last > RECOVERED_S:
+            self._first = now
+        self._last = now
+        return now - self._first >= FAILED_FOR_S
 
 
 async def _stages(client: cluster.Client, namespace: str, name: str) -> AsyncIterator[Stage]:
