@@ -35,11 +35,13 @@ class Observed:
     """What the objects of a Model depend on besides the Model."""
 
     ready: Mapping[str, int] = field(default_factory=dict)
-    """Ready replicas by the name of the workload."""
+    """Ready replicas by the name of the workload; not those of a former one of the same name, but of another
+    kind."""
     scaled: Mapping[str, int] = field(default_factory=dict)
     """Replicas now, of workloads whose replicas somebody else owns: their manifests have none."""
     leaving: Sequence[str] = ()
-    """Names of the ModelServers of former backends, or of former workloads of a backend, that still serve."""
+    """Names of ModelServers of which former Pods still serve: those of former backends, of former workloads,
+    and of backends that cannot be made as they are written."""
     placed: Mapping[str, str] = field(default_factory=dict)
     """The ModelRoute of the Model that has an adapter, by the adapter's name."""
 
