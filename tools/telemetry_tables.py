@@ -13,6 +13,7 @@ from pathlib import Path
 from headgate import cluster
 from headgate.apiserver.handlers.health import FAMILIES
 from headgate.controllers import pages
+from headgate.controllers.model import ModelController
 from headgate.controllers.statuses import StatusController
 from headgate.gateway import GatewaySettings, gauges
 from headgate.gateway.access_fields import FIELDS
@@ -69,7 +70,8 @@ def controller_table() -> Iterator[str]:
 
 async def _of_controller() -> list[Family]:
     async with cluster.Client.from_url("http://localhost") as client:
-        registry = pages.metrics(StatusController(client).statistics, cluster.Undisputed())
+        statistics = StatusController(client).statistics, ModelController(client).statistics
+        registry = pages.metrics(*statistics, cluster.Undisputed())
         own = [each for each in sums.families(registry) if each.name.startswith("headgate_controller_")]
         return sorted(own, key=lambda family: family.name)
 

@@ -10,21 +10,22 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from headgate import cluster
+from headgate.controllers.model import ModelController, ModelStatistics
 from headgate.controllers.statuses import StatusController, StatusStatistics
 from headgate.telemetry import Counter, Gauge, Registry, add_process_metrics
 
 Sample = tuple[tuple[str, ...], float]
 
 
-def pages(statuses: StatusController, leadership: cluster.Leadership) -> Starlette:
+def pages(statuses: StatusController, models: ModelController, leadership: cluster.Leadership) -> Starlette:
     """GET /healthz, /readyz and /metrics. Ready: all objects are loaded, whether it leads or not."""
-    registry = metrics(statuses.statistics, leadership)
+    registry = metrics(statuses.statistics, models.statistics, leadership)
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"message": "ok"})
 
     async def readyz(_: Request) -> Response:
-        ready = statuses.is_ready
+        ready = statuses.is_ready and models.is_ready
         return JSONResponse({"message": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     async def page(request: Request) -> Response:
@@ -34,7 +35,11 @@ def pages(statuses: StatusController, leadership: cluster.Leadership) -> Starlet
     return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", page)])
 
 
-def metrics(current: Callable[[], StatusStatistics], leadership: cluster.Leadership) -> Registry:
+def metrics(
+    current: Callable[[], StatusStatistics],
+    models: Callable[[], ModelStatistics],
+    leadership: cluster.Leadership,
+) -> Registry:
     """All metrics of a controller process."""
 
     def one(value: Callable[[StatusStatistics], float]) -> Callable[[], Iterable[Sample]]:
@@ -42,6 +47,9 @@ def metrics(current: Callable[[], StatusStatistics], leadership: cluster.Leaders
 
     def objects() -> Iterable[Sample]:
         return [((kind,), number) for kind, number in current().index.items() if kind != "compared"]
+
+    def of_models(value: Callable[[ModelStatistics], float]) -> Callable[[], Iterable[Sample]]:
+        return lambda: [((), value(models()))]
 
     registry = Registry()
     registry.add(
@@ -85,6 +93,54 @@ def metrics(current: Callable[[], StatusStatistics], leadership: cluster.Leaders
             "headgate_controller_failing_objects",
             "Objects whose last attempt failed.",
             read=one(lambda now: now.queue.failing),
+        ),
+    )
+    registry.add(
+        Gauge(
+            "headgate_controller_model_objects",
+            "Models, and the objects and Pods that are theirs.",
+            ("kind",),
+            lambda: [((kind,), float(number)) for kind, number in models().objects.items()],
+        ),
+        Counter(
+            "headgate_controller_models_reconciled",
+            "Times that a Model was compared with its objects.",
+            read=of_models(lambda now: now.reconciled),
+        ),
+        Counter(
+            "headgate_controller_model_objects_applied",
+            "Objects of Models that were written.",
+            read=of_models(lambda now: now.applied),
+        ),
+        Counter(
+            "headgate_controller_model_objects_put_back",
+            "Those among them that somebody else had changed.",
+            read=of_models(lambda now: now.corrected),
+        ),
+        Counter(
+            "headgate_controller_model_objects_deleted",
+            "Objects that were no longer part of their Model.",
+            read=of_models(lambda now: now.deleted),
+        ),
+        Counter(
+            "headgate_controller_model_statuses_written",
+            "Statuses of Models that were written.",
+            read=of_models(lambda now: now.statuses_written),
+        ),
+        Gauge(
+            "headgate_controller_models_failing",
+            "Models whose last attempt failed.",
+            read=of_models(lambda now: now.queue.failing),
+        ),
+        Counter(
+            "headgate_controller_sidecar_requests",
+            "Requests to the sidecars of Pods.",
+            read=of_models(lambda now: now.sidecar_requests),
+        ),
+        Counter(
+            "headgate_controller_sidecar_failures",
+            "Those that failed; they are repeated.",
+            read=of_models(lambda now: now.sidecar_failures),
         ),
     )
     add_process_metrics(registry)

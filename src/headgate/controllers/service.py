@@ -61,14 +61,21 @@ async def _run(
         unattended = UnattendedObjects(client, config.namespaces, leadership=leadership)
         settings = ModelSettings(headgate_image=config.headgate_image)
         models = ModelController(client, config.namespaces, settings, leadership=leadership)
+        waiting = {"statuses", "models"}
+
+        def is_ready(which: str) -> None:
+            waiting.discard(which)
+            if not waiting:
+                on_ready()
+
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(statuses.run(config.workers, on_ready)),
-                tasks.create_task(models.run(config.workers)),
+                tasks.create_task(statuses.run(config.workers, lambda: is_ready("statuses"))),
+                tasks.create_task(models.run(config.workers, lambda: is_ready("models"))),
                 tasks.create_task(unattended.run()),
             ]
             if listener is not None:
-                page = serving.serve_page(pages.pages(statuses, leadership), listener)
+                page = serving.serve_page(pages.pages(statuses, models, leadership), listener)
                 running.append(tasks.create_task(page))
             runs = tasks.create_task(election.run()) if election is not None else None
             await stop.wait()

@@ -98,7 +98,9 @@ class Models:
 
         def found() -> dict[str, Any] | None:
             conditions = self.get("model", name).get("status", {}).get("conditions", [])
-            return next((each for each in conditions if (each["type"], each["status"]) == (kind, status)), None)
+            return next(
+                (each for each in conditions if (each["type"], each["status"]) == (kind, status)), None
+            )
 
         condition: dict[str, Any] = self.eventually(found, 180)
         return condition
@@ -107,7 +109,9 @@ class Models:
 @pytest.fixture
 def models(cluster, namespace, hub, start, eventually) -> Models:
     """A controller that follows the namespace of the test."""
-    hub.repositories["org/model"] = hubs.Repository({"config.json": b"{}", "model.safetensors": bytes(1 << 20)})
+    hub.repositories["org/model"] = hubs.Repository(
+        {"config.json": b"{}", "model.safetensors": bytes(1 << 20)}
+    )
     hub.repositories["org/adapter"] = hubs.Repository({"adapter_config.json": b"{}", "weights": bytes(1000)})
     log = start("controller", "controller", "--kubeconfig", cluster.kubeconfig, "--namespace", namespace)
     eventually(lambda: "ready" in log.read_text())

@@ -57,6 +57,8 @@ class ModelStatistics:
     statuses_written: int
     queue: cluster.WorkQueueStatistics
     objects: dict[str, int]
+    sidecar_requests: int
+    sidecar_failures: int
 
 
 class ModelController:
@@ -85,6 +87,8 @@ class ModelController:
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
         self._sidecars = SidecarLoop(self._touch)
         self._reconciled = self._statuses = 0
+        self.is_ready = False
+        """Whether all objects are loaded."""
 
     async def run(self, workers: int = 4, on_ready: Callable[[], None] = lambda: None) -> None:
         """Run until cancelled; calls `on_ready` once all objects are loaded."""
@@ -108,11 +112,11 @@ class ModelController:
             for informer in informers:
                 tasks.create_task(informer.run())
             # Before that, objects that exist would be taken for missing.
-            for informer in informers:
-                await informer.wait_synced()
+            await asyncio.gather(*(informer.wait_known(ACCESS_PATIENCE_S) for informer in informers))
             tasks.create_task(self._events.run())
             tasks.create_task(self._sidecars.run())
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, workers))
+            self.is_ready = True
             on_ready()
 
     def statistics(self) -> ModelStatistics:
@@ -125,6 +129,8 @@ class ModelController:
             self._statuses,
             self._queue.statistics(),
             {"Model": len(self._models), **self._objects.statistics()},
+            self._sidecars.requests,
+            self._sidecars.failures,
         )
 
     # Following
