@@ -101,3 +101,10 @@ def test_an_engine_without_known_names_keeps_its_page():
 def test_long_lines_take_linear_time(line):
     """4 MB of the worst lines end; a pattern that backtracks would not."""
     unified.unify((line + b"\n") * (4_000_000 // len(line)), VLLM)
+
+
+def test_the_number_of_lines_is_bounded():
+    """What is beyond it is left out, and counted."""
+    page = unified.unify(b"x 1\n" * (unified.MAX_LINES + 500), VLLM)
+    assert page.text.count(b"\n") == unified.MAX_LINES
+    assert page.dropped_lines == 501  # the last one is empty

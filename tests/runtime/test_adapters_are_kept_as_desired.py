@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import signal
 
 import pytest
@@ -205,3 +206,25 @@ async def test_many_callers_change_the_set_at_once(engine, beside, eventually):
     await asyncio.gather(*(put(runtime, **{f"a{i}": f"/a/{i}", "b": f"/b/{i}"}) for i in range(20)))
     await put(runtime, last="/a/last")
     await eventually(have(served, last="/a/last"))
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_whatever_is_killed_the_engine_has_the_last_set_in_the_end(engine, beside, eventually, seed):
+    """Engine and sidecar are killed at any time, between and after changes."""
+    rng = random.Random(seed)
+    served = await engine()
+    runtime = await beside(served)
+    desired = {}
+    for _ in range(5):
+        names = rng.sample("abcde", rng.randrange(5))
+        desired = {name: f"/{rng.randrange(2)}/{name}" for name in names}
+        await put(runtime, **desired)
+        await asyncio.sleep(rng.random())
+        if rng.random() < 0.5:
+            await served.kill()
+            served = await engine(port=served.port)
+        if rng.random() < 0.5:
+            await runtime.kill()
+            runtime = await beside(served)
+    await eventually(have(served, **desired))
+    await eventually(are(runtime, **dict.fromkeys(desired, "Loaded")))

@@ -16,6 +16,8 @@ from headgate.engines.engine import Engine, MetricNames
 Kind = Literal["counter", "gauge", "histogram"]
 
 MAX_LINE_BYTES: Final = 16 * 1024
+MAX_LINES: Final = 20_000
+"""Lines of a page to read; the rest is dropped. Pages of real engines have a few thousand at most."""
 MAX_COPIES: Final = 4096
 """Lines repeated under each unified name: an engine has a few hundred."""
 
@@ -112,12 +114,15 @@ class _Unifying:
         self._dropped = 0
 
     def read(self, page: bytes) -> UnifiedPage:
-        lines = [line for line in page.split(b"\n") if self._keeps(line.removesuffix(b"\r"))]
+        given = page.split(b"\n", MAX_LINES)
+        if len(given) > MAX_LINES:
+            self._dropped += given.pop().count(b"\n") + 1
+        lines = [line for line in given if self._keeps(line.removesuffix(b"\r"))]
         described = {name for _, name in self._described}
         for family, names in self._sources.items():
             unified = family.name.encode()
-            given = {unified, *(unified + suffix for suffix in _SUFFIXES[family.kind])}
-            if given.isdisjoint(self._seen | described):
+            names_of = {unified, *(unified + suffix for suffix in _SUFFIXES[family.kind])}
+            if names_of.isdisjoint(self._seen | described):
                 lines += self._copied(family, names)
         lines.append(b"")
         return UnifiedPage(b"\n".join(lines).replace(b"\r", b""), self._dropped)

@@ -51,6 +51,7 @@ class Drain:
             self.waiting -= 1
             if not self.waiting:
                 watching.cancel()
+                self._done(watching)  # at once: the next caller must not wait for it
 
     def _done(self, task: asyncio.Task[Outcome]) -> None:
         if self._watching is task:
@@ -67,7 +68,7 @@ class Drain:
 
     async def _look(self) -> Look:
         try:
-            response = await self._engine.page()
+            response = await self._engine.look()
         except FetchError as error:
             return "refused" if is_down(error) else "silent"
         if response.status != 200:

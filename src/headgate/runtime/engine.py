@@ -17,6 +17,7 @@ PAGE_TIMEOUT_S: Final = 5.0
 LOAD_TIMEOUT_S: Final = 300.0
 """An adapter may come from a slow disk."""
 
+_TEXT: Final = "text/plain;version=0.0.4"
 _IPV6 = re.compile(r"^(http://)([0-9a-fA-F:]*:[0-9a-fA-F:]*)(:[0-9]+/?$)")
 """An address as `http://$(POD_IP):8000` has it, without brackets."""
 
@@ -66,11 +67,15 @@ class Engine:
         self.kind = kind
         self.address = address
         self._metrics_path = metrics_path
-        self._pages, self._lists, self._calls = (_Connection(address) for _ in range(3))
+        self._pages, self._looks, self._lists, self._calls = (_Connection(address) for _ in range(4))
 
     async def page(self) -> Response:
-        """Its metrics page, whatever the status. Raises FetchError."""
-        return await self._pages.get(self._metrics_path, "text/plain;version=0.0.4", MAX_PAGE_BYTES)
+        """Its metrics page for a scraper, whatever the status. Raises FetchError."""
+        return await self._pages.get(self._metrics_path, _TEXT, MAX_PAGE_BYTES)
+
+    async def look(self) -> Response:
+        """The same for hooks. Raises FetchError."""
+        return await self._looks.get(self._metrics_path, _TEXT, MAX_PAGE_BYTES)
 
     async def models(self) -> Response:
         """Its list of models. Raises FetchError."""
@@ -81,7 +86,7 @@ class Engine:
         return await self._calls.post(path, body)
 
     def close(self) -> None:
-        for each in (self._pages, self._lists, self._calls):
+        for each in (self._pages, self._looks, self._lists, self._calls):
             each.close()
 
 
