@@ -170,6 +170,7 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
         eventually(lambda: _resolved(cluster, namespace) == "False")
         cluster.apply(server, namespace=namespace)
         eventually(lambda: _resolved(cluster, namespace) == "True")
+    _change_a_model(cluster, namespace, eventually)
     asyncio.run(_forget_a_gateway(gateway))
     cluster.kubectl("delete", "validatingwebhookconfiguration", hook)
 
@@ -232,6 +233,45 @@ def _resolved(cluster: Any, namespace: str) -> str:
     route = cluster.get("modelroute", "chat", "-n", namespace)
     conditions = {each["type"]: each for each in route["status"]["conditions"]}
     return str(conditions["ResolvedRefs"]["status"])
+
+
+def _change_a_model(cluster: Any, namespace: str, eventually: Any) -> None:
+    """Its objects of every kind come, and go."""
+    backend = {
+        "type": "vLLM",
+        "modelURI": "hf://org/model",
+        "minReplicas": 1,
+        "maxReplicas": 1,
+        "workers": [{"type": "server"}],
+    }
+    adapters = [{"name": f"adapter-{number}", "artifactURL": "hf://org/adapter"} for number in range(11)]
+    policy = {"metrics": [{"metricName": "num_requests_waiting", "targetValue": 1}]}
+    scaled = {**backend, "name": "scaled", "loraAdapters": adapters, "autoscalingPolicy": policy}
+    large = {**backend, "name": "large", "workers": [{"type": "server", "pods": 2}]}
+    model = {
+        "apiVersion": "registry.volcano.sh/v1alpha1",
+        "kind": "Model",
+        "metadata": {"name": "changed"},
+        "spec": {"backends": [scaled, large]},
+    }
+    words = ("-n", namespace, "-f", "-")
+    cluster.kubectl("create", *words, text=json.dumps(model))
+
+    def names(kind: str) -> set[str]:
+        return {each["metadata"]["name"] for each in cluster.get(kind, "-n", namespace)["items"]}
+
+    gone = [
+        ("deployments", "changed-scaled"),
+        ("leaderworkersets", "changed-large"),
+        ("modelservers", "changed-large"),
+        ("modelroutes", "changed-adapters-1"),
+        ("autoscalingpolicies", "changed-scaled"),
+        ("autoscalingpolicybindings", "changed-scaled"),
+    ]
+    eventually(lambda: all(name in names(kind) for kind, name in gone))
+    model["spec"] = {"backends": [{**backend, "name": "other"}]}
+    cluster.kubectl("replace", *words, text=json.dumps(model))
+    eventually(lambda: not any(name in names(kind) for kind, name in gone))
 
 
 async def _forget_a_gateway(account: Account) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,8 +119,8 @@ def models(cluster, namespace, hub, start, eventually) -> Models:
 
 
 @pytest.fixture
-def engines(process_node, tmp_path) -> Iterator[Any]:
+def engines(process_node, tmp_path) -> Any:
     """A node on which images of engines are simulated ones."""
     file = tmp_path / "images.yaml"
     file.write_text(yaml.safe_dump(IMAGES))
-    yield process_node("engines", "10.244.96.0/24", f"--images={file}")
+    return process_node("engines", "10.244.96.0/24", f"--images={file}")

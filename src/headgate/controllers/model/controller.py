@@ -10,25 +10,15 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from headgate import api, cluster
 from headgate.api.kthena_registry import ModelStatus
 from headgate.controllers.model import duties, names, status, tokens
 from headgate.controllers.model.applying import Applier, PredecessorError, TakenError
-from headgate.controllers.model.autoscalers import KINDS as AUTOSCALERS
-from headgate.controllers.model.autoscalers import Autoscalers, Workload
 from headgate.controllers.model.desired import Desired, desired_of, identity
 from headgate.controllers.model.events import COMPONENT, tell_turns
-from headgate.controllers.model.observed import (
-    KINDS,
-    Known,
-    KnownPod,
-    Objects,
-    model_of,
-    reduced,
-    reduced_pod,
-)
+from headgate.controllers.model.following import Followed
+from headgate.controllers.model.observed import Known
 from headgate.controllers.model.settings import ModelSettings
 from headgate.controllers.model.sidecar_loop import SidecarLoop
 from headgate.kubeschema import timestamps
@@ -43,7 +33,6 @@ PREDECESSOR_S = 1.0
 """How often to look whether the objects of a former Model of the same name are gone."""
 TAKEN_S = 15.0
 """How often to look whether an object that belongs to somebody else is gone."""
-MANAGED = f"{names.MANAGED_BY}={names.GROUP}"
 
 
 @dataclass(frozen=True)
@@ -77,37 +66,18 @@ class ModelController:
         self._settings = settings or ModelSettings()
         self._clock = clock
         self._leadership = leadership or cluster.Undisputed()
-        self._models: dict[api.ObjectKey, api.Model] = {}
-        self._keys: dict[str, api.ObjectKey] = {}
-        """The keys of Models by their UIDs."""
-        self._objects = Objects()
-        self._autoscalers = Autoscalers()
-        self._applier = Applier(client)
         self._queue: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
+        self._applier = Applier(client)
+        self._followed = Followed(self._touched, self._gone, self._applier.deleted)
+        self._sidecars = SidecarLoop(self._followed.touch)
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
-        self._sidecars = SidecarLoop(self._touch)
         self._reconciled = self._statuses = 0
         self.is_ready = False
         """Whether all objects are loaded."""
 
     async def run(self, workers: int = 4, on_ready: Callable[[], None] = lambda: None) -> None:
         """Run until cancelled; calls `on_ready` once all objects are loaded."""
-        informers: list[cluster.Informer[Any]] = []
-        for scope in self._scopes:
-            informers += [self._follow(kind, scope) for kind in KINDS]
-            for scaling in AUTOSCALERS:
-                autoscalers: cluster.Informer[Any] = cluster.Informer(
-                    self._client, scaling, scope, may_be_absent=True
-                )
-                autoscalers.subscribe(self._autoscaler_changed)
-                informers.append(autoscalers)
-            pods = cluster.Informer(
-                self._client, KnownPod, scope, label_selector=MANAGED, reduced=reduced_pod
-            )
-            pods.subscribe(self._pod_changed)
-            models = cluster.Informer(self._client, api.Model, scope, may_be_absent=True)
-            models.subscribe(self._model_changed)
-            informers += [pods, models]
+        informers = self._followed.informers(self._client, self._scopes)
         async with asyncio.TaskGroup() as tasks:
             for informer in informers:
                 tasks.create_task(informer.run())
@@ -128,64 +98,21 @@ class ModelController:
             applier.deletions,
             self._statuses,
             self._queue.statistics(),
-            {"Model": len(self._models), **self._objects.statistics()},
+            self._followed.statistics(),
             self._sidecars.requests,
             self._sidecars.failures,
         )
 
-    # Following
+    def _touched(self, key: api.ObjectKey) -> None:
+        self._queue.add_after(key, GATHER_S)
 
-    def _follow(self, kind: type[Any], scope: str | None) -> cluster.Informer[Any]:
-        informer = cluster.Informer(
-            self._client, kind, scope, label_selector=MANAGED, may_be_absent=True, reduced=reduced
-        )
-        informer.subscribe(self._object_changed)
-        return informer
-
-    def _model_changed(self, change: cluster.Change[api.Model]) -> None:
-        model = change.object
-        key = model.metadata.key
-        if change.new is None:
-            self._models.pop(key, None)
-            self._keys.pop(model.metadata.uid, None)
-            self._applier.forget(model.metadata.uid)
-            self._sidecars.assign(model.metadata.uid, {})
-        else:
-            self._models[key] = change.new
-            self._keys[model.metadata.uid] = key
-        self._queue.add(key)
-
-    def _object_changed(self, change: cluster.Change[Any]) -> None:
-        for uid in self._objects.put(change):
-            if change.new is None:
-                self._applier.deleted(uid, change.object)
-            self._touch(uid)
-        # A Model of the same name may wait until this one is gone.
-        if change.new is None and (name := change.object.metadata.labels.get(names.MODEL_NAME)):
-            self._add(api.ObjectKey(change.object.metadata.namespace, name))
-
-    def _pod_changed(self, change: cluster.Change[KnownPod]) -> None:
-        self._touch(self._objects.put_pod(change))
-
-    def _autoscaler_changed(self, change: cluster.Change[Any]) -> None:
-        for workload in self._autoscalers.put(change):
-            known = self._objects.workload(workload)
-            if known is not None:
-                self._touch(model_of(known.metadata))
-
-    def _touch(self, uid: str) -> None:
-        if (key := self._keys.get(uid)) is not None:
-            self._add(key)
-
-    def _add(self, key: api.ObjectKey) -> None:
-        if key in self._models:
-            self._queue.add_after(key, GATHER_S)
-
-    # Reconciling
+    def _gone(self, uid: str) -> None:
+        self._applier.forget(uid)
+        self._sidecars.assign(uid, {})
 
     async def _reconcile(self, key: api.ObjectKey) -> float | None:
         await self._leadership.acquired()
-        model = self._models.get(key)
+        model = self._followed.model(key)
         if model is None or model.metadata.deletion_timestamp is not None:
             return None  # its objects go with it
         if not self._leadership.is_held():
@@ -206,17 +133,13 @@ class ModelController:
 
     async def _bring_about(self, model: api.Model) -> Desired:
         """Make the Model's objects as they should be, and delete those that are not wanted any longer."""
-        meta = model.metadata
-        objects = self._objects.of(meta.uid)
+        followed = self._followed
         await tokens.ensure(self._client, model, self._secret_of(model))
-        scaled = {
-            each.metadata.name
-            for each in objects.values()
-            if self._autoscalers.scale(Workload(meta.namespace, each.resource.kind, each.metadata.name))
-        }
-        desired = desired_of(model, self._settings, objects, self._objects.pods(meta.uid), scaled)
+        desired = desired_of(
+            model, self._settings, followed.objects(model), followed.pods(model), followed.scaled(model)
+        )
         for child in desired.children.children:
-            before = self._objects.get(meta.namespace, identity(child))
+            before = followed.object(model, identity(child))
             if await self._applier.apply(model, child.kind, child.manifest, before):
                 told = f"{child.kind.resource.kind} {child.name} was changed by somebody else, and put back"
                 self._events.record(model, cluster.EventType.NORMAL, "PutBack", told)
@@ -229,7 +152,7 @@ class ModelController:
     def _status_of(self, model: api.Model, desired: Desired) -> ModelStatus:
         """Gives the sidecars of the Model's Pods their work, and reports what they said so far."""
         uid, children, loop = model.metadata.uid, desired.children, self._sidecars
-        pods = self._objects.pods(uid)
+        pods = self._followed.pods(model)
         token = tokens.token_of(self._secret_of(model))
         loop.assign(uid, duties.duties_of(model, children, pods, token))
         states = [
@@ -256,7 +179,7 @@ class ModelController:
 
     def _secret_of(self, model: api.Model) -> Known | None:
         key = (api.Secret.resource.plural, names.runtime_secret(model))
-        return self._objects.get(model.metadata.namespace, key)
+        return self._followed.object(model, key)
 
     def _now(self) -> str:
         return timestamps.seconds(self._clock().timestamp())
