@@ -6,6 +6,11 @@ import os
 
 import pytest
 
+from headgate import downloads
+from headgate.downloads.bucket import Bucket
+from headgate.downloads.digests import Digests
+from headgate.downloads.sources import parse
+
 
 def test_all_objects_below_the_prefix_arrive(run, objects, tmp_path):
     """Names are kept, in whatever way they are encoded; objects beside the prefix are left out."""
@@ -56,7 +61,7 @@ def test_a_listing_of_several_pages_is_read_to_its_end(run, objects, tmp_path):
 
 
 def test_an_object_that_was_uploaded_in_parts_arrives(run, objects, tmp_path):
-    """Its ETag is no hash of its content."""
+    """Its ETag is a hash of hashes."""
     parts = [os.urandom(5 << 20), os.urandom(5 << 20), b"the rest"]
     objects.put_in_parts("model/weights", parts)
 
@@ -71,6 +76,41 @@ def test_an_object_that_was_uploaded_in_parts_arrives(run, objects, tmp_path):
 
     assert process.wait(120) == 0
     assert (tmp_path / "model" / "weights").read_bytes() == b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    "sizes", [[5 << 20, 5 << 20, 9], [5 << 20, 5 << 20], [7 << 20], [6 << 20, 5 << 20, 9], [9]], ids=str
+)
+def test_the_etag_of_parts_is_compared(objects, tmp_path, sizes):
+    """It is the hash of the hashes of the parts; parts of different sizes are not compared."""
+    parts = [os.urandom(size) for size in sizes]
+    objects.put_in_parts("model/weights", parts)
+    content = b"".join(parts)
+    source = parse(f"s3://{objects.bucket}/model", objects.environment)
+
+    (file,) = Bucket(source).list(downloads.Patterns()).files
+
+    (tmp_path / "same").write_bytes(content)
+    (tmp_path / "other").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    problems = {}
+    for name in ("same", "other"):
+        with (tmp_path / name).open("rb") as opened:
+            digests = Digests(file)
+            digests.read_up_to(opened.fileno(), file.size, lambda: None)
+            problems[name] = digests.problem()
+    assert file.etag.endswith(f"-{len(sizes)}")
+    assert problems["same"] == ""
+    assert ("has the MD5 hash" in problems["other"]) == (sizes != [6 << 20, 5 << 20, 9])
+
+
+def test_parts_that_only_seem_to_be_of_one_size_are_no_error(objects, tmp_path):
+    """The first part suggests a size that gives the same number of parts; the others are looked up then."""
+    parts = [os.urandom(size) for size in (6 << 20, 5 << 20, 5 << 20)]
+    objects.put_in_parts("model/weights", parts)
+
+    downloads.fetch(f"s3://{objects.bucket}/model", tmp_path / "model", objects.environment)
+
+    assert (tmp_path / "model/weights").read_bytes() == b"".join(parts)
 
 
 @pytest.mark.parametrize(

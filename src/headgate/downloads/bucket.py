@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from collections.abc import Iterator, Mapping
+from concurrent import futures
 from contextlib import contextmanager
 
 import httpx2
@@ -17,6 +19,10 @@ from headgate.downloads.sources import BucketSource
 _MAX_PAGE_BYTES = 8 << 20
 _MAX_PAGE_S = 120.0
 _MAX_ERROR_BYTES = 64 << 10
+_MAX_LOOKUPS = 1000
+_LOOKUPS = 8
+"""How many objects that were uploaded in parts are looked up for the size of their parts, and at a time."""
+_ETAG_OF_PARTS = re.compile(r"[0-9a-f]{32}-([1-9][0-9]{0,4})")
 _MD5 = re.compile(r"[0-9a-f]{32}")
 _BAD_KEYS = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "XAdminUserNotFound"}
@@ -38,7 +44,11 @@ class Bucket:
         self._http = ranges.new_client(follow_redirects=False)
 
     def list(self, patterns: Patterns) -> Listing:
-        return Listing(checked(str(self._source), self._files(), patterns))
+        files = checked(str(self._source), self._files(), patterns)
+        in_parts = [file for file in files if _ETAG_OF_PARTS.fullmatch(file.etag)][:_MAX_LOOKUPS]
+        with futures.ThreadPoolExecutor(_LOOKUPS) as pool:
+            known = {file.path: file for file in pool.map(self._with_part_size, in_parts)}
+        return Listing(tuple(known.get(file.path, file) for file in files))
 
     def _files(self) -> Iterator[RemoteFile]:
         source, token, seen = self._source, "", 0
@@ -102,25 +112,41 @@ class Bucket:
         with ranges.opened(self._http, url, headers, start, end, file.size, self._explained) as pieces:
             yield pieces
 
+    def _with_part_size(self, file: RemoteFile) -> RemoteFile:
+        """With its ETag as a hash, if that is one of parts of equal size."""
+        headers = self._head(file, {"partNumber": "1"})
+        size = _length(headers)
+        if not size or -(-file.size // size) != _count_of(file.etag) or _is_opaque(headers):
+            return file
+        return dataclasses.replace(file, md5=file.etag, md5_part_bytes=size)
+
     def _object_path(self, file: RemoteFile) -> str:
         return f"{self._path}/{signing.quoted(self._source.prefix + file.path, safe='/')}"
 
     def is_hash_known(self, file: RemoteFile) -> bool:
-        """An object that is encrypted with a key of KMS or of a customer has an ETag that is no hash."""
+        if _is_opaque(self._head(file, {})):
+            return False
+        size = file.md5_part_bytes
+        if not size:
+            return True
+        # The first part has told the size of all of them, which is a guess.
+        for number in range(1, _count_of(file.etag) + 1):
+            part = self._head(file, {"partNumber": str(number)})
+            if _length(part) != min(size, file.size - (number - 1) * size):
+                return False
+        return True
+
+    def _head(self, file: RemoteFile, query: Mapping[str, str]) -> httpx2.Headers:
         path = self._object_path(file)
-        url = f"{self._scheme}://{self._host}{path}"
-        headers = self._signed("HEAD", path, {})
+        url = f"{self._scheme}://{self._host}{path}?{signing.query_text(query)}".rstrip("?")
+        headers = self._signed("HEAD", path, query)
         with (
             ranges.failures_explained(self._host),
             self._http.stream("HEAD", url, headers=headers) as response,
         ):
-            if response.status_code != 200:
+            if response.status_code not in (200, 206):
                 raise ranges.temporary(response) or self._explained(response)
-        kind = response.headers.get("x-amz-server-side-encryption", "")
-        return (
-            not kind.startswith("aws:kms")
-            and "x-amz-server-side-encryption-customer-algorithm" not in response.headers
-        )
+            return response.headers
 
     def close(self) -> None:
         self._http.close()
@@ -171,3 +197,18 @@ class Bucket:
         if status == 404:
             return DownloadError(Reason.NOT_FOUND, f"{source}: {told}; check the bucket and ENDPOINT")
         return DownloadError(Reason.UNREACHABLE, f"{source}: {told}; check ENDPOINT and AWS_REGION")
+
+
+def _count_of(etag: str) -> int:
+    return int(etag.partition("-")[2])
+
+
+def _length(headers: httpx2.Headers) -> int:
+    text = headers.get("Content-Length", "")
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else 0
+
+
+def _is_opaque(headers: httpx2.Headers) -> bool:
+    """Whether the ETag is no hash: the object is encrypted with a key of KMS or of a customer."""
+    kind = headers.get("x-amz-server-side-encryption", "")
+    return kind.startswith("aws:kms") or "x-amz-server-side-encryption-customer-algorithm" in headers

@@ -32,6 +32,8 @@ class RemoteFile:
     git_sha1: str = ""
     """SHA-1 of the content as a git blob."""
     md5: str = ""
+    md5_part_bytes: int = 0
+    """If positive, `md5` is the MD5 hash of those of all parts of this size, with their number: "01ef-7"."""
 
 
 @dataclass(frozen=True)
