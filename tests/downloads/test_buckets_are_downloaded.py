@@ -173,3 +173,15 @@ def test_a_bucket_that_does_not_exist_is_named(run, objects, tmp_path):
 
     assert process.returncode == 21
     assert f"{objects.url} has no bucket no-such-bucket" in problems
+
+
+def test_the_same_bucket_of_another_server_is_another_model(objects, tmp_path):
+    """A directory of the cache is not taken for it."""
+    objects.put("model/file", b"content")
+    source = f"s3://{objects.bucket}/model"
+    downloads.fetch(source, tmp_path / "model", objects.environment)
+
+    with pytest.raises(
+        downloads.DownloadError, match=r"holds .* of http://127.*, but .* of https://other is wanted"
+    ):
+        downloads.fetch(source, tmp_path / "model", {**objects.environment, "ENDPOINT": "https://other"})

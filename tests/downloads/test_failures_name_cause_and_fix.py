@@ -118,18 +118,35 @@ def test_a_target_that_holds_something_else_is_left_alone(run, hub, repository, 
     assert "holds hf://org/name (--include *.json), but hf://org/name is wanted" in problems
 
 
-def test_a_download_that_lost_files_is_not_taken_for_complete(run, hub, repository, tmp_path):
+def test_a_download_that_lost_files_is_repeated(run, hub, repository, tmp_path):
     """The sizes of all files are compared with the manifest each time."""
     target = tmp_path / "model"
     arguments = ("download", "--source", "hf://org/name", "--output-dir", target)
     assert run(*arguments).wait(120) == 0
     (target / "config.json").unlink()
 
-    process = run(*arguments)
-    _, problems = process.communicate(timeout=120)
+    assert run(*arguments).wait(120) == 0
 
-    assert process.returncode == 29
-    assert "1 files are missing or have another size, for example 'config.json'" in problems
+    assert (target / "config.json").read_bytes() == repository.files["config.json"]
+    assert [path.name for path in (tmp_path / ".headgate" / "model").iterdir()] == ["lock"]
+
+
+def test_a_status_directory_that_cannot_be_made_is_named(run, tmp_path):
+    """In one line."""
+    (tmp_path / "file").touch()
+    process = run(
+        "download",
+        "--source",
+        "/x",
+        "--output-dir",
+        tmp_path / "m",
+        "--status-dir",
+        tmp_path / "file" / "sub",
+    )
+    _, problems = process.communicate(timeout=60)
+
+    assert process.returncode == 1
+    assert problems == f"Error: --status-dir {tmp_path}/file/sub: Not a directory\n"
 
 
 def test_a_cache_names_directories_by_the_hash_of_the_source(run, hub, repository, tmp_path):

@@ -37,7 +37,10 @@ class Reports:
 
     def start(self) -> None:
         if self.status_dir is not None:
-            self.status_dir.mkdir(parents=True, exist_ok=True)
+            try:
+                self.status_dir.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise click.ClickException(f"--status-dir {self.status_dir}: {error.strerror}") from error
 
     def show(self, now: downloads.Snapshot) -> None:
         """Called several times per second: writes a line every 5 s, the status file every second."""

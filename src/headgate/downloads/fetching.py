@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from headgate.downloads import lease, manifest, opening, retries, sources, space
 from headgate.downloads.errors import ChangedError, DownloadError, Reason
 from headgate.downloads.halting import Halt
 from headgate.downloads.listing import OWN_DIRECTORY, Listing, Patterns
-from headgate.downloads.manifest import Manifest
+from headgate.downloads.manifest import Manifest, StoredFile
 from headgate.downloads.progress import Progress, Report, Snapshot
 from headgate.downloads.remote import Remote
 from headgate.downloads.transfer import Transfer, WorkDirectory, disk_error
@@ -45,8 +48,7 @@ def fetch(
     """Download `source` into `directory`, unless it is there already; return the manifest.
 
     Credentials and endpoints are taken from `environment`. `halt` ends the download early, and what has
-    arrived is kept.
-    Processes that want the same directory wait for each other. Raises DownloadError.
+    arrived is kept. Processes that want the same directory wait for each other. Raises DownloadError.
     """
     found = sources.parse(source, environment)
     try:
@@ -77,10 +79,14 @@ class _Fetch:
         with lease.held(work, self._halt, self._waiting, self._doing, self._options.timing) as held:
             if (found := self._present()) is not None:
                 return found
+            self._set_aside(work)
             return self._download(work, held)
 
     def _present(self) -> Manifest | None:
-        """The manifest, if the target is complete; raise DownloadError if it holds something else."""
+        """The manifest, if the target is complete; None if it does not exist, is empty, or has lost files.
+
+        Raises DownloadError if it holds something else.
+        """
         target = self._target
         if target.is_mount() or target.name == OWN_DIRECTORY:
             raise DownloadError(
@@ -96,28 +102,36 @@ class _Fetch:
                     f"{target} exists, but is no complete download: name another directory, or remove it",
                 )
             return None
-        patterns = self._options.patterns
-        if (found.source, found.include, found.exclude) != (
-            str(self._source),
-            [*patterns.include],
-            [*patterns.exclude],
-        ):
+        wanted = self._manifest()
+        if msgspec.structs.replace(found, files=[], revision="") != wanted:
             raise DownloadError(
                 Reason.TARGET_IN_USE,
-                f"{target} holds {_shown(found.source, found.include, found.exclude)}, but "
-                f"{_shown(str(self._source), patterns.include, patterns.exclude)} is wanted: "
+                f"{target} holds {_shown(found)}, but {_shown(wanted)} is wanted: "
                 "name another directory, or remove it",
             )
-        if absent := manifest.missing(target, found):
-            raise DownloadError(
-                Reason.CORRUPT,
-                f"{target}: {len(absent)} files are missing or have another size, for example {absent[0]!r}; "
-                "remove the directory to download it again",
-            )
+        if manifest.missing(target, found):
+            return None
         with contextlib.suppress(OSError):  # a volume that is mounted read-only
             os.utime(target / manifest.PATH)
         self._report(Snapshot("Complete", found.size, found.size, len(found.files), len(found.files)))
         return found
+
+    def _set_aside(self, work: Path) -> None:
+        """Remove a download that has lost files; engines keep the files that they have open."""
+        if manifest.read(self._target) is not None:
+            self._target.rename(work / f"trash-{time.time_ns()}")
+            WorkDirectory(work).remove()
+
+    def _manifest(self, listing: Listing | None = None, stored: Sequence[StoredFile] = ()) -> Manifest:
+        source, patterns = self._source, self._options.patterns
+        return Manifest(
+            source=str(source),
+            files=[*stored],
+            endpoint=source.endpoint if isinstance(source, sources.BucketSource) else "",
+            revision=listing.revision if listing else "",
+            include=[*patterns.include],
+            exclude=[*patterns.exclude],
+        )
 
     def _waiting(self, holder: lease.Holder | None) -> None:
         self._report(Snapshot("Waiting", waiting_for=str(holder or "another process")))
@@ -161,10 +175,7 @@ class _Fetch:
         )
         space.require(work.files, transfer.needed_bytes)
         stored = transfer.run(self._options.connections, lambda: self._report(self._progress.snapshot()))
-        patterns = self._options.patterns
-        found = Manifest(
-            str(self._source), stored, listing.revision, [*patterns.include], [*patterns.exclude]
-        )
+        found = self._manifest(listing, stored)
         held.check()
         self._publish(work, found)
         return found
@@ -179,9 +190,13 @@ class _Fetch:
         self._report(self._progress.snapshot().complete())
 
 
-def _shown(source: str, include: Sequence[str], exclude: Sequence[str]) -> str:
-    words = [*(f"--include {glob}" for glob in include), *(f"--exclude {glob}" for glob in exclude)]
-    return f"{source} ({' '.join(words)})" if words else source
+def _shown(found: Manifest) -> str:
+    words = [
+        *(f"--include {glob}" for glob in found.include),
+        *(f"--exclude {glob}" for glob in found.exclude),
+    ]
+    where = f" of {found.endpoint}" if found.endpoint else ""
+    return f"{found.source}{where}" + (f" ({' '.join(words)})" if words else "")
 
 
 def _check_apart(source: sources.DirectorySource, target: Path) -> None:

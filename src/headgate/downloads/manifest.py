@@ -24,6 +24,8 @@ class StoredFile(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     source: str
     files: list[StoredFile]
+    endpoint: str = ""
+    """Of S3, where the same URI on two servers means different things."""
     revision: str = ""
     include: list[str] = []
     exclude: list[str] = []
