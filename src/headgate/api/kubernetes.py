@@ -24,7 +24,7 @@ QUANTITY = "api.resource.Quantity"
 _KEEP = "x-kubernetes-preserve-unknown-fields"
 _ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 _OF_LISTS = frozenset({"x-kubernetes-list-type", "x-kubernetes-list-map-keys"})
-_NOT_IN_DEFINITIONS = frozenset({"x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key"})
+_NOT_IN_DEFINITIONS = frozenset({"default", "x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key"})
 _METADATA_OF_TEMPLATES = ("annotations", "finalizers", "labels", "name", "namespace")
 _LEFT_OUT: dict[Purpose, frozenset[str]] = {
     "object": _OF_LISTS,
@@ -69,7 +69,8 @@ def embedded_pod_template(ours: Schema) -> Schema:
 
 
 def _for_definition(node: Schema) -> Schema:
-    """A copy without the keywords that definitions of custom kinds may not have."""
+    """A copy as definitions of custom kinds have it. Only keys of lists keep their defaults: a template gets
+    the others when it becomes a Pod."""
     made = {key: value for key, value in node.items() if key not in _NOT_IN_DEFINITIONS}
     for key in ("items", "additionalProperties"):
         if key in made:
@@ -77,14 +78,10 @@ def _for_definition(node: Schema) -> Schema:
     if "properties" in made:
         made["properties"] = {name: _for_definition(child) for name, child in made["properties"].items()}
     for name in made.get("x-kubernetes-list-map-keys", ()):
-        _complete_key(made["items"], name)
+        if name not in made["items"].get("required", ()):
+            default = node["items"]["properties"][name].get("default", "")
+            made["items"]["properties"][name]["default"] = default
     return made
-
-
-def _complete_key(item: Schema, name: str) -> None:
-    """Keys of lists must be required or have a default."""
-    if name not in item.get("required", ()) and "default" not in item["properties"][name]:
-        item["properties"][name] = {**item["properties"][name], "default": ""}
 
 
 @functools.cache
