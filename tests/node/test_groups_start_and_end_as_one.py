@@ -10,7 +10,7 @@ import pytest
 from headgate import api
 from headgate.api import leaderworkersets as lws
 from headgate.node import leaderworkerset_pods, leaderworkerset_revisions
-from headgate.node.leaderworkerset_groups import Group, Template, change, groups_of
+from headgate.node.leaderworkerset_groups import Group, Pauses, Template, change, groups_of
 from headgate.node.leaderworkerset_pods import LeaderWorkerSet
 
 OWNER = msgspec.convert(
@@ -105,6 +105,21 @@ def test_pods_of_others_are_left_alone():
         pod(1), metadata=api.ObjectMeta(name="x", labels=pod(1).metadata.labels)
     )
     assert names(group(foreign), None) == ([], [])
+
+
+def test_groups_that_fail_again_and_again_rest():
+    """The pause doubles up to a minute, until the group has been ready; other groups are not affected."""
+    pauses = Pauses()
+    seen = []
+    for _ in range(12):
+        pauses.failed("set", 0, 100.0)
+        seen.append(pauses.left_s("set", 0, 100.0))
+    assert seen == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
+    assert pauses.left_s("set", 0, 130.0) == 30
+    assert pauses.left_s("set", 1, 100.0) == pauses.left_s("other", 0, 100.0) == 0
+    pauses.went_well("set", 0)
+    pauses.failed("set", 0, 200.0)
+    assert pauses.left_s("set", 0, 200.0) == 0
 
 
 @pytest.mark.parametrize(

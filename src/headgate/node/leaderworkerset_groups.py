@@ -10,6 +10,10 @@ from headgate.api import leaderworkersets as lws
 from headgate.node import workloads
 from headgate.node.leaderworkerset_pods import LeaderWorkerSet
 
+_MAX_PAUSE_S = 60.0
+_MAX_FAILURES = 10
+"""Further ones are not counted: the pause is at its limit."""
+
 ALL = "RecreateGroupOnPodRestart"
 """The restart policy by which the Pods of a group start together."""
 
@@ -134,3 +138,28 @@ def _is_stale(number: int, pod: api.Pod, wanted: Template) -> bool:
 
 def _is_terminating(pod: api.Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
+
+
+class Pauses:
+    """How long groups that failed repeatedly rest before they are recreated. `now_s` is monotonic."""
+
+    def __init__(self) -> None:
+        self._failures: dict[tuple[str, int], tuple[int, float]] = {}
+
+    def failed(self, uid: str, group: int, now_s: float) -> None:
+        """Note a failure of a set's group. The first one costs no time."""
+        count, _ = self._failures.get((uid, group), (0, 0.0))
+        pause_s = min(2.0 ** (count - 1), _MAX_PAUSE_S) if count else 0.0
+        self._failures[uid, group] = (min(count + 1, _MAX_FAILURES), now_s + pause_s)
+
+    def left_s(self, uid: str, group: int, now_s: float) -> float:
+        _, until_s = self._failures.get((uid, group), (0, 0.0))
+        return max(0.0, until_s - now_s)
+
+    def went_well(self, uid: str, group: int) -> None:
+        """The next failure is a first one."""
+        self._failures.pop((uid, group), None)
+
+    def forget(self, uid: str) -> None:
+        """The set is gone."""
+        self._failures = {key: value for key, value in self._failures.items() if key[0] != uid}

@@ -25,32 +25,6 @@ log = logging.getLogger(__name__)
 
 _BURST = 50
 """Maximum Pods created at once; more follow in the next round."""
-_MAX_PAUSE_S = 60.0
-"""A group that fails repeatedly is recreated after a pause, which doubles each time up to this."""
-_MAX_DOUBLINGS = 6
-
-
-class _Pauses:
-    """How long groups that failed repeatedly rest before they are recreated."""
-
-    def __init__(self) -> None:
-        self._failures: dict[tuple[str, int], tuple[int, float]] = {}
-
-    def failed(self, uid: str, group: int) -> None:
-        """Note a failure. The first one costs no time."""
-        count, _ = self._failures.get((uid, group), (0, 0.0))
-        pause_s = min(2.0**count, _MAX_PAUSE_S) if count else 0.0
-        self._failures[uid, group] = (min(count + 1, _MAX_DOUBLINGS), time.monotonic() + pause_s)
-
-    def left_s(self, uid: str, group: int) -> float:
-        _, until = self._failures.get((uid, group), (0, 0.0))
-        return max(0.0, until - time.monotonic())
-
-    def went_well(self, uid: str, group: int) -> None:
-        self._failures.pop((uid, group), None)
-
-    def forget(self, uid: str) -> None:
-        self._failures = {key: value for key, value in self._failures.items() if key[0] != uid}
 
 
 class LeaderWorkerSetController:
@@ -73,7 +47,7 @@ class LeaderWorkerSetController:
         self._overlay: workloads.Overlay[api.Pod] = workloads.Overlay()
         self._released: dict[str, int] = {}
         """By UID of the revision: what this controller has noted on it, which the informer may show later."""
-        self._pauses = _Pauses()
+        self._pauses = leaderworkerset_groups.Pauses()
 
     async def run(self) -> None:
         for informer in (self._sets, self._revisions, self._pods):
@@ -200,7 +174,7 @@ class LeaderWorkerSetController:
         self, owner: LeaderWorkerSet, groups: Mapping[int, Group], revisions: Revisions, size: int
     ) -> float | None:
         """Change each group; returns when the next change is due by time alone."""
-        left, pauses = _BURST, []
+        left, pauses, now_s = _BURST, [], time.monotonic()
         for number in sorted({*groups, *range(size)}):
             group = groups.get(number, Group())
             revision = revisions.of_group(number, group)
@@ -210,7 +184,7 @@ class LeaderWorkerSetController:
                 self._note_failure(owner, number, change.failed)
             for pod in change.delete:
                 await self._delete(owner, pod)
-            pause_s = self._pauses.left_s(owner.metadata.uid, number) if 0 in change.create else 0.0
+            pause_s = self._pauses.left_s(owner.metadata.uid, number, now_s) if 0 in change.create else 0.0
             if pause_s:
                 pauses.append(pause_s)
                 continue
@@ -222,7 +196,7 @@ class LeaderWorkerSetController:
         return min(pauses, default=None)
 
     def _note_failure(self, owner: LeaderWorkerSet, number: int, failed: api.Pod) -> None:
-        self._pauses.failed(owner.metadata.uid, number)
+        self._pauses.failed(owner.metadata.uid, number, time.monotonic())
         message = f"Recreating group {number}: Pod {failed.metadata.name} was deleted or restarted"
         self._events.record(owner, cluster.EventType.NORMAL, "RecreateGroupOnPodRestart", message)
 

@@ -5,6 +5,7 @@ embedded API server with the node's.
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,11 @@ PATIENCE_S = 120.0
 """Nothing here takes nearly as long: it only turns a hang into a failure."""
 NAME = "ring"
 SERVER = """
-import os, socket, time
+import os, socket, sys, time
+fails_once = os.environ["VERSION"].startswith("/") and os.environ["LWS_WORKER_INDEX"] == "1"
+if fails_once and not os.path.exists(os.environ["VERSION"]):
+    open(os.environ["VERSION"], "w").close()
+    sys.exit(1)
 if os.environ["VERSION"] == "never ready":
     time.sleep(600)
 with socket.create_server((os.environ["POD_IP"], 8000)) as server:
@@ -176,6 +181,21 @@ async def a_deleted_leader_takes_its_group_along(world: World) -> None:
     await new_pods(world, before, "ring-0", "ring-0-1")
 
 
+async def a_restarted_container_takes_its_group_along(world: World) -> None:
+    """A worker whose program has ended cannot join its group again, so that the group starts anew."""
+    with tempfile.TemporaryDirectory() as directory:
+        await world.create(f"{directory}/failed", replicas=1)
+        leaders: set[str] = set()
+
+        def are_new(pods: dict[str, api.Pod]) -> bool:
+            leaders.update(pod.metadata.uid for name, pod in pods.items() if name == "ring-0")
+            return len(leaders) > 1 and len(pods) == 2 and all(pod.ready for pod in pods.values())
+
+        await world.until(are_new)
+    events = await world.client.list(api.Event, world.namespace)
+    assert "RecreateGroupOnPodRestart" in {each.reason for each in events}
+
+
 async def a_worker_is_replaced_alone(world: World) -> None:
     """With the restart policy None, only what is missing is created."""
     await world.create(replicas=1, leaderWorkerTemplate={"restartPolicy": "None"})
@@ -300,6 +320,7 @@ BEHAVIORS: Sequence[Callable[[World], Awaitable[None]]] = (
     the_last_groups_go_first,
     a_deleted_worker_takes_its_group_along,
     a_deleted_leader_takes_its_group_along,
+    a_restarted_container_takes_its_group_along,
     a_worker_is_replaced_alone,
     workers_wait_for_their_leader,
     a_new_template_rolls_through_the_groups,
