@@ -45,6 +45,8 @@ class FaultyServer:
         self.down = False
         self.refusal = 0
         """With which code it refuses all: 404 where it lacks the kind, 403 where it may not be read."""
+        self.namespace = (403, "Forbidden")
+        """Code and reason for a request for the namespace itself."""
         self.requests: list[Request] = []
         self.lists = self.watches = 0
         self.drop()
@@ -98,6 +100,9 @@ class FaultyServer:
         self.requests.append(request)
         if self.down:
             return Response("upstream is away", status_code=503)
+        if request.url.path == "/api/v1/namespaces/default":
+            code, reason = self.namespace
+            return JSONResponse(status(code, reason, "the namespace"), status_code=code)
         if self.refusal:
             self.lists += 1
             return JSONResponse(status(self.refusal, "", "refused"), status_code=self.refusal)

@@ -89,6 +89,27 @@ async def test_objects_are_kept_while_access_is_denied(server, client, kit, jour
         assert (informer.denied, journal.lines) == (None, ["ADDED a"])
 
 
+@pytest.mark.parametrize(
+    ("namespace", "is_gone"),
+    [((404, "NotFound"), True), ((404, ""), False), ((403, "Forbidden"), False), ((500, ""), False)],
+    ids=str,
+)
+async def test_objects_of_a_deleted_namespace_are_deleted(server, client, kit, journal, namespace, is_gone):
+    """Its role is deleted with it, so access is denied. Only a server that says so is believed."""
+    server.put("a")
+    informer = Informer(client, api.ConfigMap, "default", pacing=kit.quick)
+    informer.subscribe(journal)
+    async with kit.running(informer.run()):
+        await kit.eventually(lambda: server.watches == 1)
+        server.refusal, server.namespace = 403, namespace
+        server.drop()
+        await kit.eventually(lambda: server.lists > 4)
+        assert journal.lines == ["ADDED a", *(["DELETED a"] if is_gone else [])]
+        server.refusal = 0
+        await kit.eventually(lambda: server.watches == 2)
+        assert list(journal.known) == ["a"]
+
+
 async def test_a_kind_that_must_be_there_is_known_to_be_denied(server, client, kit):
     """Whoever waits for it goes on after a while, without objects."""
     server.refusal = 403

@@ -324,7 +324,7 @@ def new_namespace(cluster: Cluster) -> Iterator[Callable[[], str]]:
 
     yield make
     for name in made:
-        cluster.kubectl("delete", "namespace", name, "--wait=false")
+        cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture

@@ -222,6 +222,17 @@ def test_secrets_can_be_read_only_if_they_are_named(helm):
     assert rules(["*"]) == [rule]
 
 
+def test_a_cluster_role_lets_them_detect_deleted_namespaces(helm):
+    """If wanted: by name, and of no other namespace."""
+    values = {"watchNamespaces": ["a", "b"], "rbac": {"readNamespaces": True}}
+    rendered = [each for each in helm.template(values, "here") if each["kind"] == "ClusterRole"]
+    for component in ("gateway", "controller"):
+        [role] = [each for each in rendered if component in each["metadata"]["name"]]
+        assert role["metadata"]["name"] == f"headgate-{component}-namespaces-here"
+        rule = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["a", "b"], "verbs": ["get"]}
+        assert role["rules"] == [rule]
+
+
 def test_alerts_and_the_dashboard_are_rendered_verbatim(helm):
     """Their own templates, such as {{ $labels.pool }}, are for Prometheus and Grafana."""
     found = objects(helm.template(everything()))

@@ -171,7 +171,8 @@ class Informer(Generic[K]):
     ) -> None:
         """`may_be_absent`: while the server lacks the kind, because its definition is not installed, or has
         denied access since the start, there are no objects of it. Known objects are kept while access is
-        denied. `reduced` returns the part of an object that the copy keeps."""
+        denied, unless their namespace is gone. `reduced` returns the part of an object that the copy
+        keeps."""
         self._client = client
         self._resource = kind.resource
         self._namespace = namespace
@@ -259,7 +260,7 @@ class Informer(Generic[K]):
             except NotFound as error:
                 self._absent(error)
             except Forbidden as error:
-                self._forbidden(error)
+                await self._forbidden(error)
             except ApiError as error:
                 self._contact.failed(error)
             else:
@@ -339,9 +340,10 @@ class Informer(Generic[K]):
         self.synced.set()
         self._responded.set()
 
-    def _forbidden(self, error: Forbidden) -> None:
+    async def _forbidden(self, error: Forbidden) -> None:
         """Handle a server that denies access. Whether the right was revoked on purpose, removed by mistake,
-        or the server cannot tell at the moment, is unknown: known objects are kept."""
+        or the server cannot tell at the moment, is unknown: known objects are kept. But a namespace that is
+        deleted takes the role along, and is known to be gone to whoever may read it by name."""
         self._version = None
         name = (self._selectors["fieldSelector"] or "").removeprefix(OBJECT_NAME)
         denied = Denied(self._resource, self._namespace, error.message, name)
@@ -349,6 +351,19 @@ class Informer(Generic[K]):
         self._responded.set()
         if self._may_be_absent:
             self.synced.set()
+        if len(self._store) and await self._is_namespace_gone():
+            log.warning("namespace %s is deleted: so are its %s", self._namespace, self._resource.plural)
+            self._subscribers.notify(self._store.replace([], keep={}))
+
+    async def _is_namespace_gone(self) -> bool:
+        """False also if this account may not know."""
+        if self._namespace is None:
+            return False
+        try:
+            await self._client.get(api.Namespace, self._namespace)
+        except ApiError as error:
+            return isinstance(error, NotFound) and error.reason == "NotFound"
+        return False
 
     def _absent(self, error: NotFound) -> None:
         """Handle a server that does not have the kind.

@@ -35,3 +35,20 @@ subjects:
 {{- include "headgate.role" (merge (dict "namespace" $namespace) $) }}
 {{- end }}
 {{- end -}}
+
+{{- /* The right to read the followed namespaces by name: it tells a deleted namespace, whose Role is deleted as well,
+     from a revoked right. (dict "root" $ "component" NAME "name" NAME). */ -}}
+{{- define "headgate.roleOfNamespaces" -}}
+{{- $namespaces := include "headgate.namespaces" .root | fromJsonArray -}}
+{{- if and $namespaces .root.Values.rbac.readNamespaces }}
+---
+{{ include "headgate.role" (merge (dict "name" (printf "%s-namespaces-%s" .name .root.Release.Namespace) "namespace" "" "rules" (include "headgate.rulesOfNamespaces" $namespaces)) .) }}
+{{- end }}
+{{- end -}}
+
+{{- define "headgate.rulesOfNamespaces" -}}
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: {{ toJson . }}
+  verbs: [get]
+{{- end -}}
