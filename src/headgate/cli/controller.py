@@ -80,9 +80,6 @@ def controller(
         process.say("headgate controller is ready", err=True)
 
     async def main(stop: asyncio.Event) -> None:
-        try:
-            await run_controllers(config, stop, announce)
-        except cluster.ConfigurationError as error:
-            raise click.ClickException(str(error)) from error
+        await run_controllers(config, stop, announce)
 
-    process.run(main, log_level=log_level)
+    process.run(main, log_level=log_level, known=(cluster.ConfigurationError,))

@@ -139,12 +139,10 @@ def node(
     )
 
     async def main(stop: asyncio.Event) -> None:
-        try:
-            await room.run_node(config, stop=stop, on_ready=_tell)
-        except (room.StateInUseError, cluster.ConfigurationError, cluster.ApiError) as error:
-            raise click.ClickException(str(error)) from error
+        await room.run_node(config, stop=stop, on_ready=_tell)
 
-    process.run(main, log_level=log_level)
+    known = (room.StateInUseError, cluster.ConfigurationError, cluster.ApiError)
+    process.run(main, log_level=log_level, known=known)
 
 
 def _tell(ready: room.Ready) -> None:

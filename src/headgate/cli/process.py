@@ -28,13 +28,14 @@ Main = Callable[[asyncio.Event], Awaitable[None]]
 """Runs until the event is set, then shuts down cleanly."""
 
 
-def run(main: Main, *, log_level: str = "info") -> None:
+def run(main: Main, *, log_level: str = "info", known: tuple[type[Exception], ...] = ()) -> None:
     """Run `main` until SIGTERM or SIGINT; a second signal ends the process immediately.
 
-    Errors that the user can fix (an address in use, a missing kubeconfig) become one line and exit code 1.
+    Errors that the user can fix (an address in use, and those of `known`, such as a missing kubeconfig)
+    become one line and exit code 1.
     """
     log_to_stderr(log_level)
-    with explained(OSError, click.ClickException):
+    with explained(OSError, click.ClickException, *known):
         uvloop.run(_until_signal(main))
 
 

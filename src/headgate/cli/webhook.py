@@ -125,9 +125,6 @@ def webhook(
         process.say(f"headgate webhook is ready: {url}", err=True)
 
     async def main(stop: asyncio.Event) -> None:
-        try:
-            await run_webhook(config, stop, announce)
-        except cluster.ConfigurationError as error:
-            raise click.ClickException(str(error)) from error
+        await run_webhook(config, stop, announce)
 
-    process.run(main, log_level=log_level)
+    process.run(main, log_level=log_level, known=(cluster.ConfigurationError,))
