@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shutil
 import tempfile
 import time
 import uuid
@@ -57,30 +56,30 @@ def main(counts: tuple[int, ...], events: int, kubeconfig: Path | None) -> None:
     machine = cpu.machine()
     print(f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}")
     print(f"{'Pods':>6} {'memory':>10} {'a Pod':>9} {'peak':>10} {'list':>8} {'event':>16} {'readiness':>16}")
-    with tempfile.TemporaryDirectory() as directory, _server(Path(directory), kubeconfig) as scratch:
-        asyncio.run(_measure(scratch, sorted(counts), events))
+    with contextlib.ExitStack() as running:
+        scratch = Path(running.enter_context(tempfile.TemporaryDirectory()))
+        if kubeconfig is None:
+            running.enter_context(own_processes.apiserver(scratch))
+        rig = _Rig(scratch, kubeconfig or scratch / "state" / "kubeconfig")
+        asyncio.run(_measure(rig, sorted(counts), events))
 
 
-@contextlib.contextmanager
-def _server(scratch: Path, kubeconfig: Path | None) -> Iterator[Path]:
-    if kubeconfig is None:
-        with own_processes.apiserver(scratch):
-            yield scratch
-    else:
-        (scratch / "state").mkdir()
-        shutil.copy(kubeconfig, scratch / "state" / "kubeconfig")
-        yield scratch
+class _Rig(NamedTuple):
+    """Files of the processes, and the API server."""
+
+    scratch: Path
+    kubeconfig: Path
 
 
-async def _measure(scratch: Path, counts: list[int], events: int) -> None:
+async def _measure(rig: _Rig, counts: list[int], events: int) -> None:
     """Print each row as soon as it is known."""
-    cluster = kube.Cluster.load(scratch / "state" / "kubeconfig")
+    cluster = kube.Cluster.load(rig.kubeconfig)
     async with _namespace(cluster) as namespace:
         objects = _Objects(cluster, namespace)
-        empty = await _start(scratch, namespace)
+        empty = await _start(rig, namespace)
         for count in counts:
             await objects.grow(count)
-            cost = await _cost(scratch, objects, count, events, empty)
+            cost = await _cost(rig, objects, count, events, empty)
             print(
                 f"{cost.pods:>6,} {cost.memory_kb / 1024:>7.1f} MB {cost.memory_kb / cost.pods:>6.1f} KB"
                 f" {cost.list_peak_kb / 1024:>7.1f} MB {cost.list_s:>6.2f} s"
@@ -109,15 +108,15 @@ class _Started(NamedTuple):
     cpu_s: float
 
 
-async def _start(scratch: Path, namespace: str) -> _Started:
-    with _gateway(scratch, namespace) as pid:
+async def _start(rig: _Rig, namespace: str) -> _Started:
+    with _gateway(rig, namespace) as pid:
         return await _settled(pid)
 
 
 @contextlib.contextmanager
-def _gateway(scratch: Path, namespace: str) -> Iterator[int]:
+def _gateway(rig: _Rig, namespace: str) -> Iterator[int]:
     flags = ("--namespace", namespace, "--engine-metrics-enabled", "false")
-    with own_processes.gateway(scratch, *flags) as (process, _):
+    with own_processes.gateway(rig.scratch, *flags, kubeconfig=rig.kubeconfig) as (process, _):
         yield process.pid
 
 
@@ -127,8 +126,8 @@ async def _settled(pid: int) -> _Started:
     return _Started(cpu.memory_kb(pid), cpu.peak_memory_mb(pid) * 1024, spent)
 
 
-async def _cost(scratch: Path, objects: _Objects, count: int, events: int, empty: _Started) -> Cost:
-    with _gateway(scratch, objects.namespace) as pid:
+async def _cost(rig: _Rig, objects: _Objects, count: int, events: int, empty: _Started) -> Cost:
+    with _gateway(rig, objects.namespace) as pid:
         started = await _settled(pid)
         idle_ms = await _event_ms(pid, objects.touch, count, events)
         ready_ms = await _event_ms(pid, objects.flip, count, events)
