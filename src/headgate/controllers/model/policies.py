@@ -8,12 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from headgate import api
+from headgate.api import kthena_model_rules
+from headgate.api.admission import autoscaling
 from headgate.api.kthena_registry import AutoscalingPolicySpec
 from headgate.controllers.model import names
 from headgate.controllers.model.backends import Backend
 from headgate.controllers.model.scope import Child, Scope
 
-COST_EXPANSION_PERCENT: Final = 200
 _LARGEST: Final = 1_000_000
 
 
@@ -31,7 +32,9 @@ def of_model(scope: Scope, backends: Sequence[Backend]) -> list[Child]:
             rate = spec.cost_expansion_rate_percent
             optimizer = {
                 "params": params,
-                "costExpansionRatePercent": COST_EXPANSION_PERCENT if rate is None else rate,
+                "costExpansionRatePercent": kthena_model_rules.COST_EXPANSION_PERCENT
+                if rate is None
+                else rate,
             }
             name = names.shortened(scope.model.metadata.name, names.LONGEST_NAME)
             configuration = {"optimizerConfiguration": optimizer}
@@ -53,8 +56,10 @@ def _policy(
     backend: str = "",
 ) -> list[Child]:
     binding = {"policyRef": {"name": name}, **configuration}
+    spec = msgspec.to_builtins(policy)
+    autoscaling.default_spec(spec)  # a cluster has none of the defaults that depend on other fields
     return [
-        scope.child(api.AutoscalingPolicy, name, msgspec.to_builtins(policy), backend),
+        scope.child(api.AutoscalingPolicy, name, spec, backend),
         scope.child(api.AutoscalingPolicyBinding, name, binding, backend),
     ]
 
