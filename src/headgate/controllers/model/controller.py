@@ -15,7 +15,7 @@ from headgate import api, cluster
 from headgate.api.kthena_registry import ModelStatus
 from headgate.controllers.model import duties, names, status, tokens
 from headgate.controllers.model.applying import Applier, PredecessorError, TakenError
-from headgate.controllers.model.desired import Desired, desired_of, identity
+from headgate.controllers.model.desired import Desired, desired_of
 from headgate.controllers.model.events import COMPONENT, tell_turns
 from headgate.controllers.model.following import Followed
 from headgate.controllers.model.observed import Known
@@ -139,7 +139,7 @@ class ModelController:
             model, self._settings, followed.objects(model), followed.pods(model), followed.scaled(model)
         )
         for child in desired.children.children:
-            before = followed.object(model, identity(child))
+            before = followed.object(model, child.id)
             if await self._applier.apply(model, child.kind, child.manifest, before):
                 told = f"{child.kind.resource.kind} {child.name} was changed by somebody else, and put back"
                 self._events.record(model, cluster.EventType.NORMAL, "PutBack", told)

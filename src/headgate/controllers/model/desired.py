@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,8 +10,16 @@ from typing import Final
 from headgate import api
 from headgate.api.kthena_registry import ModelBackend
 from headgate.controllers.model import names, status, troubles
-from headgate.controllers.model.children import Child, Children, Observed, children_of
-from headgate.controllers.model.observed import WORKLOADS, Id, Known, KnownPod, KnownSecret, KnownWorkload
+from headgate.controllers.model.children import Children, Observed, children_of
+from headgate.controllers.model.observed import (
+    WORKLOADS,
+    Id,
+    Known,
+    KnownPod,
+    KnownRoute,
+    KnownSecret,
+    KnownWorkload,
+)
 from headgate.controllers.model.settings import ModelSettings
 from headgate.controllers.model.status import BackendState
 
@@ -38,35 +47,51 @@ def desired_of(
 ) -> Desired:
     """`objects` are those that the Model has; `scaled`, the names of workloads that autoscalers scale,
     besides those of the Model's own bindings."""
-    workloads = {each.metadata.name: each for each in objects.values() if isinstance(each, KnownWorkload)}
-    ready = {name: each.status.ready_replicas for name, each in workloads.items()}
-    children = children_of(model, settings, Observed(ready=ready))
+    placed = _placed(objects)
+    children = children_of(model, settings, Observed(placed=placed))
+    wanted = {child.id for child in children.children}
+    workloads = [each for each in objects.values() if isinstance(each, KnownWorkload)]
+    current = [each for each in workloads if identity(each) in wanted]
     bound = {*scaled, *_bound(children)}
-    counts = {name: each.spec.replicas for name, each in workloads.items() if name in bound}
-    if counts:
-        children = children_of(model, settings, Observed(ready, counts))
-    states = _states(model, children, workloads, pods)
-    wanted = {identity(child) for child in children.children}
+    observed = Observed(
+        ready={each.metadata.name: each.status.ready_replicas for each in current},
+        scaled={each.metadata.name: each.spec.replicas for each in current if each.metadata.name in bound},
+        placed=placed,
+    )
+    if current:
+        children = children_of(model, settings, observed)
+    states = _states(model, children, objects, pods)
     rest = [obj for key, obj in objects.items() if key not in wanted and not isinstance(obj, KnownSecret)]
     if not rest:
         return Desired(children, (), (), states)
     serving = _serving(rest)  # among them, backends that cannot be built as they are written now
     if all(state.serves for state in states):
         serving = frozenset()
-    kept = serving | {names.shortened(name, names.LONGEST_LABEL) for name in children.unbuilt}
-    unwanted = [obj for obj in rest if _backend(obj.metadata) not in kept or _goes_at_once(obj)]
     leaving = sorted(
         obj.metadata.name
-        for obj in rest
+        for obj in objects.values()
         if obj.resource.plural == _SERVER and _backend(obj.metadata) in serving
     )
     if leaving:
-        children = children_of(model, settings, Observed(ready, counts, leaving))
+        children = children_of(model, settings, dataclasses.replace(observed, leaving=leaving))
+    wanted = {child.id for child in children.children}
+    kept = serving | {names.shortened(name, names.LONGEST_LABEL) for name in children.unbuilt}
+    unwanted = [
+        obj
+        for obj in rest
+        if identity(obj) not in wanted and (_backend(obj.metadata) not in kept or _goes_at_once(obj))
+    ]
     return Desired(children, unwanted, leaving, states)
 
 
-def identity(child: Child) -> Id:
-    return child.kind.resource.plural, child.name
+def identity(obj: Known) -> Id:
+    return obj.resource.plural, obj.metadata.name
+
+
+def _placed(objects: Mapping[Id, Known]) -> dict[str, str]:
+    """The ModelRoute that has an adapter, by the adapter's name."""
+    routes = (obj for obj in objects.values() if isinstance(obj, KnownRoute))
+    return {adapter: route.metadata.name for route in routes for adapter in route.spec.lora_adapters}
 
 
 def _bound(children: Children) -> set[str]:
@@ -85,7 +110,7 @@ def _bound(children: Children) -> set[str]:
 def _states(
     model: api.Model,
     children: Children,
-    workloads: Mapping[str, KnownWorkload],
+    objects: Mapping[Id, Known],
     pods: Collection[KnownPod],
 ) -> list[BackendState]:
     states = []
@@ -93,12 +118,13 @@ def _states(
         if backend.name in children.unbuilt:
             states.append(_unbuilt(backend, children))
             continue
-        state = status.state_of(backend, children.children, workloads)
+        state = status.state_of(backend, children.children, objects)
         label = names.shortened(backend.name, names.LONGEST_LABEL)
         own = [pod for pod in pods if _backend(pod.metadata) == label]
         found = [trouble for pod in own if (trouble := troubles.of_pod(pod))]
         for child in status.workloads_of(backend, children.children):
-            failure = workloads[child.name].failure if child.name in workloads else ""
+            known = objects.get(child.id)
+            failure = known.failure if isinstance(known, KnownWorkload) else ""
             if failure:
                 told = f"{child.kind.resource.kind} {child.name}: {failure[: troubles.LONGEST]}"
                 found.append(troubles.Trouble(troubles.PODS_REJECTED, told))

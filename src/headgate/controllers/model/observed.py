@@ -29,8 +29,14 @@ class KnownServer(Known, frozen=True, kw_only=True):
     resource: ClassVar[api.Resource] = api.ModelServer.resource
 
 
+class KnownRouteSpec(Part, frozen=True, kw_only=True):
+    lora_adapters: list[str] = []
+
+
 class KnownRoute(Known, frozen=True, kw_only=True):
     resource: ClassVar[api.Resource] = api.ModelRoute.resource
+
+    spec: KnownRouteSpec = KnownRouteSpec()
 
 
 class KnownPolicy(Known, frozen=True, kw_only=True):
@@ -195,10 +201,6 @@ class Objects:
                 found = self.get(place.namespace, (kind.resource.plural, place.name))
                 return found if isinstance(found, KnownWorkload) else None
         return None
-
-    def workloads(self, uid: str) -> dict[str, KnownWorkload]:
-        """Those of its workloads by name."""
-        return {each.metadata.name: each for each in self.of(uid).values() if isinstance(each, KnownWorkload)}
 
     def pods(self, uid: str) -> Collection[KnownPod]:
         """The Pods of the Model, of all its backends."""

@@ -22,6 +22,11 @@ class Child(NamedTuple):
     def name(self) -> str:
         return str(self.manifest["metadata"]["name"])
 
+    @property
+    def id(self) -> tuple[str, str]:
+        """Plural and name: unique among the objects of a namespace that Models have."""
+        return self.kind.resource.plural, self.name
+
 
 class Problem(NamedTuple):
     """A part of the Model that cannot be done as it is written."""

@@ -13,7 +13,7 @@ from headgate.controllers import conditions
 from headgate.controllers.conditions import Finding
 from headgate.controllers.model import names, troubles
 from headgate.controllers.model.children import Child, Children
-from headgate.controllers.model.observed import WORKLOADS, KnownWorkload
+from headgate.controllers.model.observed import WORKLOADS, Id, Known, KnownWorkload
 from headgate.controllers.model.troubles import Trouble
 
 INITIALIZED, ACTIVE, FAILED = "Initialized", "Active", "Failed"
@@ -53,16 +53,15 @@ def workloads_of(backend: ModelBackend, children: Sequence[Child]) -> list[Child
     ]
 
 
-def state_of(
-    backend: ModelBackend, children: Sequence[Child], workloads: Mapping[str, KnownWorkload]
-) -> BackendState:
+def state_of(backend: ModelBackend, children: Sequence[Child], objects: Mapping[Id, Known]) -> BackendState:
     """The replicas of a backend, counted in replicas of all its workers."""
     wanted, replicas, ready = [], [], []
     for worker, child in zip(backend.workers, workloads_of(backend, children), strict=False):
         each = 1 if worker.replicas is None else worker.replicas
         if each == 0:
             continue
-        known = workloads.get(child.name)
+        found = objects.get(child.id)
+        known = found if isinstance(found, KnownWorkload) else None
         due = child.manifest["spec"].get("replicas", known.spec.replicas if known else 0)
         wanted.append(due // each)
         replicas.append(known.status.replicas // each if known else 0)
