@@ -1,0 +1,139 @@
+"""Models on the processes of `headgate up`, under load while they change."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent / "driver"))
+
+from fleet_of_models import LIMIT_S, Models, client_of
+
+from load import Load, WrongAnswerError, ask, load
+from pieces import Pieces, answers, wait
+
+ENGINE = ["headgate", "simulate", "as", "--profile", "fast", "--base-s", "0.02"]
+"""A stream of the load takes it about a second."""
+PATTERNS = ("vllm/*", "lmsysorg/*", "other/*")
+
+
+@dataclass
+class Site:
+    """API server, node, controller and a gateway, or several, as processes."""
+
+    pieces: Pieces
+    directory: Path
+    gateways: dict[str, tuple[str, str]]
+    """By their name: the inference API and the admin page."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.directory / "state" / "kubeconfig"
+
+    def until_ready(self, name: str) -> None:
+        """Returns once a gateway that was started serves."""
+        wait(lambda: answers(f"{self.gateways[name][1]}/readyz"))
+
+    @property
+    def urls(self) -> list[str]:
+        return [url for url, _ in self.gateways.values()]
+
+
+@pytest.fixture(scope="module")
+def site(
+    tmp_path_factory: pytest.TempPathFactory, unused_tcp_port_factory: Callable[[], int]
+) -> Iterator[Site]:
+    """What the tests of a file share."""
+    directory = tmp_path_factory.mktemp("models")
+    for name in ("weights", "others", "adapter", "adapter-2"):
+        (directory / name).mkdir()
+        (directory / name / "config.json").write_text("{}")
+    images = directory / "images.yaml"
+    images.write_text(
+        yaml.safe_dump(
+            {
+                "images": [{"image": each, "command": ENGINE, "wrap": True} for each in PATTERNS],
+                "claims": [
+                    {"claim": each, "directory": str(directory / each)}
+                    for each in ("weights", "others", "adapter", "adapter-2")
+                ],
+            }
+        )
+    )
+    site = Site(Pieces(directory), directory, {})
+    state = directory / "state"
+    try:
+        site.pieces.start("apiserver", "apiserver", "--state", state, "--port", unused_tcp_port_factory())
+        wait(site.kubeconfig.exists)
+        own = ("--kubeconfig", site.kubeconfig)
+        site.pieces.start("node", "node", *own, "--state", state, "--images", images, "--kubelet-port", 0)
+        site.pieces.start("controller", "controller", *own)
+        for name in ("gateway", "gateway-2"):
+            start_gateway(site, name, unused_tcp_port_factory)
+        for name in site.gateways:
+            site.until_ready(name)
+        yield site
+    finally:
+        site.pieces.end()
+
+
+def start_gateway(site: Site, name: str, new_port: Callable[[], int]) -> None:
+    port, admin, metrics = new_port(), new_port(), new_port()
+    site.gateways[name] = (f"http://127.0.0.1:{port}", f"http://127.0.0.1:{admin}")
+    site.pieces.start(
+        *(name, "gateway", "--kubeconfig", site.kubeconfig, "--port", port),
+        *("--admin-port", admin, "--metrics-port", metrics, "--queue-no-endpoint-wait-s", 0),
+        *("--shutdown-lameduck-s", 2, "--clients-trusted-networks", "127.0.0.1/32"),
+    )
+
+
+@pytest.fixture
+async def models(site: Site) -> AsyncIterator[Models]:
+    async with client_of(site.kubeconfig.read_text()) as http:
+        yield Models(http)
+
+
+@pytest.fixture
+def under_load(site: Site, models: Models) -> Callable[..., contextlib.AbstractAsyncContextManager[Load]]:
+    """`async with under_load("m"):` asks the Model by this name until the end of the block. Nobody gets an
+    error, and at the end the Model is deleted and leaves nothing."""
+
+    @contextlib.asynccontextmanager
+    async def run(*names: str, model: str = "m") -> AsyncIterator[Load]:
+        async with load(site.urls, names or (model,)) as running:
+            yield running
+            await running.goes_on()
+        assert not running.failures, "\n".join(running.failures)
+        uid = (await models.get("models", model))["metadata"]["uid"]
+        await models.delete("models", model)
+        await models.gone(uid)
+
+    return run
+
+
+@pytest.fixture
+def eventually_answers(site: Site) -> Callable[[str], Awaitable[None]]:
+    """Returns once every gateway answers for a name."""
+
+    async def answered(name: str) -> None:
+        began = time.monotonic()
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
+            for url in site.urls:
+                while True:
+                    try:
+                        await ask(http, url, name, streamed=False)
+                        break
+                    except WrongAnswerError:
+                        assert time.monotonic() - began < LIMIT_S
+                        await asyncio.sleep(0.1)
+
+    return answered
