@@ -74,7 +74,7 @@ lws:  ## build LWS, the controller of LeaderWorkerSets, for the tests into the u
 helm:  ## build Helm 3 and 4 for the tests of the chart into the user's cache; takes a few minutes and needs Go
 	@$(CONTROL_PLANE) build-helm
 
-monitoring:  ## build Prometheus and its adapter for tests in a control plane into the user's cache; takes six minutes and needs Go
+monitoring:  ## fetch Prometheus and build its adapter for tests in a control plane into the user's cache; takes a few minutes and needs Go
 	@$(CONTROL_PLANE) build-monitoring
 
 kustomize-base: helm  ## render deploy/kustomize/base from the Helm chart

@@ -12,19 +12,10 @@ fail() {
 	echo "Install one (apt-get install redis-server), or name one: HEADGATE_REDIS_SERVER=/path/to/redis-server" >&2
 	exit 1
 }
-command -v apt-get >/dev/null && command -v dpkg >/dev/null || fail "without apt it cannot be fetched"
 echo "Fetching redis-server into $home ..."
-rm -rf $home.new
-mkdir -p $home.new/lists/partial $home.new/archives
-apt=(apt-get -qq -o "APT::Sandbox::User=root" -o "Dir::State::Lists=$PWD/$home.new/lists"
-	-o "Dir::Cache=$PWD/$home.new" -o "Dir::Cache::archives=$PWD/$home.new/archives")
-"${apt[@]}" update || fail "the lists of packages cannot be fetched"
-(cd $home.new && "${apt[@]}" download redis-server redis-tools libjemalloc2 liblzf1 libatomic1) \
-	|| fail "its packages cannot be fetched"
-for package in $home.new/*.deb; do
-	dpkg -x "$package" $home.new || fail "$package cannot be unpacked"
-done
-rm -rf $home.new/lists $home.new/archives $home.new/*.deb $home.new/*.bin $home
-mv $home.new $home
+reason=$(mktemp)
+trap 'rm -f "$reason"' EXIT
+tools/debian_packages.sh $home redis-server redis-tools libjemalloc2 liblzf1 libatomic1 2>"$reason" \
+	|| fail "$(tail -n 1 "$reason")"
 libraries=$(find "$home" -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)
 LD_LIBRARY_PATH=$libraries $home/usr/bin/redis-server --version || fail "the one that was fetched does not run"

@@ -35,8 +35,11 @@ MODULES = (
 )
 NAMES = tuple(name for module in MODULES for name in module.commands)
 
+FETCH = Path(__file__).parents[1] / "debian_packages.sh"
+
 HOW_TO_GET = (
-    f"`make monitoring` builds them with Go in about six minutes; or name their directory: {VARIABLE}=DIR"
+    f"`make monitoring` fetches Debian's Prometheus and builds the adapter with Go in a few minutes; or name "
+    f"their directory: {VARIABLE}=DIR"
 )
 
 
@@ -45,10 +48,11 @@ def cache(environ: Mapping[str, str]) -> Path:
 
 
 def find(environ: Mapping[str, str]) -> dict[str, Path]:
-    """The programs by name: of the directory that the environment names, those that were built, or those on
-    the path. Without those that are nowhere."""
+    """The programs by name: of the directory that the environment names, those that were fetched or built, or
+    those on the path. Without those that are nowhere."""
     named = environ.get(VARIABLE)
-    places = [Path(named).expanduser().resolve()] if named else [_built(each, environ) for each in MODULES]
+    made = [_fetched(environ) / "usr" / "bin", *(_built(each, environ) for each in MODULES)]
+    places = [Path(named).expanduser().resolve()] if named else made
     path = os.pathsep.join(str(each) for each in places)
     if not named:
         path += os.pathsep + environ.get("PATH", "")
@@ -57,14 +61,24 @@ def find(environ: Mapping[str, str]) -> dict[str, Path]:
 
 
 def build_all(environ: Mapping[str, str]) -> dict[str, Path]:
-    """Builds what is found nowhere."""
-    found = find(environ)
+    """Fetches or builds what is found nowhere: compiling Prometheus takes much longer than fetching it."""
     home = cache(environ)
     home.mkdir(parents=True, exist_ok=True)
+    if not find(environ).keys() >= MODULES[0].commands.keys():
+        build.report("Fetching Debian's Prometheus")
+        words = [FETCH, str(_fetched(environ)), "prometheus"]
+        ran = subprocess.run(words, capture_output=True, text=True)  # noqa: S603 - a program of ours
+        if ran.returncode:
+            build.report(f"It is built instead: {ran.stderr.strip().rpartition(chr(10))[2]}")
+    found = find(environ)
     for module in MODULES:
         if not found.keys() >= module.commands.keys():
             _build(module, _built(module, environ), home)
     return find(environ)
+
+
+def _fetched(environ: Mapping[str, str]) -> Path:
+    return cache(environ) / "prometheus-debian"
 
 
 def _built(module: Module, environ: Mapping[str, str]) -> Path:
