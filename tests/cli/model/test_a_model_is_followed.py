@@ -56,7 +56,7 @@ WAITS = condition("Active", "False", "ModelProcessing", "Model not ready yet")
         (
             model(WAITS),
             [pod(DONE, {"waiting": {"reason": "NoCommand", "message": "no image"}})],
-            Stage("", "engine: NoCommand no image"),
+            Stage("", "engine: NoCommand no image", "engine: NoCommand no image"),
         ),
         (model(WAITS), [READY], Stage("", "ready; waiting for the Model to become active")),
         (model(condition("Active", "True")), [READY], Stage()),

@@ -71,10 +71,12 @@ def stage_of(model: Object, pods: Sequence[Object]) -> Stage:
         and active.get("reason") in _FAILURES
     ):
         failing = active
+    is_active = active.get("status") == "True" and is_current
+    failure = str(failing.get("message") or failing.get("reason") or "")
     return Stage(
         weights=_weights(active, alive),
-        engine="" if active.get("status") == "True" and is_current else _engine(active, alive),
-        failure=str(failing.get("message") or failing.get("reason") or ""),
+        engine="" if is_active else _engine(active, alive),
+        failure=failure if failure or is_active else _failure(alive),
         unsupported=str(supported.get("message") or "") if supported.get("status") == "False" else "",
     )
 
@@ -121,6 +123,16 @@ def _engine(active: Object, pods: Sequence[Object]) -> str:
     if any(each.get("name") == _ENGINE and "running" in (each.get("state") or {}) for each in statuses):
         return "loading"
     return str(active.get("message") or "waiting")
+
+
+def _failure(pods: Sequence[Object]) -> str:
+    """How a container fails that was started again and again, with its last words."""
+    for pod in pods:
+        for status in _statuses(pod):
+            if told := _trouble(status):
+                last = _at(status, "lastState", "terminated", "message") or ""
+                return f"{told}: {last}" if last and last not in told else told
+    return ""
 
 
 def _statuses(pod: Object) -> list[Object]:
