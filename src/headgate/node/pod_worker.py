@@ -190,7 +190,7 @@ class PodWorker:
                     self._send(instruction)
             status = pod_status.picture(life, place, status, now, self._pod.status.conditions)
             writer.saw(self._pod.status)
-            writer.show(status)
+            writer.show(status, pod_status.init_statuses(life, place))
             if life.stopping is not None and not life.active:
                 return
             await self._pause(life.wake_at())

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from headgate import api, cluster
 
@@ -23,16 +23,18 @@ class StatusWriter:
         self._write = write
         self._rng = rng
         self._wanted = self._written = written
+        self._wanted_init: Sequence[api.ContainerStatus] = ()
+        self._written_init: Sequence[api.ContainerStatus] = ()
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def show(self, status: api.PodStatus) -> None:
-        """Set the current status."""
-        if status == self._wanted:
+    def show(self, status: api.PodStatus, init: Sequence[api.ContainerStatus] = ()) -> None:
+        """Set the current status, and those of the init containers, which `write` adds to it."""
+        if status == self._wanted and init == self._wanted_init:
             return
-        self._wanted = status
+        self._wanted, self._wanted_init = status, init
         self._idle.clear()
         self._changed.set()
         if _shows_to_traffic(status) != _shows_to_traffic(self._written):
@@ -58,9 +60,9 @@ class StatusWriter:
             await self._gather()
             self._changed.clear()
             self._urgent.clear()
-            status = self._wanted
+            status, init = self._wanted, self._wanted_init
             try:
-                if status != self._written:
+                if status != self._written or init != self._written_init:
                     await self._write(status)
             except cluster.NotFound:
                 self._idle.set()
@@ -76,8 +78,8 @@ class StatusWriter:
                 self._urgent.set()
                 continue
             failures = 0
-            self._written = status
-            if self._wanted == status:
+            self._written, self._written_init = status, init
+            if self._wanted == status and self._wanted_init == init:
                 self._idle.set()
 
     async def flush(self, timeout_s: float) -> None:
