@@ -65,18 +65,10 @@ class Applier:
         last, digest = of_model.get(key), _digest(manifest)
         if last is not None and last.digest == digest and not _differs(known, last, manifest):
             return False
-        existing = known or await self._get(BY_PLURAL[key[0]], key[1], model.metadata.namespace)
+        existing = known if known is not None else await self._unseen(key, model)
         check_owner(existing, model)
         await self._hand_over(key, manifest, existing)
-        stored = await self._client.patch(
-            BY_PLURAL[key[0]],
-            key[1],
-            model.metadata.namespace,
-            manifest,
-            cluster.PatchType.APPLY,
-            field_manager=MANAGER,
-            force=True,
-        )
+        stored = await self._write(key, manifest, model, is_new=existing is None)
         self.writes += 1
         of_model[key] = _Applied(
             stored.metadata.uid,
@@ -118,11 +110,39 @@ class Applier:
         """The Model with this UID is gone."""
         self._applied.pop(uid, None)
 
-    async def _get(self, kind: type[Known], name: str, namespace: str) -> Known | None:
+    async def _unseen(self, key: Id, model: api.Model) -> Known | None:
+        """An object that the informer does not show, because it lacks the label of those of Models.
+
+        All others are followed without a selector, except for Deployments: see `_write`.
+        """
+        if key[0] != api.LeaderWorkerSet.resource.plural:
+            return None
+        return await self._get(key, model)
+
+    async def _get(self, key: Id, model: api.Model) -> Known | None:
         try:
-            return await self._client.get(kind, name, namespace)
+            return await self._client.get(BY_PLURAL[key[0]], key[1], model.metadata.namespace)
         except cluster.NotFound:
             return None
+
+    async def _write(self, key: Id, manifest: dict[str, Any], model: api.Model, *, is_new: bool) -> Known:
+        """The selector of a Deployment cannot be changed, and so one of somebody else rejects the first
+        write, which would add to it. This spares a read before each of them."""
+        is_first = is_new and key[0] == api.Deployment.resource.plural
+        try:
+            return await self._client.patch(
+                BY_PLURAL[key[0]],
+                key[1],
+                model.metadata.namespace,
+                manifest,
+                cluster.PatchType.APPLY,
+                field_manager=MANAGER,
+                force=not is_first,
+            )
+        except (cluster.Conflict, cluster.Invalid):
+            if is_first:
+                check_owner(await self._get(key, model), model)
+            raise
 
     async def _hand_over(self, key: Id, manifest: Mapping[str, Any], known: Known | None) -> None:
         """Give up the replicas of a workload whose manifest has none, at their present number.

@@ -13,13 +13,19 @@ from headgate.controllers.model.observed import (
     KINDS,
     Id,
     Known,
+    KnownDeployment,
+    KnownLeaderWorkerSet,
     KnownPod,
+    KnownSecret,
     Objects,
     model_of,
     reduced,
     reduced_pod,
 )
 
+COMMON = (KnownDeployment, KnownLeaderWorkerSet, KnownSecret)
+"""Kinds of which most objects have nothing to do with Models. Of the others, all are followed, so that none
+of somebody else is taken over."""
 MANAGED = f"{names.MANAGED_BY}={names.GROUP}"
 """Selects the objects and Pods of Models."""
 
@@ -49,8 +55,9 @@ class Followed:
         found: list[cluster.Informer[Any]] = []
         for scope in scopes:
             for kind in KINDS:
+                selector = MANAGED if kind in COMMON else None
                 objects: cluster.Informer[Any] = cluster.Informer(
-                    client, kind, scope, label_selector=MANAGED, may_be_absent=True, reduced=reduced
+                    client, kind, scope, label_selector=selector, may_be_absent=True, reduced=reduced
                 )
                 objects.subscribe(self._object_changed)
                 found.append(objects)

@@ -173,7 +173,8 @@ class Objects:
         if change.new is not None:
             self._all[place] = change.new
             touched.add(model_of(change.new.metadata))
-            self._children.setdefault(model_of(change.new.metadata), {})[key] = change.new
+            if uid := model_of(change.new.metadata):
+                self._children.setdefault(uid, {})[key] = change.new
         return touched
 
     def put_pod(self, change: cluster.Change[KnownPod]) -> str:
@@ -208,8 +209,9 @@ class Objects:
 
     def statistics(self) -> dict[str, int]:
         found = dict.fromkeys((kind.resource.kind for kind in KINDS), 0)
-        for child in self._all.values():
-            found[child.resource.kind] += 1
+        for of_model in self._children.values():
+            for child in of_model.values():
+                found[child.resource.kind] += 1
         return {**found, "Pod": sum(map(len, self._pods.values()))}
 
 
