@@ -49,12 +49,12 @@ def main(pods: int, routes: int, rest_s: float, edits: int) -> None:
     machine = cpu.machine()
     print(f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}")
     print(f"{pods} Pods, {SERVERS} ModelServers, {routes} ModelRoutes; {edits} edits")
-    with tempfile.TemporaryDirectory() as directory, _control_plane(Path(directory)) as kubeconfig:
+    with tempfile.TemporaryDirectory() as directory, control_plane(Path(directory)) as kubeconfig:
         asyncio.run(_measure(Path(directory), kubeconfig, pods, routes, rest_s, edits))
 
 
 @contextlib.contextmanager
-def _control_plane(scratch: Path) -> Iterator[Path]:
+def control_plane(scratch: Path) -> Iterator[Path]:
     """A control plane with Headgate's definitions."""
     command = [sys.executable, TOOL, "up", scratch / "plane"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

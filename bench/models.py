@@ -41,7 +41,7 @@ def main(models: int, backends: int, rest_s: float) -> None:
     print(f"{models} Models of {backends} backends")
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
-        with cluster_at_rest._control_plane(scratch) as kubeconfig:
+        with cluster_at_rest.control_plane(scratch) as kubeconfig:
             asyncio.run(_create(kubeconfig, models, backends))
             print(f"\n{'':24}{'CPU':>10}{'elapsed':>12}{'writes':>10}")
             for name in ("from cold", "after a restart"):

@@ -247,7 +247,8 @@ def _change_a_model(cluster: Any, namespace: str, eventually: Any) -> None:
     adapters = [{"name": f"adapter-{number}", "artifactURL": "hf://org/adapter"} for number in range(11)]
     policy = {"metrics": [{"metricName": "num_requests_waiting", "targetValue": 1}]}
     scaled = {**backend, "name": "scaled", "loraAdapters": adapters, "autoscalingPolicy": policy}
-    large = {**backend, "name": "large", "workers": [{"type": "server", "pods": 2}]}
+    split = {"type": "server", "pods": 2, "config": {"tensor_parallel_size": 2}}
+    large = {**backend, "name": "large", "workers": [split]}
     model = {
         "apiVersion": "registry.volcano.sh/v1alpha1",
         "kind": "Model",
