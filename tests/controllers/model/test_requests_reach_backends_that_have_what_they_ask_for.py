@@ -132,3 +132,29 @@ def test_the_name_of_the_spec_is_that_of_requests(made, backend):
     assert spec["modelName"] == "x"
     (server,) = [c.manifest["spec"] for c in children.children if c.kind is api.ModelServer]
     assert server["model"] == "m"
+
+
+def test_a_backend_without_weight_serves_until_one_with_weight_does(made, backend):
+    """All weights may be 0, too."""
+    backends = backend("a", routeWeight=0), backend("b", routeWeight=70)
+    found = {}
+    for ready in ("m-a", "m-b"):
+        (spec,) = routes(made(*backends, observed=Observed(ready={ready: 1}))).values()
+        found[ready] = by_rule(spec)["default"]
+    assert found == {"m-a": {"m-a": 1}, "m-b": {"m-b": 70}}
+    (spec,) = routes(made(backend("a", routeWeight=0), observed=Observed(ready={"m-a": 1}))).values()
+    assert by_rule(spec) == {"default": {"m-a": 0}}
+
+
+def test_another_route_stands_in_while_the_name_changes(made, backend):
+    """The name in a route cannot be changed; adapters stay with it."""
+    own = backend(loraAdapters=adapters("z"))
+    (stand_in,) = made(own, called="new", observed=Observed(called={"m": "old"}, placed={"z": "m"})).children[
+        -1:
+    ]
+    assert stand_in.name.startswith("m-as-")
+    assert stand_in.manifest["spec"]["modelName"] == "new"
+    assert stand_in.manifest["spec"]["loraAdapters"] == ["z"]
+    observed = Observed(called={stand_in.name: "new"}, placed={"z": stand_in.name})
+    after = routes(made(own, called="new", observed=observed))
+    assert after == {"m": stand_in.manifest["spec"]}

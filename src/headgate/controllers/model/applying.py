@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,10 +47,14 @@ class _Applied:
 class Applier:
     """The writes of one process: after a restart, all objects are applied once."""
 
-    def __init__(self, client: cluster.Client) -> None:
+    def __init__(self, client: cluster.Client, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._client = client
+        self._monotonic = monotonic
         self._applied: dict[str, dict[Id, _Applied]] = {}
         """By the UID of the Model."""
+        self._rerouted: dict[str, float] = {}
+        """When a ModelRoute of the Model was last written, in monotonic seconds."""
+        self._began = monotonic()
         self.writes = self.deletions = self.corrections = 0
 
     async def apply(
@@ -80,6 +85,8 @@ class Applier:
         is_changed = (
             existing is None or stored.metadata.resource_version != existing.metadata.resource_version
         )
+        if is_changed and kind is api.ModelRoute:
+            self._rerouted[model.metadata.uid] = self._monotonic()
         is_put_back = is_changed and last is not None and last.digest == digest
         self.corrections += is_put_back
         return is_put_back
@@ -109,6 +116,11 @@ class Applier:
     def forget(self, uid: str) -> None:
         """The Model with this UID is gone."""
         self._applied.pop(uid, None)
+        self._rerouted.pop(uid, None)
+
+    def routed_s(self, uid: str) -> float:
+        """For how many seconds at least the ModelRoutes of the Model have been as they are."""
+        return self._monotonic() - self._rerouted.get(uid, self._began)
 
     async def _unseen(self, key: Id, model: api.Model) -> Known | None:
         """An object that the informer does not show, because it lacks the label of those of Models.

@@ -15,7 +15,7 @@ from headgate import api, cluster
 from headgate.api.kthena_registry import ModelStatus
 from headgate.controllers.model import duties, names, status, tokens
 from headgate.controllers.model.applying import Applier, PredecessorError, TakenError
-from headgate.controllers.model.desired import Desired, desired_of
+from headgate.controllers.model.desired import Desired, desired_of, serves
 from headgate.controllers.model.events import COMPONENT, tell_turns
 from headgate.controllers.model.following import Followed
 from headgate.controllers.model.observed import Known
@@ -31,6 +31,9 @@ ACCESS_PATIENCE_S = 5.0
 """How long a start waits for rights that were not there at once."""
 PREDECESSOR_S = 1.0
 """How often to look whether the objects of a former Model of the same name are gone."""
+LINGER_S = 5.0
+"""How long something that requests went to stays after the routes have changed, which gateways do not learn
+at the same time."""
 TAKEN_S = 15.0
 """How often to look whether an object that belongs to somebody else is gone."""
 
@@ -119,7 +122,7 @@ class ModelController:
             return GATHER_S
         self._reconciled += 1
         try:
-            desired = await self._bring_about(model)
+            desired, wait_s = await self._bring_about(model)
         except PredecessorError:
             return PREDECESSOR_S
         except TakenError as error:
@@ -129,10 +132,12 @@ class ModelController:
             if _is_telling(error):
                 await self._write(model, status.failed(model, _told(error), self._now()))
             raise
-        return await self._write(model, self._status_of(model, desired))
+        waits = [wait_s, await self._write(model, self._status_of(model, desired))]
+        return min((each for each in waits if each is not None), default=None)
 
-    async def _bring_about(self, model: api.Model) -> Desired:
-        """Make the Model's objects as they should be, and delete those that are not wanted any longer."""
+    async def _bring_about(self, model: api.Model) -> tuple[Desired, float | None]:
+        """Make the Model's objects as they should be, and delete those that are not wanted any longer; also
+        returns the seconds after which there are more of them to delete."""
         followed = self._followed
         await tokens.ensure(self._client, model, self._secret_of(model))
         desired = desired_of(
@@ -143,11 +148,16 @@ class ModelController:
             if await self._applier.apply(model, child.kind, child.manifest, before):
                 told = f"{child.kind.resource.kind} {child.name} was changed by somebody else, and put back"
                 self._events.record(model, cluster.EventType.NORMAL, "PutBack", told)
+        linger_s = LINGER_S - self._applier.routed_s(model.metadata.uid)
+        wait_s = None
         for gone in desired.unwanted:
+            if linger_s > 0 and serves(gone):
+                wait_s = linger_s
+                continue
             await self._applier.delete(model, gone)
             told = f"{gone.resource.kind} {gone.metadata.name} is not part of the Model any longer"
             self._events.record(model, cluster.EventType.NORMAL, "Deleted", told)
-        return desired
+        return desired, wait_s
 
     def _status_of(self, model: api.Model, desired: Desired) -> ModelStatus:
         """Gives the sidecars of the Model's Pods their work, and reports what they said so far."""

@@ -47,8 +47,8 @@ def desired_of(
 ) -> Desired:
     """`objects` are those that the Model has; `scaled`, the names of workloads that autoscalers scale,
     besides those of the Model's own bindings."""
-    placed = _placed(objects)
-    children = children_of(model, settings, Observed(placed=placed))
+    placed, called = _placed(objects), _called(objects)
+    children = children_of(model, settings, Observed(placed=placed, called=called))
     wanted = {child.id for child in children.children}
     workloads = [each for each in objects.values() if isinstance(each, KnownWorkload)]
     current = [each for each in workloads if identity(each) in wanted]
@@ -57,6 +57,7 @@ def desired_of(
         ready={each.metadata.name: each.status.ready_replicas for each in current},
         scaled={each.metadata.name: each.spec.replicas for each in current if each.metadata.name in bound},
         placed=placed,
+        called=called,
     )
     if current:
         children = children_of(model, settings, observed)
@@ -92,6 +93,12 @@ def _placed(objects: Mapping[Id, Known]) -> dict[str, str]:
     """The ModelRoute that has an adapter, by the adapter's name."""
     routes = (obj for obj in objects.values() if isinstance(obj, KnownRoute))
     return {adapter: route.metadata.name for route in routes for adapter in route.spec.lora_adapters}
+
+
+def _called(objects: Mapping[Id, Known]) -> dict[str, str]:
+    """The names of models that ModelRoutes are for."""
+    routes = (obj for obj in objects.values() if isinstance(obj, KnownRoute))
+    return {route.metadata.name: route.spec.model_name for route in routes}
 
 
 def _bound(children: Children) -> set[str]:
@@ -148,8 +155,13 @@ def _serving(rest: Sequence[Known]) -> frozenset[str]:
     )
 
 
+def serves(obj: Known) -> bool:
+    """Whether requests go by the object."""
+    return obj.resource.plural in (*WORKLOADS, _SERVER, api.ModelRoute.resource.plural)
+
+
 def _goes_at_once(obj: Known) -> bool:
-    """Whether nothing serves by the object: policies, bindings and routes."""
+    """Whether it does not matter if former Pods still serve: policies, bindings and routes."""
     return obj.resource.plural not in (*WORKLOADS, _SERVER)
 
 

@@ -75,6 +75,11 @@ def served(model: api.Model) -> str:
     return model.metadata.name
 
 
+def stand_in_route(model: api.Model) -> str:
+    """The ModelRoute that has the Model's public name while the usual one still has the former."""
+    return shortened(f"{model.metadata.name}-as-{digest(public(model))}", LONGEST_NAME)
+
+
 def public(model: api.Model) -> str:
     """The name that requests call the Model by."""
     return model.spec.name or model.metadata.name

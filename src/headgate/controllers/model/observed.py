@@ -30,6 +30,7 @@ class KnownServer(Known, frozen=True, kw_only=True):
 
 
 class KnownRouteSpec(Part, frozen=True, kw_only=True):
+    model_name: str = ""
     lora_adapters: list[str] = []
 
 

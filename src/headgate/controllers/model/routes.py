@@ -3,6 +3,9 @@
 One route has the model and as many adapters as fit; further ones have only adapters. An adapter stays in the
 route that has it, so that no request finds it in none while routes change. Nor does a backend that cannot be
 made as it is written lose its requests: its Pods of before still serve.
+
+The name of the model in a route cannot be changed. When it has to, another route stands in until the former
+one is gone and made anew.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ def of_model(scope: Scope, backends: Sequence[Backend]) -> list[Child]:
     every = [_destination(scope, each, made.get(each.name)) for each in scope.model.spec.backends]
     main = names.shortened(scope.model.metadata.name, names.LONGEST_NAME)
     found = []
+    is_outdated = scope.observed.called.get(main, names.public(scope.model)) != names.public(scope.model)
     for name, adapters in _placed(scope, every, main).items():
         rules = [_default(scope, every)] if name == main else []
         rules += _adapter_rules(scope, every, adapters, in_main=name == main)
@@ -53,7 +57,8 @@ def of_model(scope: Scope, backends: Sequence[Backend]) -> list[Child]:
         if adapters:
             spec["loraAdapters"] = adapters
         spec["rules"] = rules
-        found.append(scope.child(api.ModelRoute, name, spec))
+        stored = names.stand_in_route(scope.model) if name == main and is_outdated else name
+        found.append(scope.child(api.ModelRoute, stored, spec))
     return found
 
 
@@ -109,11 +114,17 @@ def _match(scope: Scope) -> dict[str, Any]:
 
 
 def _targets(scope: Scope, among: Sequence[_Destination], former: dict[str, int]) -> list[dict[str, Any]]:
-    """Those that serve; all that are made if none does."""
+    """Those that serve; all that are made if none does. One without weight takes requests while none of those
+    with weight serves."""
     chosen = [each for each in among if each.serves]
-    if not former and not any(each.weight for each in chosen):
-        chosen = [each for each in among if each.is_made] or list(among)
-    found = [*((each.server, each.weight) for each in chosen), *former.items()]
+    made = any(each.is_made for each in among)
+    weights = {each.server: each.weight for each in chosen}
+    if not former and not any(weights.values()):
+        if chosen and any(each.weight for each in among):
+            weights = dict.fromkeys(weights, 1)
+        else:
+            weights = {each.server: each.weight for each in among if each.is_made or not made}
+    found = [*weights.items(), *former.items()]
     if len(found) > MOST_TARGETS:
         lost = ", ".join(name for name, _ in found[MOST_TARGETS:])
         told = f"a route has at most {MOST_TARGETS} targets: no requests go to {lost}"
@@ -140,6 +151,8 @@ def _placed(scope: Scope, every: Sequence[_Destination], main: str) -> dict[str,
     found: dict[str, list[str]] = {main: []}
     for adapter in adapters:
         name = before.get(adapter)
+        if scope.observed.called.get(name or ""):
+            name = main  # or the route that stands in for it
         if name is not None and len(found.setdefault(name, [])) < MOST_ADAPTERS:
             found[name].append(adapter)
     left = [adapter for adapter in adapters if not any(adapter in placed for placed in found.values())]

@@ -49,6 +49,8 @@ class Observed:
     and of backends that cannot be made as they are written."""
     placed: Mapping[str, str] = field(default_factory=dict)
     """The ModelRoute of the Model that has an adapter, by the adapter's name."""
+    called: Mapping[str, str] = field(default_factory=dict)
+    """What requests call the Model by, by the name of the ModelRoute; empty for one of adapters only."""
 
 
 @dataclass(frozen=True)

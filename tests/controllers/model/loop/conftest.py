@@ -24,9 +24,12 @@ class Lab:
     client: cluster.Client
     controller: ModelController
 
-    async def model(self, *backends: dict[str, Any], name: str = "m", **spec: Any) -> None:
-        """Create or change the Model."""
-        whole = {"backends": list(backends), **spec}
+    async def model(
+        self, *backends: dict[str, Any], name: str = "m", called: str | None = None, **spec: Any
+    ) -> None:
+        """Create or change the Model; `called` is its public name."""
+        own = {} if called is None else {"name": called}
+        whole = {"backends": list(backends), **own, **spec}
         if await self.get(api.Model, name) is not None:
             change = [{"op": "replace", "path": "/spec", "value": whole}]
             await self.client.patch(api.Model, name, "default", change, cluster.PatchType.JSON)
