@@ -112,7 +112,7 @@ def under_load(site: Site, models: Models) -> Callable[..., contextlib.AbstractA
         async with load(site.urls, names or (model,)) as running:
             yield running
             await running.goes_on()
-        assert not running.failures, "\n".join(running.failures)
+        running.has_no_failure()
         uid = (await models.get("models", model))["metadata"]["uid"]
         await models.delete("models", model)
         await models.gone(uid)

@@ -29,13 +29,13 @@ async def test_adapters_come_and_go(models, under_load, eventually_answers, fiel
         load.names.append("second")
         await load.goes_on(20)
         assert load.pods("second")
-        assert not load.failures, load.failures
+        load.has_no_failure()
         load.names.remove("first")
         await load.goes_on(20)
         await models.put(backend(**fields, loraAdapters=adapters(second="adapter-2")))
         await models.settled()
         await load.goes_on(20)
-        assert not load.failures, load.failures
+        load.has_no_failure()
         load.names.remove("second")
         await load.goes_on(20)
         await models.put(backend(**fields))

@@ -25,7 +25,7 @@ async def test_the_controller_may_restart_in_a_change(models, site, under_load, 
         await load.goes_on()
         site.pieces.start("controller")
         await models.settled()
-        assert not load.failures, load.failures
+        load.has_no_failure()
         getattr(site.pieces, end)("controller")
         await models.put(backend("renamed"))
         site.pieces.start("controller")

@@ -118,7 +118,7 @@ class Models:
                 wanted = each["spec"].get("replicas", 1)
                 now = each.get("status", {})
                 counts = [now.get(key, 0) for key in ("replicas", "updatedReplicas", "readyReplicas")]
-                if counts != [wanted] * 3 or now.get("observedGeneration") != each["metadata"]["generation"]:
+                if counts != [wanted] * 3 or now.get("observedGeneration", 0) < _least(each):
                     return f"{kind} {each['metadata']['name']} wants {wanted}: {now}"
                 size = each["spec"].get("leaderWorkerTemplate", {}).get("size", 1)
                 pods += wanted * size
@@ -139,6 +139,12 @@ class Models:
 
     def _path(self, kind: str, name: str = "") -> str:
         return f"/{PATHS[kind]}/namespaces/{self.namespace}/{kind}" + (f"/{name}" if name else "")
+
+
+def _least(workload: dict[str, Any]) -> int:
+    """The generation that its status should be of; LeaderWorkerSets do not say it."""
+    says_it = "leaderWorkerTemplate" not in workload["spec"]
+    return int(workload["metadata"]["generation"]) if says_it else 0
 
 
 def client_of(kubeconfig: str) -> httpx2.AsyncClient:

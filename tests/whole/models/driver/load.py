@@ -62,6 +62,11 @@ class Load:
         """The Pods that answered for a model since `forget`."""
         return {key.split()[1] for key in self.answered if key.split()[0] == name}
 
+    def has_no_failure(self, told: str = "") -> None:
+        """Asserts it."""
+        shown = "\n".join(self.failures[:10])
+        assert not self.failures, f"{told}: {len(self.failures)} failures, {shown}"
+
     async def goes_on(self, requests: int = 12) -> None:
         """Returns when so many more requests have ended well or not."""
         before = self.answered.total() + len(self.failures)

@@ -28,7 +28,7 @@ def wait(holds: Callable[[], object], limit_s: float = START_S) -> None:
 
 @dataclass
 class Pieces:
-    """Processes by their name, with what they print in a file each. Starting one again takes the same words."""
+    """Processes by their name, with a file each for what they print. They start again with the same words."""
 
     directory: Path
     words: dict[str, list[str]] = field(default_factory=dict)
