@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterable
 from typing import Any
 
 import httpcore2
@@ -25,21 +26,41 @@ def transport(**options: Any) -> httpx2.AsyncHTTPTransport:
 
 class _Backend(httpcore2.AnyIOBackend):
     """httpcore's backend, but a connection that is cancelled during its TLS handshake is closed, not left to
-    the garbage collector."""
+    the garbage collector; and one that the server closes at once fails as one."""
 
-    async def connect_tcp(self, *args: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
-        return _Stream(await super().connect_tcp(*args, **options))
+    async def connect_tcp(
+        self, *args: Any, socket_options: Iterable[Any] | None = None, **options: Any
+    ) -> httpcore2.AsyncNetworkStream:
+        stream = _Stream(await super().connect_tcp(*args, **options))
+        try:
+            raw = stream.get_extra_info("socket")
+            if raw is None:
+                raise httpcore2.ConnectError("the server closed the connection at once")
+            for option in socket_options or ():
+                raw.setsockopt(*option)
+        except BaseException as error:
+            await stream.aclose()
+            if isinstance(error, OSError):
+                raise httpcore2.ConnectError(str(error)) from error
+            raise
+        return stream
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
     def __init__(self, plain: httpcore2.AsyncNetworkStream) -> None:
         self._plain = plain
         self.read, self.write = plain.read, plain.write  # type: ignore[method-assign]
-        self.aclose, self.get_extra_info = plain.aclose, plain.get_extra_info  # type: ignore[method-assign]
+        self.aclose = plain.aclose  # type: ignore[method-assign]
+
+    def get_extra_info(self, info: str) -> Any:
+        try:
+            return self._plain.get_extra_info(info)
+        except AttributeError:  # on uvloop, a connection that the server has closed has no socket
+            return True if info == "is_readable" else None
 
     async def start_tls(self, *args: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
         try:
-            return await self._plain.start_tls(*args, **options)
+            return _Stream(await self._plain.start_tls(*args, **options))
         except BaseException:
             await self._plain.aclose()
             raise
