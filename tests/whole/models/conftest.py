@@ -17,9 +17,8 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent / "driver"))
 
 from fleet_of_models import LIMIT_S, Models, client_of
-
-from load import Load, WrongAnswerError, ask, load
-from pieces import Pieces, answers, wait
+from model_traffic import Load, WrongAnswerError, ask, load
+from up_pieces import Pieces, answers, wait
 
 ENGINE = ["headgate", "simulate", "as", "--profile", "fast", "--base-s", "0.02"]
 """A stream of the load takes it about a second."""

@@ -7,8 +7,7 @@ import asyncio
 import httpx2
 import pytest
 from fleet_of_models import backend
-
-from load import ask
+from model_traffic import ask
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]
 

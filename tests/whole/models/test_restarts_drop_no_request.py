@@ -57,5 +57,4 @@ async def test_the_api_server_may_restart_in_a_change(models, site, under_load, 
         getattr(site.pieces, end)("apiserver")
         await load.goes_on()
         site.pieces.start("apiserver")
-        await models.back()
         await models.settled()

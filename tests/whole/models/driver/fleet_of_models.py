@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ import yaml
 
 LIMIT_S = 200.0
 POLL_S = 0.2
+REST_S = 8.0
+"""Longer than what is not wanted stays for gateways that do not know it yet."""
 MODEL_UID = "registry.volcano.sh/model-uid"
 PATHS = {
     "models": "apis/registry.volcano.sh/v1alpha1",
@@ -59,37 +62,51 @@ class Models:
             "metadata": {"name": name},
             "spec": {"backends": copy.deepcopy(list(backends)), **spec},
         }
-        response = await self.http.post(self._path("models"), json=manifest)
+        response = await self._call("POST", self._path("models"), json=manifest)
         while response.status_code == 409:
             stored = await self.get("models", name)
             manifest["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
-            response = await self.http.put(self._path("models", name), json=manifest)
+            response = await self._call("PUT", self._path("models", name), json=manifest)
         assert response.status_code in (200, 201), response.text
 
-    async def back(self, limit_s: float = LIMIT_S) -> None:
-        """Returns once the API server answers."""
-        began = time.monotonic()
-        while True:
-            try:
-                if (await self.http.get("/readyz")).status_code == 200:
-                    return
-            except httpx2.TransportError:
-                assert time.monotonic() - began < limit_s, "the API server does not answer"
-            await asyncio.sleep(POLL_S)
-
     async def delete(self, kind: str, name: str) -> None:
-        response = await self.http.delete(self._path(kind, name))
-        assert response.status_code in (200, 202), response.text
+        """Also if it is gone already, as after an answer that was lost."""
+        response = await self._call("DELETE", self._path(kind, name))
+        assert response.status_code in (200, 202, 404), response.text
 
     async def get(self, kind: str, name: str) -> dict[str, Any]:
-        response = await self.http.get(self._path(kind, name))
+        response = await self._call("GET", self._path(kind, name))
         assert response.status_code == 200, response.text
         found: dict[str, Any] = response.json()
         return found
 
+    async def children(self, uid: str) -> dict[str, Any]:
+        """What its objects ask for, by kind and name, without what differs from one Model to the next."""
+        found = {}
+        for kind in CHILDREN:
+            for each in await self.of(uid, kind):
+                meta = each["metadata"]
+                kept = {"labels": meta["labels"], "annotations": meta.get("annotations", {})}
+                kept["annotations"].pop("deployment.kubernetes.io/revision", None)
+                data = sorted(each.get("data", {}))
+                text = json.dumps([kept, each.get("spec"), data], sort_keys=True)
+                found[f"{kind} {meta['name']}"] = json.loads(text.replace(uid, "UID"))
+        return found
+
+    async def at_rest(self, name: str = "m") -> dict[str, Any]:
+        """The same, once also what goes a little later is gone."""
+        names: set[str] = set()
+        while True:
+            model = await self.settled(name)
+            before, names = names, set(await self.children(model["metadata"]["uid"]))
+            if before == names:
+                return model
+            await asyncio.sleep(REST_S)
+
     async def of(self, uid: str, kind: str) -> list[dict[str, Any]]:
         """Its objects of one kind."""
-        response = await self.http.get(self._path(kind), params={"labelSelector": f"{MODEL_UID}={uid}"})
+        selector = {"labelSelector": f"{MODEL_UID}={uid}"}
+        response = await self._call("GET", self._path(kind), params=selector)
         assert response.status_code == 200, response.text
         found: list[dict[str, Any]] = response.json()["items"]
         return found
@@ -135,6 +152,19 @@ class Models:
             f"{kind} {each['metadata']['name']}" for kind in PATHS for each in await self.of(uid, kind)
         ]:
             assert time.monotonic() - began < limit_s, f"left: {left}"
+            await asyncio.sleep(POLL_S)
+
+    async def _call(self, method: str, path: str, **options: Any) -> httpx2.Response:
+        """Tries again while the API server is down."""
+        began = time.monotonic()
+        while True:
+            try:
+                response = await self.http.request(method, path, **options)
+                if response.status_code not in (429, 500, 503):
+                    return response
+            except httpx2.TransportError:
+                pass
+            assert time.monotonic() - began < LIMIT_S, f"the API server does not answer {method} {path}"
             await asyncio.sleep(POLL_S)
 
     def _path(self, kind: str, name: str = "") -> str:

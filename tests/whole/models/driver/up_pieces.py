@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -94,4 +95,22 @@ def processes_of(directory: Path) -> dict[int, str]:
             continue
         if state != "Z" and str(directory).encode() in command + environment:
             found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
+    return found
+
+
+def below(pid: int) -> dict[int, str]:
+    """The command lines of the process's descendants."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, queue = {}, [pid]
+    while queue:
+        for child in parents.get(queue.pop(), []):
+            queue.append(child)
+            with contextlib.suppress(OSError):
+                found[child] = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     return found
