@@ -47,6 +47,8 @@ KEEPS = {"up", "apiserver", "apiserver token create", "apiserver token list", "a
 """Commands that keep the directory themselves."""
 ALONE = {
     "download",
+    "runtime",
+    "simulate as",
     "cache list",
     "cache verify",
     "cache prune",

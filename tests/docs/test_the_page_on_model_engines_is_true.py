@@ -45,7 +45,7 @@ def test_every_connector_is_in_it():
 
 def test_numbers_are_those_of_the_code():
     """Ports, periods and limits."""
-    assert f"`RUNTIME_PORT` | port of the sidecar; {settings.RUNTIME_PORT} if unset" in PAGE
+    assert f"`RUNTIME_PORT` | port of the [sidecar](runtime.md); {settings.RUNTIME_PORT} if unset" in PAGE
     assert f"The ModelServer keeps port {DEFAULT_PORT}." in PAGE
     assert f"A route holds {routes.MOST_ADAPTERS};" in PAGE
     assert f"for up to {pods.GRACE_S} s" in PAGE

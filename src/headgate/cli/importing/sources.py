@@ -141,7 +141,7 @@ def objects_of(
 
 
 async def from_cluster(client: cluster.Client, namespace: str | None, every: bool) -> Import:
-    """The objects of a cluster: of a namespace, or of all. Raises ClickException for one that does not exist."""
+    """The objects of a cluster: of one namespace, or of all. Raises ClickException if it does not exist."""
     where = None if every else namespace or client.namespace
     catalogue = await discover(client)
     reader = _Reader(client, where)
