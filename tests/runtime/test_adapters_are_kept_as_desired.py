@@ -228,3 +228,36 @@ async def test_whatever_is_killed_the_engine_has_the_last_set_in_the_end(engine,
             runtime = await beside(served)
     await eventually(have(served, **desired))
     await eventually(are(runtime, **dict.fromkeys(desired, "Loaded")))
+
+
+async def readiness(beside):
+    return (await beside.client.get("/ready")).status_code
+
+
+async def test_an_engine_is_ready_once_it_has_its_adapters(engine, beside, eventually):
+    """Also after it has restarted; adapters that are added later do not make it unready."""
+    served = await engine()
+    runtime = await beside(served)
+    assert await readiness(runtime) == 503  # it waits for a first set
+    await put(runtime, sql="/a/sql")
+
+    async def is_ready():
+        return await readiness(runtime) == 200
+
+    await eventually(is_ready)
+    assert await roots(served) == {"sql": "/a/sql"}
+    await put(runtime, sql="/a/sql", wrong="hf://no/such")
+    assert await readiness(runtime) == 200
+    await eventually(are(runtime, sql="Loaded", wrong="Failed"))
+    await served.kill()
+    assert await readiness(runtime) == 503
+    again = await engine(port=served.port)
+    await eventually(is_ready)
+    assert await roots(again) == {"sql": "/a/sql"}
+
+
+async def test_an_empty_set_makes_an_engine_ready(engine, beside, eventually):
+    served = await engine()
+    runtime = await beside(served)
+    await put(runtime)
+    assert await readiness(runtime) == 200

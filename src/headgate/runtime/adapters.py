@@ -25,8 +25,12 @@ BUSY_S: Final = 1.0
 """Between two looks at the engine while something is to be done."""
 QUIET_S: Final = 2.0
 """The same while every adapter is loaded: an engine that has restarted lacks them so long."""
+AWAIT_S: Final = 60.0
+"""How long a sidecar without any set waits for one before its engine may get requests."""
 UNLOAD_AGAIN_S: Final = 10.0
 """After an engine has failed to unload an adapter."""
+
+MOST_TOLD: Final = 5
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +57,10 @@ class Adapters:
         """Downloads that were cancelled."""
         self._run = 0
         """Number of the engine's run: another one after it has refused connections."""
+        self._is_told = file.exists()
+        self._began: float | None = None
+        self._is_settled = False
+        """Whether each adapter was loaded, or has failed, since the engine started."""
         self._changed = asyncio.Event()
         self._news = asyncio.Event()
 
@@ -68,6 +76,7 @@ class Adapters:
         leaving = {name: 0.0 for name in (*self._leaving, *self._entries) if name not in entries}
         self._file.write(adapters, list(leaving))
         self._entries, self._leaving = entries, leaving
+        self._is_told = True
         self._changed.set()
 
     def add(self, adapter: Adapter) -> None:
@@ -95,6 +104,28 @@ class Adapters:
         """Whether it is still to be unloaded."""
         return name in self._leaving
 
+    async def lack(self) -> str:
+        """Why the engine should get no requests; empty if it may. One that has started gets its adapters
+        first. Later changes do not keep requests away."""
+        if not self._is_told and (self._began is None or self._now < self._began + AWAIT_S):
+            return "no set of adapters was sent yet"
+        try:
+            response = await self._engine.models()
+            listed = read_adapters(response.body) if response.status == 200 else None
+        except (FetchError, ValueError) as error:
+            return f"the engine does not list its models: {error}"
+        if listed is None:
+            return f"the engine lists its models with status {response.status}"
+        if not self._entries:
+            return ""
+        missing = [
+            name
+            for name, entry in self._entries.items()
+            if (entry.state == "Loaded" and not self._has(entry, listed))
+            or (entry.state == "Loading" and not self._is_settled)
+        ]
+        return f"adapters are not loaded yet: {', '.join(missing[:MOST_TOLD])}" if missing else ""
+
     async def changed(self) -> None:
         """Return when the state of any adapter may have changed."""
         await self._news.wait()
@@ -103,6 +134,7 @@ class Adapters:
 
     async def run(self) -> None:
         """Keep the engine in line until cancelled."""
+        self._began = self._now
         try:
             while True:
                 self._changed.clear()
@@ -138,6 +170,8 @@ class Adapters:
             if self._entries.get(entry.adapter.name) is entry:
                 await self._bring(entry, listed, self._calls)
                 self._tell()
+        if all(entry.state != "Loading" for entry in self._entries.values()):
+            self._is_settled = True
 
     def _refuse(self, why: str) -> None:
         for entry in self._entries.values():
@@ -154,6 +188,7 @@ class Adapters:
         except FetchError as error:
             if is_down(error):
                 self._run += 1
+                self._is_settled = False
                 for entry in self._entries.values():
                     entry.lost()
             return None
@@ -171,6 +206,8 @@ class Adapters:
         if self._has(entry, listed):
             entry.loaded(self._run)
             return
+        if entry.state == "Loaded":  # the engine has restarted
+            self._is_settled = False
         entry.lost()
         if not entry.is_fetched or self._now < entry.retry_at:
             return

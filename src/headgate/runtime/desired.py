@@ -51,6 +51,10 @@ class DesiredFile:
         """`directory` is the state directory, whose own files are those of downloads."""
         self._path = directory / "runtime" / "adapters.json"
 
+    def exists(self) -> bool:
+        """Whether a set was ever sent."""
+        return self._path.exists()
+
     def read(self) -> Desired:
         """An unreadable file is as none: the controller sends the set again."""
         try:

@@ -105,6 +105,7 @@ class Sidecar:
         return app.Application(
             {
                 ("GET", "/health"): self._health,
+                ("GET", "/ready"): self._ready,
                 ("GET", "/metrics"): self._metrics,
                 ("GET", "/drain"): self._drained,
                 ("GET", "/v1/downloads"): self._download_calls.show,
@@ -127,6 +128,11 @@ class Sidecar:
 
     async def _health(self, _: Call) -> Response:
         return app.json({"status": "ok", "pod": self._config.pod, "model": self._config.model})
+
+    async def _ready(self, _: Call) -> Response:
+        if lack := await self.adapters.lack():
+            raise ApiError(503, lack)
+        return app.json({"status": "ok"})
 
     async def _metrics(self, _: Call) -> Response:
         return Response(await self._page.text(self._gauges()), metrics.CONTENT_TYPE)

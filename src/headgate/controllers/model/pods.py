@@ -148,6 +148,10 @@ def _runtime(
 def _engine(backend: Backend, worker: Worker, mounts: list[dict[str, Any]]) -> dict[str, Any]:
     launch, port = worker.launch, worker.launch.port
     health = {"httpGet": {"path": launch.health_path, "port": launch.health_port or port}}
+    ready = health
+    if backend.loading is Adapters.RUN_TIME and launch.takes_requests:
+        # An engine that has just started has no adapters: requests come once the sidecar has loaded them.
+        ready = {"httpGet": {"path": "/ready", "port": backend.runtime.port}}
     return {
         **_container(backend, worker, launch.program, mounts),
         "ports": [{"name": "http", "containerPort": port}],
@@ -157,7 +161,7 @@ def _engine(backend: Backend, worker: Worker, mounts: list[dict[str, Any]]) -> d
             "timeoutSeconds": 5,
             "failureThreshold": _START_S // 5,
         },
-        "readinessProbe": {**health, "periodSeconds": 5, "timeoutSeconds": 5},
+        "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 5},
         # A busy engine may be slow to answer; one that does not for two minutes hangs.
         "livenessProbe": {**health, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 12},
         # The sidecar answers once the engine has no request any more.
