@@ -140,7 +140,7 @@ class ControlPlane:
         """Returns once all programs are ready."""
         self._write_files()
         self._run("etcd", *self._etcd_flags())
-        self._run("kube-apiserver", *self._apiserver_flags(), *self._audit_flags())
+        self._run_apiserver()
         self._until(lambda: self._is_ready(self._apiserver, "/readyz"))
         self._write_kubeconfig()
         self._run("kube-controller-manager", *self._controller_flags())
@@ -151,8 +151,11 @@ class ControlPlane:
         self._until(self._has_default_account)
 
     def wait(self) -> None:
-        """Returns never: raises if a program ends."""
+        """Returns never: raises if a program ends. An API server that is killed starts again, as a kubelet
+        would start it."""
         while True:
+            if self._running["kube-apiserver"].poll() == -signal.SIGKILL:
+                self._run_apiserver()
             self._check()
             time.sleep(0.2)
 
@@ -163,6 +166,9 @@ class ControlPlane:
         for process in self._running.values():
             process.wait()
         shutil.rmtree(self.state / "etcd", ignore_errors=True)
+
+    def _run_apiserver(self) -> None:
+        self._run("kube-apiserver", *self._apiserver_flags(), *self._audit_flags())
 
     def _write_files(self) -> None:
         for name in ("etcd", "certificates", "clients", "proxy"):

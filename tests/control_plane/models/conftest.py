@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+# What happens to Models while processes are killed is the same on a laptop.
+sys.path.insert(0, str(Path(__file__).parents[2] / "whole" / "models" / "driver"))
+
 IMAGES = {
     "images": [
         {
@@ -107,15 +110,20 @@ class Models:
 
 
 @pytest.fixture
-def models(cluster, namespace, hub, start, eventually) -> Models:
-    """A controller that follows the namespace of the test."""
-    hub.repositories["org/model"] = hubs.Repository(
-        {"config.json": b"{}", "model.safetensors": bytes(1 << 20)}
-    )
+def filled_hub(hub) -> Any:
+    """With the weights of two models, and an adapter."""
+    weights = hubs.Repository({"config.json": b"{}", "model.safetensors": bytes(1 << 20)})
+    hub.repositories |= {"org/model": weights, "org/other": weights}
     hub.repositories["org/adapter"] = hubs.Repository({"adapter_config.json": b"{}", "weights": bytes(1000)})
+    return hub
+
+
+@pytest.fixture
+def models(cluster, namespace, filled_hub, start, eventually) -> Models:
+    """A controller that follows the namespace of the test."""
     log = start("controller", "controller", "--kubeconfig", cluster.kubeconfig, "--namespace", namespace)
     eventually(lambda: "ready" in log.read_text())
-    return Models(cluster, namespace, hub.url, eventually)
+    return Models(cluster, namespace, filled_hub.url, eventually)
 
 
 @pytest.fixture

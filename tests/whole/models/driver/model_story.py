@@ -8,16 +8,18 @@ import os
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 from fleet_of_models import LIMIT_S, Models, backend
-from model_traffic import Load, WrongAnswerError, ask
+from model_traffic import Load, WrongAnswerError, ask, load
 from up_pieces import Pieces, answers, below
 
+SECONDS = float(os.environ.get("HEADGATE_SECONDS", "30"))
+SEED = os.environ.get("HEADGATE_SEED", "gate")
 ENGINE_COMMAND = "simulate as"
 """In the command line of an engine."""
 LONGEST_PAUSE_S = 3.0
@@ -25,34 +27,47 @@ NIXL = {"kv-transfer-config": {"kv_connector": "NixlConnector", "kv_role": "kv_b
 ROUNDS_OF_ANSWERS = 3
 
 
-def some_backend(rng: random.Random, name: str) -> dict[str, Any]:
+class Sources(NamedTuple):
+    """Where Models come from."""
+
+    weights: Sequence[str] = ("pvc://weights", "pvc://others")
+    adapter: str = "pvc://adapter"
+    cache: str = ""
+    env: Sequence[Mapping[str, str]] = ()
+
+
+def some_backend(rng: random.Random, name: str, sources: Sources) -> dict[str, Any]:
     config = {"max-model-len": rng.choice([4096, 8192])} | rng.choice([{}, {"port": 9000}])
     kind = rng.choice(["vLLM", "vLLM", "SGLang", "vLLMDisaggregated"])
-    worker: dict[str, Any] = {"type": "server", "config": config if kind == "vLLM" else {}}
-    workers = [worker]
+    workers: list[dict[str, Any]] = [{"type": "server", "config": config if kind == "vLLM" else {}}]
     if kind == "vLLMDisaggregated":
         workers = [{"type": "prefill", "config": NIXL}, {"type": "decode", "config": NIXL}]
     fields: dict[str, Any] = {
         "type": kind,
         "workers": workers,
-        "modelURI": rng.choice(["pvc://weights", "pvc://others"]),
-        "env": [{"name": "COLOR", "value": rng.choice(["red", "green"])}],
+        "modelURI": rng.choice(sources.weights),
+        "env": [*sources.env, {"name": "COLOR", "value": rng.choice(["red", "green"])}],
         "routeWeight": rng.choice([0, 50, 100]),
     }
+    if sources.cache:
+        fields["cacheURI"] = sources.cache
     if kind == "vLLM" and rng.random() < 0.5:
-        fields["loraAdapters"] = [{"name": f"{name}-adapter", "artifactURL": "pvc://adapter"}]
+        fields["loraAdapters"] = [{"name": f"{name}-adapter", "artifactURL": sources.adapter}]
         if rng.random() < 0.5:
             fields["env"].append({"name": "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "value": "true"})
     return backend(name, 1 if kind == "vLLMDisaggregated" else rng.choice([1, 1, 2]), **fields)
 
 
-def some_backends(rng: random.Random) -> list[dict[str, Any]]:
+def some_backends(rng: random.Random, sources: Sources) -> list[dict[str, Any]]:
     """At least one has weight."""
     names = rng.choice([["a"], ["b"], ["a", "b"], ["c"]])
-    found = [some_backend(rng, name) for name in names]
+    found = [some_backend(rng, name, sources) for name in names]
     if not any(each["routeWeight"] for each in found):
         found[0]["routeWeight"] = 100
     return found
+
+
+LAPTOP = Sources()
 
 
 @dataclass
@@ -65,6 +80,9 @@ class Story:
     """The inference API and the admin page of each, by the name of the piece."""
     models: Models
     load: Load
+    sources: Sources = LAPTOP
+    kill_server: Callable[[], None] | None = None
+    """Kills an API server that somebody else starts again."""
     log: list[str] = field(default_factory=list)
     """What happened."""
     _starting: list[asyncio.Task[None]] = field(default_factory=list)
@@ -79,7 +97,7 @@ class Story:
             self.kill_engine: 2,
             self.kill_node: 1,
         }
-        if "apiserver" in self.pieces.running:
+        if "apiserver" in self.pieces.running or self.kill_server is not None:
             acts[self.kill_api_server] = 1
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -90,7 +108,7 @@ class Story:
         await asyncio.gather(*self._starting)
 
     async def edit(self) -> None:
-        backends = some_backends(self.rng)
+        backends = some_backends(self.rng, self.sources)
         self.log.append(f"  {json.dumps(backends)}")
         await self.models.put(*backends)
 
@@ -99,13 +117,16 @@ class Story:
             await self.models.delete("models", "other")
             return
         called = self.rng.choice(["", "first", "second"])
-        await self.models.put(*some_backends(self.rng)[:1], name="other", public=called)
+        await self.models.put(*some_backends(self.rng, self.sources)[:1], name="other", public=called)
 
     async def kill_controller(self) -> None:
         await self._kill("controller")
 
     async def kill_api_server(self) -> None:
-        await self._kill("apiserver")
+        if self.kill_server is not None:
+            self.kill_server()
+        else:
+            await self._kill("apiserver")
 
     async def kill_gateway(self) -> None:
         """Its load balancer notices. Requests that it has are lost with it."""
@@ -182,8 +203,44 @@ async def _until(holds: Callable[[], Awaitable[object]]) -> None:
         await asyncio.sleep(0.1)
 
 
-def files_of_pods(state: Path) -> list[str]:
-    """What a node keeps of the Pods that it has."""
-    return sorted(
-        str(each.relative_to(state)) for place in ("pods", "processes") for each in (state / place).iterdir()
-    )
+async def any_story(
+    pieces: Pieces,
+    gateways: dict[str, tuple[str, str]],
+    models: Models,
+    node_state: Path,
+    sources: Sources = LAPTOP,
+    kill_server: Callable[[], None] | None = None,
+) -> None:
+    """A Model changes and is asked while processes are killed. Asserts that nobody got an error while an
+    engine could answer, that the objects are those of a Model made anew, and that nothing is left over."""
+    rng = random.Random(SEED)
+    await models.put(*some_backends(rng, sources))
+    await models.settled()
+    async with load([url for url, _ in gateways.values()], ["m"]) as running:
+        story = Story(rng, pieces, gateways, models, running, sources, kill_server)
+        await story.answered()
+        try:
+            await story.tell(SECONDS)
+            model = await models.at_rest()
+            await running.goes_on()
+        finally:
+            print(f"seed {SEED}", *story.log, sep="\n")  # noqa: T201 - shown if the test fails
+    running.has_no_failure()
+    assert running.answered.total() > SECONDS
+    after = await models.children(model["metadata"]["uid"])
+    for name in ("m", "other"):
+        await models.delete("models", name)
+    await models.gone(model["metadata"]["uid"])
+    await models.put(*model["spec"]["backends"])
+    anew = await models.at_rest()
+    assert after == await models.children(anew["metadata"]["uid"])
+    await models.delete("models", "m")
+    await models.gone(anew["metadata"]["uid"])
+    await _until(lambda: asyncio.to_thread(lambda: not _left(node_state, pieces)))
+
+
+def _left(node_state: Path, pieces: Pieces) -> list[str]:
+    """Files and processes of Pods on a node."""
+    files = [str(each) for place in ("pods", "processes") for each in (node_state / place).iterdir()]
+    running = below(pieces.running["node"].pid).values()
+    return files + [each for each in running if ENGINE_COMMAND in each or " runtime " in each]

@@ -37,9 +37,15 @@ class Pieces:
 
     def start(self, name: str, *words: object) -> None:
         self.words[name] = [str(each) for each in words] or self.words[name]
+        # Variables of the tests are no settings.
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("HEADGATE_")}
         with self.log(name).open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [*HEADGATE, *self.words[name]], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                [*HEADGATE, *self.words[name]],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
             )
 
     def stop(self, name: str) -> None:
