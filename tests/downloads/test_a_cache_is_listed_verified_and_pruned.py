@@ -121,6 +121,23 @@ def test_the_rest_fits_the_size(folder):
     assert names(folder) == []
 
 
+def test_the_state_of_a_machine_is_no_download(tmp_path, hub, repository):
+    """`headgate up` keeps its keys in a directory that is called like that of partial downloads."""
+    keys = tmp_path / ".headgate" / "pki"
+    keys.mkdir(parents=True)
+    (keys / "ca.key").write_text("key")
+    os.utime(keys / "ca.key", (0, 0))
+
+    assert headgate("cache", "list", "--cache-dir", tmp_path).output.count("\n") == 1
+    done = headgate("cache", "prune", "--cache-dir", tmp_path, "--unused-days", 0)
+    assert done.output == "Nothing to remove\n"
+    downloads.fetch("hf://org/name", tmp_path / "pki", {"HF_ENDPOINT": hub.url})
+    headgate("cache", "prune", "--cache-dir", tmp_path, "--unused-days", 0)
+
+    assert (keys / "ca.key").read_text() == "key"
+    assert not (tmp_path / "pki").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [((), "say what to remove: --unused-days or --max-size"), (("--max-size", "much"), "--max-size")],

@@ -13,7 +13,7 @@ from headgate.downloads.errors import DownloadError, Reason
 from headgate.downloads.halting import Halt
 from headgate.downloads.listing import OWN_DIRECTORY
 from headgate.downloads.manifest import Manifest
-from headgate.downloads.transfer import WorkDirectory
+from headgate.downloads.transfer import TRASH, WorkDirectory, is_work_directory
 
 _FRESH_S = 3600.0
 _PATIENCE_S = 30.0
@@ -45,11 +45,14 @@ def entries(cache: Path) -> list[Entry]:
 
 
 def _partial(cache: Path, complete: set[str]) -> Iterator[Entry]:
+    """The state of `headgate up` may be in a directory of this name: its keys are no partial downloads."""
     try:
         works = list((cache / OWN_DIRECTORY).iterdir())
     except FileNotFoundError:
         return
     for work in works:
+        if not work.is_dir() or not is_work_directory(work):
+            continue
         files = [path for path in work.rglob("*") if path.is_file() and path.name != "lock"]
         holder = lease.read(work / "lease.json")
         if files and work.name not in complete:
@@ -136,7 +139,7 @@ def remove(entry: Entry) -> bool:
     try:
         with lease.held(work, halt, give_up):
             if entry.manifest is not None:
-                entry.directory.rename(work / f"trash-{time.time_ns()}")
+                entry.directory.rename(work / f"{TRASH}{time.time_ns()}")
             WorkDirectory(work).remove()
     except DownloadError:
         return False

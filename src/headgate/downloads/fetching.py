@@ -22,7 +22,7 @@ from headgate.downloads.listing import OWN_DIRECTORY, Listing, Patterns
 from headgate.downloads.manifest import Manifest, StoredFile
 from headgate.downloads.progress import Progress, Report, Snapshot
 from headgate.downloads.remote import Remote
-from headgate.downloads.transfer import Transfer, WorkDirectory, disk_error
+from headgate.downloads.transfer import TRASH, Transfer, WorkDirectory, disk_error
 
 _LISTINGS = 4
 """How often a source may change while it is downloaded."""
@@ -119,7 +119,7 @@ class _Fetch:
     def _set_aside(self, work: Path) -> None:
         """Remove a download that has lost files; engines keep the files that they have open."""
         if manifest.read(self._target) is not None:
-            self._target.rename(work / f"trash-{time.time_ns()}")
+            self._target.rename(work / f"{TRASH}{time.time_ns()}")
             WorkDirectory(work).remove()
 
     def _manifest(self, listing: Listing | None = None, stored: Sequence[StoredFile] = ()) -> Manifest:

@@ -28,6 +28,22 @@ _END_S = 10.0
 """How long to wait for threads that are to end; one that the network blocks for longer writes nothing."""
 
 
+_LOCKS = ("lock", "lease.json")
+_CONTENTS = ("files", "parts", "complete.jsonl", *_LOCKS)
+TRASH = "trash-"
+"""Former downloads that are being removed have this prefix."""
+
+
+def is_work_directory(path: Path) -> bool:
+    """Whether a directory has what belongs to a download, and nothing else. Raises OSError."""
+    found = [each.name for each in path.iterdir()]
+    return "lock" in found and all(map(_is_own, found))
+
+
+def _is_own(name: str) -> bool:
+    return name in _CONTENTS or name.startswith(TRASH) or (name.startswith(".") and name.endswith(".new"))
+
+
 class WorkDirectory:
     """Complete files in `files`, partial ones in `parts`, and a journal of the complete ones."""
 
@@ -67,11 +83,14 @@ class WorkDirectory:
             journal.write(msgspec.json.encode((file.path, name_of(file), sha256)) + b"\n")
 
     def remove(self) -> None:
-        """Remove everything but the lock of the directory and the lease."""
+        """Remove everything but the lock of the directory and the lease, and what is not of a download: the
+        state of `headgate up` is in a directory of the same name."""
         for path in self._path.iterdir():
+            if path.name in _LOCKS or not _is_own(path.name):
+                continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
-            elif path.name not in ("lock", "lease.json"):
+            else:
                 path.unlink(missing_ok=True)
 
     def remove_others(self, listing: Listing) -> None:
