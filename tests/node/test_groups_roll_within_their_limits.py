@@ -1,5 +1,6 @@
 """The plan of a LeaderWorkerSet, under every order in which groups may become ready."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,3 +91,11 @@ def test_a_rollout_keeps_its_limits_and_ends(case: tuple[Wish, st.DataObject]):
     updated = {number for number, group in groups.items() if group.updated}
     assert updated == set(range(wanted.partition, step.groups))
     assert wanted.partition > 0 or step.groups == wanted.replicas
+
+
+@pytest.mark.parametrize("unavailable", [0, 1, 2**30, 2**31 - 1])
+def test_a_plan_costs_what_exists(unavailable):
+    """Not what is wanted: the node must not stop for a typing error."""
+    many = 2**31 - 1
+    for groups in ({}, {0: OLD, 1: NEW, 2: STARTING, many - 1: OLD}):
+        assert plan(Wish(many, many, unavailable, 0), groups, many).groups >= many

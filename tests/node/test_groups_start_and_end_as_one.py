@@ -162,3 +162,10 @@ def test_variables_come_first_and_win():
             (lws.INDEX_IN_GROUP, "1"),
             ("A", "1"),
         ]
+
+
+def test_a_change_of_a_huge_group_is_small():
+    """The next one follows when these Pods are there."""
+    huge = Template("a", 2**31 - 1, recreates_all=True, waits_for_leader=False)
+    assert change(group(pod(0)), huge).create == list(range(1, 101))
+    assert not group(pod(0)).is_ready(2**31 - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,9 @@ from headgate.node.leaderworkerset_pods import LeaderWorkerSet
 _MAX_PAUSE_S = 60.0
 _MAX_FAILURES = 10
 """Further ones are not counted: the pause is at its limit."""
+
+_MOST_MISSING = 100
+"""Members that are created at a time, at most: a group may be to have 2**31 - 1."""
 
 ALL = "RecreateGroupOnPodRestart"
 """The restart policy by which the Pods of a group start together."""
@@ -40,7 +44,7 @@ class Group:
 
     def is_ready(self, size: int) -> bool:
         """Whether all of its `size` Pods are ready."""
-        members = [self.leader, *(self.workers.get(number) for number in range(1, size))]
+        members = (self.workers.get(number) if number else self.leader for number in range(size))
         return all(pod is not None and pod.ready for pod in members)
 
 
@@ -91,7 +95,8 @@ def change(group: Group, wanted: Template | None) -> Change:
     stale = [pod for number, pod in group.workers.items() if _is_stale(number, pod, wanted)]
     delete = [pod for pod in (*group.others, *stale) if not _is_terminating(pod)]
     may_create = leader.status.pod_ip and (leader.ready or not wanted.waits_for_leader)
-    missing = [number for number in range(1, wanted.size) if number not in group.workers]
+    absent = (number for number in range(1, wanted.size) if number not in group.workers)
+    missing = list(itertools.islice(absent, _MOST_MISSING))
     return Change(delete, missing if may_create and not group.others else ())
 
 

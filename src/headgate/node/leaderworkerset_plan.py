@@ -64,7 +64,8 @@ def plan(wanted: Wish, groups: Mapping[int, Group], released: int) -> Step:
 
 
 def _size(wanted: Wish, groups: Mapping[int, Group]) -> int:
-    unfinished = sum(not _is_done(groups, number) for number in range(wanted.replicas))
+    finished = sum(number < wanted.replicas and _is_done(groups, number) for number in groups)
+    unfinished = wanted.replicas - finished
     size = wanted.replicas + min(wanted.max_surge, unfinished)
     if _is_rolling(wanted, groups):
         return size
@@ -80,18 +81,19 @@ def _release(wanted: Wish, groups: Mapping[int, Group], released: int) -> int:
         done += 1
     lowest = max(0, existing - done - at_once)
     # Each group below that is not ready takes the place of one that could be replaced.
-    reached = lowest + sum(not groups.get(number, _MISSING).ready for number in range(lowest))
-    for number in range(min(reached, existing - 1), lowest - 1, -1):
-        group = groups.get(number, _MISSING)
-        if group.ready and not group.updated:
-            break
-        reached = number  # nothing is lost by replacing it
+    reached = 2 * lowest - sum(number < lowest and group.ready for number, group in groups.items())
+    # Nothing is lost by replacing the others, as far down as the next one that serves.
+    highest = min(reached, existing - 1)
+    serving = (number for number, group in groups.items() if group.ready and not group.updated)
+    lost = max((number for number in serving if lowest <= number <= highest), default=lowest - 1)
+    if lost < highest:
+        reached = lost + 1
     return max(wanted.partition, min(reached, released))
 
 
 def _is_rolling(wanted: Wish, groups: Mapping[int, Group]) -> bool:
-    numbers = range(wanted.partition, wanted.replicas)
-    return any(number in groups and not groups[number].updated for number in numbers)
+    released = (group for number, group in groups.items() if wanted.partition <= number < wanted.replicas)
+    return any(not group.updated for group in released)
 
 
 def _is_done(groups: Mapping[int, Group], number: int) -> bool:

@@ -37,8 +37,8 @@ class Rollout:
     @property
     def _released(self) -> list[Group]:
         """Groups that a rollout is about: neither below the partition, nor surge groups."""
-        numbers = range(self.wish.partition, self.wish.replicas)
-        return [self.groups[number] for number in numbers if number in self.groups]
+        first, end = self.wish.partition, self.wish.replicas
+        return [group for number, group in self.groups.items() if first <= number < end]
 
     @property
     def is_updating(self) -> bool:

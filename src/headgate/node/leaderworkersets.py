@@ -1,5 +1,6 @@
 """Reconciles LeaderWorkerSets: groups of a leader and workers, created, replaced and removed as one."""
 
+import itertools
 import logging
 import time
 from collections.abc import Mapping
@@ -175,7 +176,8 @@ class LeaderWorkerSetController:
     ) -> float | None:
         """Change each group; returns when the next change is due by time alone."""
         left, pauses, now_s = _BURST, [], time.monotonic()
-        for number in sorted({*groups, *range(size)}):
+        surplus = sorted(number for number in groups if number >= size)
+        for number in itertools.chain(range(size), surplus):
             group = groups.get(number, Group())
             revision = revisions.of_group(number, group)
             wanted = leaderworkerset_revisions.template(owner, revision) if number < size else None
