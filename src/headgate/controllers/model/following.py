@@ -79,20 +79,20 @@ class Followed:
 
     def objects(self, model: api.Model) -> dict[Id, Known]:
         """The objects that are the Model's."""
-        return {**self._objects.of(model.metadata.uid)}
+        return {**self._objects.of(model.metadata)}
 
     def object(self, model: api.Model, key: Id) -> Known | None:
         """The object of this name beside the Model, whoever it belongs to."""
         return self._objects.get(model.metadata.namespace, key)
 
     def pods(self, model: api.Model) -> Collection[KnownPod]:
-        return self._objects.pods(model.metadata.uid)
+        return self._objects.pods(model.metadata)
 
     def scaled(self, model: api.Model) -> set[str]:
         """Names of the Model's workloads that autoscalers scale."""
         return {
             each.metadata.name
-            for each in self._objects.of(model.metadata.uid).values()
+            for each in self._objects.of(model.metadata).values()
             if self._autoscalers.scale(
                 Workload(each.metadata.namespace, each.resource.kind, each.metadata.name)
             )

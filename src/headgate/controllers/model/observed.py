@@ -148,53 +148,58 @@ V = TypeVar("V")
 
 Id: TypeAlias = tuple[str, str]
 """Plural and name of an object of a Model, which is in the Model's namespace."""
+_Place: TypeAlias = tuple[str, str]
+"""Namespace and UID of a Model."""
 
 
 class Objects:
     """Objects and Pods by the Model that they belong to: the one that they name as their owner, or else, so
-    that a removed owner is put back, in their label."""
+    that a removed owner is put back, in their label. Both can be copied, and so only those in the namespace
+    of the Model are its own: a Pod of somebody else would get its token."""
 
     def __init__(self) -> None:
         self._all: dict[tuple[str, Id], Known] = {}
         """By namespace, plural and name."""
-        self._children: dict[str, dict[Id, Known]] = {}
-        """By the UID of the Model."""
-        self._pods: dict[str, dict[str, KnownPod]] = {}
+        self._children: dict[_Place, dict[Id, Known]] = {}
+        """By namespace and UID of the Model."""
+        self._pods: dict[_Place, dict[str, KnownPod]] = {}
 
     def put(self, change: cluster.Change[Any]) -> set[str]:
         """Take over a change; returns the UIDs of the Models that it concerns."""
         obj: Known = change.object
         key = (obj.resource.plural, obj.metadata.name)
-        place = (obj.metadata.namespace, key)
+        namespace = obj.metadata.namespace
+        place = (namespace, key)
         touched = set()
         if change.old is not None:
             self._all.pop(place, None)
             touched.add(model_of(change.old.metadata))
-            _drop(self._children, model_of(change.old.metadata), key)
+            _drop(self._children, (namespace, model_of(change.old.metadata)), key)
         if change.new is not None:
             self._all[place] = change.new
             touched.add(model_of(change.new.metadata))
             if uid := model_of(change.new.metadata):
-                self._children.setdefault(uid, {})[key] = change.new
+                self._children.setdefault((namespace, uid), {})[key] = change.new
         return touched
 
     def put_pod(self, change: cluster.Change[KnownPod]) -> str:
         """The same with a Pod."""
         pod = change.object
-        uid = pod.metadata.labels.get(names.MODEL_UID, "")
+        namespace, uid = pod.metadata.namespace, pod.metadata.labels.get(names.MODEL_UID, "")
         if change.old is not None:
-            _drop(self._pods, change.old.metadata.labels.get(names.MODEL_UID, ""), pod.metadata.name)
+            before = change.old.metadata.labels.get(names.MODEL_UID, "")
+            _drop(self._pods, (namespace, before), pod.metadata.name)
         if change.new is not None:
-            self._pods.setdefault(uid, {})[pod.metadata.name] = change.new
+            self._pods.setdefault((namespace, uid), {})[pod.metadata.name] = change.new
         return uid
 
     def get(self, namespace: str, key: Id) -> Known | None:
         """The object of this name, whichever Model it belongs to."""
         return self._all.get((namespace, key))
 
-    def of(self, uid: str) -> Mapping[Id, Known]:
-        """The objects of the Model with this UID."""
-        return self._children.get(uid, {})
+    def of(self, model: api.ObjectMeta) -> Mapping[Id, Known]:
+        """The objects of the Model with this metadata."""
+        return self._children.get((model.namespace, model.uid), {})
 
     def workload(self, place: Workload) -> KnownWorkload | None:
         """The workload of this namespace, kind and name."""
@@ -204,9 +209,9 @@ class Objects:
                 return found if isinstance(found, KnownWorkload) else None
         return None
 
-    def pods(self, uid: str) -> Collection[KnownPod]:
-        """The Pods of the Model, of all its backends."""
-        return self._pods.get(uid, {}).values()
+    def pods(self, model: api.ObjectMeta) -> Collection[KnownPod]:
+        """The Pods of the Model with this metadata, of all its backends."""
+        return self._pods.get((model.namespace, model.uid), {}).values()
 
     def statistics(self) -> dict[str, int]:
         found = dict.fromkeys((kind.resource.kind for kind in KINDS), 0)
@@ -216,11 +221,11 @@ class Objects:
         return {**found, "Pod": sum(map(len, self._pods.values()))}
 
 
-def _drop(held: dict[str, dict[Key, V]], uid: str, key: Key) -> None:
-    of_model = held.get(uid, {})
+def _drop(held: dict[_Place, dict[Key, V]], place: _Place, key: Key) -> None:
+    of_model = held.get(place, {})
     of_model.pop(key, None)
     if not of_model:
-        held.pop(uid, None)
+        held.pop(place, None)
 
 
 def model_of(metadata: api.ObjectMeta) -> str:

@@ -140,6 +140,41 @@ async def test_deletion_leaves_nothing(lab, backend):
     assert lab.controller.statistics().objects == dict.fromkeys(lab.controller.statistics().objects, 0)
 
 
+async def test_what_other_namespaces_claim_is_not_the_models(lab, backend):
+    """Labels and owners can be copied by anybody: objects and Pods count only beside their Model."""
+    await lab.model(backend())
+    await lab.there(api.ModelRoute, "m")
+    await lab.settled()
+    await lab.client.create_manifest({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+    objects = lab.controller.statistics().objects
+    server = await lab.get(api.ModelServer, "m-b")
+    copied = {"name": "m-b", "namespace": "other", "labels": server["metadata"]["labels"]}
+    copy = {**server, "metadata": copied}
+    labels = (await lab.get(api.Deployment, "m-b"))["spec"]["template"]["metadata"]["labels"]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "other", "labels": labels},
+        "spec": {"containers": [{"name": "engine", "image": "i"}]},
+    }
+    former = {**copy, "metadata": {**copied, "name": "former"}}
+    for each in (copy, former, pod):
+        await lab.client.create_manifest(each)
+    why = {"phase": "Failed", "message": "from another namespace"}
+    await lab.client.patch_status(api.Pod, "p", "other", why)
+    await lab.settled()
+    assert (await lab.says("Active", "False")).reason == "ModelProcessing"
+    model = await lab.client.get(api.Model, "m", "default")
+    followed = lab.controller._followed
+    assert not followed.pods(model)
+    assert {each.metadata.namespace for each in followed.objects(model).values()} == {"default"}
+    assert await lab.client.get(api.ModelServer, "former", "other")
+    await lab.client.delete(api.ModelServer, "m-b", "other")
+    await lab.settled()
+    assert followed.objects(model)["modelservers", "m-b"].metadata.uid == server["metadata"]["uid"]
+    assert lab.controller.statistics().objects == objects | {"ModelServer": 2, "Pod": 1}
+
+
 async def test_a_model_that_comes_back_gets_objects_of_its_own(lab, backend):
     """While those of its predecessor still go."""
     await lab.model(backend())
