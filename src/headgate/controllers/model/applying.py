@@ -140,8 +140,8 @@ class Applier:
     async def _write(self, key: Id, manifest: dict[str, Any], model: api.Model, *, is_new: bool) -> Known:
         """The selector of a Deployment cannot be changed, and so one of somebody else rejects the first
         write, which would add to it. This spares a read before each of them."""
-        is_first = is_new and key[0] == api.Deployment.resource.plural
-        try:
+
+        async def write(*, force: bool) -> Known:
             return await self._client.patch(
                 BY_PLURAL[key[0]],
                 key[1],
@@ -149,12 +149,20 @@ class Applier:
                 manifest,
                 cluster.PatchType.APPLY,
                 field_manager=MANAGER,
-                force=not is_first,
+                force=force,
             )
-        except (cluster.Conflict, cluster.Invalid):
-            if is_first:
-                check_owner(await self._get(key, model), model)
+
+        if not is_new or key[0] != api.Deployment.resource.plural:
+            return await write(force=True)
+        try:
+            return await write(force=False)
+        except cluster.Invalid:
+            check_owner(await self._get(key, model), model)
             raise
+        except cluster.Conflict:
+            # Our own has lost the label by which it is followed, if there is one: see `_unseen`.
+            check_owner(await self._get(key, model), model)
+            return await write(force=True)
 
     async def _hand_over(self, key: Id, manifest: Mapping[str, Any], known: Known | None) -> None:
         """Give up the replicas of a workload whose manifest has none, at their present number.

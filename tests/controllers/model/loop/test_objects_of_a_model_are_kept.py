@@ -88,6 +88,25 @@ async def test_labels_and_owners_are_put_back(lab, backend):
     assert await lab.eventually(has_owner) == server["metadata"]["ownerReferences"]
 
 
+async def test_the_label_that_the_controller_looks_for_is_put_back(lab, backend):
+    """Even if somebody gave it another value, with which the controller does not see the object any more."""
+    await lab.model(backend())
+    await lab.there(api.ModelRoute, "m")
+    await lab.settled()
+    before = await lab.get(api.Deployment, "m-b")
+    change = {"metadata": {"labels": {names.MANAGED_BY: "somebody"}}, "spec": {"replicas": 3}}
+    await lab.edit(api.Deployment, "m-b", change)
+
+    async def is_back():
+        now = await lab.get(api.Deployment, "m-b")
+        return now["metadata"]["labels"][names.MANAGED_BY] == names.GROUP and now
+
+    now = await lab.eventually(is_back)
+    assert now["metadata"]["uid"] == before["metadata"]["uid"]
+    assert now["spec"]["replicas"] == 1
+    assert "Failed" not in await lab.conditions()
+
+
 async def test_nothing_is_written_at_rest(lab, backend):
     """Neither when others write what the controller does not own, nor with each status of a workload."""
     await lab.model(backend())
