@@ -123,7 +123,8 @@ class ModelController:
         self._reconciled += 1
         try:
             desired, wait_s = await self._bring_about(model)
-        except PredecessorError:
+        except PredecessorError as error:
+            await self._write(model, status.waiting(model, str(error), self._now()))
             return PREDECESSOR_S
         except TakenError as error:
             await self._write(model, status.failed(model, str(error), self._now()))

@@ -107,6 +107,17 @@ def failed(model: api.Model, error: str, now: str) -> ModelStatus:
     return _status(model, findings, before.backend_statuses, before.observed_generation, now, kept)
 
 
+def waiting(model: api.Model, what: str, now: str) -> ModelStatus:
+    """The status of a Model that waits until an object of a former one of its name is gone."""
+    before = model.status or ModelStatus()
+    findings = [Finding(INITIALIZED, True, "ModelCreating", "Model initialized")]
+    active = next((each for each in before.conditions if each.type == ACTIVE), None)
+    if active is None or active.status != "True":
+        told = f"Model not ready yet: {what} of a former Model of this name is still being deleted"
+        findings.append(Finding(ACTIVE, False, PROCESSING, told))
+    return _status(model, findings, before.backend_statuses, before.observed_generation, now, TYPES)
+
+
 def _status(
     model: api.Model,
     findings: Sequence[Finding],

@@ -43,6 +43,23 @@ async def test_models_whose_objects_would_have_one_name_do_not_share_them(lab, b
     assert "Failed" not in await lab.conditions("a")
 
 
+async def test_a_model_that_waits_for_its_predecessor_says_so(lab, backend):
+    """An object of a former Model of this name may have a finalizer."""
+    await lab.model(backend())
+    await lab.there(api.ModelRoute, "m")
+    await lab.settled()
+    await lab.edit(api.Deployment, "m-b", {"metadata": {"finalizers": ["example.com/theirs"]}})
+    await lab.client.delete(api.Model, "m", "default")
+    await lab.model(backend())
+    waiting = await lab.says("Active", "False", reason="ModelProcessing")
+    assert waiting.message == (
+        "Model not ready yet: Deployment m-b of a former Model of this name is still being deleted"
+    )
+    await lab.edit(api.Deployment, "m-b", {"metadata": {"finalizers": None}})
+    await lab.run("m-b", 1)
+    await lab.says("Active", "True")
+
+
 async def test_a_token_that_cannot_be_read_is_reported(lab, backend):
     await lab.model(backend())
     await lab.there(api.ModelRoute, "m")
