@@ -92,8 +92,14 @@ def test_an_edit_that_nobody_can_use_changes_no_route(made, backend):
     usable = backend(loraAdapters=adapters("a", "b"))
     broken = usable | {"workers": [{"type": "server", "config": 1}]}
     before = routes(made(usable))
-    assert routes(made(broken)) == before
-    assert routes(made(broken, observed=Observed(leaving=["m-b"]))) == before
+    called = {"m": "m"}
+    assert routes(made(broken, observed=Observed(called=called))) == before
+    assert routes(made(broken, observed=Observed(called=called, leaving=["m-b"]))) == before
+
+
+def test_a_model_that_nobody_could_ever_use_has_no_route(made, backend):
+    """Its servers would not exist."""
+    assert routes(made(backend(workers=[{"type": "server", "config": 1}]))) == {}
 
 
 def test_former_pods_of_a_changed_backend_serve(made, backend):

@@ -156,8 +156,10 @@ def _serving(rest: Sequence[Known]) -> frozenset[str]:
 
 
 def serves(obj: Known) -> bool:
-    """Whether requests go by the object."""
-    return obj.resource.plural in (*WORKLOADS, _SERVER, api.ModelRoute.resource.plural)
+    """Whether requests may go by the object."""
+    if isinstance(obj, KnownWorkload):
+        return obj.status.ready_replicas > 0
+    return obj.resource.plural in (_SERVER, api.ModelRoute.resource.plural)
 
 
 def _goes_at_once(obj: Known) -> bool:

@@ -47,6 +47,8 @@ def of_model(scope: Scope, backends: Sequence[Backend]) -> list[Child]:
     """All routes of the Model; `backends` are those that are made."""
     made = {backend.spec.name: backend for backend in backends}
     every = [_destination(scope, each, made.get(each.name)) for each in scope.model.spec.backends]
+    if not scope.observed.called and not any(each.is_made or each.serves for each in every):
+        return []  # nothing has ever served
     main = names.shortened(scope.model.metadata.name, names.LONGEST_NAME)
     found = []
     is_outdated = scope.observed.called.get(main, names.public(scope.model)) != names.public(scope.model)
