@@ -13,7 +13,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane lws helm monitoring kustomize-base redis-server kubectl s3-server bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane lws helm monitoring kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -85,6 +85,9 @@ redis-server:  ## fetch redis-server for the tests into .cache, unless it is on 
 
 kubectl:  ## fetch or build kubectl for the tests into the user's cache, unless it is on PATH
 	@tools/fetch_kubectl.sh
+
+real-engine:  ## install vLLM for CPUs into the user's cache, for the tests of a real engine; 3 GB, takes a few minutes
+	@tools/real_engine.sh
 
 s3-server:  ## build an S3 server for the tests into the user's cache, unless it is on PATH; needs Go
 	@tools/fetch_s3_server.sh

@@ -57,6 +57,25 @@ def _find_kubectl() -> bool:
 
 HAS_KUBECTL = _find_kubectl()
 
+NO_ENGINE = (
+    "there is no vLLM: let `make real-engine` install one, or name a Python that has it in "
+    "HEADGATE_TEST_ENGINE_PYTHON"
+)
+
+
+def _find_engine() -> str | None:
+    """The Python that has vLLM: the one that is named, or that of `make real-engine`."""
+    if named := os.environ.get("HEADGATE_TEST_ENGINE_PYTHON"):
+        return named
+    tool = Path(__file__).parents[1] / "tools" / "real_engine.sh"
+    installed = Path(
+        subprocess.run([tool, "--path"], capture_output=True, text=True, check=True).stdout.strip()
+    )
+    return str(installed) if (installed.parents[1] / ".complete").exists() else None
+
+
+ENGINE_PYTHON = _find_engine()
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Removes compiled modules of other sources, which Python would import instead of these."""
@@ -66,7 +85,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> list[str]:
-    return [] if HAS_KUBECTL else [f"Tests that need kubectl are skipped: {NO_KUBECTL}"]
+    missing = [] if HAS_KUBECTL else [f"Tests that need kubectl are skipped: {NO_KUBECTL}"]
+    return missing if ENGINE_PYTHON else [*missing, f"Tests of a real engine are skipped: {NO_ENGINE}"]
+
+
+@pytest.fixture(scope="session")
+def engine_python() -> str:
+    """The Python that has vLLM."""
+    if ENGINE_PYTHON is None:
+        pytest.skip(NO_ENGINE)
+    return ENGINE_PYTHON
 
 
 LONG = ("soak", "whole", "workers", "conformance", "docs", "apiserver", "cli", "controllers", "image")

@@ -61,7 +61,7 @@ def test_sizes_of_adapters_are_those_of_sglang():
     assert "all" in arguments
 
 
-@pytest.mark.parametrize("flag", ["disable-log-stats", "headless", "aggregate-engine-logging"])
+@pytest.mark.parametrize("flag", sorted(vllm.ONLY_SET))
 def test_flags_without_a_negation_are_left_out(flag):
     """As the page says of each of them."""
     arguments = vllm.launch(Setup(weights="/w", name="m", config={flag: False})).program.args

@@ -1,6 +1,6 @@
 """A real vLLM with a tiny model, where there is one, and a gateway in front of it.
 
-HEADGATE_TEST_ENGINE_PYTHON names a Python that has vLLM; docs/engine-metrics.md tells how to get one.
+`make real-engine` installs one; docs/real-engines.md tells more.
 """
 
 import asyncio
@@ -67,15 +67,6 @@ class RealEngine:
         lines = self.get("/metrics").text.splitlines()
         begins = (f"{name}{{", f"{name} ")
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(begins))
-
-
-@pytest.fixture(scope="session")
-def engine_python():
-    """The Python that has the engine."""
-    python = os.environ.get("HEADGATE_TEST_ENGINE_PYTHON")
-    if not python:
-        pytest.skip("no real engine at hand: HEADGATE_TEST_ENGINE_PYTHON names no Python that has vLLM")
-    return python
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ SCALARS = st.none() | st.booleans() | st.integers() | TEXTS
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=8)
 
 
-def arguments(config, repeated=()):
-    return Config(config).flags(flags.prefixed_with_no, repeated)
+def arguments(config, several=()):
+    return Config(config).flags(flags.prefixed_with_no, several)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,11 @@ def test_items_of_a_list_may_be_arguments_of_their_own():
     """Where the engine's parser takes several."""
     assert arguments({"x": ["a", 1]}, ["x"]) == ["--x", "a", "1"]
     assert arguments({"x": []}, ["x"]) == []
+
+
+def test_a_flag_may_be_given_once_for_each_item():
+    """Where the engine's parser collects them."""
+    assert Config({"x": ["a", "-b"]}).flags(flags.prefixed_with_no, (), ["x"]) == ["--x", "a", "--x=-b"]
 
 
 @given(st.dictionaries(NAMES, JSON, max_size=6))

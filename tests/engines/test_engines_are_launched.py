@@ -59,7 +59,7 @@ def test_adapters_are_listed_in_one_place(launcher, name):
 
 
 def test_booleans_are_negated_only_where_the_engine_can():
-    """SGLang's can only be set, as some of vLLM's."""
+    """Most of SGLang's can only be set, as some of vLLM's."""
     config = {"enable-prefix-caching": False, "disable-log-stats": False, "enforce-eager": True}
     arguments = VLLM.launch(setup(config=config)).program.args
     assert "--no-enable-prefix-caching" in arguments
@@ -68,6 +68,9 @@ def test_booleans_are_negated_only_where_the_engine_can():
     arguments = SGLANG.launch(setup(config={"enable-mixed-chunk": False, "log-requests": True})).program.args
     assert "--log-requests" in arguments
     assert not any("mixed-chunk" in argument for argument in arguments)
+    assert (
+        "--no-lora-strict-loading" in SGLANG.launch(setup(config={"lora_strict_loading": False})).program.args
+    )
 
 
 def test_adapters_are_loaded_at_start_or_later():

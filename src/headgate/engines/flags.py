@@ -110,12 +110,20 @@ class Config:
         """Everything that was not taken."""
         yield from self._given.items()
 
-    def flags(self, negation: Negation, repeated: Collection[str] = ()) -> list[str]:
-        """All flags that were not taken, sorted by name. `repeated` are those whose list items are separate
-        arguments after one flag."""
-        return [argument for name in sorted(self._given) for argument in self._flag(name, negation, repeated)]
+    def flags(
+        self, negation: Negation, several: Collection[str] = (), appended: Collection[str] = ()
+    ) -> list[str]:
+        """All flags that were not taken, sorted by name. The items of a list are separate arguments after one
+        flag for names in `several`, each after a flag of its own for names in `appended`."""
+        found = list[str]()
+        for name, value in sorted(self._given.items()):
+            if isinstance(value, list) and name in appended:
+                found += [argument for item in value for argument in _with_value(name, text(item))]
+            else:
+                found += self._flag(name, negation, several)
+        return found
 
-    def _flag(self, name: str, negation: Negation, repeated: Collection[str]) -> Iterator[str]:
+    def _flag(self, name: str, negation: Negation, several: Collection[str]) -> Iterator[str]:
         value = self._given[name]
         if value is None:
             return
@@ -124,14 +132,17 @@ class Config:
             return
         if value is True or value == "":
             yield f"--{name}"
-        elif isinstance(value, list) and name in repeated:
+        elif isinstance(value, list) and name in several:
             if value:
                 yield f"--{name}"
                 yield from (text(item) for item in value)
         else:
-            written = text(value)
-            # A separate argument that begins with a dash would be read as a flag.
-            yield from [f"--{name}={written}"] if written.startswith("-") else [f"--{name}", written]
+            yield from _with_value(name, text(value))
+
+
+def _with_value(name: str, value: str) -> list[str]:
+    """A separate argument that begins with a dash would be read as a flag."""
+    return [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", value]
 
 
 def names(given: object, stable: str) -> list[str]:

@@ -68,8 +68,28 @@ _RESERVED: Final = {
 _OF_GROUPS: Final = dict.fromkeys(
     ("nnodes", "node-rank", "dist-init-addr"), "must not be set: it follows from pods"
 )
-_REPEATED: Final = ("lora-paths", "lora-target-modules", "cuda-graph-bs", "api-key")
-"""Flags that take each item of a list as an argument of its own."""
+SEVERAL: Final = frozenset(
+    (
+        *("allowed-media-domains", "bucket-e2e-request-latency", "bucket-inter-token-latency"),
+        *("bucket-time-to-first-token", "cuda-graph-bs", "cuda-graph-bs-decode", "cuda-graph-bs-prefill"),
+        *("custom-weight-loader", "debug-tensor-dump-layers", "encoder-register-urls", "encoder-urls"),
+        *("flashinfer-autotune-skip-ops", "gc-threshold", "generation-tokens-buckets"),
+        *("log-requests-target", "lora-paths", "lora-target-modules", "numa-node"),
+        *("prefill-delayer-forward-passes-buckets", "prefill-delayer-wait-seconds-buckets"),
+        *("prompt-tokens-buckets", "return-aux-hidden-state-layer-ids"),
+        *("tokenizer-metrics-allowed-custom-labels", "uvicorn-access-log-exclude-prefixes"),
+    )
+)
+"""Flags that take each item of a list as an argument of its own; other lists are JSON."""
+NEGATABLE: Final = frozenset(
+    (
+        *("dcp-replicate-q-proj", "dllm-fdfo", "enable-decoder-swa-bounded-replay"),
+        *("enable-dsa-fused-indexer", "enable-fused-qk-norm-rope", "enable-tf32-matmul"),
+        *("enable-tp-lm-head-all-to-all", "experts-shared-outer-loras", "lora-strict-loading"),
+        *("mm-enable-dp-encoder", "ple-offload-embedding", "speculative-enable-w4a4-mxfp4-megamoe"),
+    )
+)
+"""Boolean flags with a negation. All others are off unless they are set."""
 _SIZES: Final = ("tp-size", "tensor-parallel-size", "tp", "pp-size", "pipeline-parallel-size", "pp")
 _MEETING_PORT: Final = 20000
 _NAME: Final = "served-model-name"
@@ -78,8 +98,7 @@ _NAME: Final = "served-model-name"
 def launch(setup: Setup) -> Launch:
     """SGLang's server, in one Pod or several.
 
-    It has one name for the model, and does not compare it with that of requests. Its boolean flags can only
-    be set: false is what each of them is otherwise.
+    It has one name for the model, and does not compare it with that of requests.
     """
     config = Config(setup.config)
     config.reserved(_RESERVED)
@@ -101,7 +120,7 @@ def launch(setup: Setup) -> Launch:
         _split(config, setup)
     arguments = (
         *("--model-path", setup.weights, "--host", POD_IP, "--port", str(port)),
-        *config.flags(flags.left_out, _REPEATED),
+        *config.flags(_negated, SEVERAL),
     )
     program, follower = Program(SERVER, arguments), None
     if setup.pods > 1:
@@ -109,6 +128,10 @@ def launch(setup: Setup) -> Launch:
         program = Program(SERVER, (*arguments, *group, "--node-rank", "0"))
         follower = Program(SERVER, (*arguments, *group, "--node-rank", INDEX))
     return Launch(program=program, follower=follower, port=port, problems=tuple(config.problems))
+
+
+def _negated(name: str) -> list[str]:
+    return flags.prefixed_with_no(name) if name in NEGATABLE else flags.left_out(name)
 
 
 def _split(config: Config, setup: Setup) -> None:

@@ -59,13 +59,22 @@ _RESERVED: Final = {
 _OF_GROUPS: Final = dict.fromkeys(
     ("nnodes", "node-rank", "master-addr", "headless"), "must not be set: it follows from pods"
 )
-_REPEATED: Final = (
-    *("lora-modules", "middleware", "allowed-origins", "api-key", "ssl-ciphers"),
-    *("logits-processors", "allowed-headers", "allowed-methods", "cudagraph-capture-sizes"),
+SEVERAL: Final = frozenset(
+    (
+        *("allowed-media-domains", "api-key", "collect-detailed-traces", "cpu-offload-params"),
+        *("cudagraph-capture-sizes", "ignore-patterns", "kv-cache-dtype-skip-layers", "logits-processors"),
+        *("lora-modules", "lora-target-modules", "numa-bind-cpus", "numa-bind-nodes", "offload-params"),
+        *("served-model-name", "sleep-preserve-parameter-names"),
+    )
 )
-"""Flags that take each item of a list as an argument of its own."""
-_ONLY_SET: Final = frozenset(
-    {"disable-log-stats", "headless", "aggregate-engine-logging", "fail-on-environ-validation"}
+"""Flags that take each item of a list as an argument of its own; other lists are JSON."""
+APPENDED: Final = frozenset({"middleware"})
+"""Flags that are given once for each item of a list."""
+ONLY_SET: Final = frozenset(
+    (
+        *("aggregate-engine-logging", "data-parallel-multi-port-external-lb", "disable-log-stats"),
+        *("grpc", "headless"),
+    )
 )
 """Boolean flags without a negation, and off unless they are set."""
 _SIZES: Final = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
@@ -109,7 +118,7 @@ def launch(setup: Setup) -> Launch:
     arguments = (
         *("--model", setup.weights, "--host", POD_IP, "--port", str(port)),
         *("--served-model-name", *names),
-        *config.flags(_negated, _REPEATED),
+        *config.flags(_negated, SEVERAL, APPENDED),
     )
     program, follower = Program(SERVER, arguments), None
     if with_ray:
@@ -151,7 +160,7 @@ def _parallel(config: Config, setup: Setup) -> bool:
 
 
 def _negated(name: str) -> list[str]:
-    return flags.left_out(name) if name in _ONLY_SET else flags.prefixed_with_no(name)
+    return flags.left_out(name) if name in ONLY_SET else flags.prefixed_with_no(name)
 
 
 def adapters(environment: Mapping[str, str]) -> Adapters:
