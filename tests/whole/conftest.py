@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
-START_S = 60.0
+START_S = 180.0
 _http = httpx2.Client(trust_env=False, verify=False, limits=httpx2.Limits(max_keepalive_connections=0))
 
 
