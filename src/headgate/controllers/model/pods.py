@@ -203,6 +203,8 @@ def _container(
         ],
         "resources": msgspec.to_builtins(worker.spec.resources),
         "volumeMounts": mounts,
+        # Engines write why they end to their log only.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     if program.args:
         found["args"] = list(program.args)

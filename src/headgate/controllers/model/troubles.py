@@ -113,8 +113,14 @@ def _ending(ended: api.ContainerStateTerminated) -> str:
     """How a container failed, with the message it left; empty if it succeeded."""
     if ended.exit_code == 0:
         return ""
-    message = ended.message.strip()[:LONGEST]
+    message = _last_line(ended.message)[:LONGEST]
     how = f"ended with exit code {ended.exit_code}"
     if ended.reason not in ("", "Error", "Completed"):
         how = f"{ended.reason}, {how}"
     return f"{message} ({how})" if message else how
+
+
+def _last_line(message: str) -> str:
+    """The end of a log has a traceback before the error, which is in the last line."""
+    lines = message.strip().splitlines()
+    return lines[-1].strip() if lines else ""

@@ -1,0 +1,34 @@
+"""Why a Pod of a Model does not serve, from the states of its containers."""
+
+import msgspec
+import pytest
+
+from headgate.controllers.model.observed import KnownPod
+from headgate.controllers.model.troubles import ENGINE_FAILING, Trouble, of_pod
+
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "engine.py", line 1, in <module>
+ValueError: no such flag
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (TRACEBACK, "ValueError: no such flag (ended with exit code 1)"),
+        ("out of memory", "out of memory (ended with exit code 1)"),
+        (" \n", "ended with exit code 1"),
+        ("", "ended with exit code 1"),
+    ],
+)
+def test_the_last_line_of_an_engine_says_why_it_ended(message, told):
+    """The end of its log is its termination message."""
+    status = {
+        "name": "engine",
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "message": message}},
+    }
+    pod = msgspec.convert({"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}}, KnownPod)
+    assert of_pod(pod) == Trouble(ENGINE_FAILING, f"Pod p, container engine: {told}")
