@@ -83,6 +83,38 @@ def test_the_ready_state_of_a_former_generation_does_not_count() -> None:
     assert stage_of(model(condition("Active", "True"), processed=1), []).engine == "why"
 
 
+def workload(replicas: int, updated: int, seen: int | None = 3) -> Object:
+    status = {"replicas": replicas, "updatedReplicas": updated}
+    known = {} if seen is None else {"observedGeneration": seen}
+    return {"metadata": {"name": "m-b", "generation": 3}, "status": status | known}
+
+
+@pytest.mark.parametrize(
+    ("found", "engine"),
+    [
+        (workload(2, 1), "replacing what runs: 1 of 2 replicas of m-b are new"),
+        (workload(1, 1, seen=2), "replacing what runs: 1 of 1 replicas of m-b are new"),
+        (workload(2, 0, seen=None), "replacing what runs: 0 of 2 replicas of m-b are new"),
+        (workload(2, 2), ""),
+        (workload(1, 1, seen=None), ""),
+        ({"metadata": {"name": "m-b", "generation": 1}}, ""),
+    ],
+)
+def test_a_changed_model_has_arrived_when_nothing_of_before_runs(found: Object, engine: str) -> None:
+    """Until then what answers is what was there before the change."""
+    assert stage_of(model(condition("Active", "True")), [READY], [found]) == Stage(engine=engine)
+
+
+def test_a_change_that_fails_is_a_failure_while_the_model_is_active() -> None:
+    """With the last line of what the engine wrote, which is the error below a traceback."""
+    crashing = pod(DONE, {"waiting": {"reason": "CrashLoopBackOff"}})
+    log = "Traceback (most recent call last):\n  File\nValueError: no such flag\n"
+    crashing["status"]["containerStatuses"][0]["lastState"] = {"terminated": {"exitCode": 1, "message": log}}
+    found = stage_of(model(condition("Active", "True")), [READY, crashing], [workload(2, 1)])
+    assert found.failure == "engine: CrashLoopBackOff: ValueError: no such flag; what ran before still serves"
+    assert not stage_of(model(condition("Active", "True")), [READY, crashing], [workload(2, 2)]).failure
+
+
 @pytest.mark.parametrize("odd", [{}, {"status": 1}, {"status": {"conditions": None}}, {"metadata": []}])
 def test_any_object_has_a_stage(odd: Object) -> None:
     """Fields may be missing, or have other types than expected."""

@@ -54,8 +54,11 @@ class Stage:
     """What of the Model cannot be done, and is left out."""
 
 
-def stage_of(model: Object, pods: Sequence[Object]) -> Stage:
-    """From the objects as the server has them."""
+def stage_of(model: Object, pods: Sequence[Object], workloads: Sequence[Object] = ()) -> Stage:
+    """From the objects as the server has them.
+
+    A Model that was changed has arrived when nothing of before runs any more.
+    """
     conditions = {each.get("type"): each for each in _at(model, "status", "conditions") or ()}
     active, failed = conditions.get("Active") or {}, conditions.get("Failed") or {}
     generation = _at(model, "metadata", "generation")
@@ -73,10 +76,15 @@ def stage_of(model: Object, pods: Sequence[Object]) -> Stage:
         failing = active
     is_active = active.get("status") == "True" and is_current
     failure = str(failing.get("message") or failing.get("reason") or "")
+    replacing = _replacing(workloads) if is_active else ""
+    if not failure and (replacing or not is_active):
+        failure = _failure(alive)
+        if failure and replacing:
+            failure += "; what ran before still serves"
     return Stage(
         weights=_weights(active, alive),
-        engine="" if is_active else _engine(active, alive),
-        failure=failure if failure or is_active else _failure(alive),
+        engine=replacing if is_active else _engine(active, alive),
+        failure=failure,
         unsupported=str(supported.get("message") or "") if supported.get("status") == "False" else "",
     )
 
@@ -125,12 +133,24 @@ def _engine(active: Object, pods: Sequence[Object]) -> str:
     return str(active.get("message") or "waiting")
 
 
+def _replacing(workloads: Sequence[Object]) -> str:
+    """Which workload still has replicas of a former template; empty if none has."""
+    for each in workloads:
+        status = _at(each, "status") or {}
+        seen, generation = status.get("observedGeneration"), _at(each, "metadata", "generation")
+        replicas, updated = status.get("replicas") or 0, status.get("updatedReplicas") or 0
+        if replicas > updated or (seen is not None and seen != generation):
+            name = _at(each, "metadata", "name")
+            return f"replacing what runs: {updated} of {replicas} replicas of {name} are new"
+    return ""
+
+
 def _failure(pods: Sequence[Object]) -> str:
     """How a container fails that was started again and again, with its last words."""
     for pod in pods:
         for status in _statuses(pod):
             if told := _trouble(status):
-                last = _at(status, "lastState", "terminated", "message") or ""
+                last = _last_line(_at(status, "lastState", "terminated", "message"))
                 return f"{told}: {last}" if last and last not in told else told
     return ""
 
@@ -161,9 +181,15 @@ def _told(state: Object) -> str:
     if waiting and waiting.get("reason") not in _QUIET:
         return f"{waiting.get('reason')} {waiting.get('message') or ''}".strip()
     if ended:
-        what = ended.get("message") or ended.get("reason") or ""
+        what = _last_line(ended.get("message")) or ended.get("reason") or ""
         return f"exited with {ended.get('exitCode')} {what}".strip()
     return ""
+
+
+def _last_line(message: str | None) -> str:
+    """What a container left may be the end of its log, where the last line says why it ended."""
+    lines = (message or "").strip().splitlines()
+    return lines[-1].strip() if lines else ""
 
 
 def _at(obj: Object, *path: str) -> Any:
@@ -223,6 +249,9 @@ class _Failures:
 async def _stages(client: cluster.Client, namespace: str, name: str) -> AsyncIterator[Stage]:
     model = client.path_of(api.Model.resource, name, namespace)
     pods = client.path_of(api.Pod.resource, "x", namespace).rpartition("/")[0]
+    workloads = [
+        client.path_of(kind.resource, None, namespace) for kind in (api.Deployment, api.LeaderWorkerSet)
+    ]
     query = {"labelSelector": f"{_MODEL_LABEL}={name}"}
     while True:
         try:
@@ -230,8 +259,18 @@ async def _stages(client: cluster.Client, namespace: str, name: str) -> AsyncIte
         except cluster.NotFound as error:
             raise ModelFailed("it was deleted") from error
         listed = msgspec.json.decode((await client.ask("GET", pods, query=query)).body)
-        yield stage_of(found, listed.get("items") or [])
+        known = [each for path in workloads for each in await _known(client, path, query)]
+        yield stage_of(found, listed.get("items") or [], known)
         await asyncio.sleep(POLL_S)
+
+
+async def _known(client: cluster.Client, path: str, query: Mapping[str, str]) -> Sequence[Object]:
+    """Objects that the server has and shows; a cluster may have no LeaderWorkerSets."""
+    try:
+        found = msgspec.json.decode((await client.ask("GET", path, query=query)).body)
+    except (cluster.NotFound, cluster.Forbidden):
+        return ()
+    return found.get("items") or ()
 
 
 def _show(stage: Stage, progress: Progress) -> None:
