@@ -84,6 +84,16 @@ def test_each_cause_has_a_message_and_an_exit_code(run, hub, repository, tmp_pat
     assert not (tmp_path / "model").exists()
 
 
+def test_no_file_of_a_directory_matches(tmp_path):
+    """The directory has files, so that the patterns are what to look at."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "config.json").touch()
+    options = downloads.Options(patterns=downloads.Patterns(include=["*.gguf"]))
+    with pytest.raises(downloads.DownloadError, match="source has no files that match the patterns") as told:
+        downloads.fetch(str(tmp_path / "source"), tmp_path / "m", {}, options=options)
+    assert told.value.reason is downloads.Reason.NO_FILES
+
+
 def test_an_endpoint_that_does_not_respond_is_given_up(tmp_path):
     """After some attempts; the message has the reason of the last one."""
     with socket.socket() as closed:

@@ -87,7 +87,7 @@ def checked(source: str, files: Iterable[RemoteFile], patterns: Patterns) -> tup
             if str(parent) in selected:
                 raise _refusal(source, f"{_shown(str(parent))} is both a file and a directory")
     if not selected:
-        which = " that match the patterns" if seen else ""
+        which = " that match the patterns" if patterns.include or patterns.exclude else ""
         raise DownloadError(Reason.NO_FILES, f"{source} has no files{which}")
     return tuple(selected[path] for path in sorted(selected))
 
