@@ -21,6 +21,7 @@ MOST_AT_ONCE = 32
 
 T = TypeVar("T")
 _Text = Annotated[str, Meta(max_length=4096)]
+_Bytes = Annotated[int, Meta(ge=0, le=2**62)]
 
 
 class SidecarError(Exception):
@@ -59,8 +60,8 @@ class Download(msgspec.Struct, frozen=True):
 
     name: _Text
     phase: _Text = ""
-    bytes_done: int = 0
-    bytes_total: int = 0
+    bytes_done: _Bytes = 0
+    bytes_total: _Bytes = 0
     bytes_per_s: float = 0.0
 
 
