@@ -66,6 +66,26 @@ async def test_deleted_objects_come_back(lab, backend):
         await lab.eventually(is_back)
 
 
+async def test_the_name_of_a_model_can_be_changed(lab, backend):
+    """That of a ModelRoute cannot, so another one takes its place."""
+    await lab.model(backend())
+    before = await lab.there(api.ModelRoute, "m")
+    assert before["spec"]["modelName"] == "m"
+    await lab.settled()
+    model = {"spec": {"name": "other"}}
+    await lab.client.patch(api.Model, "m", "default", model, kind=cluster.PatchType.MERGE)
+
+    async def is_renamed():
+        now = await lab.get(api.ModelRoute, "m")
+        return now is not None and now["spec"]["modelName"] == "other" and now
+
+    now = await lab.eventually(is_renamed)
+    assert now["spec"]["rules"] == before["spec"]["rules"]
+    await lab.settled()
+    assert (await lab.get(api.ModelRoute, "m"))["metadata"]["uid"] == now["metadata"]["uid"]
+    assert "Failed" not in await lab.conditions("m")
+
+
 async def test_labels_and_owners_are_put_back(lab, backend):
     """Also the label by which the controller finds its objects."""
     await lab.model(backend())
