@@ -214,8 +214,8 @@ class Scheduling(LoadScopeScheduling):
     """A worker has all tests of a module, which share fixtures, and of a folder that shares a machine."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = nodeid.split("/")[1]
-        return folder if folder in ("whole", "image") else nodeid.partition("::")[0]
+        _, folder, *below = nodeid.split("/")
+        return folder if folder in ("whole", "image") and len(below) == 1 else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
