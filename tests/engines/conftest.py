@@ -1,6 +1,6 @@
 """A real vLLM with a tiny model, where there is one, and a gateway in front of it.
 
-`make real-engine` installs one; docs/real-engines.md tells more.
+`make real-engine` installs one; docs/engine-metrics.md tells more.
 """
 
 import asyncio

@@ -14,26 +14,22 @@ from typing import Any
 
 import httpx2
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "examples" / "images" / "own-vllm.yaml"
 MAKER = ROOT / "tests" / "engines" / "tiny_model.py"
 START_S = 900.0
 """vLLM takes a minute on a machine that has nothing else to do, and several on a busy one."""
-FOR_CPU = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+EXAMPLE = ROOT / "examples" / "models" / "own-vllm-cpu.yaml"
 CONFIG = {
-    "max-model-len": 1024,
-    "dtype": "float32",
-    "block-size": 32,
-    "enforce-eager": True,
     "enable-prefix-caching": False,
-    "enable-prompt-tokens-details": True,
     "limit-mm-per-prompt": {"image": 0},
     "max-lora-rank": 8,
     "max-loras": 2,
     "generation-config": "vllm",
 }
-"""For a CPU, and one flag of each type."""
+"""Besides the flags of the example."""
 LONG = 900
 """Tokens of a response that takes seconds."""
 
@@ -70,17 +66,14 @@ def files(directory):
 
 
 @pytest.fixture
-def served(new_machine, engine_python, hub, tiny, tmp_path, eventually):
+def served(new_machine, engine_python, hub, tiny, tmp_path, monkeypatch, eventually):
     """`headgate up`, whose vLLM is that of the tests, and a hub that has the weights and an adapter."""
     hub.repositories["org/tiny"] = hubs.Repository(files(tiny))
     hub.repositories["org/nonsense"] = hubs.Repository(files(tiny / "adapter"))
-    text = IMAGES.read_text()
-    assert "/opt/vllm/bin/python" in text
-    images = tmp_path / "images.yaml"
-    images.write_text(text.replace("/opt/vllm/bin/python", engine_python))
+    monkeypatch.setenv("OWN_VLLM", engine_python)
     nothing = tmp_path / "nothing.yaml"
     nothing.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: nothing, namespace: default}}")
-    machine = new_machine(nothing).start(flags=("--images", str(images)))
+    machine = new_machine(nothing).start(flags=("--images", str(IMAGES)))
     return Served(machine, hub, tmp_path / "cache", eventually)
 
 
@@ -95,24 +88,17 @@ class Served:
 
     def apply(self, *adapters, **variables):
         """With these adapters, all with the same weights."""
-        env = {"HF_ENDPOINT": self.hub.url, **FOR_CPU, **variables}
-        backend = {
-            "name": "cpu",
-            "type": "vLLM",
+        manifest = yaml.safe_load(EXAMPLE.read_text())
+        manifest["metadata"]["name"] = "tiny"
+        (backend,) = manifest["spec"]["backends"]
+        backend |= {
             "modelURI": "hf://org/tiny",
             "cacheURI": f"hostpath://{self.cache}",
-            "minReplicas": 1,
-            "maxReplicas": 1,
-            "env": [{"name": name, "value": value} for name, value in env.items()],
             "loraAdapters": [{"name": name, "artifactURL": "hf://org/nonsense"} for name in adapters],
-            "workers": [{"type": "server", "config": CONFIG}],
         }
-        manifest = {
-            "apiVersion": "registry.volcano.sh/v1alpha1",
-            "kind": "Model",
-            "metadata": {"name": "tiny", "namespace": "default"},
-            "spec": {"backends": [backend]},
-        }
+        variables["HF_ENDPOINT"] = self.hub.url
+        backend["env"] += [{"name": name, "value": value} for name, value in variables.items()]
+        backend["workers"][0]["config"] |= CONFIG
         self.machine.kubectl("apply", "-f", "-", text=json.dumps(manifest))
 
     def ask(self, model="tiny", tokens=12):
@@ -158,7 +144,7 @@ def test_weights_and_adapter_come_from_a_hub(served):
     (endpoint,) = served.machine.get("/debug/endpoints", "admin-port").json()["default/tiny-cpu"]
     assert endpoint["engine"] == "vLLM"
     reading = endpoint["reading"]
-    assert (reading["block_tokens"], reading["models"]) == (CONFIG["block-size"], ["nonsense", "tiny"])
+    assert (reading["block_tokens"], reading["models"]) == (32, ["nonsense", "tiny"])
     served.machine.kubectl("delete", "model", "tiny")
     served.eventually(
         lambda: not json.loads(served.machine.kubectl("get", "pods", "-o", "json"))["items"], 360
