@@ -373,6 +373,9 @@ def test_metadata_of_any_kind(judge, make):
         'metadata.name: Invalid value: "1a": a DNS-1035 label must consist of'
     )
     assert judge(make("namespace", "a.b"))[0] == [f'metadata.name: Invalid value: "a.b": {LABEL}']
+    for length, is_valid in ((253, True), (254, False)):
+        generating = make("config map", "a", generateName=f"{length * 'a'}-")
+        assert (judge(generating)[0] == []) is is_valid
     nameless = make("config map", "")
     assert judge(nameless)[0] == ["metadata.name: Required value: name or generateName is required"]
     owned = make(

@@ -45,7 +45,9 @@ def check_labels(labels: FieldCursor, found: Findings) -> None:
 def _check_name(form: Callable[[str], Iterator[str]], meta: FieldCursor, found: Findings) -> None:
     prefix = meta["generateName"].text
     if prefix:
-        for complaint in form(f"{prefix[:-1]}a" if prefix.endswith("-") else prefix):
+        is_dashed = len(prefix) > 1 and prefix.endswith("-")
+        # As in Kubernetes, so that it may be as long as the name of a ReplicaSet, and a dash.
+        for complaint in form(f"{prefix[:-2]}a" if is_dashed else prefix):
             found.invalid(meta["generateName"], complaint)
     name = meta["name"]
     if not name.text:
