@@ -20,14 +20,17 @@ from lightkube.core.exceptions import ConfigError
 from headgate import http_clients
 from headgate.cluster import kubeconfig
 from headgate.cluster.errors import ConfigurationError
+from headgate.cluster.http1 import Http1Transport
 
 REQUEST_TIMEOUT = httpx2.Timeout(30, connect=5, pool=10)
 # Shorter than uvicorn's keep-alive of 5 s: the side that sends next must be the one that closes, or they
 # race.
-_REQUEST_LIMITS = httpx2.Limits(max_connections=32, keepalive_expiry=4.0)
+_REQUESTS_KEPT_S = 4.0
+_MOST_REQUESTS = 32
 # A stream that ended is not kept: its server is most likely shutting down, and would wait for this side to
 # close.
-_STREAM_LIMITS = httpx2.Limits(max_connections=256, max_keepalive_connections=0)
+_STREAMS_KEPT_S = 0.0
+_MOST_STREAMS = 256
 # A peer that vanished without a reset is noticed after 15 + 3 * 5 s, not after the watch's ten minutes.
 _KEEPALIVE = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -87,26 +90,34 @@ def _connection(config: SingleConfig, source: str) -> Connection:
         server=server,
         source=source,
         namespace=config.namespace,
-        requests=_http(server, tls, auth, _REQUEST_LIMITS),
-        streams=_http(server, tls, auth, _STREAM_LIMITS),
+        requests=_http(server, tls, auth, _MOST_REQUESTS, _REQUESTS_KEPT_S),
+        streams=_http(server, tls, auth, _MOST_STREAMS, _STREAMS_KEPT_S),
     )
 
 
 def _http(
-    server: str, tls: ssl.SSLContext, auth: httpx2.Auth | None, limits: httpx2.Limits
+    server: str, tls: ssl.SSLContext, auth: httpx2.Auth | None, most: int, kept_s: float
 ) -> httpx2.AsyncClient:
-    transport = http_clients.transport(
-        verify=tls,
-        limits=limits,
-        proxy=_proxy_for(server),
-        socket_options=_KEEPALIVE,
-    )
     # identity: API servers are near, and decompressing a list costs more time than its transfer.
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "headgate"}
     options: dict[str, Any] = {"auth": auth} if auth else {}
     return httpx2.AsyncClient(
-        base_url=server, transport=transport, headers=headers, timeout=REQUEST_TIMEOUT, **options
+        base_url=server,
+        transport=_transport(server, tls, most, kept_s),
+        headers=headers,
+        timeout=REQUEST_TIMEOUT,
+        **options,
     )
+
+
+def _transport(server: str, tls: ssl.SSLContext, most: int, kept_s: float) -> httpx2.AsyncBaseTransport:
+    proxy = _proxy_for(server)
+    if proxy is None:
+        return Http1Transport(tls, most=most, keepalive_s=kept_s, socket_options=_KEEPALIVE)
+    limits = httpx2.Limits(
+        max_connections=most, max_keepalive_connections=most if kept_s else 0, keepalive_expiry=kept_s
+    )
+    return http_clients.transport(verify=tls, limits=limits, proxy=proxy, socket_options=_KEEPALIVE)
 
 
 def _proxy_for(server: str) -> str | None:
