@@ -253,19 +253,23 @@ class Informer(Generic[K]):
                 if self._version is None:
                     await self._list()
                 await self._watch()
+                continue
             except Gone as error:
+                failure: ApiError = error
                 self._version = None
                 if self._contact.expired(error):
                     continue
             except NotFound as error:
+                failure = error
                 self._absent(error)
             except Forbidden as error:
+                failure = error
                 await self._forbidden(error)
             except ApiError as error:
+                failure = error
                 self._contact.failed(error)
-            else:
-                continue
-            await asyncio.sleep(self._pacing.backoff.delay_s(self._contact.failures, self._rng))
+            pause_s = self._pacing.backoff.delay_s(self._contact.failures, self._rng)
+            await self._client.outage.pause(pause_s, failure)
 
     async def _list(self) -> None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import random
 from dataclasses import dataclass
@@ -18,12 +20,31 @@ class Outage:
         self._server = f"{server} ({source})" if source else server
         self._is_on = False
         self._responded_at = float("-inf")
+        self._over = asyncio.Event()
+        self.ended_at = float("-inf")
+        """When the last outage was over, in monotonic seconds; those that go on are not."""
+
+    @property
+    def is_on(self) -> bool:
+        return self._is_on
+
+    async def pause(self, seconds: float, error: ApiError) -> None:
+        """Wait for so long after a failure, or until somebody else gets a response: who follows one kind of
+        objects should not be behind who follows another."""
+        if not self._is_on or not isinstance(error, Unreachable):
+            await asyncio.sleep(seconds)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
 
     def responded(self, now: float) -> None:
         """The server responded, even with a rejection."""
         self._responded_at = now
         if self._is_on:
             self._is_on = False
+            self.ended_at = now
+            self._over.set()
             log.info("the API server at %s answers again", self._server)
 
     def failed(self, error: ApiError, begun_at: float, now: float) -> bool:
@@ -37,6 +58,7 @@ class Outage:
             return False
         if not self._is_on and begun_at > self._responded_at:
             self._is_on = True
+            self._over.clear()
             why = (
                 "the objects that were read stay in use"
                 if self._responded_at > 0
