@@ -76,8 +76,8 @@ def site(
         own = ("--kubeconfig", site.kubeconfig)
         site.pieces.start("node", "node", *own, "--state", state, "--images", images, "--kubelet-port", 0)
         site.pieces.start("controller", "controller", *own)
-        for name in ("gateway", "gateway-2"):
-            start_gateway(site, name, unused_tcp_port_factory)
+        for workers, name in enumerate(("gateway", "gateway-2"), 1):
+            start_gateway(site, name, workers, unused_tcp_port_factory)
         for name in site.gateways:
             site.until_ready(name)
         yield site
@@ -85,12 +85,13 @@ def site(
         site.pieces.end()
 
 
-def start_gateway(site: Site, name: str, new_port: Callable[[], int]) -> None:
+def start_gateway(site: Site, name: str, workers: int, new_port: Callable[[], int]) -> None:
     port, admin, metrics = new_port(), new_port(), new_port()
     site.gateways[name] = (f"http://127.0.0.1:{port}", f"http://127.0.0.1:{admin}")
     site.pieces.start(
         *(name, "gateway", "--kubeconfig", site.kubeconfig, "--port", port),
         *("--admin-port", admin, "--metrics-port", metrics, "--queue-no-endpoint-wait-s", 0),
+        *("--workers", workers),
         *("--shutdown-lameduck-s", 2, "--clients-trusted-networks", "127.0.0.1/32"),
     )
 

@@ -6,7 +6,9 @@ Nothing is polled: a Model is reconciled when it, one of its objects or one of i
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,6 +36,8 @@ PREDECESSOR_S = 1.0
 LINGER_S = 5.0
 """How long something that requests went to stays after the routes have changed, which gateways do not learn
 at the same time."""
+OUTAGE_S = 35.0
+"""The same after the API server did not answer: a gateway may ask it again after 30 s only."""
 TAKEN_S = 15.0
 """How often to look whether an object that belongs to somebody else is gone."""
 
@@ -149,16 +153,17 @@ class ModelController:
             if await self._applier.apply(model, child.kind, child.manifest, before):
                 told = f"{child.kind.resource.kind} {child.name} was changed by somebody else, and put back"
                 self._events.record(model, cluster.EventType.NORMAL, "PutBack", told)
-        linger_s = LINGER_S - self._applier.routed_s(model.metadata.uid)
-        wait_s = None
+        over_s = time.monotonic() - self._client.outage.ended_at
+        linger_s = max(LINGER_S - self._applier.routed_s(model.metadata.uid), OUTAGE_S - over_s)
+        lingering = [gone for gone in desired.unwanted if linger_s > 0 and serves(gone)]
         for gone in desired.unwanted:
-            if linger_s > 0 and serves(gone):
-                wait_s = linger_s
+            if gone in lingering:
                 continue
             await self._applier.delete(model, gone)
             told = f"{gone.resource.kind} {gone.metadata.name} is not part of the Model any longer"
             self._events.record(model, cluster.EventType.NORMAL, "Deleted", told)
-        return desired, wait_s
+        told = [f"{each.resource.kind} {each.metadata.name}" for each in lingering]
+        return dataclasses.replace(desired, lingering=told), linger_s if lingering else None
 
     def _status_of(self, model: api.Model, desired: Desired) -> ModelStatus:
         """Gives the sidecars of the Model's Pods their work, and reports what they said so far."""
@@ -169,7 +174,9 @@ class ModelController:
         states = [
             duties.reported(state, children, pods, loop.states, loop.downloads) for state in desired.states
         ]
-        return status.status_of(model, children, states, desired.leaving, self._now())
+        going = [f"{name} of a former backend still serves" for name in desired.leaving]
+        going += [f"{each} goes in a moment" for each in desired.lingering]
+        return status.status_of(model, children, states, going, self._now())
 
     async def _write(self, model: api.Model, due: ModelStatus) -> float | None:
         if model.status == due:

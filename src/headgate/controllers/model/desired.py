@@ -36,6 +36,8 @@ class Desired:
     leaving: Sequence[str]
     """ModelServers of former backends that serve until the new ones do."""
     states: Sequence[BackendState]
+    lingering: Sequence[str] = ()
+    """What is still there because some gateway may not know that it goes, by kind and name."""
 
 
 def desired_of(

@@ -71,12 +71,13 @@ def state_of(backend: ModelBackend, children: Sequence[Child], objects: Mapping[
 
 
 def status_of(
-    model: api.Model, children: Children, states: Sequence[BackendState], leaving: Sequence[str], now: str
+    model: api.Model, children: Children, states: Sequence[BackendState], going: Sequence[str], now: str
 ) -> ModelStatus:
-    """The status of a Model whose generation was processed; `now` is RFC 3339."""
+    """The status of a Model whose generation was processed; `now` is RFC 3339. `going` tells of what is there
+    from before."""
     findings = [
         Finding(INITIALIZED, True, "ModelCreating", "Model initialized"),
-        _active(states, leaving),
+        _active(states, going),
         *_supported(children),
         *_adapters_loaded(states),
     ]
@@ -145,10 +146,9 @@ def _had(model: api.Model, kind: str) -> bool:
     return model.status is not None and any(each.type == kind for each in model.status.conditions)
 
 
-def _active(states: Sequence[BackendState], leaving: Sequence[str]) -> Finding:
+def _active(states: Sequence[BackendState], going: Sequence[str]) -> Finding:
     details = [text for state in states if (text := _detail(state))]
-    details += [f"{name} of a former backend still serves" for name in leaving]
-    said = conditions.enumerated(details, "; ")
+    said = conditions.enumerated([*details, *going], "; ")
     if all(state.serves for state in states):
         base = "Model is ready" if any(state.ready for state in states) else "Model is scaled to zero"
         return Finding(ACTIVE, True, AVAILABLE, f"{base}; {said}" if said else base)

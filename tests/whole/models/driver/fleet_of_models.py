@@ -14,8 +14,6 @@ import yaml
 
 LIMIT_S = 200.0
 POLL_S = 0.2
-REST_S = 8.0
-"""Longer than what is not wanted stays for gateways that do not know it yet."""
 MODEL_UID = "registry.volcano.sh/model-uid"
 PATHS = {
     "models": "apis/registry.volcano.sh/v1alpha1",
@@ -92,16 +90,6 @@ class Models:
                 text = json.dumps([kept, each.get("spec"), data], sort_keys=True)
                 found[f"{kind} {meta['name']}"] = json.loads(text.replace(uid, "UID"))
         return found
-
-    async def at_rest(self, name: str = "m") -> dict[str, Any]:
-        """The same, once also what goes a little later is gone."""
-        names: set[str] = set()
-        while True:
-            model = await self.settled(name)
-            before, names = names, set(await self.children(model["metadata"]["uid"]))
-            if before == names:
-                return model
-            await asyncio.sleep(REST_S)
 
     async def of(self, uid: str, kind: str) -> list[dict[str, Any]]:
         """Its objects of one kind."""

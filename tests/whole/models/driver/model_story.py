@@ -221,7 +221,7 @@ async def any_story(
         await story.answered()
         try:
             await story.tell(SECONDS)
-            model = await models.at_rest()
+            model = await models.settled()
             await running.goes_on()
         finally:
             print(f"seed {SEED}", *story.log, sep="\n")  # noqa: T201 - shown if the test fails
@@ -232,7 +232,7 @@ async def any_story(
         await models.delete("models", name)
     await models.gone(model["metadata"]["uid"])
     await models.put(*model["spec"]["backends"])
-    anew = await models.at_rest()
+    anew = await models.settled()
     assert after == await models.children(anew["metadata"]["uid"])
     await models.delete("models", "m")
     await models.gone(anew["metadata"]["uid"])
