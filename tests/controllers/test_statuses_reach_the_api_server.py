@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from headgate import api, cluster
@@ -175,6 +176,33 @@ async def test_turns_are_told_as_events(client, kit):
             ("Normal", "ResolvedRefs", "s"),
             ("Normal", "EndpointsReady", "s"),
         }
+
+
+async def test_of_objects_of_a_controller_no_turns_are_told(client, kit):
+    """The controller of Models tells how a Model stands, and so nothing about each of its many objects."""
+    maker = await client.create(kit.server("maker", LLM))
+    owner = api.OwnerReference(
+        api_version=maker.resource.api_version,
+        kind=maker.resource.kind,
+        name="maker",
+        uid=maker.metadata.uid,
+        controller=True,
+    )
+    made = kit.server("made", LLM)
+    metadata = msgspec.structs.replace(made.metadata, owner_references=[owner])
+    await client.create(msgspec.structs.replace(made, metadata=metadata))
+    async with kit.controlling(client) as controller:
+        for name in ("maker", "made"):
+            await reaches(client, kit, api.ModelServer, name, "NoReadyEndpoints")
+
+        async def told():
+            return not controller.statistics().events.pending and await about()
+
+        async def about():
+            return {each.involved_object.name for each in await client.list(api.Event, "default")}
+
+        await kit.eventually(told)
+        assert await about() == {"maker"}
 
 
 @pytest.mark.kubectl

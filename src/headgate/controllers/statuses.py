@@ -200,13 +200,19 @@ class StatusController:
             self._conflicts += 1
             return GATHER_S  # the informer will provide the newer version
         self._written += 1
-        for condition in conditions.news(conditions.said(obj), status):
-            self._tell(obj, condition)
+        if not _has_controller(obj):
+            for condition in conditions.news(conditions.said(obj), status):
+                self._tell(obj, condition)
         return None
 
     def _tell(self, obj: Observed, condition: api.Condition) -> None:
         kind = cluster.EventType.NORMAL if condition.status == "True" else cluster.EventType.WARNING
         self._events.record(obj, kind, condition.reason, f"{condition.type}: {condition.message}")
+
+
+def _has_controller(obj: Observed) -> bool:
+    """Whether another controller made the object, and tells how it stands, as that of Models does."""
+    return any(owner.controller for owner in obj.metadata.owner_references)
 
 
 def _named(obj: Observed | None) -> tuple[api.ObjectKey | None, ...]:
