@@ -113,7 +113,7 @@ def _processed(models: int, cpu_s: Callable[[], float]) -> _Point:
             last = _Point(cpu_s(), writes)
         elif time.monotonic() - last.at > QUIET_S:
             return last
-        time.sleep(0.25)
+        time.sleep(1)  # each look costs the controller time, too
     raise SystemExit(f"not all Models were reconciled within {WITHIN_S} s")
 
 
