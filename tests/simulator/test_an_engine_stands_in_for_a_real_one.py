@@ -1,9 +1,15 @@
 """`headgate simulate as` takes the command lines of real engines."""
 
+import signal
+import subprocess
+import sys
+
 import pytest
 from click.testing import CliRunner
 
 from headgate.cli.simulate import simulate
+from headgate.engines.known import launcher
+from headgate.engines.launch import Setup
 from headgate.simulator import server
 
 
@@ -93,3 +99,33 @@ def test_a_command_of_no_engine_is_refused(stand_in):
 def test_help_is_of_the_command(stand_in):
     """Help flags of the engine do not end the program."""
     assert "Usage: simulate as [OPTIONS] COMMAND..." in CliRunner().invoke(simulate, ["as", "--help"]).output
+
+
+def _launch_of_two_pods():
+    setup = Setup(
+        weights="/weights/x", name="tiny", pods=2, config={"tensor-parallel-size": 1, "max-num-seqs": 5}
+    )
+    launch = launcher("vLLM").launch(setup)
+    assert launch.program.command[:2] == ("sh", "-c")
+    return launch
+
+
+def test_the_first_pod_of_a_ray_cluster_serves(stand_in):
+    """The shell's script that waits for Ray does not run; the engine after it is simulated."""
+    program = _launch_of_two_pods().program
+    made, _ = stand_in("--profile", "fast", *program.command, *program.args, "--host", "127.0.0.1")
+    assert made.models == ("tiny",)
+    assert made.engine.max_num_seqs == 5
+
+
+def test_a_ray_worker_waits_until_it_is_stopped():
+    """It serves nothing, as a real one."""
+    follower = _launch_of_two_pods().follower
+    words = [sys.executable, "-m", "headgate", "simulate", "as", *follower.command, *follower.args]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert "Ray worker" in process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,9 @@ class _Program(NamedTuple):
     """Whether the model may follow as an argument."""
 
 
+_SHELLS = ("sh", "bash")
+_RAY_WORKER = re.compile(r"\bray start\b[^\n]* --address\b")
+"""What the script of a Pod that serves nothing itself has."""
 _INTERPRETER = re.compile(r"python(3(\.[0-9]+)?)?")
 _PROGRAMS = (
     _Program("vllm", ("-m", "vllm.entrypoints.openai.api_server"), False),
@@ -63,9 +67,16 @@ def stand_in(context: click.Context, words: tuple[str, ...]) -> None:
     COMMAND is a command line of vLLM, SGLang or TensorRT-LLM, such as `python3 -m
     vllm.entrypoints.openai.api_server --model /weights`. Its flags that have no effect on a simulated engine
     are ignored. OPTIONS are those of `headgate simulate engine`.
+
+    COMMAND may be a shell's script with the engine as its arguments: the script does not run. If the script
+    joins the Ray cluster of another Pod, nothing is served until the command is stopped.
     """
     if not words or words[0] in ("-h", "--help"):
         click.echo(context.get_help())
+        return
+    words, script = _without_script(words)
+    if script is not None and _RAY_WORKER.search(script):
+        _wait_until_stopped()
         return
     options, program, flags = _parted(words)
     known = {name: each for each in engine.params if isinstance(each, click.Option) for name in _names(each)}
@@ -84,6 +95,22 @@ def stand_in(context: click.Context, words: tuple[str, ...]) -> None:
 
 def _names(option: click.Option) -> list[str]:
     return [*option.opts, *option.secondary_opts]
+
+
+def _without_script(words: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """The words without `sh -c SCRIPT NAME`, and the script; engines.vllm starts Ray this way."""
+    for at, word in enumerate(words):
+        if word.rpartition("/")[2] in _SHELLS and words[at + 1 : at + 2] == ("-c",) and len(words) > at + 2:
+            return (*words[:at], *words[at + 4 :]), words[at + 2]
+    return words, None
+
+
+def _wait_until_stopped() -> None:
+    """Return on SIGTERM or SIGINT, also as the first process of a container."""
+    ends = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    click.echo("simulating a Ray worker: it serves nothing itself")
+    signal.sigwait(ends)
 
 
 def _parted(words: Sequence[str]) -> tuple[Sequence[str], _Program, Sequence[str]]:
