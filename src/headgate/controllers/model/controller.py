@@ -162,8 +162,8 @@ class ModelController:
             await self._applier.delete(model, gone)
             told = f"{gone.resource.kind} {gone.metadata.name} is not part of the Model any longer"
             self._events.record(model, cluster.EventType.NORMAL, "Deleted", told)
-        told = [f"{each.resource.kind} {each.metadata.name}" for each in lingering]
-        return dataclasses.replace(desired, lingering=told), linger_s if lingering else None
+        named = [f"{each.resource.kind} {each.metadata.name}" for each in lingering]
+        return dataclasses.replace(desired, lingering=named), linger_s if lingering else None
 
     def _status_of(self, model: api.Model, desired: Desired) -> ModelStatus:
         """Gives the sidecars of the Model's Pods their work, and reports what they said so far."""
