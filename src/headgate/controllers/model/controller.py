@@ -6,10 +6,11 @@ Nothing is polled: a Model is reconciled when it, one of its objects or one of i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -18,11 +19,12 @@ from headgate.api.kthena_registry import ModelStatus
 from headgate.controllers.model import duties, names, status, tokens
 from headgate.controllers.model.applying import Applier, PredecessorError, TakenError
 from headgate.controllers.model.desired import Desired, desired_of, serves
-from headgate.controllers.model.events import COMPONENT, tell_turns
+from headgate.controllers.model.events import COMPONENT, FailuresBesides, tell_turns
 from headgate.controllers.model.following import Followed
 from headgate.controllers.model.observed import Known
 from headgate.controllers.model.settings import ModelSettings
 from headgate.controllers.model.sidecar_loop import SidecarLoop
+from headgate.controllers.model.status import BackendState
 from headgate.kubeschema import timestamps
 
 log = logging.getLogger(__name__)
@@ -78,6 +80,7 @@ class ModelController:
         self._followed = Followed(self._touched, self._gone, self._applier.deleted)
         self._sidecars = SidecarLoop(self._followed.touch)
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
+        self._failures = FailuresBesides(self._events)
         self._reconciled = self._statuses = 0
         self.is_ready = False
         """Whether all objects are loaded."""
@@ -116,6 +119,7 @@ class ModelController:
     def _gone(self, uid: str) -> None:
         self._applier.forget(uid)
         self._sidecars.assign(uid, {})
+        self._failures.forget(uid)
 
     async def _reconcile(self, key: api.ObjectKey) -> float | None:
         await self._leadership.acquired()
@@ -137,20 +141,25 @@ class ModelController:
             if _is_telling(error):
                 await self._write(model, status.failed(model, _told(error), self._now()))
             raise
-        waits = [wait_s, await self._write(model, self._status_of(model, desired))]
+        due, states = self._status_of(model, desired)
+        waits = [wait_s, await self._write(model, due)]
+        self._failures.tell(model, states)
         return min((each for each in waits if each is not None), default=None)
 
     async def _bring_about(self, model: api.Model) -> tuple[Desired, float | None]:
         """Make the Model's objects as they should be, and delete those that are not wanted any longer; also
         returns the seconds after which there are more of them to delete."""
         followed = self._followed
-        await tokens.ensure(self._client, model, self._secret_of(model))
+        with _writing(f"Secret {names.runtime_secret(model)}"):
+            await tokens.ensure(self._client, model, self._secret_of(model))
         desired = desired_of(
             model, self._settings, followed.objects(model), followed.pods(model), followed.scaled(model)
         )
         for child in desired.children.children:
             before = followed.object(model, child.id)
-            if await self._applier.apply(model, child.kind, child.manifest, before):
+            with _writing(f"{child.kind.resource.kind} {child.name}"):
+                is_put_back = await self._applier.apply(model, child.kind, child.manifest, before)
+            if is_put_back:
                 told = f"{child.kind.resource.kind} {child.name} was changed by somebody else, and put back"
                 self._events.record(model, cluster.EventType.NORMAL, "PutBack", told)
         over_s = time.monotonic() - self._client.outage.ended_at
@@ -159,13 +168,14 @@ class ModelController:
         for gone in desired.unwanted:
             if gone in lingering:
                 continue
-            await self._applier.delete(model, gone)
+            with _writing(f"{gone.resource.kind} {gone.metadata.name}"):
+                await self._applier.delete(model, gone)
             told = f"{gone.resource.kind} {gone.metadata.name} is not part of the Model any longer"
             self._events.record(model, cluster.EventType.NORMAL, "Deleted", told)
         named = [f"{each.resource.kind} {each.metadata.name}" for each in lingering]
         return dataclasses.replace(desired, lingering=named), linger_s if lingering else None
 
-    def _status_of(self, model: api.Model, desired: Desired) -> ModelStatus:
+    def _status_of(self, model: api.Model, desired: Desired) -> tuple[ModelStatus, list[BackendState]]:
         """Gives the sidecars of the Model's Pods their work, and reports what they said so far."""
         uid, children, loop = model.metadata.uid, desired.children, self._sidecars
         pods = self._followed.pods(model)
@@ -176,7 +186,7 @@ class ModelController:
         ]
         going = [f"{name} of a former backend still serves" for name in desired.leaving]
         going += [f"{each} goes in a moment" for each in desired.lingering]
-        return status.status_of(model, children, states, going, self._now())
+        return status.status_of(model, children, states, going, self._now()), states
 
     async def _write(self, model: api.Model, due: ModelStatus) -> float | None:
         if model.status == due:
@@ -208,7 +218,18 @@ def _is_telling(error: Exception) -> bool:
     return not isinstance(error, cluster.Unreachable | cluster.Conflict)
 
 
+@contextlib.contextmanager
+def _writing(what: str) -> Iterator[None]:
+    """An error of the API server is about this object, which not all of its messages name."""
+    try:
+        yield
+    except cluster.ApiError as error:
+        error.add_note(what)
+        raise
+
+
 def _told(error: Exception) -> str:
     if isinstance(error, cluster.ApiError):
-        return str(error)
+        what = ", ".join(getattr(error, "__notes__", ()))
+        return f"{what} cannot be written: {error.message}" if what else str(error)
     return f"internal error, which the controller's log has in full: {type(error).__name__}: {error}"

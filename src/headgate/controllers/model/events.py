@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headgate import api, cluster
 from headgate.api.kthena_registry import ModelStatus
 from headgate.controllers import conditions
-from headgate.controllers.model import status
+from headgate.controllers.model import status, troubles
+from headgate.controllers.model.status import BackendState
 
 COMPONENT = "headgate-controller"
 
@@ -34,3 +37,36 @@ def _is_good(condition: api.Condition) -> bool:
     if condition.type == status.FAILED:
         return condition.status == "False"
     return condition.status == "True" or condition.reason in _USUAL
+
+
+class FailuresBesides:
+    """Events for Pods that fail while others of their backend serve, as in a rollout: Active stays true.
+
+    Each cause is told once, until it is over or the Model changes.
+    """
+
+    def __init__(self, events: cluster.EventRecorder) -> None:
+        self._events = events
+        self._told: dict[str, set[tuple[str, int, str]]] = {}
+        """Backend, generation and reason, by the UID of the Model."""
+
+    def tell(self, model: api.Model, states: Sequence[BackendState]) -> None:
+        uid, generation = model.metadata.uid, model.metadata.generation
+        before, now = self._told.pop(uid, set()), set[tuple[str, int, str]]()
+        for state in states:
+            trouble = state.trouble
+            if state.ready == 0 or trouble is None or trouble.reason == troubles.DOWNLOADING:
+                continue
+            cause = (state.name, generation, trouble.reason)
+            now.add(cause)
+            if cause not in before:
+                told = (
+                    f"backend {state.name}: {trouble.message}; {state.ready} of {state.wanted} replicas serve"
+                )
+                self._events.record(model, cluster.EventType.WARNING, trouble.reason, told)
+        if now:
+            self._told[uid] = now
+
+    def forget(self, uid: str) -> None:
+        """The Model with this UID is gone."""
+        self._told.pop(uid, None)

@@ -21,6 +21,8 @@ SUPPORTED, ADAPTERS_LOADED = "Supported", "AdaptersLoaded"
 _FORMER = "Ready"
 """Written by versions that did not act on Models."""
 TYPES: Final = (INITIALIZED, ACTIVE, FAILED, SUPPORTED, ADAPTERS_LOADED, _FORMER)
+_UNPROCESSED = "; generation "
+"""What follows in the message of Active is about a generation that could not be processed."""
 AVAILABLE, PROCESSING = "ModelAvailable", "ModelProcessing"
 
 
@@ -97,15 +99,24 @@ def status_of(
 
 def failed(model: api.Model, error: str, now: str) -> ModelStatus:
     """The status of a Model whose generation could not be processed. What runs may still serve, and so the
-    other conditions stay."""
+    other conditions stay; the message of Active, which kubectl shows, says so."""
     before = model.status or ModelStatus()
     findings = [Finding(INITIALIZED, True, "ModelCreating", "Model initialized")]
-    active = next((each for each in before.conditions if each.type == ACTIVE), None)
-    if active is None:
+    if all(each.type != ACTIVE for each in before.conditions):
         findings.append(Finding(ACTIVE, False, PROCESSING, "Model not ready yet"))
     findings.append(Finding(FAILED, True, "ModelAbnormal", error))
     kept = [each.type for each in before.conditions if each.type in (ACTIVE, SUPPORTED, ADAPTERS_LOADED)]
-    return _status(model, findings, before.backend_statuses, before.observed_generation, now, kept)
+    due = _status(model, findings, before.backend_statuses, before.observed_generation, now, kept)
+    said = f"{_UNPROCESSED}{model.metadata.generation} could not be processed: {error}"
+    return msgspec.structs.replace(due, conditions=[_with(each, said) for each in due.conditions])
+
+
+def _with(condition: api.Condition, said: str) -> api.Condition:
+    """Active as it was, also its generation, with `said` in place of what was said the last time."""
+    if condition.type != ACTIVE:
+        return condition
+    message = condition.message.partition(_UNPROCESSED)[0] + said
+    return msgspec.structs.replace(condition, message=message[: conditions.MAX_MESSAGE])
 
 
 def waiting(model: api.Model, what: str, now: str) -> ModelStatus:

@@ -1,6 +1,7 @@
 """What keeps a Model from its objects is in the condition Failed, and no longer when it is over."""
 
-from headgate import api
+from headgate import api, cluster
+from headgate.controllers.model.observed import KnownDeployment
 
 
 def server(name: str) -> dict:
@@ -31,6 +32,42 @@ async def test_objects_of_others_are_not_taken(lab, backend):
     cleared = await lab.says("Failed", "False")
     assert cleared.reason == "ModelHealthy"
     assert (await lab.client.get(api.Model, "m", "default")).status.observed_generation == 2
+
+
+async def test_what_kubectl_shows_says_that_a_generation_failed(lab, backend):
+    """It shows Active, which stays as it was for what runs."""
+    await lab.model(backend())
+    await lab.run("m-b", 1)
+    await lab.says("Active", "True")
+    await lab.client.create_manifest(server("m-c"))
+    await lab.model(backend("b"), backend("c"))
+    failed = await lab.says("Failed", "True")
+    active = (await lab.conditions())["Active"]
+    assert (active.status, active.observed_generation) == ("True", 1)
+    assert active.message == f"Model is ready; generation 2 could not be processed: {failed.message}"
+    await lab.model(backend("b"))
+    await lab.says("Failed", "False")
+    assert (await lab.conditions())["Active"].message == "Model is ready"
+
+
+async def test_an_error_of_the_api_server_names_the_object(lab, backend, monkeypatch):
+    """And not the request that failed."""
+    patch = lab.client.patch
+
+    async def refused(kind, name, *args, **kwargs):
+        if kind is not KnownDeployment:
+            return await patch(kind, name, *args, **kwargs)
+        message = 'admission webhook "x" denied the request: no'
+        raise cluster.ApiError(message, status_code=400, request=f"PATCH /apis/apps/v1/{name}")
+
+    monkeypatch.setattr(lab.client, "patch", refused)
+    await lab.model(backend())
+    failed = await lab.says("Failed", "True")
+    assert failed.message == (
+        'Deployment m-b cannot be written: admission webhook "x" denied the request: no'
+    )
+    active = await lab.says("Active", "False")
+    assert active.message == f"Model not ready yet; generation 1 could not be processed: {failed.message}"
 
 
 async def test_models_whose_objects_would_have_one_name_do_not_share_them(lab, backend):
@@ -87,3 +124,42 @@ async def test_turns_become_events(lab, backend):
         return found >= wanted
 
     await lab.eventually(told)
+
+
+async def test_a_rollout_that_fails_while_the_model_serves_is_an_event(lab, backend):
+    """One for each cause, however often the Pod reports it."""
+    await lab.model(backend())
+    await lab.run("m-b", 1)
+    await lab.says("Active", "True")
+    labels = (await lab.there(api.Deployment, "m-b"))["spec"]["template"]["metadata"]["labels"]
+    await lab.client.create_manifest(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "default", "labels": labels},
+            "spec": {"containers": [{"name": "engine", "image": "nowhere"}]},
+        }
+    )
+    for reason in ("ErrImagePull", "ImagePullBackOff", "ErrImagePull"):
+        waiting = {"waiting": {"reason": reason, "message": "no such image"}}
+        status = {"phase": "Pending", "containerStatuses": [{"name": "engine", "state": waiting}]}
+        await lab.client.patch_status(api.Pod, "p", "default", status)
+
+        async def is_shown(reason=reason):
+            return reason in (await lab.conditions())["Active"].message
+
+        await lab.eventually(is_shown)
+    assert (await lab.conditions())["Active"].status == "True"
+
+    async def told():
+        events = await lab.client.list(api.Event, "default")
+        return [each for each in events if each.type == "Warning"]
+
+    await lab.eventually(told)
+    await lab.settled()
+    (event,) = await told()
+    assert event.reason == "EngineFailing"
+    assert event.count == 1
+    assert event.message == (
+        "backend b: Pod p, container engine: ErrImagePull: no such image; 1 of 1 replicas serve"
+    )
