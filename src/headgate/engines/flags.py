@@ -1,8 +1,9 @@
 """Typed conversion of a worker's `config` to command line flags.
 
 A name may be written with `_` or `-`. null leaves a flag out, whatever a default would be; an empty string is
-a flag without a value. Integers of any size keep their digits, lists and objects become JSON, unless the
-engine takes the items of a list as separate arguments.
+a flag without a value. Integers keep their digits; API servers make floating-point numbers of those of more
+than 64 bits, which must be strings to keep theirs. Lists and objects become JSON, unless the engine takes the
+items of a list as separate arguments.
 """
 
 from __future__ import annotations

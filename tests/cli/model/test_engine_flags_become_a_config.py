@@ -18,7 +18,10 @@ from headgate.cli.model import flags
         ("", {}),
         ("--max-model-len 8192", {"max-model-len": 8192}),
         ("--max-model-len=8192 --seed -1", {"max-model-len": 8192, "seed": -1}),
-        ("--max_model_len 1000000000000000000000", {"max-model-len": 10**21}),
+        ("--max_model_len 1000000000000000000000", {"max-model-len": "1000000000000000000000"}),
+        ("--seed 9223372036854775807", {"seed": 2**63 - 1}),
+        ("--seed 9223372036854775808", {"seed": "9223372036854775808"}),
+        ('--hf-overrides {"a":100000000000000000000}', {"hf-overrides": '{"a":100000000000000000000}'}),
         ("--gpu-memory-utilization 0.9", {"gpu-memory-utilization": 0.9}),
         ("--enable-lora --dtype bfloat16", {"enable-lora": True, "dtype": "bfloat16"}),
         ("--no-enable-prefix-caching", {"enable-prefix-caching": False}),
@@ -30,7 +33,7 @@ from headgate.cli.model import flags
     ],
 )
 def test_values_have_types(words: str, config: dict[str, Any]) -> None:
-    """Numbers, booleans, JSON; everything else is text."""
+    """Numbers, booleans, JSON; everything else is text, also integers that API servers would round."""
     assert flags.config_of(words.split(), has_negations=True) == config
 
 

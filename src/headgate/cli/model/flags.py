@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 __all__ = ["FlagError", "config_of"]
@@ -13,6 +14,7 @@ __all__ = ["FlagError", "config_of"]
 _FLAG = re.compile(r"--([A-Za-z0-9][A-Za-z0-9._-]*)\Z")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?\Z")
+_LONGEST_INTEGER = 24
 _SHORT = {
     "-tp": "--tensor-parallel-size",
     "-pp": "--pipeline-parallel-size",
@@ -53,7 +55,7 @@ def config_of(words: Sequence[str], *, has_negations: bool = False) -> dict[str,
 
     Numbers become numbers, JSON objects and lists what they are, and a flag without a value true. For an
     engine that `has_negations`, `--no-NAME` becomes false for NAME. Any other value stays the text that it
-    is. Raises FlagError.
+    is, and so does one with an integer of more than 64 bits, which API servers would round. Raises FlagError.
     """
     config: dict[str, Any] = {}
     problems: list[str] = []
@@ -117,17 +119,31 @@ def _entry(word: str, values: list[str], has_negations: bool) -> tuple[str, Any]
 
 def _value(word: str, text: str) -> Any:
     if _INTEGER.match(text):
-        return int(text)
+        return int(text) if _is_exact(text) else text
     if _NUMBER.match(text) and math.isfinite(float(text)):
         return float(text)
     if text[0] in "{[":
         try:
-            return json.loads(text, parse_constant=_not_json, parse_float=_finite)
+            integers = list[str]()
+            value = json.loads(
+                text, parse_constant=_not_json, parse_float=_finite, parse_int=partial(_integer, integers)
+            )
+            return value if all(map(_is_exact, integers)) else text
         except (ValueError, RecursionError) as error:
             raise FlagError(
                 f"{word}: {text!r} is not JSON: {error}; put it in single quotes, for the shell"
             ) from error
     return text
+
+
+def _integer(found: list[str], text: str) -> int:
+    found.append(text)
+    return int(text)
+
+
+def _is_exact(text: str) -> bool:
+    """Whether the integer fits into 64 bits: Kubernetes makes a floating-point number of any other."""
+    return len(text) < _LONGEST_INTEGER and -(1 << 63) <= int(text) < 1 << 63
 
 
 def _finite(text: str) -> float:
