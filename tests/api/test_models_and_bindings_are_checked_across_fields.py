@@ -172,3 +172,16 @@ def test_a_panic_policy_says_for_which_time() -> None:
         "spec.behavior.scaleUp.panicPolicy.period: "
     ]
     assert panic["panicPolicy"] == {"percent": 1000, "panicThresholdPercent": 200, "panicModeHold": "60s"}
+
+
+def test_a_model_has_a_bounded_number_of_downloads() -> None:
+    """A few lines could ask for very many containers."""
+    adapters = [{"name": f"a{i}", "artifactURL": "hf://a/b"} for i in range(100)]
+    workers = [{"type": "prefill"}, {"type": "decode"}] * 100
+    large = backend(type="vLLMDisaggregated", workers=workers, loraAdapters=adapters)
+    (told,) = judged("Model", {"backends": [large]})
+    assert told == (
+        "spec.backends: workers times their adapters (and the weights) add up to 20200 downloads; "
+        "at most 10000 are allowed"
+    )
+    assert judged("Model", {"backends": [large | {"workers": workers[:90]}]}) == []

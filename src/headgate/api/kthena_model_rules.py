@@ -11,6 +11,7 @@ __all__ = [
     "DISAGGREGATED",
     "GRACE_PERIOD",
     "LARGEST_SUM",
+    "MOST_DOWNLOADS",
     "OF_BACKENDS",
     "OF_MODELS",
     "OF_SPECS",
@@ -18,6 +19,10 @@ __all__ = [
 
 LARGEST_SUM: Final = 1_000_000
 """Replicas of all backends together."""
+
+MOST_DOWNLOADS: Final = 10_000
+"""Workers times downloads of each (weights and adapters), of all backends together: this many containers may
+be made for them."""
 
 GRACE_PERIOD: Final = "30s"
 """Default of scaleToZeroGracePeriod with a policy for all backends."""
@@ -82,7 +87,18 @@ OF_BACKENDS: Final[list[Validation]] = [
     ),
 ]
 
+_DOWNLOADS = (
+    "self.backends.map(b, b.workers.size() * (1 + (has(b.loraAdapters) ? b.loraAdapters.size() : 0))).sum()"
+)
+
 OF_SPECS: Final[list[Validation]] = [
+    rule(
+        f"{_DOWNLOADS} <= {MOST_DOWNLOADS}",
+        f"workers times their adapters (and the weights) may add up to {MOST_DOWNLOADS} downloads at most",
+        at=".backends",
+        told=f"'workers times their adapters (and the weights) add up to %d downloads; at most "
+        f"{MOST_DOWNLOADS} are allowed'.format([{_DOWNLOADS}])",
+    ),
     rule(
         f"self.backends.map(b, b.maxReplicas).sum() <= {LARGEST_SUM}",
         f"the maxReplicas of all backends may add up to {LARGEST_SUM} at most",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headgate import api
-from headgate.controllers.model import backends, policies, routes, servers, workloads
+from headgate.controllers.model import backends, policies, routes, servers, sizes, workloads
 from headgate.controllers.model.backends import Backend
 from headgate.controllers.model.scope import Child, Observed, Problem, Scope
 from headgate.controllers.model.settings import ModelSettings
@@ -49,6 +49,8 @@ class Children:
 def children_of(model: api.Model, settings: ModelSettings, observed: Observed) -> Children:
     """The objects that the Model should have. Only objects that can work are among them: a Problem explains
     each that is missing."""
+    if (excess := sizes.excess(model)) is not None:
+        return Children((), (excess,), frozenset(backend.name for backend in model.spec.backends))
     scope = Scope(model, settings, observed)
     taken: set[str] = set()
     planned = [backends.plan(scope, index, taken) for index in range(len(model.spec.backends))]
