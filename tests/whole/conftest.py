@@ -13,6 +13,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+# The hub of the tests of downloads.
+sys.path.insert(0, str(Path(__file__).parents[1] / "downloads" / "driver"))
+
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 START_S = 180.0
 _http = httpx2.Client(trust_env=False, verify=False, limits=httpx2.Limits(max_keepalive_connections=0))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
+from loopback_hub import Repository, running_hub
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "examples" / "images" / "own-vllm.yaml"
@@ -36,19 +35,10 @@ LONG = 900
 pytestmark = [pytest.mark.engine, pytest.mark.whole, pytest.mark.timeout(1800)]
 
 
-def _downloads():
-    """The hub of the tests of downloads."""
-    spec = importlib.util.spec_from_file_location(
-        "hub_of_downloads", ROOT / "tests" / "downloads" / "conftest.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["hub_of_downloads"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-hubs = _downloads()
-hub = hubs.hub
+@pytest.fixture
+def hub():
+    with running_hub() as hub:
+        yield hub
 
 
 @pytest.fixture(scope="session")
@@ -68,8 +58,8 @@ def files(directory):
 @pytest.fixture
 def served(new_machine, engine_python, hub, tiny, tmp_path, monkeypatch, eventually):
     """`headgate up`, whose vLLM is that of the tests, and a hub that has the weights and an adapter."""
-    hub.repositories["org/tiny"] = hubs.Repository(files(tiny))
-    hub.repositories["org/nonsense"] = hubs.Repository(files(tiny / "adapter"))
+    hub.repositories["org/tiny"] = Repository(files(tiny))
+    hub.repositories["org/nonsense"] = Repository(files(tiny / "adapter"))
     monkeypatch.setenv("OWN_VLLM", engine_python)
     nothing = tmp_path / "nothing.yaml"
     nothing.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: nothing, namespace: default}}")
