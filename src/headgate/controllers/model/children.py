@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headgate import api
-from headgate.controllers.model import backends, policies, routes, servers, sizes, workloads
+from headgate.controllers.model import backends, pods, policies, routes, servers, sizes, workloads
 from headgate.controllers.model.backends import Backend
+from headgate.controllers.model.pods import StartAdapter
 from headgate.controllers.model.scope import Child, Observed, Problem, Scope
 from headgate.controllers.model.settings import ModelSettings
 from headgate.engines.launch import Adapters
@@ -44,6 +45,8 @@ class Children:
     had so far should stay."""
     sidecars: Mapping[str, Sidecar] = field(default_factory=dict)
     """By the name of the backend."""
+    at_start: Mapping[str, tuple[StartAdapter, ...]] = field(default_factory=dict)
+    """Adapters that engines load at their start, by the name of the backend."""
 
 
 def children_of(model: api.Model, settings: ModelSettings, observed: Observed) -> Children:
@@ -65,7 +68,8 @@ def children_of(model: api.Model, settings: ModelSettings, observed: Observed) -
         backend.name for backend, plan in zip(model.spec.backends, planned, strict=True) if plan is None
     )
     sidecars = {backend.spec.name: _sidecar(backend) for backend in built}
-    return Children(tuple(found), tuple(scope.problems), unbuilt, sidecars)
+    at_start = {backend.spec.name: pods.start_adapters(backend) for backend in built}
+    return Children(tuple(found), tuple(scope.problems), unbuilt, sidecars, at_start)
 
 
 def _sidecar(backend: Backend) -> Sidecar:

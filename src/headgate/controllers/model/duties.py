@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Literal
 
 from headgate import api
 from headgate.api.kthena_registry import ModelAdapterStatus
 from headgate.controllers.model import names, troubles
 from headgate.controllers.model.children import Children
 from headgate.controllers.model.observed import KnownPod
-from headgate.controllers.model.pods import ENGINE, RUNTIME
+from headgate.controllers.model.pods import ENGINE, RUNTIME, StartAdapter
 from headgate.controllers.model.sidecar_loop import FAILED, LOADED, LOADING, Duty
 from headgate.controllers.model.sidecars import Adapter, AdapterState, Address, Download
 from headgate.controllers.model.status import BackendState
@@ -31,7 +32,7 @@ def duties_of(
             continue
         adapters = None
         if sidecar.adapters is not None:
-            adapters = tuple(Adapter(each.name, each.source) for each in sidecar.adapters)
+            adapters = tuple(Adapter(*each) for each in sidecar.adapters)
         asked = 0
         for pod in of_backend(backend.name, pods):
             runs = troubles.runs(pod, RUNTIME), troubles.runs(pod, ENGINE)
@@ -68,7 +69,9 @@ def reported(
         wanted = [each.name for each in sidecar.adapters]
         said = [(pod.metadata.name, states_of(pod.metadata.uid)) for pod in ready]
         return state._replace(adapters=[_adapter(name, said) for name in wanted])
-    return state
+    every = [pod for pod in own if not pod.is_leaving and _takes_adapters(pod)]
+    started = [_started(each, every) for each in children.at_start.get(state.name, ())]
+    return state._replace(adapters=started)
 
 
 def of_backend(name: str, pods: Iterable[KnownPod]) -> list[KnownPod]:
@@ -96,6 +99,19 @@ def _adapter(name: str, said: Sequence[tuple[str, Sequence[AdapterState]]]) -> M
         return ModelAdapterStatus(name=name, state=FAILED, loaded=loaded, error=error)
     is_loaded = bool(said) and loaded == len(said)
     return ModelAdapterStatus(name=name, state=LOADED if is_loaded else LOADING, loaded=loaded, error=error)
+
+
+def _started(adapter: StartAdapter, pods: Sequence[KnownPod]) -> ModelAdapterStatus:
+    """An adapter that engines load at their start, before they are ready."""
+    having = [pod for pod in pods if pod.start_adapters.get(adapter.name) == adapter.digest]
+    loaded = sum(pod.is_ready for pod in having)
+    for pod in having:
+        if not pod.is_ready and (why := troubles.of_container(pod, adapter.container)):
+            error = f"Pod {pod.metadata.name}: {why}"
+            return ModelAdapterStatus(name=adapter.name, state=FAILED, loaded=loaded, error=error)
+    ready = sum(pod.is_ready for pod in pods)
+    state: Literal["Loaded", "Loading"] = LOADED if ready and loaded == ready else LOADING
+    return ModelAdapterStatus(name=adapter.name, state=state, loaded=loaded)
 
 
 def _downloading(pod: KnownPod, downloads: Sequence[Download]) -> Trouble | None:

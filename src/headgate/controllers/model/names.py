@@ -26,6 +26,9 @@ ROLE: Final = "modelinfer.volcano.sh/role"
 ENTRY: Final = "modelinfer.volcano.sh/entry"
 """On Pods that take requests; the other Pods of a worker do not have it."""
 
+ADAPTERS: Final = f"{marks.DOMAIN}adapters"
+"""Annotation of Pods whose engines load adapters at their start: digests of the sources by name, in JSON."""
+
 DECODES: Final = f"{marks.DOMAIN}decodes"
 """On Pods that can generate a response. Those of role server can, too: they get requests until a backend
 whose type became disaggregated has new Pods."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
@@ -96,6 +97,9 @@ BY_PLURAL: Final[Mapping[str, type[Known]]] = {kind.resource.plural: kind for ki
 WORKLOADS: Final = frozenset(kind.resource.plural for kind in KINDS if issubclass(kind, KnownWorkload))
 
 
+_decode_adapters = msgspec.json.Decoder(dict[str, str]).decode
+
+
 class KnownPodStatus(Part, frozen=True, kw_only=True):
     phase: str = ""
     message: str = ""
@@ -119,6 +123,14 @@ class KnownPod(Part, frozen=True, kw_only=True):
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
 
     @property
+    def start_adapters(self) -> Mapping[str, str]:
+        """Digests of the sources of adapters that its engine loads at its start, by their names."""
+        try:
+            return _decode_adapters(self.metadata.annotations.get(names.ADAPTERS, "{}"))
+        except (msgspec.MsgspecError, UnicodeEncodeError):
+            return {}  # somebody has changed it
+
+    @property
     def is_leaving(self) -> bool:
         return self.metadata.deletion_timestamp is not None
 
@@ -129,7 +141,10 @@ def reduced(obj: Known) -> Known:
 
 
 def reduced_pod(pod: KnownPod) -> KnownPod:
-    metadata = msgspec.structs.replace(pod.metadata, annotations={}, owner_references=[])
+    adapters = pod.metadata.annotations.get(names.ADAPTERS)
+    # Pods of one revision share it.
+    kept = {names.ADAPTERS: sys.intern(adapters)} if adapters else {}
+    metadata = msgspec.structs.replace(pod.metadata, annotations=kept, owner_references=[])
     return msgspec.structs.replace(pod, metadata=metadata)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,17 @@ STATUS_DIRECTORY: Final = "/run/headgate"
 TOKEN_DIRECTORY: Final = "/etc/headgate/runtime"  # noqa: S105 - a path
 CONFIG_ANNOTATION: Final = f"{marks.DOMAIN}engine-config"
 """On Pods of engines that are configured by a file: its text. With the template, it changes by a rollout."""
+
+
+class StartAdapter(NamedTuple):
+    """An adapter that engines load at their start."""
+
+    name: str
+    digest: str
+    """Of its source."""
+    container: str
+    """The init container that downloads it, if it need be."""
+
 
 _DOWNLOAD_VARIABLES: Final = (
     *("ENDPOINT", "ACCESS_KEY", "SECRET_KEY", "REGION", "ADDRESSING_STYLE", "SSL_CERT_FILE"),
@@ -69,15 +80,28 @@ def template(
     # While a backend changes its engine, Pods of both engines serve.
     engine_label = {POD_LABELS[0]: backend.launcher.engine.name}
     metadata: dict[str, Any] = {"labels": {**labels, **engine_label}}
-    annotations = _annotations(worker)
+    annotations = _annotations(worker, () if follower else start_adapters(backend))
     if annotations:
         metadata["annotations"] = annotations
     return {"metadata": metadata, "spec": spec}
 
 
-def _annotations(worker: Worker) -> dict[str, str]:
-    """The port is an annotation, so that Pods of two revisions can have different ones."""
+def start_adapters(backend: Backend) -> tuple[StartAdapter, ...]:
+    """Those of a backend whose engine has them from its start."""
+    if backend.loading is not Adapters.AT_START:
+        return ()
+    return tuple(
+        StartAdapter(each.name, names.digest(each.artifact_url), f"adapter-{index}")
+        for index, each in enumerate(backend.spec.lora_adapters)
+        if each in backend.adapters
+    )
+
+
+def _annotations(worker: Worker, adapters: Sequence[StartAdapter]) -> dict[str, str]:
+    """The port and adapters are annotations, because Pods of two revisions can have different ones."""
     found = {}
+    if adapters:
+        found[names.ADAPTERS] = msgspec.json.encode({each.name: each.digest for each in adapters}).decode()
     if worker.launch.port != DEFAULT_PORT:
         found[marks.PORT] = str(worker.launch.port)
     if worker.launch.file:
@@ -97,12 +121,9 @@ def _engine_volumes(worker: Worker, backend: Backend) -> list[Mounted]:
 def _downloads(backend: Backend, image: str, volumes: Sequence[Mounted]) -> Iterable[dict[str, Any]]:
     """A container for the weights, and one for each adapter that is loaded at start."""
     sources = [(DOWNLOAD, "weights", backend.storage.weights)]
-    if backend.loading is Adapters.AT_START:
-        sources += [
-            (f"adapter-{index}", f"adapter-{index}", source)
-            for index, source in enumerate(backend.storage.adapters)
-            if backend.spec.lora_adapters[index] in backend.adapters
-        ]
+    of_adapters = zip(backend.spec.lora_adapters, backend.storage.adapters, strict=True)
+    directories = {adapter.name: source for adapter, source in of_adapters}
+    sources += [(each.container, each.container, directories[each.name]) for each in start_adapters(backend)]
     for container, name, source in sources:
         if source.in_place:
             continue

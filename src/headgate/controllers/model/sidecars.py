@@ -38,11 +38,13 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Adapter(msgspec.Struct, frozen=True, order=True):
+class Adapter(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """An adapter that an engine should have."""
 
     name: str
     source: str
+    directory: str = ""
+    """Where it is, if it need not be downloaded."""
 
 
 class AdapterState(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from headgate import api
 from headgate.controllers.model.observed import KnownPod
 
-DOWNLOAD: Final = "download"
-"""Init containers that download have this name, or begin with it."""
+DOWNLOADS: Final = ("download", "adapter-")
+"""The names of init containers that download begin with these."""
 RUNTIME: Final = "runtime"
 """The sidecar."""
 ENGINE: Final = "engine"
@@ -67,10 +67,16 @@ def of_pod(pod: KnownPod) -> Trouble | None:
     )
 
 
+def of_container(pod: KnownPod, container: str) -> str:
+    """Why this container of the Pod fails; empty if it does not."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return next((_failure(each) for each in statuses if each.name == container), "")
+
+
 def downloads(pod: KnownPod) -> bool:
     """Whether a download runs in the Pod."""
     return any(
-        each.name.startswith(DOWNLOAD) and each.state.running is not None
+        each.name.startswith(DOWNLOADS) and each.state.running is not None
         for each in pod.status.init_container_statuses
     )
 
@@ -84,7 +90,7 @@ def runs(pod: KnownPod, container: str) -> str | None:
 
 
 def _reason(container: str) -> str:
-    if container.startswith(DOWNLOAD):
+    if container.startswith(DOWNLOADS):
         return DOWNLOAD_FAILED
     return SIDECAR_FAILING if container == RUNTIME else ENGINE_FAILING
 
@@ -103,7 +109,7 @@ def _failure(status: api.ContainerStatus) -> str:
             return f"{state.waiting.reason}: {message}" if message else state.waiting.reason
         return ""
     # An engine that runs again has not recovered before it is ready; a download shows its progress.
-    if last is not None and not status.ready and not status.name.startswith(DOWNLOAD):
+    if last is not None and not status.ready and not status.name.startswith(DOWNLOADS):
         ended = _ending(last)
         return f"{ended}; it runs again" if ended else ""
     return ""
