@@ -90,6 +90,8 @@ class Launch:
     """Text of a file that the engine reads, at CONFIG_FILE."""
     takes_requests: bool = True
     """Whether the gateway sends requests to the worker."""
+    reads_weights: bool = True
+    """If not, nothing is downloaded for it."""
     connector: str = ""
     """How prefill and decode workers exchange the KV cache, as in `kvConnector` of a ModelServer."""
     problems: tuple[Problem, ...] = ()

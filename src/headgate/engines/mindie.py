@@ -223,6 +223,7 @@ def _controller(setup: Setup) -> Launch:
         health_path="/v1/health",
         file=_text(document),
         takes_requests=False,
+        reads_weights=False,
         problems=tuple(config.problems),
     )
 
@@ -257,6 +258,7 @@ def _coordinator(setup: Setup) -> Launch:
         health_port=MANAGEMENT_PORT,
         health_path="/v1/health",
         file=_text(document),
+        reads_weights=False,
         problems=tuple(config.problems),
     )
 

@@ -202,3 +202,21 @@ def test_names_that_two_workers_would_have_differ(made, backend):
     found = of_kind(children, api.Deployment)
     assert len(found) == 3
     assert {"m-x-prefill", "m-x-decode"} < found.keys()
+
+
+def test_only_servers_of_mindie_download_the_weights(made, backend):
+    """The controller and the coordinator do not read them. They may read other files of their volumes."""
+    table = {"name": "GLOBAL_RANK_TABLE_FILE_PATH", "value": "/ranks/global.json"}
+    workers = [{"type": role} for role in ("controller", "coordinator", "prefill", "decode")]
+    children = made(backend(type="MindIEDisaggregated", workers=workers, env=[table])).children
+    inits = {
+        child.name: [each["name"] for each in child.manifest["spec"]["template"]["spec"]["initContainers"]]
+        for child in children
+        if child.kind is api.Deployment
+    }
+    assert inits == {
+        "m-b-controller": ["runtime"],
+        "m-b-coordinator": ["runtime"],
+        "m-b-prefill": ["runtime", "download"],
+        "m-b-decode": ["runtime", "download"],
+    }

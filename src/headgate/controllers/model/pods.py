@@ -59,7 +59,7 @@ def template(
     secret = names.runtime_secret(scope.model)
     token = Mounted({"name": "runtime-token", "secret": {"secretName": secret}}, TOKEN_DIRECTORY)
     image = scope.settings.headgate_image
-    inits = list(_downloads(backend, image, volumes))
+    inits = list(_downloads(backend, image, volumes)) if worker.launch.reads_weights else []
     if not follower:
         inits.insert(0, _runtime(backend, worker, image, volumes, token, scope.model.metadata.name))
     own = _engine_volumes(worker, backend)
