@@ -44,8 +44,11 @@ BASE = ROOT / "deploy" / "kustomize" / "base"
 sys.path.insert(0, str(ROOT / "tests" / "api" / "admission" / "driver"))
 # The Models and their objects are those of tests/controllers/model.
 sys.path.insert(0, str(ROOT / "tests" / "controllers" / "model" / "driver"))
-# What LeaderWorkerSets do is the same here and on the embedded API server.
+# What LeaderWorkerSets and Models do is the same here and on the embedded API server.
 sys.path.insert(0, str(ROOT / "tests" / "node" / "behaviors"))
+sys.path.insert(0, str(ROOT / "tests" / "controllers" / "model" / "behaviors"))
+sys.path.insert(0, str(ROOT / "tests" / "downloads" / "driver"))
+sys.path.insert(0, str(ROOT / "tests" / "whole" / "models" / "driver"))
 
 POD_RANGE_VARIABLE = "HEADGATE_TEST_POD_RANGE"
 

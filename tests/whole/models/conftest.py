@@ -15,6 +15,8 @@ import pytest
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parent / "driver"))
+# What Models do is the same here and in a cluster.
+sys.path.insert(0, str(Path(__file__).parents[2] / "controllers" / "model" / "behaviors"))
 
 from fleet_of_models import LIMIT_S, Models, client_of
 from model_traffic import Load, WrongAnswerError, ask, load

@@ -115,13 +115,21 @@ async def load(gateways: Sequence[str], names: Sequence[str], clients: int = 5) 
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def ask(http: httpx2.AsyncClient, gateway: str, name: str, *, streamed: bool, tokens: int = 0) -> str:
+async def ask(
+    http: httpx2.AsyncClient,
+    gateway: str,
+    name: str,
+    *,
+    streamed: bool,
+    tokens: int = 0,
+    prompt: str = "Hello",
+) -> str:
     """Returns the Pod that answered; raises WrongAnswerError."""
     tokens = tokens or (STREAM_TOKENS if streamed else PLAIN_TOKENS)
     body = {
         "model": name,
         "max_tokens": tokens,
-        "messages": [{"role": "user", "content": "Hello"}],
+        "messages": [{"role": "user", "content": prompt}],
         **({"stream": True, "stream_options": {"include_usage": True}} if streamed else {}),
     }
     url = f"{gateway}/v1/chat/completions"
