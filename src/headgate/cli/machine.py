@@ -17,9 +17,10 @@ import httpx2
 import msgspec
 from rich.console import Console
 
-from headgate import api, cluster, routing, serving
-from headgate.cli import addresses, applying, machine_state
+from headgate import cluster, routing, serving
+from headgate.cli import addresses, applying, machine_state, machine_workloads
 from headgate.cli.gateway import flags as gateway_flags
+from headgate.cli.machine_workloads import WORKLOADS
 from headgate.cli.manifests import Manifest
 from headgate.cli.process import Output, stop_on_signal
 from headgate.cli.progress import Progress
@@ -41,7 +42,7 @@ _ERROR = "Error: "
 _NEEDED_BYTES = 12 << 20
 """Free space that an API server needs to create new state."""
 _LOOPBACK = "127.0.0.1"
-_API, _OBJECTS, _PODS, _GATEWAY, _MODELS = "API server", "objects", "workloads", "gateway", "models"
+_API, _OBJECTS, _GATEWAY, _MODELS = "API server", "objects", "gateway", "models"
 
 
 class StartError(Exception):
@@ -222,7 +223,7 @@ class _Machine:
 
     async def start(self) -> None:
         options = self._options
-        own = self._following.steps if self._following is not None else [_PODS, _GATEWAY, _MODELS]
+        own = self._following.steps if self._following is not None else [WORKLOADS, _GATEWAY, _MODELS]
         steps = [_API, *([_OBJECTS] if options.manifests else []), *own]
         with Progress(self._console, steps) as progress:
             await self._start_api_server(progress)
@@ -245,7 +246,7 @@ class _Machine:
         """Wait for everything that the objects ask for; returns the summary."""
         async with self._explained_after(self._options.wait_s, client):
             await asyncio.gather(
-                _until_workloads_available(client, progress),
+                machine_workloads.until_available(client, progress),
                 self._until_models_ready(client, progress),
             )
         return _summary(self._options, await _snapshot(client))
@@ -325,7 +326,7 @@ class _Machine:
             await asyncio.sleep(wait_s)
             while True:
                 missing = [
-                    *await _unready_pods(client),
+                    *await machine_workloads.unready_pods(client),
                     *(_fell_over(child) for child in self._children if child.restarts),
                 ]
                 if missing != told:
@@ -356,31 +357,6 @@ async def _apply(client: cluster.Client, manifests: list[Manifest]) -> str:
         raise StartError("\n".join([f"{len(refused)} of {len(outcomes)} objects were rejected:", *lines]))
     applied = sum(outcome.changed for outcome in outcomes)
     return f"{applied} applied, {len(outcomes) - applied} kept as you left them"
-
-
-async def _until_workloads_available(client: cluster.Client, progress: Progress) -> None:
-    while True:
-        if unmade := [each.metadata.name for each in await client.list(api.Model) if not _is_made(each)]:
-            progress.detail(_PODS, f"waiting for the objects of {', '.join(unmade)}")
-            await asyncio.sleep(POLL_S)
-            continue
-        deployments = await client.list(api.Deployment)
-        wanted = sum(deployment.spec.replicas for deployment in deployments)
-        available = sum(min(d.status.available_replicas, d.spec.replicas) for d in deployments)
-        current = all(d.status.observed_generation >= d.metadata.generation for d in deployments)
-        text = f"{available} of {wanted} Pods available" if wanted else "none wanted"
-        if current and available >= wanted:
-            progress.done(_PODS, text)
-            return
-        waiting = await _unready_pods(client)
-        failing = [line for line in waiting if "BackOff" in line or "NoCommand" in line]
-        progress.detail(_PODS, f"{text}; {failing[0]}" if failing else text)
-        await asyncio.sleep(POLL_S)
-
-
-def _is_made(model: api.Model) -> bool:
-    """Whether the controller has made the objects of this Model, as it is now."""
-    return model.status is not None and model.status.observed_generation == model.metadata.generation
 
 
 class _EndpointState(msgspec.Struct):
@@ -428,18 +404,6 @@ def _models(snapshot: routing.Snapshot) -> list[str]:
 async def _snapshot(client: cluster.Client) -> routing.Snapshot:
     """The objects as a gateway sees them."""
     return (await sources.fetch_objects(client)).snapshot()
-
-
-async def _unready_pods(client: cluster.Client) -> list[str]:
-    """One line for each Pod that is not ready, with the reason that its containers report."""
-    return [f"Pod {pod.metadata.key}: {_why(pod)}" for pod in await client.list(api.Pod) if not pod.ready]
-
-
-def _why(pod: api.Pod) -> str:
-    for status in pod.status.container_statuses:
-        if status.state.waiting is not None:
-            return f"{status.state.waiting.reason} {status.state.waiting.message}".strip()
-    return pod.status.message or pod.status.phase or "not started"
 
 
 def _why_it_ended(child: Child, state: Path) -> str:
