@@ -18,7 +18,7 @@ import msgspec
 
 from headgate import api, cluster
 from headgate.controllers.model import names
-from headgate.controllers.model.observed import BY_PLURAL, OWN_ANNOTATIONS, Id, Known, KnownRoute, owner_of
+from headgate.controllers.model.observed import BY_PLURAL, OWN_ANNOTATIONS, Id, Known, owner_of
 
 MANAGER = "headgate-model"
 HANDOVER_MANAGER = "headgate-model-handover"
@@ -73,10 +73,6 @@ class Applier:
         existing = known if known is not None else await self._unseen(key, model)
         check_owner(existing, model)
         await self._hand_over(key, manifest, existing)
-        if isinstance(existing, KnownRoute) and existing.spec.model_name != manifest["spec"].get(
-            "modelName", ""
-        ):
-            await self.delete(model, existing)  # the name of a route cannot be changed
         stored = await self._write(key, manifest, model, is_new=existing is None)
         self.writes += 1
         of_model[key] = _Applied(
