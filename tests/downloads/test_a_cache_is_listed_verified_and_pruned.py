@@ -106,6 +106,32 @@ def test_partial_downloads_are_removed_after_an_hour(folder):
     assert [path.name for path in work.iterdir()] == ["lock"]
 
 
+def test_what_failed_before_the_first_byte_is_listed_and_removed(tmp_path, hub):
+    """No repository has this name; nobody holds what is left of the attempt."""
+    with pytest.raises(downloads.DownloadError):
+        downloads.fetch("hf://org/none", tmp_path / "none", {"HF_ENDPOINT": hub.url})
+
+    listed = headgate("cache", "list", "--cache-dir", tmp_path).output.splitlines()
+    assert [(line.split()[0], line.split()[-1]) for line in listed[1:]] == [("none", "partial")]
+    done = headgate("cache", "prune", "--cache-dir", tmp_path, "--unused-days", 0)
+
+    assert done.output == "none (not complete, 0 B): removed\n"
+    assert headgate("cache", "list", "--cache-dir", tmp_path).output.count("\n") == 1
+
+
+def test_a_fresh_partial_download_stays_if_it_has_a_holder(folder):
+    """Which may still download it; without one, --unused-days 0 removes it at once."""
+    lease = folder / ".headgate" / "broken" / "lease.json"
+    lease.write_text('{"token": "x", "host": "pod-7", "pid": 12, "kernel": "k"}')
+
+    held = headgate("cache", "prune", "--cache-dir", folder, "--unused-days", 0, "--dry-run")
+    lease.unlink()
+    free = headgate("cache", "prune", "--cache-dir", folder, "--unused-days", 0, "--dry-run")
+
+    assert "broken" not in held.output
+    assert "broken (not complete, " in free.output
+
+
 def test_the_rest_fits_the_size(folder):
     """The least recently used go first; those named stay."""
     old = time.time() - 86400

@@ -53,11 +53,13 @@ def _partial(cache: Path, complete: set[str]) -> Iterator[Entry]:
     for work in works:
         if not work.is_dir() or not is_work_directory(work):
             continue
-        files = [path for path in work.rglob("*") if path.is_file() and path.name != "lock"]
+        # One that failed before the first byte leaves empty directories.
+        found = [path for path in work.rglob("*") if path not in (work / "lock", work / "lease.json")]
         holder = lease.read(work / "lease.json")
-        if files and work.name not in complete:
+        if (found or holder) and work.name not in complete:
+            files = [path for path in found if path.is_file()]
             size = sum(path.stat().st_blocks * 512 for path in files)
-            used = max(map(_changed, files))
+            used = max(map(_changed, files or found or [work / "lease.json"]))
             yield Entry(cache / work.name, None, size, used, holder)
 
 
@@ -103,25 +105,33 @@ def to_prune(
     """The entries to remove, the least recently used first.
 
     Those that were not used for `older_than_s`, and then as many as needed so that `max_bytes` remain.
-    Sources in `keep` stay, and so does a partial download that was written to within the last hour.
+    Sources in `keep` stay. So does a partial download that was written to within the last hour, unless it is
+    old enough and nobody has its lease.
     """
     candidates = sorted(found, key=lambda entry: entry.used)
-    candidates = [entry for entry in candidates if not _is_kept(entry, keep, now)]
-    old = [entry for entry in candidates if older_than_s is not None and now - entry.used > older_than_s]
+    candidates = [
+        entry for entry in candidates if entry.manifest is None or entry.manifest.source not in keep
+    ]
+    old = [
+        entry
+        for entry in candidates
+        if older_than_s is not None
+        and now - entry.used > older_than_s
+        and not (entry.holder and _is_fresh(entry, now))
+    ]
     total = sum(entry.size for entry in found) - sum(entry.size for entry in old)
     for entry in candidates:
         if max_bytes is None or total <= max_bytes:
             break
-        if entry not in old:
+        if entry not in old and not _is_fresh(entry, now):
             old.append(entry)
             total -= entry.size
     return old
 
 
-def _is_kept(entry: Entry, keep: Sequence[str], now: float) -> bool:
-    if entry.manifest is None:
-        return now - entry.used < _FRESH_S
-    return entry.manifest.source in keep
+def _is_fresh(entry: Entry, now: float) -> bool:
+    """Whether it is a partial download that may go on."""
+    return entry.manifest is None and now - entry.used < _FRESH_S
 
 
 def remove(entry: Entry) -> bool:
