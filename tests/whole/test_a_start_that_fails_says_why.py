@@ -2,6 +2,8 @@
 
 import socket
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -125,6 +127,26 @@ def test_a_taken_port_is_told_with_all_that_moves_it(new_machine, tmp_path: Path
         "choose another port with --metrics-port, HEADGATE_METRICS_PORT or metrics.port in the file of "
         f"--gateway-config{said}\n"
     )
+
+
+def test_a_port_that_is_taken_during_the_start_ends_it(new_machine):
+    """As when a Pod takes it first: no restart of the gateway can help."""
+    machine = new_machine()
+
+    def take() -> socket.socket:
+        while not (machine.state / "kubeconfig").exists():
+            time.sleep(0.01)
+        return socket.create_server(("127.0.0.1", machine.ports["metrics-port"]))
+
+    with ThreadPoolExecutor() as threads:
+        taken = threads.submit(take)
+        done = run(machine, QUICKSTART)
+        taken.result(60).close()
+    assert done.returncode == 1
+    assert (
+        f"Error: cannot listen on 127.0.0.1:{machine.ports['metrics-port']} for the metrics page: Address "
+        "already in use; choose another port with metrics.port (--metrics-port)\n"
+    ) in done.stderr
 
 
 def test_one_port_for_two_servers_starts_nothing(new_machine):

@@ -39,6 +39,7 @@ EXPLAIN_S = 2.0
 """How often to check for changes in what is not ready yet."""
 
 _ERROR = "Error: "
+_CANNOT_LISTEN = f"{_ERROR}cannot listen on "
 _NEEDED_BYTES = 12 << 20
 """Free space that an API server needs to create new state."""
 _LOOPBACK = "127.0.0.1"
@@ -125,13 +126,15 @@ async def run(options: Options, following: Following | None = None, *, descripto
         async with _Machine(options, console, following) as machine:
             started = asyncio.ensure_future(machine.start())
             stopped = asyncio.ensure_future(stop.wait())
-            await asyncio.wait({started, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({started, stopped, machine.failed}, return_when=asyncio.FIRST_COMPLETED)
             if started.done():
                 await started
                 await stopped
             started.cancel()
             stopped.cancel()
             await asyncio.gather(started, stopped, return_exceptions=True)
+            if machine.failed.done():
+                raise StartError(machine.failed.result())
             console.print("Stopping: draining requests and Pods (Ctrl-C again stops immediately) ...")
     finally:
         os.close(lock)
@@ -200,6 +203,8 @@ class _Machine:
         self._children: list[Child] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._is_api_up = False
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Why the start cannot succeed, once that is known."""
 
     async def __aenter__(self) -> "_Machine":
         return self
@@ -292,6 +297,9 @@ class _Machine:
         if not self._is_api_up:
             child.kill()  # it never started: a restart would fail the same way
             return
+        told = next((line for line in child.last_lines(5) if line.startswith(_CANNOT_LISTEN)), None)
+        if child.name == "gateway" and told is not None and not self.failed.done():
+            self.failed.set_result(told.removeprefix(_ERROR))  # during the start, somebody took the port
         self._console.print(
             f"The {child.name} exited with {code} and is being restarted; its log is {child.log_path}",
             markup=False,
