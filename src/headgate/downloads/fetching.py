@@ -127,7 +127,7 @@ class _Fetch:
         return Manifest(
             source=str(source),
             files=[*stored],
-            endpoint=source.endpoint if isinstance(source, sources.BucketSource) else "",
+            endpoint="" if isinstance(source, sources.DirectorySource) else source.endpoint,
             revision=listing.revision if listing else "",
             include=[*patterns.include],
             exclude=[*patterns.exclude],

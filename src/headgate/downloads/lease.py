@@ -30,7 +30,7 @@ from pathlib import Path
 
 import msgspec
 
-from headgate.downloads import manifest
+from headgate.downloads import files, manifest
 from headgate.downloads.errors import DownloadError, Reason
 from headgate.downloads.halting import Halt
 
@@ -122,7 +122,7 @@ class Lease:
 def read(path: Path) -> Holder | None:
     """The holder in the lease file; None without one. Content that nobody can read belongs to nobody."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=files.regular) as file:
             return msgspec.json.decode(file.read(_MAX_BYTES), type=Holder)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None

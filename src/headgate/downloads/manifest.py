@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from headgate.downloads import files
 from headgate.downloads.listing import OWN_DIRECTORY
 
 PATH = f"{OWN_DIRECTORY}/manifest.json"
@@ -25,7 +26,7 @@ class Manifest(msgspec.Struct, frozen=True):
     source: str
     files: list[StoredFile]
     endpoint: str = ""
-    """Of S3, where the same URI on two servers means different things."""
+    """Of a hub or S3: the same URI on two servers means different things."""
     revision: str = ""
     include: list[str] = []
     exclude: list[str] = []
@@ -39,7 +40,7 @@ class Manifest(msgspec.Struct, frozen=True):
 def read(directory: Path) -> Manifest | None:
     """The manifest of a complete download; None if there is none that can be read."""
     try:
-        with (directory / PATH).open("rb") as file:
+        with open(directory / PATH, "rb", opener=files.regular) as file:
             return msgspec.json.decode(file.read(_MAX_BYTES), type=Manifest)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None

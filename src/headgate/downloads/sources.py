@@ -142,13 +142,15 @@ def _credentials(text: str, first: Callable[..., str]) -> Credentials | None:
 
 
 def _endpoint(url: str, variable: str) -> str:
-    """Without a final slash; http:// is for servers inside a cluster."""
+    """Without a final slash, and with a host in lower case; http:// is for servers inside a cluster."""
     url = url if "://" in url else f"https://{url}"
     if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", url):
         raise DownloadError(
             Reason.INVALID_SOURCE, f"{variable}={url}: write the endpoint as https://host[:port]"
         )
-    return url.rstrip("/")
+    scheme, _, rest = url.rstrip("/").partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.lower()}{slash}{path}"
 
 
 def _directory(text: str, path: Path) -> DirectorySource:
