@@ -74,11 +74,9 @@ async def the_coordinator_of_mindie_answers(world: World) -> None:
 
 
 async def a_worker_of_several_pods_answers(world: World) -> None:
-    """As a LeaderWorkerSet, whose leaders get the requests; the number of groups follows the Model."""
-    split = {
-        "vLLM": {"distributed-executor-backend": "mp", "tensor-parallel-size": 2},
-        "SGLang": {"tp-size": 2},
-    }
+    """As a LeaderWorkerSet, with Ray or without, whose leaders get the requests; the number of groups follows
+    the Model."""
+    split = {"vLLM": {"tensor-parallel-size": 2}, "SGLang": {"tp-size": 2}}
     backends = [
         world.backend(kind.lower(), type=kind, workers=[{"type": "server", "pods": 2, "config": config}])
         for kind, config in split.items()
