@@ -1,5 +1,6 @@
 """What Models do, wherever they run: on the real control plane with `headgate node` as its node, or on the
-embedded API server. Rejected Models are the cases of tests/conformance and tests/api/admission.
+embedded API server. Models that are rejected (cases M10 and M12 to M15) are in tests/api/admission/cases, for
+both as well.
 """
 
 from __future__ import annotations
