@@ -22,12 +22,10 @@ from headgate.runtime.drain import Drain
 from headgate.runtime.engine import Address, Engine
 from headgate.runtime.errors import ApiError
 from headgate.runtime.fetching import Fetcher
+from headgate.runtime.hooks import Hooks
 from headgate.runtime.token import TokenFile
 from headgate.runtime.writing import AdapterCalls, DownloadCalls, Reading
 
-MAX_DRAINS: Final = 32
-MAX_DRAINS_EACH: Final = 8
-"""Requests to /drain at a time, and from one address: a Pod has one preStop hook for each engine."""
 KEEP_ALIVE_S: Final = 15
 """Time without data after which the other end of a connection is probed: a hook may wait for minutes."""
 LIMITS: Final = serving.Limits(connections=128)
@@ -93,7 +91,7 @@ class Sidecar:
         self._engine = engine
         self._page = metrics.Page(engine)
         self._drain = Drain(engine, quiet_s=config.drain_quiet_s, max_s=config.drain_max_s)
-        self._hooks: collections.Counter[str] = collections.Counter()
+        self._hooks = Hooks()
         downloads = config.state_dir / "downloads"
         fetch = Fetcher(downloads).fetch
         self.adapters = Adapters(engine, fetch, DesiredFile(config.state_dir), config.adapters_dir)
@@ -146,12 +144,7 @@ class Sidecar:
 
     async def _drained(self, call: Call) -> Response:
         """Respond once the engine has no requests. A client that leaves is not waited for."""
-        if self._hooks[call.client] >= MAX_DRAINS_EACH or self._hooks.total() >= MAX_DRAINS:
-            raise ApiError(503, "too many requests wait for the engine already")
-        self._hooks[call.client] += 1
-        try:
+        async with self._hooks.place(call.client):
             await call.body()
             outcome = await call.while_connected(self._drain.wait())
-        finally:
-            self._hooks -= collections.Counter((call.client,))  # drops those without any
         return app.json({"engine": outcome}, 503 if outcome == "late" else 200)
