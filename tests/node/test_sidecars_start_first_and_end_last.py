@@ -134,6 +134,16 @@ def test_a_deadline_ends_the_pod():
     assert (pod.stopping, pod.phase) == (StopReason.NODE_SHUTDOWN, "Failed")
 
 
+def test_what_the_node_stops_has_its_reason():
+    """An exit code of 143 is not the failure of a container then."""
+    pod = started(life("Always"))
+    pod.stop(StopReason.NODE_SHUTDOWN, 1)
+    pod.decide(1)
+    pod.exited("main", 143, signal.SIGTERM, 2)
+    [main] = pod.containers
+    assert (main.last.reason, main.waiting_reason) == ("NodeShutdown", "NodeShutdown")
+
+
 def test_a_container_can_have_a_policy_of_its_own():
     """It counts instead of the Pod's, for main and init containers."""
     pod = started(life("Always", main={"restartPolicy": "Never"}))

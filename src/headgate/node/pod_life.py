@@ -144,9 +144,10 @@ class PodLife:
         """`message`: what the container leaves to say about its end."""
         container = self._by_name[name]
         forced = container.stop_because if self._end.reason is None else None
+        failed = self._end.reason if self._end.reason in _OF_NODE else "Error"
         ended = Ended(
             exit_code,
-            "Completed" if exit_code == 0 else "Error",
+            "Completed" if exit_code == 0 else failed,
             signal_number,
             message or forced or "",
             container.started_at,

@@ -32,3 +32,25 @@ def test_the_last_line_of_an_engine_says_why_it_ended(message, told):
     }
     pod = msgspec.convert({"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}}, KnownPod)
     assert of_pod(pod) == Trouble(ENGINE_FAILING, f"Pod p, container engine: {told}")
+
+
+ENDED = {"terminated": {"exitCode": 143, "reason": "NodeShutdown"}}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"containerStatuses": [{"name": "engine", "state": {"waiting": {"reason": "NodeShutdown"}}}]},
+        {
+            "containerStatuses": [
+                {"name": "engine", "state": {"waiting": {"reason": "NodeShutdown"}}, "lastState": ENDED}
+            ]
+        },
+        {"containerStatuses": [{"name": "engine", "state": {"running": {}}, "lastState": ENDED}]},
+        {"phase": "Failed", "reason": "Terminated", "message": "imminent node shutdown"},
+    ],
+)
+def test_what_the_node_ends_is_no_failure(status):
+    """Neither when it stops nor when it has started the engine again."""
+    pod = msgspec.convert({"metadata": {"name": "p"}, "status": status}, KnownPod)
+    assert of_pod(pod) is None

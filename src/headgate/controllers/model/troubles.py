@@ -21,8 +21,11 @@ NOT_SUPPORTED = "NotSupported"
 LONGEST = 1024
 """Characters of a message that a container left."""
 
+# Reasons of a Pod or container that the node ended, not the program: those of headgate node, which starts it
+# again, and those of a kubelet that shuts down.
+_OF_NODE = frozenset({"NodeShutdown", "AddressChanged", "NodeLost", "Shutdown", "Terminated"})
 # Reasons for which a container waits as a matter of course.
-_USUAL = frozenset({"", "PodInitializing", "ContainerCreating"})
+_USUAL = frozenset({"", "PodInitializing", "ContainerCreating"}) | _OF_NODE
 
 
 class Trouble(NamedTuple):
@@ -50,7 +53,7 @@ def worst(troubles: Iterable[Trouble]) -> Trouble | None:
 
 def of_pod(pod: KnownPod) -> Trouble | None:
     """Why the Pod does not serve, as far as more is known than that it has not started yet."""
-    if pod.is_ready or pod.is_leaving:
+    if pod.is_ready or pod.is_leaving or pod.status.reason in _OF_NODE:
         return None
     name = pod.metadata.name
     for condition in pod.status.conditions:
@@ -116,8 +119,8 @@ def _failure(status: api.ContainerStatus) -> str:
 
 
 def _ending(ended: api.ContainerStateTerminated) -> str:
-    """How a container failed, with the message it left; empty if it succeeded."""
-    if ended.exit_code == 0:
+    """How a container failed, with the message it left; empty if it succeeded, or the node ended it."""
+    if ended.exit_code == 0 or ended.reason in _OF_NODE:
         return ""
     message = _last_line(ended.message)[:LONGEST]
     how = f"ended with exit code {ended.exit_code}"
