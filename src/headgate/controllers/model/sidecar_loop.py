@@ -6,12 +6,14 @@ while something is on its way: adapters that load, downloads that run.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from headgate import cluster
 from headgate.controllers.model.sidecars import (
+    MOST_AT_ONCE,
     Adapter,
     AdapterState,
     Address,
@@ -20,7 +22,11 @@ from headgate.controllers.model.sidecars import (
     Sidecars,
 )
 
-WORKERS = 16
+WORKERS = MOST_AT_ONCE
+MOST_EACH = 4
+"""Requests at a time to the sidecars of one Model, so that silent Pods do not hold up those of others."""
+POSTPONED_S = 10.0
+"""When a Pod that waits for others of its Model is looked at again at the latest."""
 LOADING_S = 2.0
 """How often to ask for adapters that are being loaded."""
 FAILED_S = 15.0
@@ -72,6 +78,10 @@ class SidecarLoop:
         """By the UIDs of Pods."""
         self._of_model: dict[str, set[str]] = {}
         self._queue: cluster.WorkQueue[str] = cluster.WorkQueue()
+        self._busy: collections.Counter[str] = collections.Counter()
+        """Requests in progress, by Model."""
+        self._postponed: dict[str, dict[str, None]] = {}
+        """Pods that wait until another one of their Model is done, by Model."""
         self.requests = self.failures = 0
 
     async def run(self) -> None:
@@ -80,7 +90,7 @@ class SidecarLoop:
 
             async def work(uid: str) -> float | None:
                 pod = self._pods.get(uid)
-                return await self._attend(sidecars, pod) if pod is not None else None
+                return await self._in_turn(sidecars, uid, pod) if pod is not None else None
 
             await cluster.run_workers(self._queue, work, WORKERS)
 
@@ -116,6 +126,26 @@ class SidecarLoop:
         """Downloads that run in a Pod, as of its last report."""
         known = self._pods.get(pod)
         return known.downloads if known is not None and known.duty.downloads else ()
+
+    async def _in_turn(self, sidecars: Sidecars, uid: str, pod: _Pod) -> float | None:
+        """Attend to the Pod, or postpone it."""
+        model = pod.duty.model
+        if self._busy[model] >= MOST_EACH:
+            self._postponed.setdefault(model, {})[uid] = None
+            return POSTPONED_S
+        self._busy[model] += 1
+        try:
+            return await self._attend(sidecars, pod)
+        finally:
+            self._busy[model] -= 1
+            if not self._busy[model]:
+                del self._busy[model]
+            if postponed := self._postponed.pop(model, None):
+                following = next(iter(postponed))
+                del postponed[following]
+                self._queue.add(following)
+                if postponed:
+                    self._postponed[model] = postponed
 
     async def _attend(self, sidecars: Sidecars, pod: _Pod) -> float | None:
         """Returns the seconds after which there is more to do; None if nothing is on its way."""

@@ -17,7 +17,7 @@ from headgate import http_clients
 
 TIMEOUT_S = 5.0
 LARGEST_BYTES = 1 << 20
-MOST_AT_ONCE = 32
+MOST_AT_ONCE = 64
 
 T = TypeVar("T")
 _Text = Annotated[str, Meta(max_length=4096)]
