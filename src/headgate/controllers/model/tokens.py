@@ -16,7 +16,7 @@ _BYTES = 32
 
 
 async def ensure(client: cluster.Client, model: api.Model, known: Known | None) -> None:
-    """Create the Secret if it does not exist. Raises TakenError, and ApiError."""
+    """Create the Secret if it does not exist. Raises TakenError, PredecessorError, and ApiError."""
     if known is not None:
         check_owner(known, model)
         if not token_of(known):
@@ -43,9 +43,25 @@ async def ensure(client: cluster.Client, model: api.Model, known: Known | None) 
     try:
         await client.create(api.Secret(metadata=metadata, data={KEY: encoded}))
     except cluster.AlreadyExists as error:
-        raise TakenError(
-            f"Secret {name} exists already and was not made by this Model: delete it, or rename the Model"
-        ) from error
+        raise await _unfollowed(client, model, name) from error
+
+
+async def _unfollowed(client: cluster.Client, model: api.Model, name: str) -> TakenError:
+    """Why a Secret of this name is there that the controller does not follow. It may not change Secrets, and
+    so a person has to. Raises PredecessorError, and ApiError."""
+    namespace = model.metadata.namespace
+    found = await client.list(KnownSecret, namespace, field_selector=f"metadata.name={name}")
+    secret = next(iter(found), None)
+    try:
+        check_owner(secret, model)
+    except TakenError as error:
+        return error
+    label = f"{names.MANAGED_BY}={names.labels(model)[names.MANAGED_BY]}"
+    return TakenError(
+        f"Secret {name} of this Model has lost its label {label}: put it back with "
+        f"`kubectl label --overwrite -n {namespace} secret {name} {label}`, or delete the Secret, and "
+        "another one will be created"
+    )
 
 
 def token_of(known: Known | None) -> str:

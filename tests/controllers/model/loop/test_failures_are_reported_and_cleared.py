@@ -1,6 +1,7 @@
 """What keeps a Model from its objects is in the condition Failed, and no longer when it is over."""
 
 from headgate import api, cluster
+from headgate.controllers.model import names
 from headgate.controllers.model.observed import KnownDeployment
 
 
@@ -106,6 +107,27 @@ async def test_a_token_that_cannot_be_read_is_reported(lab, backend):
     assert failed.message == "Secret m-runtime has no key token: delete it, and another one will be created"
     await lab.client.delete(api.Secret, "m-runtime", "default")
     await lab.says("Failed", "False")
+
+
+async def test_a_token_without_its_label_is_still_its_own(lab, backend):
+    """The controller does not follow such a Secret, and must not change it: a person can."""
+    await lab.model(backend())
+    await lab.there(api.ModelRoute, "m")
+    await lab.settled()
+    await lab.edit(api.Secret, "m-runtime", {"metadata": {"labels": {names.MANAGED_BY: "me"}}})
+    failed = await lab.says("Failed", "True")
+    label = f"{names.MANAGED_BY}={names.GROUP}"
+    assert f"Secret m-runtime of this Model has lost its label {label}: put it back with" in failed.message
+    await lab.edit(api.Secret, "m-runtime", {"metadata": {"labels": {names.MANAGED_BY: names.GROUP}}})
+    await lab.says("Failed", "False")
+
+
+async def test_a_token_of_somebody_else_is_not_taken(lab, backend):
+    metadata = {"name": "m-runtime", "namespace": "default"}
+    await lab.client.create_manifest({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    await lab.model(backend())
+    failed = await lab.says("Failed", "True")
+    assert "Secret m-runtime exists already and was not made by this Model" in failed.message
 
 
 async def test_turns_become_events(lab, backend):
