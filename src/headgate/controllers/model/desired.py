@@ -135,7 +135,7 @@ def _states(
             known = objects.get(child.id)
             failure = known.failure if isinstance(known, KnownWorkload) else ""
             if failure:
-                told = f"{child.kind.resource.kind} {child.name}: {failure[: troubles.LONGEST]}"
+                told = f"{child.kind.resource.kind} {child.name}: {troubles.plain(failure)}"
                 found.append(troubles.Trouble(troubles.PODS_REJECTED, told))
         states.append(state._replace(trouble=troubles.worst(found)))
     return states

@@ -94,7 +94,7 @@ def _adapter(name: str, said: Sequence[tuple[str, Sequence[AdapterState]]]) -> M
         loaded += own.state == LOADED
         failed = failed or own.state == FAILED
         if own.error and not error:
-            error = f"Pod {pod}: {own.error[: troubles.LONGEST]}"
+            error = f"Pod {pod}: {troubles.plain(own.error)}"
     if failed:
         return ModelAdapterStatus(name=name, state=FAILED, loaded=loaded, error=error)
     is_loaded = bool(said) and loaded == len(said)

@@ -11,7 +11,7 @@ from headgate import api
 from headgate.api.kthena_registry import ModelAdapterStatus, ModelBackend, ModelBackendStatus, ModelStatus
 from headgate.controllers import conditions
 from headgate.controllers.conditions import Finding
-from headgate.controllers.model import names, troubles
+from headgate.controllers.model import adapter_entries, names, troubles
 from headgate.controllers.model.children import Child, Children
 from headgate.controllers.model.observed import WORKLOADS, Id, Known, KnownWorkload
 from headgate.controllers.model.troubles import Trouble
@@ -77,11 +77,12 @@ def status_of(
 ) -> ModelStatus:
     """The status of a Model whose generation was processed; `now` is RFC 3339. `going` tells of what is there
     from before."""
+    adapters = adapter_entries.bounded([state.adapters for state in states])
     findings = [
         Finding(INITIALIZED, True, "ModelCreating", "Model initialized"),
         _active(states, going),
         *_supported(children),
-        *_adapters_loaded(states),
+        *_adapters_loaded(states, adapters.left_out),
     ]
     if _had(model, FAILED):
         findings.append(Finding(FAILED, False, "ModelHealthy", "The last attempt succeeded"))
@@ -90,9 +91,9 @@ def status_of(
             name=state.name,
             replicas=state.replicas,
             ready_replicas=state.ready,
-            adapters=list(state.adapters),
+            adapters=entries,
         )
-        for state in states
+        for state, entries in zip(states, adapters.entries, strict=True)
     ]
     return _status(model, findings, backends, model.metadata.generation, now)
 
@@ -184,8 +185,8 @@ def _supported(children: Children) -> list[Finding]:
     return [Finding(SUPPORTED, False, "NotSupported", conditions.enumerated(told, "; "))]
 
 
-def _adapters_loaded(states: Sequence[BackendState]) -> list[Finding]:
-    """Whether every ready Pod has every adapter of its backend."""
+def _adapters_loaded(states: Sequence[BackendState], left_out: int) -> list[Finding]:
+    """Whether every ready Pod has every adapter of its backend; `left_out` are not in the status."""
     adapters = [(state, adapter) for state in states for adapter in state.adapters]
     if not adapters:
         return []
@@ -194,8 +195,9 @@ def _adapters_loaded(states: Sequence[BackendState]) -> list[Finding]:
         for state, adapter in adapters
         if adapter.state != "Loaded"
     ]
+    more = f"; backendStatuses has no room for {left_out} of the adapters" if left_out else ""
     if not failing:
-        return [Finding(ADAPTERS_LOADED, True, "AdaptersLoaded", "All adapters are loaded")]
+        return [Finding(ADAPTERS_LOADED, True, "AdaptersLoaded", f"All adapters are loaded{more}")]
     is_failure = any(adapter.state == "Failed" for _, adapter in adapters)
     reason = "AdapterFailed" if is_failure else "AdaptersLoading"
-    return [Finding(ADAPTERS_LOADED, False, reason, conditions.enumerated(failing, "; "))]
+    return [Finding(ADAPTERS_LOADED, False, reason, conditions.enumerated(failing, "; ") + more)]

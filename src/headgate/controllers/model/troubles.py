@@ -28,6 +28,16 @@ _OF_NODE = frozenset({"NodeShutdown", "AddressChanged", "NodeLost", "Shutdown", 
 _USUAL = frozenset({"", "PodInitializing", "ContainerCreating"}) | _OF_NODE
 
 
+def plain(text: str) -> str:
+    """Text from a Pod, shortened, on one line and without control characters, which a terminal would obey."""
+    shown = (each if each.isprintable() else _escaped(each) for each in text[:LONGEST])
+    return "".join(shown)[:LONGEST]
+
+
+def _escaped(character: str) -> str:
+    return " " if character.isspace() else f"\\u{ord(character):04x}"
+
+
 class Trouble(NamedTuple):
     """A reason for the Active condition, and what a person should know."""
 
@@ -58,10 +68,10 @@ def of_pod(pod: KnownPod) -> Trouble | None:
     name = pod.metadata.name
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
-            return Trouble(UNSCHEDULABLE, f"Pod {name}: {condition.message[:LONGEST]}")
+            return Trouble(UNSCHEDULABLE, f"Pod {name}: {plain(condition.message)}")
     if pod.status.phase == "Failed":
         why = pod.status.message or pod.status.reason or "it ended"
-        return Trouble(ENGINE_FAILING, f"Pod {name}: {why[:LONGEST]}")
+        return Trouble(ENGINE_FAILING, f"Pod {name}: {plain(why)}")
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return worst(
         Trouble(_reason(each.name), f"Pod {name}, container {each.name}: {why}")
@@ -108,8 +118,9 @@ def _failure(status: api.ContainerStatus) -> str:
         if ended:
             return ended
         if state.waiting.reason not in _USUAL:
-            message = state.waiting.message[:LONGEST]
-            return f"{state.waiting.reason}: {message}" if message else state.waiting.reason
+            message = plain(state.waiting.message)
+            reason = plain(state.waiting.reason)
+            return f"{reason}: {message}" if message else reason
         return ""
     # An engine that runs again has not recovered before it is ready; a download shows its progress.
     if last is not None and not status.ready and not status.name.startswith(DOWNLOADS):
@@ -122,10 +133,10 @@ def _ending(ended: api.ContainerStateTerminated) -> str:
     """How a container failed, with the message it left; empty if it succeeded, or the node ended it."""
     if ended.exit_code == 0 or ended.reason in _OF_NODE:
         return ""
-    message = _last_line(ended.message)[:LONGEST]
+    message = plain(_last_line(ended.message))
     how = f"ended with exit code {ended.exit_code}"
     if ended.reason not in ("", "Error", "Completed"):
-        how = f"{ended.reason}, {how}"
+        how = f"{plain(ended.reason)}, {how}"
     return f"{message} ({how})" if message else how
 
 
