@@ -7,6 +7,13 @@ import click
 from headgate.cli import options
 
 
+def _directories(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for path in given:
+        if not path.startswith("/") or ".." in path.split("/"):
+            raise click.BadParameter(f"{path!r} is not the absolute path of a directory, without '..'")
+    return given
+
+
 @click.command()
 @options.process
 @options.namespaces
@@ -40,6 +47,14 @@ from headgate.cli import options
     show_default=True,
 )
 @click.option(
+    "--host-path-root",
+    "host_path_roots",
+    metavar="DIRECTORY",
+    multiple=True,
+    callback=_directories,
+    help="Directory of nodes that a cacheURI hostpath:// of a Model must be in; repeatable. Default: any.",
+)
+@click.option(
     "--metrics-port",
     type=click.IntRange(1, 65535),
     help="Serve /metrics, /healthz and /readyz on this port. Default: nowhere.",
@@ -54,6 +69,7 @@ def controller(
     lease: str,
     lease_s: float,
     headgate_image: str,
+    host_path_roots: tuple[str, ...],
     metrics_port: int | None,
     metrics_host: str,
     log_level: str,
@@ -72,6 +88,7 @@ def controller(
         lease=lease,
         lease_s=lease_s,
         headgate_image=headgate_image,
+        host_path_roots=host_path_roots,
         metrics_host=metrics_host,
         metrics_port=metrics_port,
     )

@@ -31,6 +31,8 @@ class ControllersConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How long the others wait before they take over."""
     headgate_image: str = "headgate"
     """Image of the downloads and sidecars of Models."""
+    host_path_roots: tuple[str, ...] = ()
+    """Directories of nodes that caches of Models may be in; none for any."""
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
     """Where to serve health and metrics; None to serve none."""
@@ -59,7 +61,7 @@ async def _run(
         leadership = election or cluster.Undisputed()
         statuses = StatusController(client, config.namespaces, leadership=leadership)
         unattended = UnattendedObjects(client, config.namespaces, leadership=leadership)
-        settings = ModelSettings(headgate_image=config.headgate_image)
+        settings = ModelSettings(headgate_image=config.headgate_image, host_path_roots=config.host_path_roots)
         models = ModelController(client, config.namespaces, settings, leadership=leadership)
         waiting = {"statuses", "models"}
 

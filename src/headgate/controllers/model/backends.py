@@ -105,7 +105,7 @@ def plan(scope: Scope, index: int, taken: set[str]) -> Backend | None:
     place = f"spec.backends[{index}]"
     before = len(scope.problems)
     try:
-        stored = volumes.storage(spec)
+        stored = volumes.storage(spec, scope.settings.host_path_roots)
         runtime = runtime_settings(spec.env)
     except InvalidSourceError as error:
         scope.report(f"{place}.{error.field}", str(error))

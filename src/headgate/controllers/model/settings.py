@@ -21,6 +21,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     headgate_image: str = "headgate"
     """Image of downloads and of the sidecar."""
+    host_path_roots: tuple[str, ...] = ()
+    """Directories of nodes that caches may be in; none for any."""
 
 
 @dataclass(frozen=True, kw_only=True)

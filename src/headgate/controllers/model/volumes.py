@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
 from headgate.api.kthena_registry import LoraAdapter, ModelBackend
@@ -66,9 +67,10 @@ class Storage(NamedTuple):
         return not all(source.in_place for source in (self.weights, *self.adapters))
 
 
-def storage(backend: ModelBackend) -> Storage:
-    """Where the weights and adapters of a backend are. Raises InvalidSourceError."""
-    cache, base = _cache(backend)
+def storage(backend: ModelBackend, host_path_roots: Sequence[str] = ()) -> Storage:
+    """Where the weights and adapters of a backend are. A cache on the node must be in one of these
+    directories, if there are any. Raises InvalidSourceError."""
+    cache, base = _cache(backend, host_path_roots)
     claims: dict[str, Mounted] = {}
     if "persistentVolumeClaim" in cache.volume:
         claims[cache.volume["persistentVolumeClaim"]["claimName"]] = cache
@@ -104,7 +106,7 @@ def directory(base: str, uri: str) -> str:
     return f"{base}/{hashlib.md5(uri.encode(), usedforsecurity=False).hexdigest()}"
 
 
-def _cache(backend: ModelBackend) -> tuple[Mounted, str]:
+def _cache(backend: ModelBackend, roots: Sequence[str]) -> tuple[Mounted, str]:
     uri = backend.cache_uri
     name = names.shortened(f"{backend.name}-weights", names.LONGEST_LABEL)
     if uri is None:
@@ -114,6 +116,12 @@ def _cache(backend: ModelBackend) -> tuple[Mounted, str]:
         if path == "/" or path[1:] in _OWN:
             raise InvalidSourceError(
                 "cacheURI", f"{uri!r} would hide {path} of the containers: use a directory below it"
+            )
+        if roots and not any(PurePosixPath(path).is_relative_to(root) for root in roots):
+            raise InvalidSourceError(
+                "cacheURI",
+                f"{uri!r} is not below {' or '.join(roots)}, the directories of nodes that the controller "
+                "allows by --host-path-root",
             )
         return Mounted({"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}, path), path
     claim, path = _claim("cacheURI", uri)
