@@ -132,3 +132,20 @@ async def test_an_adapter_comes_back_from_the_hosts_memory(serve, fast, adapter)
 
     assert await comes_back() == pytest.approx(0.3)
     assert await comes_back(max_host_adapters=2) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("api", ["vllm", "sglang"])
+async def test_an_adapter_that_is_not_there_is_refused(serve, tmp_path, api):
+    """A path that is not absolute is a name at a hub."""
+    path = LOAD if api == "vllm" else LOAD.removeprefix("/v1")
+    async with serve(api=api, checks_paths=True) as server:
+
+        async def load(name, where):
+            return await server.client.post(path, json={"lora_name": name, "lora_path": where})
+
+        refused = await load("a", str(tmp_path / "none"))
+        assert refused.status_code == (404 if api == "vllm" else 400)
+        assert str(tmp_path / "none") in refused.text
+        assert (await load("a", str(tmp_path))).status_code == 200
+        assert (await load("b", "org/b")).status_code == 200
+        assert (await load("c", "/\0")).status_code in (400, 404)

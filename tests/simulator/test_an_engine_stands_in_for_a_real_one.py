@@ -68,6 +68,7 @@ def test_unknown_flags_are_ignored_with_their_values(stand_in):
     )
     assert made.models == ("one", "two")
     assert made.engine.max_num_seqs == 7
+    assert made.checks_paths
     assert made.engine.max_adapters == 2
     assert made.engine.prefix_cache
     assert [each.name for each in made.lora_modules] == ["a", "b"]

@@ -49,6 +49,7 @@ _RENAMED = {
 """Options of SGLang."""
 _ROLES = {"kv_producer": "prefill", "kv_consumer": "decode", "kv_both": "both", "null": "both"}
 _SEVERAL = ("--served-model-name", "--lora-modules")
+_AS_REAL = "--check-adapter-paths"
 _NOT_THEIRS = ("--engine", "--profile", "--role", "--config", "--faults")
 """Options that mean something else, or nothing, to the engines."""
 
@@ -89,7 +90,9 @@ def stand_in(context: click.Context, words: tuple[str, ...]) -> None:
             kept += told
     if ignored:
         click.echo(f"ignored flags of {program.api}: {' '.join(dict.fromkeys(ignored))}", err=True)
-    with engine.make_context("engine", ["--engine", program.api, *kept, *options], parent=context) as made:
+    with engine.make_context(
+        "engine", ["--engine", program.api, _AS_REAL, *kept, *options], parent=context
+    ) as made:
         engine.invoke(made)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import msgspec
@@ -49,6 +50,9 @@ class Loading:
         if not body.lora_name or not body.lora_path:
             raise ApiError(400, "Both 'lora_name' and 'lora_path' must be provided.", kind="InvalidUserInput")
         adapter = Adapter(name=body.lora_name, path=body.lora_path, base_model_name=body.base_model_name)
+        if _is_missing(adapter, self._instance):
+            message = f"Loading lora {adapter.name} failed: No adapter found for {adapter.path}"
+            raise ApiError(404, message)
         self._instance.adapters.load(adapter, in_place=body.load_inplace)
         await _say(exchange, f"Success: LoRA adapter '{adapter.name}' added successfully.")
 
@@ -62,6 +66,15 @@ class Loading:
             raise ApiError(400, message, kind="InvalidUserInput")
         self._instance.adapters.unload(body.lora_name)
         await _say(exchange, f"Success: LoRA adapter '{body.lora_name}' removed successfully.")
+
+
+def _is_missing(adapter: Adapter, instance: Instance) -> bool:
+    """Other paths than absolute ones are names at a hub."""
+    is_local = instance.settings.checks_paths and adapter.path.startswith("/")
+    try:
+        return is_local and not os.path.isdir(adapter.path)
+    except ValueError:  # a NUL character
+        return True
 
 
 async def _say(exchange: Exchange, text: str) -> None:
@@ -83,9 +96,12 @@ class SglangLoading:
         problem = self._cannot_change()
         if not problem and not (body.lora_name and body.lora_path):
             problem = "lora_name and lora_path are needed"
-        if not problem:
+        adapter = Adapter(name=body.lora_name, path=body.lora_path) if not problem else None
+        if adapter is not None and _is_missing(adapter, self._instance):
+            problem = f"Failed to load LoRA adapter {adapter.name}: no such directory: {adapter.path}"
+        elif adapter is not None:
             try:
-                self._instance.adapters.load(Adapter(name=body.lora_name, path=body.lora_path))
+                self._instance.adapters.load(adapter)
             except ApiError as error:
                 problem = str(error)
         await self._tell(exchange, problem)

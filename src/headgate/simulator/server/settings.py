@@ -106,6 +106,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Adapters loaded at startup."""
     runtime_adapters: bool = True
     """Whether adapters can be loaded and unloaded while the engine runs."""
+    checks_paths: bool = False
+    """Whether an adapter that is loaded while the engine runs must exist, if its path is absolute."""
     kv_events: KvEventsConfig | None = None
     """Where prefix cache events are published."""
     role: Role = "both"

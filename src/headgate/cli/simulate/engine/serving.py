@@ -113,6 +113,12 @@ SERVER = together(
         help="Load and unload adapters while the engine runs.",
     ),
     click.option(
+        "--check-adapter-paths",
+        "checks_paths",
+        is_flag=True,
+        help="Refuse to load an adapter at run time if its path is absolute and no directory.",
+    ),
+    click.option(
         "--data-parallel-size",
         type=click.IntRange(1, 64),
         default=1,
