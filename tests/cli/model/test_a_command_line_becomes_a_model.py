@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from headgate.cli import main
+from headgate.cli.model import building, running
 
 QWEN = "hf://Qwen/Qwen3-0.6B"
 
@@ -142,3 +145,48 @@ def test_a_file_or_an_empty_directory_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert "is a file: name the directory that it is in" in serve("model.gguf", "--print").stderr
     assert "the directory is empty" in serve("empty", "--print").stderr
+
+
+def test_secrets_are_known_by_their_names():
+    """The values of others may be in a Model, which many can read."""
+    env = {
+        "HF_TOKEN": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "OPENAI_API_KEY": "x",
+        "HF_HOME": "x",
+        "TOKENIZER": "x",
+    }
+    assert building.secrets_in(env) == ["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY"]
+
+
+@pytest.mark.parametrize("output", ["json", "text"])
+def test_a_wait_that_ends_names_the_last_condition(output, capsys, monkeypatch):
+    """With -o json, the result is an object too."""
+    monkeypatch.setenv("KUBECONFIG", "/dev/null")
+    server = SimpleNamespace(kubeconfig=None, context=None, machine=None)
+    place = SimpleNamespace(gateway="http://g", machine=None, server=server)
+    job = SimpleNamespace(
+        wanted=SimpleNamespace(name="m"), output=output, timeout_s=3.0, place=place, gateway=None
+    )
+    manifest = SimpleNamespace(content={"metadata": {"name": "m", "namespace": "n"}})
+    run = running._Run(job, manifest)
+
+    def end():
+        run._note("no such image")
+        raise TimeoutError
+
+    with pytest.raises(
+        click.ClickException, match="n/m did not answer in 3 s: no such image; the Model stays"
+    ):
+        running._explained(job, run, end)
+    written = capsys.readouterr().out
+    if output == "json":
+        assert json.loads(written) == {
+            "name": "m",
+            "namespace": "n",
+            "url": "http://g",
+            "ready": False,
+            "reason": "did not answer in 3 s: no such image",
+        }
+    else:
+        assert not written

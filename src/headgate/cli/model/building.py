@@ -11,7 +11,7 @@ from typing import Any
 from headgate.api import kthena_registry
 from headgate.cli.model.sources import LocalClaim, Source, parse, parse_cache
 
-__all__ = ["ENGINES", "Wanted", "WantedError", "adapters", "cache", "model_of", "variables"]
+__all__ = ["ENGINES", "Wanted", "WantedError", "adapters", "cache", "model_of", "secrets_in", "variables"]
 
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "mindie": "MindIE"}
 """Types of backends by the name on the command line."""
@@ -19,6 +19,7 @@ ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "mindie": "MindIE"}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 _LONGEST_NAME = 63
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*\Z")
+_SECRET = re.compile(r"(?i)(^|_)(token|secret|password|secret_access_key|api_key|credentials)$")
 
 
 class WantedError(ValueError):
@@ -108,6 +109,11 @@ def adapters(texts: Sequence[str]) -> dict[str, Source]:
 def variables(texts: Sequence[str]) -> dict[str, str]:
     """The variables of --env options. Raises WantedError."""
     return _pairs("--env", texts)
+
+
+def secrets_in(env: Mapping[str, str]) -> list[str]:
+    """The variables that are secrets by their names."""
+    return [name for name, value in env.items() if value and _SECRET.search(name)]
 
 
 def cache(text: str | None, source: str, *, has_machine: bool) -> str | None:

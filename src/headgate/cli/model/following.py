@@ -203,15 +203,21 @@ def _at(obj: Object, *path: str) -> Any:
 
 
 async def follow(
-    client: cluster.Client, namespace: str, name: str, base_url: str | None, progress: Progress
+    client: cluster.Client,
+    namespace: str,
+    name: str,
+    base_url: str | None,
+    progress: Progress,
+    note: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Return once the Model answers a request at the gateway; without a gateway, once it is active.
 
-    Raises ModelFailed, and ApiError.
+    `note` is told what it waits for. Raises ModelFailed, and ApiError.
     """
     failures, unsupported = _Failures(asyncio.get_running_loop().time), ""
     async for stage in _stages(client, namespace, name):
         _show(stage, progress)
+        note(stage.failure or stage.weights or stage.engine)
         if stage.unsupported and stage.unsupported != unsupported:
             unsupported = stage.unsupported
             process.say(f"warning: {unsupported}", err=True)
@@ -224,6 +230,7 @@ async def follow(
     async with httpx2.AsyncClient(trust_env=False, timeout=60.0) as http:
         while (told := await _answer(http, base_url, name)) is not None:
             progress.detail("gateway", told)
+            note(told)
             await asyncio.sleep(POLL_S)
     progress.done("gateway", base_url)
 

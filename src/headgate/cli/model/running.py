@@ -16,7 +16,7 @@ from headgate import cluster, node
 from headgate.cli import machine, machine_state, process, validation
 from headgate.cli.gateway import configuration
 from headgate.cli.manifests import Manifest, read_text
-from headgate.cli.model import following
+from headgate.cli.model import building, following
 from headgate.cli.model.building import Wanted, model_of
 from headgate.cli.model.places import Place
 from headgate.cli.model.sources import LocalClaim, SourceError
@@ -61,6 +61,7 @@ class _Rejected(Exception):  # noqa: N818 - reads as what it says
 def show(wanted: Wanted, place: Place, output: str) -> None:
     """Print the Model, with the links that its directories need."""
     manifest = _manifest(wanted)
+    _warn_of_secrets(wanted)
     if output == "json":
         click.echo(printing.as_json(manifest.content), nl=False)
         return
@@ -74,6 +75,7 @@ def show(wanted: Wanted, place: Place, output: str) -> None:
 def serve(job: Job) -> None:
     """Apply the Model and wait until it answers. Raises ClickException, and SystemExit with 1 or 130."""
     manifest = _manifest(job.wanted)
+    _warn_of_secrets(job.wanted)
     if job.place.machine is None and job.wanted.claims:
         raise click.ClickException(str(_of_cluster(job.wanted.claims[0])))
     if job.output == "text":
@@ -86,6 +88,15 @@ def serve(job: Job) -> None:
         _apply_there(job, run)
     else:
         _start(job, run)
+
+
+def _warn_of_secrets(wanted: Wanted) -> None:
+    for name in building.secrets_in(wanted.env):
+        click.echo(
+            f"warning: --env {name}=...: whoever can read the Model reads this value; keep it in a Secret, "
+            "and name that under envFrom of the backend in the manifest, which --print shows",
+            err=True,
+        )
 
 
 def _of_cluster(claim: LocalClaim) -> SourceError:
@@ -128,6 +139,11 @@ class _Run:
         self._manifest = manifest
         self.applied: sending.Applied | None = None
         self.is_ready = False
+        self.waits_for = ""
+        """What kept the model from answering when it was looked at last."""
+
+    def _note(self, told: str) -> None:
+        self.waits_for = told
 
     @property
     def model(self) -> str:
@@ -154,7 +170,7 @@ class _Run:
         base_url = job.gateway or job.place.gateway
         if job.waits:
             async with asyncio.timeout(job.timeout_s):
-                await following.follow(client, namespace, job.wanted.name, base_url, progress)
+                await following.follow(client, namespace, job.wanted.name, base_url, progress, self._note)
             self.is_ready = True
         return self._told(base_url)
 
@@ -169,14 +185,22 @@ class _Run:
     def _told(self, base_url: str | None) -> str:
         name = self._job.wanted.name
         if self._job.output == "json":
-            namespace = self.model.partition("/")[0]
-            result = {"name": name, "namespace": namespace, "url": base_url, "ready": self.is_ready}
-            click.echo(printing.as_json(result), nl=False)
+            self._print_result(base_url)
             return ""
         if not self.is_ready:
             return f"Follow it with: headgate get model {name} --watch"
         url = base_url or "http://GATEWAY"
         return f"\n{name} answers:\n\n  {machine.curl(url, name)}\n"
+
+    def give_up(self, reason: str) -> None:
+        """Print the result of a Model that does not answer, for programs."""
+        if self._job.output == "json":
+            self._print_result(self._job.gateway or self._job.place.gateway, reason=reason)
+
+    def _print_result(self, base_url: str | None, **more: str) -> None:
+        name, namespace = self._job.wanted.name, self.model.partition("/")[0]
+        result = {"name": name, "namespace": namespace, "url": base_url, "ready": self.is_ready, **more}
+        click.echo(printing.as_json(result), nl=False)
 
 
 def _link_all(claims: list[LocalClaim], state: Path, namespace: str) -> None:
@@ -242,11 +266,13 @@ def _explained(job: Job, run: _Run, main: Callable[[], str | None]) -> str | Non
         click.echo(str(error), err=True)
         raise SystemExit(1) from error
     except following.ModelFailed as error:
+        run.give_up(str(error))
         raise click.ClickException(f"Model {run.model} failed: {error}{after}") from error
     except TimeoutError as error:
-        raise click.ClickException(
-            f"Model {run.model} did not answer in {job.timeout_s:g} s{after}"
-        ) from error
+        why = f": {run.waits_for}" if run.waits_for else ""
+        told = f"did not answer in {job.timeout_s:g} s{why}"
+        run.give_up(told)
+        raise click.ClickException(f"Model {run.model} {told}{after}") from error
     except (configuration.ConfigurationErrors, machine.StartError, StateInUse, StateUnusable) as error:
         raise click.ClickException(str(error)) from error
     except (SourceError, node.ClaimTakenError, OSError) as error:
