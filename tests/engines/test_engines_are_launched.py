@@ -233,3 +233,18 @@ def test_roles_of_a_disaggregated_mindie():
         "./bin/ms_coordinator",
         *("$(POD_IP)", "8000", "$(POD_IP)", "1026"),
     )
+
+
+@pytest.mark.parametrize("launcher", [VLLM, SGLANG], ids=["vLLM", "SGLang"])
+@pytest.mark.parametrize("key", ["hos", "ssl_certf", "config", "conf", "por", "served-model-nam"])
+def test_reserved_flags_cannot_be_abbreviated_or_read_from_a_file(launcher, key):
+    """Engines read the beginning of a flag as the whole, and more flags from a file."""
+    launch = launcher.launch(setup(config={key: "x"}))
+    assert [problem.key for problem in launch.problems] == [key]
+    assert f"--{key.replace('_', '-')}" not in launch.program.args
+
+
+@pytest.mark.parametrize("launcher", [VLLM, SGLANG], ids=["vLLM", "SGLang"])
+def test_flags_that_begin_alike_are_no_abbreviations(launcher):
+    for key in ("hosts", "max-num", "tp", "kv"):
+        assert [problem.message for problem in launcher.launch(setup(config={key: "x"})).problems] == []

@@ -69,11 +69,12 @@ class Config:
 
     def take(self, name: str) -> object:
         """The value of a flag that the caller passes on in its own way; None if it is not set."""
+        self._refuse_abbreviations(name, "write it in full")
         return self._given.pop(name, None)
 
     def take_integer(self, name: str, default: int, smallest: int, largest: int) -> int:
         """An integer, also if it is written as a string. Another value is a problem."""
-        value = self._given.pop(name, None)
+        value = self.take(name)
         if value is None:
             return default
         number = integer(value)
@@ -99,9 +100,17 @@ class Config:
     def reserved(self, names: Mapping[str, str]) -> None:
         """Report flags that the user must not set, with the reason for each."""
         for name, why in names.items():
+            self._refuse_abbreviations(name, f"which {why}")
             if self._given.get(name) is not None:
                 self.problem(name, why)
             self._given.pop(name, None)
+
+    def _refuse_abbreviations(self, name: str, why: str) -> None:
+        """Engines read the beginning of a flag as the whole, which could set one that is reserved."""
+        if self._as_flags:
+            for given in [each for each in self._given if name.startswith(each) and each != name]:
+                self.problem(given, f"is an abbreviation of {name}, {why}")
+                del self._given[given]
 
     def default(self, name: str, value: object) -> None:
         """Set a flag unless the user decides about it."""

@@ -58,8 +58,9 @@ IMAGE = "lmsysorg/sglang:v0.5.23"
 SERVER = (PYTHON, "-m", "sglang.launch_server")
 
 _RESERVED: Final = {
-    "model-path": "must not be set: the weights are those of modelURI",
     "model": "must not be set: the weights are those of modelURI",
+    "model-path": "must not be set: the weights are those of modelURI",
+    "config": "must not be set: write the flags of the file here",
     "host": "must not be set: the engine listens on the address of its Pod",
     "ssl-certfile": NO_TLS,
     "ssl-keyfile": NO_TLS,

@@ -51,6 +51,7 @@ RUN_TIME_ADAPTERS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
 
 _RESERVED: Final = {
     "model": "must not be set: the weights are those of modelURI",
+    "config": "must not be set: write the flags of the file here",
     "host": "must not be set: the engine listens on the address of its Pod",
     "uds": "must not be set: the engine listens on the address of its Pod",
     "ssl-certfile": NO_TLS,

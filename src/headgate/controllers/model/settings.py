@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -62,9 +63,29 @@ def runtime_settings(env: Sequence[EnvVar]) -> RuntimeSettings:
             if number is None or not 0 < number < 65536:
                 raise InvalidVariableError(index, f"RUNTIME_PORT is {flags.shown(value)}, which is no port")
             port = number
+        elif value and not (_is_url(value) if each.name == "RUNTIME_URL" else _is_path(value)):
+            like = "http://localhost:8000" if each.name == "RUNTIME_URL" else METRICS_PATH
+            raise InvalidVariableError(
+                index, f"{each.name} is {flags.shown(value)}; it must be like {like}, without escapes"
+            )
     path = found.get("RUNTIME_METRICS_PATH") or METRICS_PATH
     return RuntimeSettings(
         port=port,
         engine_url=found.get("RUNTIME_URL", ""),
         metrics_path=path if path.startswith("/") else f"/{path}",
     )
+
+
+def _is_url(text: str) -> bool:
+    """Whether the sidecar takes it for the URL of an engine."""
+    try:
+        parts = urlsplit(text)
+        is_whole = parts.port != 0 and bool(parts.hostname)
+    except ValueError:
+        return False
+    is_plain = not (parts.query or parts.fragment or parts.username)
+    return _is_path(text) and parts.scheme == "http" and is_whole and is_plain
+
+
+def _is_path(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
