@@ -126,7 +126,8 @@ async def run(options: Options, following: Following | None = None, *, descripto
         async with _Machine(options, console, following) as machine:
             started = asyncio.ensure_future(machine.start())
             stopped = asyncio.ensure_future(stop.wait())
-            await asyncio.wait({started, stopped, machine.failed}, return_when=asyncio.FIRST_COMPLETED)
+            ends: list[asyncio.Future[Any]] = [started, stopped, machine.failed]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if started.done():
                 await started
                 await stopped
