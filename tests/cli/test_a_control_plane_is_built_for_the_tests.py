@@ -189,11 +189,14 @@ def test_programs_of_a_directory_or_the_path_are_used(done, tmp_path):
 
 
 def test_prometheus_and_its_adapter_are_built_once(done, tmp_path):
-    """Unless they are on the path, or in the directory that the environment names."""
+    """Unless they are on the path, in the directory that the environment names, or can be had from Debian."""
+    (tmp_path / "apt-get").write_text("#!/bin/sh\nexit 100\n")
+    (tmp_path / "apt-get").chmod(0o755)
     home = tmp_path / "cache" / "headgate" / "monitoring"
     assert done("path-monitoring") == (0, "\n", "")
     status, output, errors = done("build-monitoring")
     assert status == 0, errors
+    assert "It is built instead: the lists of packages cannot be fetched" in errors
     names = ["prometheus-0.316.0/prometheus", "prometheus-0.316.0/promtool"]
     paths = [home / name for name in (*names, "prometheus-adapter-0.12.0/prometheus-adapter")]
     assert output == "".join(f"{path}\n" for path in paths)
