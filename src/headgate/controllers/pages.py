@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -15,6 +16,7 @@ from headgate.controllers.statuses import StatusController, StatusStatistics
 from headgate.telemetry import Counter, Gauge, Registry, add_process_metrics
 
 Sample = tuple[tuple[str, ...], float]
+T = TypeVar("T")
 
 
 def pages(statuses: StatusController, models: ModelController, leadership: cluster.Leadership) -> Starlette:
@@ -42,14 +44,8 @@ def metrics(
 ) -> Registry:
     """All metrics of a controller process."""
 
-    def one(value: Callable[[StatusStatistics], float]) -> Callable[[], Iterable[Sample]]:
-        return lambda: [((), value(current()))]
-
     def objects() -> Iterable[Sample]:
         return [((kind,), number) for kind, number in current().index.items() if kind != "compared"]
-
-    def of_models(value: Callable[[ModelStatistics], float]) -> Callable[[], Iterable[Sample]]:
-        return lambda: [((), value(models()))]
 
     registry = Registry()
     registry.add(
@@ -62,37 +58,37 @@ def metrics(
         Counter(
             "headgate_controller_statuses_assessed",
             "Statuses that were computed.",
-            read=one(lambda now: now.assessed),
+            read=_one(current, lambda now: now.assessed),
         ),
         Counter(
             "headgate_controller_statuses_written",
             "Statuses that were written.",
-            read=one(lambda now: now.written),
+            read=_one(current, lambda now: now.written),
         ),
         Counter(
             "headgate_controller_conflicts",
             "Writes that were rejected because the object had changed; they are repeated.",
-            read=one(lambda now: now.conflicts),
+            read=_one(current, lambda now: now.conflicts),
         ),
         Counter(
             "headgate_controller_retries",
             "Attempts that failed, such as writes that the API server rejected; they are repeated.",
-            read=one(lambda now: now.queue.retries),
+            read=_one(current, lambda now: now.queue.retries),
         ),
         Gauge(
             "headgate_controller_queue_objects",
             "Objects whose status is due, and waits for a worker.",
-            read=one(lambda now: now.queue.waiting),
+            read=_one(current, lambda now: now.queue.waiting),
         ),
         Gauge(
             "headgate_controller_queue_wait_seconds",
             "How long the first of them has waited.",
-            read=one(lambda now: now.queue.longest_wait_s),
+            read=_one(current, lambda now: now.queue.longest_wait_s),
         ),
         Gauge(
             "headgate_controller_failing_objects",
             "Objects whose last attempt failed.",
-            read=one(lambda now: now.queue.failing),
+            read=_one(current, lambda now: now.queue.failing),
         ),
     )
     registry.add(
@@ -105,43 +101,48 @@ def metrics(
         Counter(
             "headgate_controller_models_reconciled",
             "Times that a Model was compared with its objects.",
-            read=of_models(lambda now: now.reconciled),
+            read=_one(models, lambda now: now.reconciled),
         ),
         Counter(
             "headgate_controller_model_objects_applied",
             "Objects of Models that were written.",
-            read=of_models(lambda now: now.applied),
+            read=_one(models, lambda now: now.applied),
         ),
         Counter(
             "headgate_controller_model_objects_put_back",
             "Those among them that somebody else had changed.",
-            read=of_models(lambda now: now.corrected),
+            read=_one(models, lambda now: now.corrected),
         ),
         Counter(
             "headgate_controller_model_objects_deleted",
             "Objects that were no longer part of their Model.",
-            read=of_models(lambda now: now.deleted),
+            read=_one(models, lambda now: now.deleted),
         ),
         Counter(
             "headgate_controller_model_statuses_written",
             "Statuses of Models that were written.",
-            read=of_models(lambda now: now.statuses_written),
+            read=_one(models, lambda now: now.statuses_written),
         ),
         Gauge(
             "headgate_controller_models_failing",
             "Models whose last attempt failed.",
-            read=of_models(lambda now: now.queue.failing),
+            read=_one(models, lambda now: now.queue.failing),
         ),
         Counter(
             "headgate_controller_sidecar_requests",
             "Requests to the sidecars of Pods.",
-            read=of_models(lambda now: now.sidecar_requests),
+            read=_one(models, lambda now: now.sidecar_requests),
         ),
         Counter(
             "headgate_controller_sidecar_failures",
             "Those that failed; they are repeated.",
-            read=of_models(lambda now: now.sidecar_failures),
+            read=_one(models, lambda now: now.sidecar_failures),
         ),
     )
     add_process_metrics(registry)
     return registry
+
+
+def _one(current: Callable[[], T], value: Callable[[T], float]) -> Callable[[], Iterable[Sample]]:
+    """A metric without labels that is read from the current statistics."""
+    return lambda: [((), value(current()))]

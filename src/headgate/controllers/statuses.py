@@ -19,11 +19,11 @@ from headgate.controllers import conditions, relations
 from headgate.controllers.assessment import status_of
 from headgate.controllers.object_index import ObjectIndex
 from headgate.controllers.relations import KINDS, Observed, Subject
+from headgate.controllers.status_writes import COMPONENT, Outcome, write_status
 from headgate.kubeschema import timestamps
 
 log = logging.getLogger(__name__)
 
-COMPONENT = "headgate-controller"
 ACCESS_PATIENCE_S = 5.0
 """How long a start waits for rights that were not there at once, and how often they are looked for later."""
 GATHER_S = 0.1
@@ -182,23 +182,14 @@ class StatusController:
         return again_s
 
     async def _write(self, obj: Observed, status: api.ObservedStatus) -> float | None:
-        """The version also guards against our own last write, which the informer may not have shown yet."""
         if not self._leadership.is_held():
             return GATHER_S
-        meta = obj.metadata
-        patch = {
-            "metadata": {"resourceVersion": meta.resource_version},
-            "status": conditions.written(obj, status),
-        }
-        try:
-            await self._client.patch(
-                type(obj), meta.name, meta.namespace, patch, subresource="status", field_manager=COMPONENT
-            )
-        except cluster.NotFound:
-            return None  # it was deleted, which the informer will report
-        except cluster.Conflict:
+        outcome = await write_status(self._client, obj, conditions.written(obj, status))
+        if outcome is Outcome.OUTDATED:
             self._conflicts += 1
-            return GATHER_S  # the informer will provide the newer version
+            return GATHER_S
+        if outcome is Outcome.GONE:
+            return None
         self._written += 1
         if not _has_controller(obj):
             for condition in conditions.news(conditions.said(obj), status):

@@ -15,9 +15,9 @@ from headgate.api.reference_grants import ReferenceGrant
 from headgate.api.unattended import UNATTENDED
 from headgate.controllers import conditions, grants
 from headgate.controllers.grants import Grants
+from headgate.controllers.status_writes import COMPONENT, Outcome, write_status
 from headgate.kubeschema import timestamps
 
-COMPONENT = "headgate-controller"
 READY, NOT_IMPLEMENTED = "Ready", "NotImplemented"
 
 Unattended: TypeAlias = api.AutoscalingPolicy | api.AutoscalingPolicyBinding | api.VariantAutoscaling
@@ -98,24 +98,15 @@ class UnattendedObjects:
         obj = self._objects.get(subject)
         if obj is None:
             return None
-        meta = obj.metadata
         said = list(obj.status.conditions) if obj.status is not None else []
         now = timestamps.seconds(self._clock().timestamp())
         before = api.ObservedStatus(conditions=said)
-        due = conditions.observed(before, self._findings(obj), meta.generation, now)
+        due = conditions.observed(before, self._findings(obj), obj.metadata.generation, now)
         if sorted(due.conditions, key=_type) == sorted(said, key=_type):
             return None
         # An API server requires every condition to have a message, even an empty one.
         written = [{"message": ""} | msgspec.to_builtins(each) for each in due.conditions]
-        patch = {
-            "metadata": {"resourceVersion": meta.resource_version},
-            "status": {"conditions": written},
-        }
-        try:
-            await self._client.patch(
-                type(obj), meta.name, meta.namespace, patch, subresource="status", field_manager=COMPONENT
-            )
-        except (cluster.NotFound, cluster.Conflict):
+        if await write_status(self._client, obj, {"conditions": written}) is not Outcome.WRITTEN:
             return None  # the informer will provide the current state
         for condition in conditions.news(before, due):
             told = f"{condition.type}: {condition.message}"

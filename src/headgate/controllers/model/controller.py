@@ -19,12 +19,13 @@ from headgate.api.kthena_registry import ModelStatus
 from headgate.controllers.model import duties, names, status, tokens
 from headgate.controllers.model.applying import Applier, PredecessorError, TakenError
 from headgate.controllers.model.desired import Desired, desired_of, serves
-from headgate.controllers.model.events import COMPONENT, FailuresBesides, tell_turns
+from headgate.controllers.model.events import FailuresBesides, tell_turns
 from headgate.controllers.model.following import Followed
 from headgate.controllers.model.observed import Known
 from headgate.controllers.model.settings import ModelSettings
 from headgate.controllers.model.sidecar_loop import SidecarLoop
 from headgate.controllers.model.status import BackendState
+from headgate.controllers.status_writes import COMPONENT, Outcome, write_status
 from headgate.kubeschema import timestamps
 
 log = logging.getLogger(__name__)
@@ -191,19 +192,11 @@ class ModelController:
     async def _write(self, model: api.Model, due: ModelStatus) -> float | None:
         if model.status == due:
             return None
-        meta = model.metadata
-        patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": status.written(due)}
-        try:
-            await self._client.patch(
-                api.Model, meta.name, meta.namespace, patch, subresource="status", field_manager=COMPONENT
-            )
-        except cluster.NotFound:
-            return None  # it was deleted, which the informer will report
-        except cluster.Conflict:
-            return GATHER_S  # the informer will provide the newer version
-        self._statuses += 1
-        tell_turns(self._events, model, due)
-        return None
+        outcome = await write_status(self._client, model, status.written(due))
+        if outcome is Outcome.WRITTEN:
+            self._statuses += 1
+            tell_turns(self._events, model, due)
+        return GATHER_S if outcome is Outcome.OUTDATED else None
 
     def _secret_of(self, model: api.Model) -> Known | None:
         key = (api.Secret.resource.plural, names.runtime_secret(model))

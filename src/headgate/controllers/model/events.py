@@ -10,8 +10,6 @@ from headgate.controllers import conditions
 from headgate.controllers.model import status, troubles
 from headgate.controllers.model.status import BackendState
 
-COMPONENT = "headgate-controller"
-
 # Reasons of conditions that are not true, but nothing to worry about.
 _USUAL = frozenset({status.PROCESSING, "Downloading", "AdaptersLoading", "ModelHealthy"})
 
