@@ -117,6 +117,42 @@ async def test_items_of_a_list_map_are_found_by_their_keys(gadgets: httpx2.Async
     assert taken == ['.spec.ports[number=80,protocol="TCP"].name']
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "then"),
+    [
+        ("abc", "ca", "ca"),
+        ("abc", "bxay", "bxay"),
+        ("ab", "", ""),
+    ],
+)
+async def test_items_are_in_the_order_of_the_last_apply(
+    gadgets: httpx2.AsyncClient, first: str, second: str, then: str
+) -> None:
+    """Whatever order they had before."""
+    for tags in (first, second):
+        merged = await applied(gadgets, "a", tags=[*tags], ports=[{"number": ord(tag)} for tag in tags])
+    assert "".join(merged.get("tags", [])) == then
+    assert "".join(chr(port["number"]) for port in merged.get("ports", [])) == then
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "both"),
+    [
+        ("ab", "cb", "acb"),
+        ("abc", "cxa", "bcxa"),
+        ("abcd", "xcbd", "axcbd"),
+        ("ab", "xy", "abxy"),
+    ],
+)
+async def test_items_of_another_manager_keep_their_place(
+    gadgets: httpx2.AsyncClient, of_a: str, of_b: str, both: str
+) -> None:
+    """Between the items that both have in the same order."""
+    await applied(gadgets, "a", tags=[*of_a])
+    merged = await applied(gadgets, "b", tags=[*of_b])
+    assert "".join(merged["tags"]) == both
+
+
 async def test_a_plain_list_is_one_value(gadgets: httpx2.AsyncClient) -> None:
     """Two managers cannot share it, unless they want the same."""
     await applied(gadgets, "a", steps=["x"])

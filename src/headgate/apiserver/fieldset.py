@@ -6,6 +6,7 @@ A path is a tuple of fieldsV1 elements: `f:name` for a field, `k:{"name":"a"}` f
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -148,14 +149,37 @@ def _merge_lists(live: list[Any], applied: list[Any], schema: Schema) -> list[An
     if how != listing(schema, applied):
         return applied
     if how.is_set:
-        return live + [item for item in applied if item not in live]
+        members = {member_element(item): item for item in applied}
+        return _in_order([(member_element(item), item) for item in live], members)
     if not how.keys:
         return applied
-    merged = {item_element(item, how.keys, schema): item for item in live}
+    present = [(item_element(item, how.keys, schema), item) for item in live]
+    by_element = dict(present)
+    merged = {}
     for item in applied:
         element = item_element(item, how.keys, schema)
-        merged[element] = merge(merged[element], item, schema.get("items", {})) if element in merged else item
-    return list(merged.values())
+        is_new = element not in by_element
+        merged[element] = item if is_new else merge(by_element[element], item, schema.get("items", {}))
+    return _in_order(present, merged)
+
+
+def _in_order(live: list[tuple[Any, Any]], applied: dict[Any, Any]) -> list[Any]:
+    """The items of both, as Kubernetes orders them: those of `applied` in its order, and the others in their
+    place between those that both have in the same order."""
+    present = {element for element, _ in live}
+    shared = collections.deque(element for element in applied if element in present)
+    rest = iter(applied.items())
+    found = []
+    for element, item in live:
+        if element not in applied:
+            found.append(item)
+        elif shared and element == shared[0]:
+            shared.popleft()
+            for each, wanted in rest:
+                found.append(wanted)
+                if each == element:
+                    break
+    return found + [wanted for _, wanted in rest]
 
 
 def remove(value: Any, gone: set[Path], schema: Schema, path: Path = ()) -> Any:

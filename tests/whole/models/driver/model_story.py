@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
 import os
 import random
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
+import yaml
 from fleet_of_models import LIMIT_S, Models, backend
 from model_traffic import Load, WrongAnswerError, ask, load
 from up_pieces import Pieces, answers, below
@@ -233,10 +235,20 @@ async def any_story(
     await models.gone(model["metadata"]["uid"])
     await models.put(*model["spec"]["backends"])
     anew = await models.settled()
-    assert after == await models.children(anew["metadata"]["uid"])
+    assert_same(after, await models.children(anew["metadata"]["uid"]))
     await models.delete("models", "m")
     await models.gone(anew["metadata"]["uid"])
     await _until(lambda: asyncio.to_thread(lambda: not _left(node_state, pieces)))
+
+
+def assert_same(after: Mapping[str, Any], anew: Mapping[str, Any]) -> None:
+    """The objects of an edited Model are those of one made anew."""
+    texts = [
+        [f"{name}: {line}" for name in sorted(each) for line in yaml.safe_dump(each[name]).splitlines()]
+        for each in (after, anew)
+    ]
+    difference = "\n".join(difflib.unified_diff(*texts, "edited", "made anew", lineterm="", n=0))
+    assert not difference, difference
 
 
 def _left(node_state: Path, pieces: Pieces) -> list[str]:
