@@ -125,7 +125,8 @@ def test_a_target_that_holds_something_else_is_left_alone(run, hub, repository, 
     process = run(*arguments, tmp_path / "other")
     _, problems = process.communicate(timeout=120)
     assert process.returncode == 31
-    assert "holds hf://org/name (--include *.json), but hf://org/name is wanted" in problems
+    source = f"hf://org/name of {hub.url}"
+    assert f"holds {source} (--include *.json), but {source} is wanted" in problems
 
 
 def test_a_download_that_lost_files_is_repeated(run, hub, repository, tmp_path):
