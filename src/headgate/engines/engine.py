@@ -45,6 +45,8 @@ class MetricNames(msgspec.Struct, frozen=True, kw_only=True):
     tpot: tuple[str, ...] = ()
     cache: tuple[CacheConfig, ...] = ()
     adapters: AdapterNames | None = None
+    port: int = 0
+    """The port of the page; 0 for that of requests."""
     rank: str = ""
     """The label of data-parallel ranks, if there is one: each rank has its own queue and KV cache."""
     replicated: tuple[str, ...] = ()

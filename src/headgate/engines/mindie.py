@@ -1,5 +1,6 @@
-"""MindIE: how it is launched. Its metrics page is of no known format.
+"""MindIE: its metrics page, and how it is launched.
 
+The page has a port of its own, and is there only with MIES_SERVICE_MONITOR_MODE.
 It has no flags, but a file. The worker's config has the names of that file: whole sections, or single
 settings, which are put where they belong. MindIE's coordinator and controller have files of their own.
 """
@@ -12,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.engines import flags
-from headgate.engines.engine import Engine
+from headgate.engines.engine import Engine, MetricNames
 from headgate.engines.flags import Config
 from headgate.engines.launch import (
     CONFIG_FILE,
@@ -25,11 +26,21 @@ from headgate.engines.launch import (
     Setup,
 )
 
-ENGINE = Engine(name="MindIE")
 IMAGE = "swr.cn-south-1.myhuaweicloud.com/ascendhub/mindie:2.3.0-800I-A2-py311-openeuler24.03-lts"
 RANK_TABLE = "GLOBAL_RANK_TABLE_FILE_PATH"
 """The variable with the path of the table of all accelerators, which the controller of MindIE reads."""
 MANAGEMENT_PORT, METRICS_PORT = 1026, 1027
+ENGINE = Engine(
+    name="MindIE",
+    metrics=MetricNames(
+        waiting=("num_requests_waiting",),
+        running=("num_requests_running",),
+        kv_usage=("npu_cache_usage_perc",),
+        ttft=("time_to_first_token_seconds",),
+        tpot=("time_per_output_token_seconds",),
+        port=METRICS_PORT,
+    ),
+)
 
 _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "ServerConfig": ("ServerConfig",),
@@ -66,6 +77,7 @@ _DERIVED: Final[Mapping[tuple[str, str], str]] = {
     ("ServerConfig", "ipAddress"): "the engine listens on the address of its Pod",
     ("ServerConfig", "managementIpAddress"): "the engine listens on the address of its Pod",
     ("ServerConfig", "port"): "set port beside the sections",
+    ("ServerConfig", "metricsPort"): "metrics are read from port 1027",
     ("ServerConfig", "httpsEnabled"): "the gateway reaches engines of Models by HTTP",
     ("ServerConfig", "inferMode"): "it follows from the type of the backend",
 }
@@ -107,6 +119,7 @@ def _server(setup: Setup) -> Launch:
     environment = {
         "MIES_CONTAINER_IP": POD_IP,
         "MIES_CONTAINER_MANAGEMENT_IP": POD_IP,
+        "MIES_SERVICE_MONITOR_MODE": "1",
         "MINDIE_LOG_TO_STDOUT": "1",
     }
     return Launch(

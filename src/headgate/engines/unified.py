@@ -60,11 +60,13 @@ FAMILIES: Final = (WAITING, GENERATED, TTFT, TPOT, LATENCY)
 _GENERATED: Final[Mapping[str, tuple[str, ...]]] = {
     "vLLM": ("vllm:generation_tokens_total",),
     "SGLang": ("sglang:generation_tokens_total", "sglang_generation_tokens_total"),
+    "MindIE": ("generation_tokens_total",),
 }
 _LATENCY: Final[Mapping[str, tuple[str, ...]]] = {
     "vLLM": ("vllm:e2e_request_latency_seconds",),
     "SGLang": ("sglang:e2e_request_latency_seconds", "sglang_e2e_request_latency_seconds"),
     "TensorRT-LLM": ("trtllm_e2e_request_latency_seconds",),
+    "MindIE": ("e2e_request_latency_seconds",),
 }
 
 

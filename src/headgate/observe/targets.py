@@ -37,13 +37,15 @@ def targets(pools: Iterable[routing.Pool], settings: Settings) -> dict[routing.E
 
 def _target(pool: routing.Pool, endpoint: routing.Endpoint, settings: Settings) -> Target:
     page = pool.metrics_pages.get(endpoint, routing.MetricsPage())
-    port = page.port or settings.port or endpoint.port
+    engine = engines.of_pod(pool.labels.get(endpoint, {}), pool.engine)
+    own_port = engine.metrics.port if engine.metrics is not None else 0
+    port = page.port or settings.port or own_port or endpoint.port
     is_https = page.is_https
     if is_https is None:
         is_https = pool.tls is not None and port == endpoint.port
     return Target(
         endpoint=endpoint,
-        engine=engines.of_pod(pool.labels.get(endpoint, {}), pool.engine),
+        engine=engine,
         page_port=port,
         page_path=page.path or settings.path,
         page_tls=(pool.tls or routing.Tls()) if is_https else None,

@@ -70,7 +70,11 @@ class Drain:
         try:
             response = await self._engine.look()
         except FetchError as error:
-            return "refused" if is_down(error) else "silent"
+            if not is_down(error):
+                return "silent"
+            if self._engine.has_page_elsewhere and not await self._is_down():
+                return "unreadable"
+            return "refused"
         if response.status != 200:
             return "unreadable"
         names = self._engine.kind.metrics
@@ -81,6 +85,14 @@ class Drain:
         if figures.running is None and figures.waiting is None:
             return "unreadable"
         return "busy" if (figures.running or 0) + (figures.waiting or 0) else "idle"
+
+    async def _is_down(self) -> bool:
+        """Whether nothing listens where the engine takes requests."""
+        try:
+            await self._engine.models()
+        except FetchError as error:
+            return is_down(error)
+        return False
 
 
 Look = Literal["idle", "busy", "refused", "silent", "unreadable"]

@@ -67,7 +67,11 @@ class Engine:
         self.kind = kind
         self.address = address
         self._metrics_path = metrics_path
-        self._pages, self._looks, self._lists, self._calls = (_Connection(address) for _ in range(4))
+        page_port = kind.metrics.port if kind.metrics is not None else 0
+        self.has_page_elsewhere = page_port not in (0, address.port)
+        """Whether another server than that of requests has the page."""
+        self._pages, self._looks = (_Connection(address, page_port) for _ in range(2))
+        self._lists, self._calls = (_Connection(address) for _ in range(2))
 
     async def page(self) -> Response:
         """Its metrics page for a scraper, whatever the status. Raises FetchError."""
@@ -93,9 +97,10 @@ class Engine:
 class _Connection:
     """Requests of one purpose, one after another."""
 
-    def __init__(self, address: Address) -> None:
-        self._path = address.path
-        self._client = Client(address.host, address.port, None, "")
+    def __init__(self, address: Address, other_port: int = 0) -> None:
+        """`other_port`: the port of a server without the path of the address."""
+        self._path = "" if other_port else address.path
+        self._client = Client(address.host, other_port or address.port, None, "")
         self._turn = asyncio.Lock()
 
     async def get(self, path: str, accept: str, max_bytes: int) -> Response:

@@ -21,6 +21,10 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        if self.path == "/metrics" and self.server.server_port == 1027:
+            page = "\n".join(f'num_requests_{each}{{model_name="m"}} 0' for each in ("running", "waiting"))
+            self._send_bytes(f"{page}\n".encode(), "text/plain")
+            return
         self._send({"data": []}, 200 if "health" in self.path or self.path == "/v1/models" else 404)
 
     def do_POST(self) -> None:
@@ -55,7 +59,8 @@ def ports() -> list[int]:
         [model] = config["BackendConfig"]["ModelDeployConfig"]["ModelConfig"]
         assert model["modelName"]
         assert Path(model["modelWeightPath"], "config.json").exists()
-        return [server["port"], server["managementPort"]]
+        assert os.environ["MIES_SERVICE_MONITOR_MODE"] == "1"
+        return [server["port"], server["managementPort"], server["metricsPort"]]
     if program.endswith("ms_coordinator"):
         return [int(words[1]), int(words[3])]
     assert config["deploy_mode"] == "pd_separate"
