@@ -6,8 +6,11 @@ HEADGATE_SECONDS says how long (30), and HEADGATE_SEED what happens. The API ser
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from model_story import SECONDS, Sources, any_story
 from up_pieces import Pieces, answers, processes_of, wait
 
 pytestmark = pytest.mark.timeout(900 + SECONDS)
+HEADGATE = [sys.executable, "-m", "headgate"]
 ENGINE = ["headgate", "simulate", "as", "--profile", "fast", "--base-s", "0.02"]
 
 
@@ -29,7 +33,7 @@ def pieces(tmp_path) -> Iterator[Pieces]:
 
 
 async def test_a_model_ends_as_one_that_is_made_anew(
-    cluster, namespace, filled_hub, pieces, tmp_path, unused_tcp_port_factory
+    cluster, lws, namespace, filled_hub, pieces, tmp_path, unused_tcp_port_factory
 ):
     """Nobody got an error while an engine could answer, and nothing is left over."""
     images = tmp_path / "images.yaml"
@@ -52,10 +56,11 @@ async def test_a_model_ends_as_one_that_is_made_anew(
         )
     for _, admin in gateways.values():
         await asyncio.to_thread(wait, lambda admin=admin: answers(f"{admin}/readyz"))
+    cache = tmp_path / "cache"
     sources = Sources(
         ("hf://org/model", "hf://org/other"),
         "hf://org/adapter",
-        f"hostpath://{tmp_path / 'cache'}",
+        f"hostpath://{cache}",
         ({"name": "HF_ENDPOINT", "value": filled_hub.url},),
     )
     async with client_of(cluster.kubeconfig.read_text()) as http:
@@ -64,6 +69,22 @@ async def test_a_model_ends_as_one_that_is_made_anew(
             pieces, gateways, models, state / "node", sources, lambda: kill_api_server(cluster.state)
         )
     cluster.kubectl("delete", "node", "kills")
+    # What was downloaded stays, as it was, and nobody is still at it.
+    verify = [*HEADGATE, "cache", "verify", "--cache-dir", cache]
+    verified = await asyncio.to_thread(subprocess.run, verify, check=False)
+    assert verified.returncode == 0
+    assert holders_of(cache) == []
+
+
+def holders_of(directory: Path) -> list[str]:
+    """Links of processes to open files below the directory."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            target = link.readlink()
+            if target.is_relative_to(directory):
+                found.append(f"{link} {target}")
+    return found
 
 
 def kill_api_server(state: Path) -> None:

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from fleet_of_models import backend
+from model_story import GROUP, NIXL
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]
 
-GROUP = {"distributed-executor-backend": "mp", "tensor-parallel-size": 2}
-NIXL = {"kv-transfer-config": {"kv_connector": "NixlConnector", "kv_role": "kv_both"}}
 APART = {
     "type": "vLLMDisaggregated",
     "workers": [{"type": "prefill", "config": NIXL}, {"type": "decode", "config": NIXL}],
@@ -59,6 +58,22 @@ async def test_backends_change_their_engine(models, under_load):
             "SGLang": [backend(type="SGLang")],
             "prefill and decode apart": [backend(**APART)],
             "vLLM again": [backend()],
+        },
+    )
+
+
+async def test_policies_come_change_and_go(models, under_load):
+    def policy(target: int) -> dict[str, Any]:
+        return {"metrics": [{"metricName": "kthena:num_requests_waiting", "targetValue": target}]}
+
+    await run(
+        models,
+        under_load,
+        {
+            "no policy": [backend()],
+            "a policy": [backend(maxReplicas=2, autoscalingPolicy=policy(10))],
+            "another target": [backend(maxReplicas=2, autoscalingPolicy=policy(20))],
+            "no policy again": [backend()],
         },
     )
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from fleet_of_models import backend
-from model_story import NIXL
+from model_story import GROUP, NIXL
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]
 
-GROUP = {"distributed-executor-backend": "mp", "tensor-parallel-size": 2}
 KINDS: dict[str, dict[str, Any]] = {
     "several Pods": {"workers": [{"type": "server", "pods": 2, "config": GROUP}]},
     "prefill and decode": {

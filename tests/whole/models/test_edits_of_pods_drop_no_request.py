@@ -10,14 +10,23 @@ from fleet_of_models import backend
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]
 
 RESOURCES = {"requests": {"cpu": "10m"}}
+ON_LINUX = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]}
+AFFINITY = {
+    "nodeAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": ON_LINUX}]
+    }
+}
 EDITS: dict[str, dict[str, Any]] = {
     "config": {"workers": [{"type": "server", "config": {"max-model-len": 4096}}]},
     "port": {"workers": [{"type": "server", "config": {"port": 9000}}]},
     "served name": {"workers": [{"type": "server", "config": {"served-model-name": "other"}}]},
     "image": {"workers": [{"type": "server", "image": "other/engine:1"}]},
     "resources": {"workers": [{"type": "server", "resources": RESOURCES}]},
+    "affinity": {"workers": [{"type": "server", "affinity": AFFINITY}]},
     "weights": {"modelURI": "pvc://others"},
+    "cache": {"cacheURI": "pvc://others"},
     "env": {"env": [{"name": "COLOR", "value": "blue"}]},
+    "environment from elsewhere": {"envFrom": [{"configMapRef": {"name": "settings", "optional": True}}]},
     "port of the sidecar": {"env": [{"name": "RUNTIME_PORT", "value": "8200"}]},
 }
 

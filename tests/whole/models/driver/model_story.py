@@ -25,6 +25,8 @@ SEED = os.environ.get("HEADGATE_SEED", "gate")
 ENGINE_COMMAND = "simulate as"
 """In the command line of an engine."""
 LONGEST_PAUSE_S = 3.0
+GROUP = {"distributed-executor-backend": "mp", "tensor-parallel-size": 2}
+"""Of a worker of two Pods."""
 NIXL = {"kv-transfer-config": {"kv_connector": "NixlConnector", "kv_role": "kv_both"}}
 ROUNDS_OF_ANSWERS = 3
 
@@ -41,7 +43,10 @@ class Sources(NamedTuple):
 def some_backend(rng: random.Random, name: str, sources: Sources) -> dict[str, Any]:
     config = {"max-model-len": rng.choice([4096, 8192])} | rng.choice([{}, {"port": 9000}])
     kind = rng.choice(["vLLM", "vLLM", "SGLang", "vLLMDisaggregated"])
+    is_group = kind == "vLLM" and rng.random() < 0.25
     workers: list[dict[str, Any]] = [{"type": "server", "config": config if kind == "vLLM" else {}}]
+    if is_group:
+        workers = [{"type": "server", "pods": 2, "config": config | GROUP}]
     if kind == "vLLMDisaggregated":
         workers = [{"type": "prefill", "config": NIXL}, {"type": "decode", "config": NIXL}]
     fields: dict[str, Any] = {
@@ -53,11 +58,12 @@ def some_backend(rng: random.Random, name: str, sources: Sources) -> dict[str, A
     }
     if sources.cache:
         fields["cacheURI"] = sources.cache
-    if kind == "vLLM" and rng.random() < 0.5:
+    if kind == "vLLM" and not is_group and rng.random() < 0.5:
         fields["loraAdapters"] = [{"name": f"{name}-adapter", "artifactURL": sources.adapter}]
         if rng.random() < 0.5:
             fields["env"].append({"name": "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "value": "true"})
-    return backend(name, 1 if kind == "vLLMDisaggregated" else rng.choice([1, 1, 2]), **fields)
+    is_large = is_group or kind == "vLLMDisaggregated"
+    return backend(name, 1 if is_large else rng.choice([1, 1, 2]), **fields)
 
 
 def some_backends(rng: random.Random, sources: Sources) -> list[dict[str, Any]]:
