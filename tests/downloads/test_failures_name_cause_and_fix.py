@@ -95,14 +95,22 @@ def test_no_file_of_a_directory_matches(tmp_path):
 
 
 def test_an_endpoint_that_does_not_respond_is_given_up(tmp_path):
-    """After some attempts; the message has the reason of the last one."""
+    """After some attempts; the message has the reason of the last one, as reports have before."""
+    seen: list[downloads.Snapshot] = []
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}"
         options = downloads.Options(backoff=Backoff(first_s=0.01, longest_s=0.1))
         with pytest.raises(downloads.DownloadError) as told:
-            downloads.fetch("hf://org/name", tmp_path / "m", {"HF_ENDPOINT": endpoint}, options=options)
+            downloads.fetch(
+                *("hf://org/name", tmp_path / "m", {"HF_ENDPOINT": endpoint}),
+                options=options,
+                report=seen.append,
+            )
 
+    assert {each.phase for each in seen} == {"Listing"}
+    assert [each.retries for each in seen] == [*range(8)]
+    assert all("Connection refused" in each.problem for each in seen[1:])
     assert told.value.reason is downloads.Reason.UNREACHABLE
     assert "listing hf://org/name failed 8 times in a row: 127.0.0.1: " in str(told.value)
     assert "Connection refused. Check the endpoint and the network" in str(told.value)

@@ -3,6 +3,8 @@
 import json
 import threading
 
+import msgspec
+
 from headgate import downloads
 from headgate.cli.download_reports import Reports
 
@@ -49,6 +51,8 @@ def test_lines_come_every_five_seconds(capsys, tmp_path):
         reports.show(now)
     reports._line_at -= 5
     reports.show(now)
+    for _ in range(20):
+        reports.show(msgspec.structs.replace(now, retries=3, problem="hub: Connection refused"))
 
     line = "Downloading hf://org/name: 24 %, 3.4 GB of 14.0 GB, 2 of 7 files, 212.0 MB/s, 50 s left"
     assert capsys.readouterr().out.splitlines() == [
@@ -56,6 +60,7 @@ def test_lines_come_every_five_seconds(capsys, tmp_path):
         "Listing hf://org/name",
         line,
         line,
+        f"{line}, 3 retries; hub: Connection refused",
     ]
 
 

@@ -33,7 +33,8 @@ class Reports:
     """text or json"""
     _line_at: float = field(default=-_LINE_S, init=False)
     _status_at: float = field(default=-_STATUS_S, init=False)
-    _phase: str = field(default="", init=False)
+    _told: tuple[str, bool] = field(default=("", False), init=False)
+    """The phase, and whether there is a problem."""
 
     def start(self) -> None:
         if self.status_dir is not None:
@@ -43,8 +44,10 @@ class Reports:
                 raise click.ClickException(f"--status-dir {self.status_dir}: {error.strerror}") from error
 
     def show(self, now: downloads.Snapshot) -> None:
-        """Called several times per second: writes a line every 5 s, the status file every second."""
-        at, is_new, self._phase = time.monotonic(), now.phase != self._phase, now.phase
+        """Called several times per second: writes a line every 5 s and the status file every second,
+        and both when the phase is new, or a problem comes or goes."""
+        at, told = time.monotonic(), (now.phase, bool(now.problem))
+        is_new, self._told = told != self._told, told
         if is_new or at - self._line_at >= _LINE_S:
             self._line_at = at
             self._write_line(now)
@@ -90,7 +93,7 @@ def _line(source: str, directory: Path, now: downloads.Snapshot) -> str:
         case "Waiting":
             return f"Waiting for {now.waiting_for}, which downloads {source}"
         case "Listing":
-            return f"Listing {source}"
+            return f"Listing {source}" + _problem(now)
         case "Complete":
             return f"Complete: {now.files_total} files, {space.shown(now.bytes_total)}, in {directory}"
     line = (
@@ -100,4 +103,8 @@ def _line(source: str, directory: Path, now: downloads.Snapshot) -> str:
     )
     if now.bytes_per_s > 0:
         line += f", {(now.bytes_total - now.bytes_done) / now.bytes_per_s:.0f} s left"
-    return line + (f", {now.retries} retries" if now.retries else "")
+    return line + _problem(now)
+
+
+def _problem(now: downloads.Snapshot) -> str:
+    return (f", {now.retries} retries" if now.retries else "") + (f"; {now.problem}" if now.problem else "")

@@ -144,6 +144,10 @@ class _Fetch:
             else now.phase
         )
 
+    def _retried(self, problem: str) -> None:
+        self._progress.retried(problem)
+        self._report(msgspec.structs.replace(self._progress.snapshot(), phase="Listing"))
+
     def _download(self, path: Path, held: lease.Lease) -> Manifest:
         remote = opening.remote(self._source)
         work = WorkDirectory(path)
@@ -155,6 +159,7 @@ class _Fetch:
                     lambda: remote.list(self._options.patterns),
                     self._options.backoff,
                     self._halt,
+                    self._retried,
                 )
                 try:
                     return self._transfer(remote, listing, work, held)

@@ -21,6 +21,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     bytes_per_s: float = 0.0
     """Since the download began to receive."""
     retries: int = 0
+    problem: str = ""
+    """Why the last request failed, until something is received again."""
     waiting_for: str = ""
     """The process that downloads for this one."""
 
@@ -46,17 +48,20 @@ class Progress:
         self._files = [0, 0]
         self._received = 0
         self._retries = 0
+        self._problem = ""
         self._started = time.monotonic()
 
     def begin(self, bytes_done: int, bytes_total: int, files_done: int, files_total: int) -> None:
         with self._lock:
             self._phase, self._started, self._received = "Downloading", time.monotonic(), 0
+            self._problem = ""
             self._bytes, self._files = [bytes_done, bytes_total], [files_done, files_total]
 
     def received(self, count: int) -> None:
         with self._lock:
             self._bytes[0] += count
             self._received += count
+            self._problem = ""
 
     def lost(self, count: int) -> None:
         """Bytes that have to be received once more."""
@@ -67,9 +72,10 @@ class Progress:
         with self._lock:
             self._files[0] += 1
 
-    def retried(self) -> None:
+    def retried(self, problem: str) -> None:
         with self._lock:
             self._retries += 1
+            self._problem = problem
 
     def snapshot(self) -> Snapshot:
         with self._lock:
@@ -83,4 +89,5 @@ class Progress:
                 files_total=self._files[1],
                 bytes_per_s=round(rate, 1),
                 retries=self._retries,
+                problem=self._problem,
             )

@@ -29,8 +29,15 @@ class Backoff:
         return max(longest * self.rng.uniform(0.5, 1.0), min(after_s, 2 * self.longest_s))
 
 
-def repeated(what: str, request: Callable[[], T], backoff: Backoff, halt: Halt) -> T:
-    """Return what `request` returns once it succeeds; `what` names it in the error."""
+def repeated(
+    what: str,
+    request: Callable[[], T],
+    backoff: Backoff,
+    halt: Halt,
+    retried: Callable[[str], None] = lambda _: None,
+) -> T:
+    """Return what `request` returns once it succeeds; `what` names it in the error, and `retried` hears the
+    problem before each further attempt."""
     failures = 0
     while True:
         halt.check()
@@ -42,6 +49,7 @@ def repeated(what: str, request: Callable[[], T], backoff: Backoff, halt: Halt) 
             failures += 1
             if failures >= backoff.attempts:
                 raise gave_up(what, failures, error) from error
+            retried(str(error))
             halt.wait(backoff.delay_s(failures, error.after_s))
 
 

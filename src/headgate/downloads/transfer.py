@@ -223,7 +223,7 @@ class Transfer:
                 failures = 1 if is_progress else failures + 1
                 if failures >= self._backoff.attempts:
                     raise retries.gave_up(f"reading {partial.file.path}", failures, error) from error
-                self._progress.retried()
+                self._progress.retried(str(error))
                 self._halt.wait(self._backoff.delay_s(failures, error.after_s))
         partial.complete(part, self._halt.check)
 
@@ -259,7 +259,11 @@ class Transfer:
 
     def _is_hash_known(self, file: RemoteFile) -> bool:
         return retries.repeated(
-            f"looking up {file.path}", lambda: self._remote.is_hash_known(file), self._backoff, self._halt
+            f"looking up {file.path}",
+            lambda: self._remote.is_hash_known(file),
+            self._backoff,
+            self._halt,
+            self._progress.retried,
         )
 
 

@@ -41,6 +41,7 @@ class Download(msgspec.Struct, frozen=True, omit_defaults=True):
     files_total: Count = 0
     bytes_per_s: Annotated[float, Meta(ge=0, le=1e15)] = 0.0
     retries: Count = 0
+    problem: Text = ""
     waiting_for: Text = ""
     error: Problem | None = None
     updated: Text = ""

@@ -123,4 +123,7 @@ def _downloading(pod: KnownPod, downloads: Sequence[Download]) -> Trouble | None
     told = f"Pod {pod.metadata.name}: downloading"
     if total > 0:
         told += f", {done / _GIGABYTE:.1f} of {total / _GIGABYTE:.1f} GB ({100 * done // total} %)"
+    problem = next((each.problem for each in downloads if each.problem), "")
+    if problem:
+        told += f"; it tries again after a failure: {troubles.plain(problem)}"
     return Trouble(troubles.DOWNLOADING, told)

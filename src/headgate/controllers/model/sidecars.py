@@ -65,6 +65,8 @@ class Download(msgspec.Struct, frozen=True):
     bytes_done: _Bytes = 0
     bytes_total: _Bytes = 0
     bytes_per_s: float = 0.0
+    problem: _Text = ""
+    """Why its last request failed, if none succeeded since."""
 
 
 class _Adapters(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 
 from world_of_models import Behavior, World
 
@@ -76,6 +77,22 @@ async def a_download_reports_its_progress(world: World) -> None:
     await world.ask()
 
 
+async def a_hub_that_does_not_answer_is_told(world: World) -> None:
+    """While the download tries again, the condition has the reason."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        unreachable = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        await world.put({**world.backend(), "env": [{"name": "HF_ENDPOINT", "value": unreachable}]})
+
+        async def tells_the_reason() -> bool:
+            message = (await world.says("Active", "False", "Downloading"))["message"]
+            return "downloading; it tries again after a failure: 127.0.0.1: " in message
+
+        await world.until(tells_the_reason)
+    await world.put(world.backend())
+    await world.settled()
+
+
 async def a_repository_that_does_not_exist_is_named(world: World) -> None:
     """The cause of a failed download is in the condition and in an Event, until the source is another."""
     await world.put(world.backend(modelURI="hf://org/nowhere"))
@@ -100,6 +117,7 @@ BEHAVIORS: tuple[Behavior, ...] = (
     a_model_becomes_active_and_is_replaced_without_a_gap,
     objects_of_others_are_an_error_until_they_are_gone,
     a_download_reports_its_progress,
+    a_hub_that_does_not_answer_is_told,
     a_repository_that_does_not_exist_is_named,
     an_engine_that_ends_is_named,
 )
