@@ -58,9 +58,11 @@ def reported(
 ) -> BackendState:
     """The state of a backend with what its sidecars said."""
     own = of_backend(state.name, pods)
-    if state.trouble is None:
+    if state.trouble is None or _may_have_recovered(state.trouble):
         found = [told for pod in own if (told := _downloading(pod, downloads_of(pod.metadata.uid)))]
-        state = state._replace(trouble=troubles.worst(found))
+        if state.trouble is not None:
+            found = [each for each in found if each.has_progress]
+        state = state._replace(trouble=troubles.worst(found) or state.trouble)
     sidecar = children.sidecars.get(state.name)
     if sidecar is None:
         return state
@@ -114,6 +116,11 @@ def _started(adapter: StartAdapter, pods: Sequence[KnownPod]) -> ModelAdapterSta
     return ModelAdapterStatus(name=adapter.name, state=state, loaded=loaded)
 
 
+def _may_have_recovered(trouble: Trouble) -> bool:
+    """Whether it is a download that failed before, and runs again."""
+    return trouble.reason == troubles.DOWNLOAD_FAILED and trouble.message.endswith(troubles.RUNS_AGAIN)
+
+
 def _downloading(pod: KnownPod, downloads: Sequence[Download]) -> Trouble | None:
     """That a download runs, and how far it is once that is known."""
     if not troubles.downloads(pod):
@@ -126,4 +133,4 @@ def _downloading(pod: KnownPod, downloads: Sequence[Download]) -> Trouble | None
     problem = next((each.problem for each in downloads if each.problem), "")
     if problem:
         told += f"; it tries again after a failure: {troubles.plain(problem)}"
-    return Trouble(troubles.DOWNLOADING, told)
+    return Trouble(troubles.DOWNLOADING, told, has_progress=total > 0)

@@ -18,6 +18,8 @@ DOWNLOAD_FAILED, ENGINE_FAILING, UNSCHEDULABLE = "DownloadFailed", "EngineFailin
 SIDECAR_FAILING, PODS_REJECTED, DOWNLOADING = "SidecarFailing", "PodsRejected", "Downloading"
 NOT_SUPPORTED = "NotSupported"
 
+RUNS_AGAIN: Final = "; it runs again"
+"""How the message ends about a container that failed before, and runs."""
 LONGEST = 1024
 """Characters of a message that a container left."""
 
@@ -43,6 +45,8 @@ class Trouble(NamedTuple):
 
     reason: str
     message: str
+    has_progress: bool = False
+    """Of a download: whether it is known how far it is."""
 
 
 _ORDER: Final = (
@@ -122,10 +126,10 @@ def _failure(status: api.ContainerStatus) -> str:
             reason = plain(state.waiting.reason)
             return f"{reason}: {message}" if message else reason
         return ""
-    # An engine that runs again has not recovered before it is ready; a download shows its progress.
-    if last is not None and not status.ready and not status.name.startswith(DOWNLOADS):
+    # One that runs again has not recovered before it is ready, or has succeeded.
+    if last is not None and not status.ready:
         ended = _ending(last)
-        return f"{ended}; it runs again" if ended else ""
+        return f"{ended}{RUNS_AGAIN}" if ended else ""
     return ""
 
 

@@ -100,6 +100,12 @@ async def a_repository_that_does_not_exist_is_named(world: World) -> None:
     assert f"backend b: 0 of 1 replicas ready: Pod {world.name}-b-" in condition["message"]
     assert "org/nowhere" in condition["message"]
     assert (await world.event("DownloadFailed"))["type"] == "Warning"
+
+    async def stays_while_it_runs_again() -> bool:
+        message = (await world.says("Active", "False", "DownloadFailed"))["message"]
+        return "; it runs again" in message
+
+    await world.until(stays_while_it_runs_again)
     await world.put(world.backend())
     await world.settled()
     await world.ask()
