@@ -6,8 +6,12 @@ and the simulator run the same code.
 """
 
 from headgate.autoscaling.decision import Decision
+from headgate.autoscaling.forecast import Outlook
+from headgate.autoscaling.group import Split, split
 from headgate.autoscaling.history import History
+from headgate.autoscaling.optimizer import Param
 from headgate.autoscaling.policy import Bounds, MetricTarget, Panic, Policy, Rate, compile_policy
+from headgate.autoscaling.ratio import RatioRange, repaired
 from headgate.autoscaling.recommendation import MetricView
 from headgate.autoscaling.samples import Observation, PodSample, Total
 from headgate.autoscaling.scaler import decide
@@ -19,11 +23,17 @@ __all__ = [
     "MetricTarget",
     "MetricView",
     "Observation",
+    "Outlook",
     "Panic",
+    "Param",
     "PodSample",
     "Policy",
     "Rate",
+    "RatioRange",
+    "Split",
     "Total",
     "compile_policy",
     "decide",
+    "repaired",
+    "split",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from headgate.autoscaling.forecast import Outlook
 from headgate.autoscaling.recommendation import MetricView
 
 __all__ = ["Decision", "sentence"]
@@ -27,6 +28,9 @@ class Decision(NamedTuple):
     panic_until: float | None
     metrics: tuple[MetricView, ...]
     message: str
+    """One sentence: what is done, and why."""
+    outlook: Outlook | None = None
+    """None before a replica was seen to start, since nobody knows how far to look ahead."""
 
 
 def sentence(

@@ -10,6 +10,10 @@ from typing import Final
 import msgspec
 
 from headgate.autoscaling import windows
+from headgate.autoscaling.capacity import Learned
+from headgate.autoscaling.forecast import Forecast
+from headgate.autoscaling.samples import Observation
+from headgate.autoscaling.starting import Starts
 from headgate.autoscaling.windows import Entries
 
 __all__ = ["History"]
@@ -29,6 +33,15 @@ class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Replicas that there were: maxima and minima."""
     recommended_at: float | None = None
     panic_until: float | None = None
+    passed_at: float | None = None
+    starts: Starts = Starts()
+    forecast: Forecast = Forecast()
+    capacities: tuple[Learned, ...] = ()
+
+    @property
+    def expected_start_s(self) -> float | None:
+        """How long a new replica takes until it is ready; None before one was seen to start."""
+        return self.starts.expected_s
 
     @classmethod
     def empty(cls) -> History:
@@ -47,6 +60,13 @@ class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return msgspec.json.decode(text, type=History)
         except msgspec.DecodeError as error:
             raise ValueError(f"not a history of an autoscaler: {error}") from error
+
+    def observed(self, observation: Observation) -> History:
+        """Take in everything but the metrics."""
+        now = observation.now
+        seen = self.with_replicas(now, observation.current)
+        starts = self.starts.after(observation, self.passed_at)
+        return msgspec.structs.replace(seen, starts=starts, passed_at=now)
 
     def with_replicas(self, now: float, current: int) -> History:
         """There are `current` replicas, and there were until now."""

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from headgate.autoscaling.policy import MetricTarget, Policy
 from headgate.autoscaling.samples import Observation, PodSample, Total
 
-__all__ = ["MOST_REPLICAS", "MetricView", "Recommendation", "recommend"]
+__all__ = ["MOST_REPLICAS", "MetricView", "Recommendation", "recommend", "rounded"]
 
 MOST_REPLICAS = 1_000_000_000
 _ROUNDING = 1e-9
@@ -77,10 +77,16 @@ def _assessed(policy: Policy, metric: MetricTarget, observation: Observation) ->
     if view.needed is None or view.rule:
         return view
     current = observation.current
-    change = abs(view.needed - current)
-    if change * 100.0 < policy.tolerance_percent * current:
-        return view._replace(desired=current, rule="Tolerance" if change > _ROUNDING else "")
-    return view._replace(desired=_rounded_up(view.needed))
+    desired = rounded(policy, view.needed, current)
+    is_held = desired == current and abs(view.needed - current) > _ROUNDING
+    return view._replace(desired=desired, rule="Tolerance" if is_held else "")
+
+
+def rounded(policy: Policy, needed: float, current: int) -> int:
+    """Whole replicas, or the current ones if the change is within the tolerance."""
+    if abs(needed - current) * 100.0 < policy.tolerance_percent * current:
+        return current
+    return math.ceil(min(needed, MOST_REPLICAS) - _ROUNDING)
 
 
 def _of_total(metric: MetricTarget, total: Total, observation: Observation) -> MetricView:
@@ -119,7 +125,3 @@ def _of_pods(metric: MetricTarget, pods: Iterable[PodSample], current: int) -> M
 
 def _is_measured(value: float) -> bool:
     return 0.0 <= value < math.inf  # also false for NaN
-
-
-def _rounded_up(needed: float) -> int:
-    return math.ceil(min(needed, MOST_REPLICAS) - _ROUNDING)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from headgate.autoscaling import correction, zero
 from headgate.autoscaling.decision import Decision, sentence
+from headgate.autoscaling.forecast import Outlook
 from headgate.autoscaling.history import History
 from headgate.autoscaling.policy import Bounds, Policy
-from headgate.autoscaling.recommendation import Recommendation, recommend
+from headgate.autoscaling.recommendation import Recommendation, recommend, rounded
 from headgate.autoscaling.samples import Observation
 
-__all__ = ["decide"]
+__all__ = ["decide", "settle"]
 
 
 def decide(
@@ -17,60 +20,42 @@ def decide(
 ) -> tuple[Decision, History]:
     """The decision, and the history for the next pass. `observation.now` should not go back between passes;
     if it does, windows are at most a little longer."""
-    history = history.with_replicas(observation.now, observation.current)
-    return _bounded(policy, bounds, history, observation, recommend(policy, observation))
+    history = history.observed(observation)
+    return settle(policy, bounds, history, observation, recommend(policy, observation))
 
 
-def _bounded(
+def settle(
     policy: Policy, bounds: Bounds, history: History, observation: Observation, recommendation: Recommendation
 ) -> tuple[Decision, History]:
+    """From a recommendation to a decision. `history` has observed the pass."""
     now, current = observation.now, observation.current
+    outlook, history = _ahead(history, now, recommendation)
     floor = zero.fewest(bounds, observation)
     idle = zero.is_idle(bounds, observation)
-    recommended = 0 if idle else recommendation.desired
-    desired, rule = current, "" if idle else recommendation.rule
-    if recommended is not None:
+    recommended, rule = recommendation.desired, recommendation.rule
+    reactive = recommended
+    if idle:
+        reactive = recommended = 0
+        rule = ""
+    elif recommended is not None and outlook is not None:
+        recommended, rule = _with_forecast(policy, current, recommended, rule, outlook)
+    desired = current
+    if recommended is not None and reactive is not None:
         wanted = min(max(recommended, floor), bounds.maximum)
         history = history.settled(now, current)
-        history = correction.with_panic(policy, history, now, current, wanted)
+        history = correction.with_panic(policy, history, now, current, min(reactive, bounds.maximum))
         corrected = correction.correct(policy, history, now, current, wanted, is_idle=idle)
         history = history.with_recommendation(now, wanted)
         desired, rule = corrected.desired, corrected.rule or rule
     else:
         history = correction.with_panic(policy, history, now, current, current)
     desired, rule = _within(bounds, floor, desired, rule, recommended, observation)
-    if desired == 0 and (idle or recommended is None):
-        rule = rule if desired < current and rule else "Zero"
-    return _decision(observation, history, recommendation, recommended, desired, rule), history
-
-
-def _within(
-    bounds: Bounds, floor: int, desired: int, rule: str, recommended: int | None, observation: Observation
-) -> tuple[int, str]:
-    if desired < floor:
-        return floor, "Waking" if observation.is_wanted and observation.current == 0 else "Minimum"
-    if desired > bounds.maximum:
-        return bounds.maximum, "Maximum"
-    if recommended is not None and not rule:
-        if desired == bounds.maximum < recommended:
-            return desired, "Maximum"
-        if desired == floor > recommended:
-            return desired, "Waking" if observation.is_wanted and observation.current == 0 else "Minimum"
-    return desired, rule
-
-
-def _decision(
-    observation: Observation,
-    history: History,
-    recommendation: Recommendation,
-    recommended: int | None,
-    desired: int,
-    rule: str,
-) -> Decision:
+    if desired == 0 and (idle or recommended is None) and not (rule and desired < current):
+        rule = "Zero"
     deciding = recommendation.deciding
-    return Decision(
+    decision = Decision(
         desired=desired,
-        current=observation.current,
+        current=current,
         recommended=recommended,
         metric=deciding.name if deciding else "",
         value=deciding.value if deciding else None,
@@ -79,5 +64,41 @@ def _decision(
         is_panic=history.panic_until is not None,
         panic_until=history.panic_until,
         metrics=recommendation.metrics,
-        message=sentence(observation.current, desired, recommended, rule, deciding),
+        message=sentence(current, desired, recommended, rule, deciding),
+        outlook=outlook,
     )
+    return decision, history
+
+
+def _ahead(history: History, now: float, recommendation: Recommendation) -> tuple[Outlook | None, History]:
+    start_s = history.expected_start_s
+    if start_s is None or recommendation.needed is None:
+        return None, history
+    forecast = history.forecast.after(now, recommendation.needed, start_s)
+    return forecast.outlook(start_s), msgspec.structs.replace(history, forecast=forecast)
+
+
+def _with_forecast(
+    policy: Policy, current: int, recommended: int, rule: str, outlook: Outlook
+) -> tuple[int, str]:
+    """The larger of what is needed now and what will be."""
+    if not outlook.method:
+        return recommended, rule
+    later = rounded(policy, outlook.needed, current)
+    return (later, "Forecast") if later > recommended else (recommended, rule)
+
+
+def _within(
+    bounds: Bounds, floor: int, desired: int, rule: str, recommended: int | None, observation: Observation
+) -> tuple[int, str]:
+    least = "Waking" if observation.is_wanted and observation.current == 0 else "Minimum"
+    if desired < floor:
+        return floor, least
+    if desired > bounds.maximum:
+        return bounds.maximum, "Maximum"
+    if recommended is not None and rule in ("", "Forecast"):
+        if desired == bounds.maximum < recommended:
+            return desired, "Maximum"
+        if desired == floor > recommended:
+            return desired, least
+    return desired, rule

@@ -1,0 +1,54 @@
+"""How long a replica takes from its creation to its first readiness, learned from those that started."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+
+from headgate.autoscaling.samples import Observation
+
+__all__ = ["Starts"]
+
+_MOST_STARTS: Final = 16
+_MOST_COMING: Final = 32
+_QUANTILE: Final = 0.75
+_CLOCK_SKEW_S: Final = 5.0
+
+
+class Starts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Only Pods that were created after the previous pass are followed: any other that is not ready may have
+    been ready before."""
+
+    durations_s: tuple[float, ...] = ()
+    coming: tuple[str, ...] = ()
+    """Names of Pods that were never ready."""
+
+    @property
+    def expected_s(self) -> float | None:
+        """Three of four replicas start within this time; None if none was seen."""
+        if not self.durations_s:
+            return None
+        ordered = sorted(self.durations_s)
+        return ordered[math.ceil(len(ordered) * _QUANTILE) - 1]
+
+    def after(self, observation: Observation, passed_at: float | None) -> Starts:
+        now = observation.now
+        since = now if passed_at is None else passed_at - _CLOCK_SKEW_S
+        coming, took = [], []
+        for pod in observation.pods:
+            created = pod.created_at
+            if created is None or (created < since and pod.name not in self.coming):
+                continue
+            if pod.is_ready:
+                if pod.name in self.coming or (passed_at is not None and created > passed_at):
+                    took.append(round(max(now - created, 0.0), 1))
+            else:
+                coming.append(pod.name)
+        if not took and not coming and not self.coming:
+            return self
+        return Starts(
+            durations_s=(*self.durations_s, *sorted(took))[-_MOST_STARTS:],
+            coming=tuple(sorted(coming)[:_MOST_COMING]),
+        )
