@@ -27,6 +27,7 @@ _DAILY_WEIGHT: Final = 0.5
 _CHECKS_AHEAD: Final = 8
 _EVIDENCE: Final = 8
 _MEMORY: Final = 64
+"""Forecasts by trend that count. Those by day count for a day."""
 _ON: Final = 0.95
 _MOST: Final = 2.0
 """A forecast counts up to this multiple of the present need."""
@@ -52,8 +53,9 @@ class Score(msgspec.Struct, frozen=True, array_like=True):
     count: int = 0
     is_on: bool = False
 
-    def after(self, error: float, error_without: float) -> Score:
-        count = min(self.count + 1, _MEMORY)
+    def after(self, error: float, error_without: float, memory: int) -> Score:
+        """The mean over about the last `memory` forecasts."""
+        count = min(self.count + 1, memory)
         mean = self.error + (error - self.error) / count
         without = self.error_without + (error_without - self.error_without) / count
         better = mean < without * (1.0 if self.is_on else _ON)
@@ -92,9 +94,10 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
         for _, present, by_trend, by_day in due:
             without = abs(present - level)
             if by_trend is not None:
-                trend = trend.after(abs(max(by_trend, present) - level), without)
+                trend = trend.after(abs(max(by_trend, present) - level), without, _MEMORY)
             if by_day is not None:
-                day = day.after(abs(max(by_day, present) - level), without)
+                memory = int(_SLOTS * _SLOT_S / _apart(horizon_s))
+                day = day.after(abs(max(by_day, present) - level), without, memory)
         moved = Forecast(now, level, slope, self.checks[len(due) :], trend, day, slots, mean, count)
         return moved._with_check(horizon_s)
 
@@ -137,9 +140,8 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if before is None or after is None else max(self.level + after - before, 0.0)
 
     def _with_check(self, horizon_s: float) -> Forecast:
-        apart_s = max(horizon_s / _CHECKS_AHEAD, _SHORTEST_S / 2)
         due = self.at + horizon_s
-        if self.checks and due < self.checks[-1][0] + apart_s:
+        if self.checks and due < self.checks[-1][0] + _apart(horizon_s):
             return self
         by_day = self._by_day(horizon_s)
         check = (
@@ -177,6 +179,11 @@ def _of_day(slots: Sequence[float | None], at: float) -> float | None:
 
 def _horizon(start_s: float) -> float:
     return min(max(start_s, _SHORTEST_S), _LONGEST_S)
+
+
+def _apart(horizon_s: float) -> float:
+    """Seconds between two forecasts that are compared with what came."""
+    return max(horizon_s / _CHECKS_AHEAD, _SHORTEST_S / 2)
 
 
 def _short(number: float) -> float:
