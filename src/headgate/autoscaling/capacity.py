@@ -7,11 +7,11 @@ when what was learned differs clearly, because each change can move replicas bet
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from headgate.autoscaling.optimizer import Param
 
@@ -24,17 +24,22 @@ _BUSY: Final = 0.7
 _CHANGE: Final = 0.15
 _LARGEST_RATIO: Final = 16.0
 _MOST_TARGETS: Final = 64
+_SMALLEST, _LARGEST = 1e-6, 1e12
+"""Rates that are taken for real."""
+
+
+Positive: TypeAlias = Annotated[float, Meta(ge=1e-9, le=1e12)]
 
 
 class Learned(msgspec.Struct, frozen=True, array_like=True):
     """What is known of one target."""
 
     name: str
-    rate: float
+    rate: Positive
     """Served by one busy replica per second, averaged."""
-    seconds: float
+    seconds: Positive
     """Busy time that the average is from."""
-    used: float = 1.0
+    used: Positive = 1.0
     """The capacity in use, compared with the first target's."""
 
 
@@ -60,9 +65,9 @@ def capacities(known: Sequence[Learned], params: Sequence[Param]) -> tuple[float
 
 def _updated(known: Learned | None, param: Param, step_s: float) -> Learned | None:
     served = param.served
-    if served is None or not 0.0 < served < math.inf or param.ready <= 0 or step_s <= 0:
+    if served is None or not _SMALLEST <= served <= _LARGEST or param.ready <= 0 or step_s <= 0:
         return known
-    rate = served / param.ready
+    rate = max(served / param.ready, _SMALLEST)
     if known is None:
         return Learned(param.name, rate, step_s)
     seconds = min(known.seconds + step_s, _MEMORY_S)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 __all__ = ["Forecast", "Outlook"]
 
@@ -29,6 +30,7 @@ _EVIDENCE: Final = 8
 _MEMORY: Final = 64
 """Forecasts by trend that count. Those by day count for a day."""
 _ON: Final = 0.95
+_LARGEST: Final = 1e9
 _MOST: Final = 2.0
 """A forecast counts up to this multiple of the present need."""
 
@@ -47,10 +49,15 @@ class Outlook(NamedTuple):
     """The same of taking the present need as the future one."""
 
 
+Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e12)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+Moment: TypeAlias = Annotated[float, Meta(ge=-1e12, le=1e12)]
+
+
 class Score(msgspec.Struct, frozen=True, array_like=True):
-    error: float = 0.0
-    error_without: float = 0.0
-    count: int = 0
+    error: Amount = 0.0
+    error_without: Amount = 0.0
+    count: Count = 0
     is_on: bool = False
 
     def after(self, error: float, error_without: float, memory: int) -> Score:
@@ -62,28 +69,28 @@ class Score(msgspec.Struct, frozen=True, array_like=True):
         return Score(_short(mean), _short(without), count, count >= _EVIDENCE and better)
 
 
-Check: TypeAlias = tuple[float, float, float | None, float | None]
+Check: TypeAlias = tuple[Moment, Amount, Amount | None, Amount | None]
 """When a forecast is compared; the need when it was made; the forecasts by trend and by day."""
 
 
 class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of one target: bounded, and the same after a restart."""
 
-    at: float = 0.0
-    level: float = 0.0
+    at: Moment = 0.0
+    level: Amount = 0.0
     """The need in replicas, smoothed, and how much it grows per second."""
-    slope: float = 0.0
-    checks: tuple[Check, ...] = ()
+    slope: Annotated[float, Meta(ge=-1e12, le=1e12)] = 0.0
+    checks: Annotated[tuple[Check, ...], Meta(max_length=2 * _CHECKS_AHEAD)] = ()
     trend: Score = Score()
     day: Score = Score()
-    slots: tuple[float | None, ...] = ()
+    slots: Annotated[tuple[Amount | None, ...], Meta(max_length=_SLOTS)] = ()
     """Mean need in each quarter of an hour of the day; of several days, the last ones count most."""
-    slot_mean: float = 0.0
-    slot_count: int = 0
+    slot_mean: Amount = 0.0
+    slot_count: Count = 0
 
     def after(self, now: float, needed: float, start_s: float) -> Forecast:
         """Take in the need of a pass. `start_s`: how long a replica takes to start."""
-        horizon_s = _horizon(start_s)
+        horizon_s, needed = _horizon(start_s), min(needed, _LARGEST)
         slots, mean, count = self._with_slot(now, needed)
         elapsed_s = now - self.at
         if not 0 <= elapsed_s <= _LONGEST_GAP_S:
@@ -158,7 +165,7 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
         if slot == last or not self.slot_count:
             count = self.slot_count + 1
             return self.slots, _short(self.slot_mean + (needed - self.slot_mean) / count), count
-        slots = list(self.slots or (None,) * _SLOTS)
+        slots = list(self.slots if len(self.slots) == _SLOTS else (None,) * _SLOTS)
         earlier = slots[last % _SLOTS]
         weight = 1.0 if earlier is None else _DAILY_WEIGHT
         slots[last % _SLOTS] = _short((earlier or 0.0) + (self.slot_mean - (earlier or 0.0)) * weight)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from headgate.autoscaling.samples import Observation
 
@@ -17,12 +18,15 @@ _QUANTILE: Final = 0.75
 _CLOCK_SKEW_S: Final = 5.0
 
 
+Duration: TypeAlias = Annotated[float, Meta(ge=0, le=1e12)]
+
+
 class Starts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Only Pods that were created after the previous pass are followed: any other that is not ready may have
     been ready before."""
 
-    durations_s: tuple[float, ...] = ()
-    coming: tuple[str, ...] = ()
+    durations_s: Annotated[tuple[Duration, ...], Meta(max_length=_MOST_STARTS)] = ()
+    coming: Annotated[tuple[str, ...], Meta(max_length=_MOST_COMING)] = ()
     """Names of Pods that were never ready."""
 
     @property

@@ -8,15 +8,19 @@ window is its maximum. A policy may therefore change the length of its windows w
 from __future__ import annotations
 
 import itertools
-from typing import Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
+
+from msgspec import Meta
 
 __all__ = ["LONGEST_S", "MOST_ENTRIES", "Entries", "Snapshots", "highest", "lowest", "with_high", "with_low"]
-
-Entries: TypeAlias = tuple[tuple[float, int], ...]
 
 LONGEST_S: Final = 1800.0
 """The longest window of a policy."""
 MOST_ENTRIES: Final = 32
+
+Entries: TypeAlias = Annotated[
+    tuple[tuple[float, Annotated[int, Meta(ge=0, le=1_000_000_000)]], ...], Meta(max_length=MOST_ENTRIES)
+]
 
 
 def with_high(entries: Entries, now: float, value: int) -> Entries:
