@@ -22,6 +22,8 @@ from headgate.telemetry.sums import Family, Sample
 from headgate.workers import channel, messages, pages, process
 from headgate.workers.accounts import Accounts
 from headgate.workers.configuration import Configuration
+from headgate.workers.process import Shared
+from headgate.workers.pulse import Pulse
 from headgate.workers.shared_queues import SharedQueues
 from headgate.workers.supervisor import HandOver, StartError, Supervisor
 from headgate.workers.worker import answer
@@ -147,7 +149,7 @@ async def test_what_a_worker_is_told_before_it_can_hear_reaches_it_in_order():
     worker = process.WorkerProcess(pid, 0, ours, 0.0, [])
     orders = [messages.Begin(0, 1, {}), messages.Change({"endpoints_retries": 5}), messages.Drain(1.0)]
     assert all(worker.tell(order) for order in orders)
-    running = asyncio.create_task(worker.run(Accounts("one"), SharedQueues(1), lambda: None))
+    running = asyncio.create_task(worker.run(Shared(Accounts("one"), SharedQueues(1), Pulse()), lambda: None))
     other_end = await channel.to_supervisor(theirs)
     assert [await other_end.receive() for _ in orders] == orders
     other_end.close()

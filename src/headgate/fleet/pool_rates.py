@@ -53,6 +53,11 @@ class PoolRates:
         self._pace: Fit | None = None
 
     @property
+    def alone_tokens(self) -> float:
+        """Prompt tokens that take as long as a step without any sequence; 0 until streams have shown it."""
+        return max(self._pace.each_s, 0.0) if self._pace is not None else 0.0
+
+    @property
     def handovers(self) -> int:
         """Observed handovers of KV caches."""
         return self._handover.observations

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from headgate.gateway import explaining, in_flight, limits_shown
+from headgate.requests import pool_signals
 from headgate.requests.bodies import large
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def admin_page(shell: Shell) -> Starlette:
-    """GET /healthz, /readyz, and under /debug the gateway's state, as JSON."""
+    """GET /healthz, /readyz, /signals, and under /debug the gateway's state, as JSON."""
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"message": "ok"})
@@ -47,6 +48,12 @@ def admin_page(shell: Shell) -> Starlette:
     async def flow(_: Request) -> Response:
         return Response(msgspec.json.encode(shell.queues.shown()), media_type="application/json")
 
+    async def signals(_: Request) -> Response:
+        now, queues = shell.now(), shell.queues
+        pools = [pool_signals.of_pool(pool, queues.of(pool), now) for pool in shell.plane.pools.values()]
+        shown = pool_signals.Page(is_ready=shell.plane.is_ready, pools=pools)
+        return Response(msgspec.json.encode(shown), media_type="application/json")
+
     async def explain(request: Request) -> Response:
         body = await read_body(request, shell.settings.clients.max_body_bytes)
         if body is None:
@@ -74,6 +81,7 @@ def admin_page(shell: Shell) -> Starlette:
             Route("/debug/explain/{path:path}", explain, methods=["POST"]),
             Route("/debug/flow", flow),
             Route("/debug/requests", requests),
+            Route("/signals", signals),
         ]
     )
 

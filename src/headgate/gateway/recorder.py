@@ -5,6 +5,7 @@ The children of the metrics are cached per kind of end, since a lookup by labels
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from headgate import routing
@@ -14,12 +15,14 @@ from headgate.gateway.live_names import NONE, LiveNames
 from headgate.gateway.log_field_cache import LogFieldCache
 from headgate.gateway.queueing.metrics import WaitMetrics
 from headgate.gateway.request_metrics import Key, RequestMetrics, RequestSeries
+from headgate.requests import objectives
 from headgate.requests.queueing.kinds import UNKNOWN
 from headgate.telemetry import Counter, LineLog, Registry
 
 if TYPE_CHECKING:
     from headgate.gateway.served_request import ServedRequest
     from headgate.requests.life import Life
+    from headgate.requests.pool_state import PoolState
     from headgate.requests.refusal import Refusal
 
 MAX_SERIES = 10_000
@@ -69,9 +72,17 @@ class Recorder:
         key = (model, route, rule, pool_name, asked, account.status, account.outcome, decision.stream)
         series = self._series.get(key) or self._series_of(key, life)
         tokens = series.observe(ended, now)
+        if ended.request.objective_s != math.inf and pool is not None:
+            self._judge(pool, life, ended.request.objective_s, now)
         if self.log is not None:
             words = series.words if is_named else LogFieldCache(life)
             self.log.add(self.log.line(ended, words, tokens, now))
+
+    def _judge(self, pool: PoolState, life: Life, objective_s: float, now: float) -> None:
+        """Count whether the request got its first token in time."""
+        missed = objectives.is_missed(life, objective_s, now)
+        if missed is not None:
+            pool.traffic.judged(is_missed=missed)
 
     def _series_of(self, key: Key, life: Life) -> RequestSeries:
         model, route, _, pool, *_ = key

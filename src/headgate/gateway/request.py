@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,11 @@ HOP_BY_HOP: Final = frozenset(
 )
 """Hop-by-hop headers (RFC 9110, 7.6.1), which are never forwarded."""
 
+OBJECTIVES_MS: Final = (b"x-llm-d-slo-ttft-ms", b"x-slo-ttft-ms")
+"""Headers with the time in which the first token is wanted."""
+MAX_S: Final = 1e9
+"""Longer times count as none."""
+
 _NOT_FORWARDED: Final = HOP_BY_HOP | {
     b"accept-encoding",
     b"accept_encoding",
@@ -39,13 +45,14 @@ _NOT_FORWARDED: Final = HOP_BY_HOP | {
     b"host",
     b"traceparent",
     b"x-headgate-explain",
+    *OBJECTIVES_MS,
     b"transfer_encoding",
     b"x-forwarded-for",
     b"x-forwarded-host",
     b"x-forwarded-proto",
     b"x-request-id",
 }
-"""Rewritten, or not forwarded; also with underscores, which some servers treat as hyphens."""
+"""Read, rewritten, or not forwarded; also with underscores, which some servers treat as hyphens."""
 _TELL_CLIENT: Final = (b"x-forwarded-for", b"forwarded")
 _NEEDED: Final = {b"host", b"content-length", b"transfer-encoding", b"content-encoding"}
 """Headers that `connection` cannot remove."""
@@ -88,6 +95,7 @@ class ParsedHead:
         "is_http_1_0",
         "line",
         "method",
+        "objective_s",
         "path",
         "peer",
         "response_lines",
@@ -123,6 +131,8 @@ class ParsedHead:
         """The trace of the request, as received; empty without one."""
         self.wants_decision = False
         """Whether a trusted client asks for `x-headgate-decision`."""
+        self.objective_s = math.inf
+        """The time in which the client wants its first token."""
         path = target.decode("latin-1")
         self.path = path.partition("?")[0] if "?" in path else path
         version = "0" if is_http_1_0 else "1"
@@ -153,6 +163,9 @@ class ParsedHead:
                         self.content_coding = value
                 elif name == b"x-headgate-explain":
                     self.wants_decision = is_trusted and value == b"1"
+                elif name in OBJECTIVES_MS:
+                    self.objective_s = min(self.objective_s, positive(value) / 1e3)
+                    lines += (name, b": ", value, b"\r\n")
                 elif name == b"connection" and (dropped := nominated(headers)):
                     del lines[4:]
                     kept = [header for header in headers if header[0] not in dropped | {b"connection"}]
@@ -240,6 +253,11 @@ class Request:
         return self.parsed.wants_decision
 
     @property
+    def objective_s(self) -> float:
+        """The time in which the client wants its first token; infinite without one."""
+        return self.parsed.objective_s
+
+    @property
     def headers(self) -> list[Header]:
         """In their order, with lower-case names."""
         if not self._length:
@@ -287,6 +305,15 @@ class Request:
         """The head of the message, for a body of this length that follows."""
         ends = b"\r\ncontent-length: %d\r\n\r\n" % length
         return b"".join((self._forwarded, b"x-request-id: ", request_id, ends))
+
+
+def positive(value: bytes) -> float:
+    """The number above 0 in a header; anything else counts as infinite."""
+    try:
+        number = float(value)
+    except ValueError:
+        return math.inf
+    return number if 0 < number < MAX_S else math.inf
 
 
 def nominated(headers: list[Header]) -> frozenset[bytes]:

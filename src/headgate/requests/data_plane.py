@@ -22,6 +22,7 @@ from headgate.requests.pool_state import PoolState
 from headgate.requests.refusal import Refusal
 from headgate.requests.routes import Routes
 from headgate.requests.rules import Rules
+from headgate.requests.traffic import PoolTraffic
 
 
 class PoolPolicies(Protocol):
@@ -175,10 +176,11 @@ class DataPlane:
         decoding = self.policies.decoding
         if known is None:
             budget, policy = fleet.RetryBudget(now), self.policies.of(pool)
-            return PoolState(pool, self.ledger, budget, policy, decoding)
+            return PoolState(pool, self.ledger, budget, policy, decoding, traffic=PoolTraffic(now))
         is_as_before = known.pool.scheduling_profile == pool.scheduling_profile
         policy = known.policy if is_as_before else self.policies.of(pool)
-        return PoolState(pool, self.ledger, known.budget, policy, decoding, known.rates, known.evidence)
+        learned = known.rates, known.evidence, known.traffic
+        return PoolState(pool, self.ledger, known.budget, policy, decoding, *learned)
 
     # -- who is asked
 
@@ -232,6 +234,7 @@ class DataPlane:
                 self.health.hangs(pool, load, now)
         self.prefixes.sweep(now)
         for pool in self.pools.values():
+            pool.traffic.sweep(now)
             pool.limit(self.prefixes, self.sizes.prompts)
             pool.note_adapters()
 

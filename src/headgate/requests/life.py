@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headgate.requests.pairing import Pairing
     from headgate.requests.pool_state import PoolState
     from headgate.requests.received import Received
+    from headgate.requests.traffic import PoolTraffic
     from headgate.requests.wait import Wait
     from headgate.scheduling import Choice
 
@@ -63,6 +64,7 @@ class Life:
         "state",
         "suspects",
         "todo",
+        "traffic",
         "tried",
         "wait",
     )
@@ -87,6 +89,8 @@ class Life:
         """The last attempt; None before the first."""
         self.load: EndpointState | None = None
         """The endpoint that responds or is expected to; None if there is none now."""
+        self.traffic: PoolTraffic | None = None
+        """Where it counts as in flight; None before it is admitted by its route's limit."""
         self.tried: list[EndpointState] = []
         """Endpoints that are not tried again."""
         self.suspects: Suspects | None = None

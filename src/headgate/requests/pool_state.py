@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import PrefixIndex, hashing
+from headgate.requests.traffic import PoolTraffic
 
 if TYPE_CHECKING:
     from headgate.requests.queue import Queue
@@ -27,6 +28,7 @@ class PoolState:
         "pool",
         "queue",
         "rates",
+        "traffic",
     )
 
     def __init__(
@@ -38,6 +40,7 @@ class PoolState:
         decoding: scheduling.Policy,
         rates: fleet.Rates | None = None,
         evidence: fleet.Evidence | None = None,
+        traffic: PoolTraffic | None = None,
     ) -> None:
         self.pool = pool
         self.budget = budget
@@ -46,6 +49,8 @@ class PoolState:
         self.rates = rates or fleet.Rates()
         """Used for endpoints that know too little of their own rates."""
         self.evidence = evidence or fleet.Evidence()
+        self.traffic = traffic or PoolTraffic(0.0)
+        """Counts its requests."""
         self.name = pool.name
         self.loads = [ledger.load(endpoint) for endpoint in pool.endpoints]
         for load in self.loads:

@@ -32,6 +32,8 @@ def settle(life: Life, outcome: str, now: float) -> None:
     life.state = states.OVER
     account.outcome = outcome
     is_served = outcome == SERVED
+    if life.traffic is not None:
+        life.traffic.ended(now)
     if life.suspects is not None and pool is not None:
         is_well = is_served and account.upstream_status < 400
         blame_all(life, life.suspects.served() if is_well else life.suspects.compare(0), now)

@@ -80,6 +80,8 @@ def tokens_out(life: Life, now: float) -> None:
 def _enter(life: Life, now: float) -> None:
     pool = life.pool
     assert pool is not None
+    traffic = life.traffic = pool.traffic
+    traffic.entered()
     queue = pool.queue
     if queue is None or queue.passes(life.decision.scheduled.priority, now):
         attempts.first(life, pool, now)

@@ -28,6 +28,8 @@ class Begin(msgspec.Struct, tag=True, frozen=True):
     """Whether the supervisor responds to Claims."""
     shares_queues: bool = False
     """Whether the supervisor responds to Waiting."""
+    hears_starved: bool = False
+    """Whether the supervisor understands Starved."""
 
 
 class Serve(msgspec.Struct, tag=True, frozen=True):
@@ -144,8 +146,13 @@ class Waiting(msgspec.Struct, tag=True, frozen=True):
     gone: list[str] = []
 
 
+class Starved(msgspec.Struct, tag=True, frozen=True):
+    """Requests of the worker begin to wait for a pool that has no endpoint: those who follow its signals are
+    to know at once."""
+
+
 Order: TypeAlias = Begin | Serve | Change | Leave | Retire | Drain | Ask | Count | Quiesce | Grants | Shares
-Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed | Claims | Waiting
+Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed | Claims | Waiting | Starved
 
 
 def written(settings: GatewaySettings) -> dict[str, Any]:

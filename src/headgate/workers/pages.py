@@ -19,7 +19,7 @@ from starlette.routing import Route
 from headgate.gateway import pages, setting_types
 from headgate.gateway.settings import GatewaySettings
 from headgate.telemetry import sums
-from headgate.workers import channel
+from headgate.workers import channel, signals
 from headgate.workers.connection import NoAnswer
 from headgate.workers.messages import Answered
 from headgate.workers.page_hosts import KnownHosts
@@ -33,7 +33,8 @@ Answers = Mapping[WorkerProcess, Shown]
 
 
 def metrics_page(supervisor: Supervisor) -> KnownHosts:
-    """GET /metrics: sums over all workers, including those that have ended."""
+    """GET /metrics: sums over all workers, including those that have ended; GET /signals: what they know of
+    each pool now."""
 
     async def metrics(request: Request) -> Response:
         workers = list(supervisor.workers)
@@ -45,7 +46,9 @@ def metrics_page(supervisor: Supervisor) -> KnownHosts:
         )
         return Response(page, headers={"content-type": content_type})
 
-    app = Starlette(routes=[Route("/metrics", metrics)])
+    app = Starlette(
+        routes=[Route("/metrics", metrics), Route(signals.PATH, signals.SignalsPage(supervisor).respond)]
+    )
     return _known_hosts(supervisor, app, "metrics", lambda settings: settings.metrics.host)
 
 

@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from headgate.workers import messages
 from headgate.workers.accounts import Accounts
 from headgate.workers.child_process import ChildProcess
 from headgate.workers.connection import Connection
+from headgate.workers.pulse import Pulse
 from headgate.workers.shared_queues import SharedQueues
 
 CLOSED_S = 60.0
@@ -44,6 +45,15 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
     is_retiring: bool
     listeners: list[int]
     families: list[Family]
+
+
+class Shared(NamedTuple):
+    """What all workers have in common."""
+
+    accounts: Accounts
+    queues: SharedQueues
+    starved: Pulse
+    """Beats whenever requests begin to wait for a pool without endpoints."""
 
 
 class Reports:
@@ -124,6 +134,7 @@ class WorkerProcess:
             list(listeners),
             keeps_accounts=is_one_of_many,
             shares_queues=is_one_of_many,
+            hears_starved=True,
         )
         worker.tell(begin)
         return worker
@@ -153,17 +164,14 @@ class WorkerProcess:
     def pid(self) -> int:
         return self.process.pid
 
-    async def run(self, accounts: Accounts, queues: SharedQueues, freed: Callable[[], None]) -> None:
-        """Read its reports until it has ended and all of them are read.
-
-        `accounts` and `queues` are those that all workers share. `freed` is called whenever descriptors were
-        closed.
-        """
+    async def run(self, shared: Shared, freed: Callable[[], None]) -> None:
+        """Read its reports until it has ended and all of them are read. `freed` is called whenever
+        descriptors were closed."""
         try:
             channel = await self.connection.open()
             try:
                 while True:
-                    self._hear(await channel.receive(), accounts, queues)
+                    self._hear(await channel.receive(), shared)
             except wire.Closed:
                 # It ends when it finds the channel closed, unless it is stuck.
                 self.connection.close()
@@ -180,7 +188,7 @@ class WorkerProcess:
             self.process.release()
             freed()
 
-    def _hear(self, report: messages.Report, accounts: Accounts, queues: SharedQueues) -> None:
+    def _hear(self, report: messages.Report, shared: Shared) -> None:
         reports = self.reports
         reports.heard_at = time.monotonic()
         match report:
@@ -198,9 +206,11 @@ class WorkerProcess:
             case messages.Answered(number):
                 self.connection.answered(number, report)
             case messages.Claims(number, claims):
-                self.tell(messages.Grants(number, accounts.claim(claims, reports.heard_at)))
+                self.tell(messages.Grants(number, shared.accounts.claim(claims, reports.heard_at)))
             case messages.Waiting(pools, gone):
-                queues.hear(self, pools, gone)
+                shared.queues.hear(self, pools, gone)
+            case messages.Starved():
+                shared.starved.beat()
 
     def tell(self, order: messages.Order) -> bool:
         """Send an order; return whether it was sent, or will be once there is a channel."""

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from headgate.telemetry import sums
 from headgate.workers import messages
 from headgate.workers.accounts import Accounts
-from headgate.workers.process import WorkerProcess
+from headgate.workers.process import Shared, WorkerProcess
+from headgate.workers.pulse import Pulse
 from headgate.workers.shared_queues import SharedQueues
 
 
@@ -21,12 +22,16 @@ class RunningWorkers:
         """`count`: workers that serve at a time. `kept`: metrics of workers that have ended."""
         self._all: set[WorkerProcess] = set()
         self._watching: set[asyncio.Task[None]] = set()
-        self._accounts = Accounts(uuid.uuid4().hex)
-        self._queues = SharedQueues(count)
+        self._shared = Shared(Accounts(uuid.uuid4().hex), SharedQueues(count), Pulse())
         self._sums = sums.Sums(kept)
 
     def __iter__(self) -> Iterator[WorkerProcess]:
         return iter(self._all)
+
+    @property
+    def starved(self) -> Pulse:
+        """Beats whenever requests of a worker begin to wait for a pool without endpoints."""
+        return self._shared.starved
 
     def add(self, worker: WorkerProcess) -> None:
         self._all.add(worker)
@@ -48,9 +53,9 @@ class RunningWorkers:
     async def _until_ended(
         self, worker: WorkerProcess, freed: Callable[[], None], ended: Callable[[WorkerProcess], None]
     ) -> None:
-        await worker.run(self._accounts, self._queues, freed)
+        await worker.run(self._shared, freed)
         self._all.discard(worker)
-        self._queues.forget(worker)
+        self._shared.queues.forget(worker)
         self._sums.keep(worker.reports.families)
         ended(worker)
 

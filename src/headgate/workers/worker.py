@@ -43,6 +43,8 @@ async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -
             worker = _Worker(channel, service, begin.listeners, accounts)
             if begin.shares_queues:
                 service.shell.queues.share(Place(begin.workers, begin.worker), worker.tell_waiting)
+            if begin.hears_starved:
+                service.shell.queues.on_starved(worker.tell_starved)
             await worker.run()
         finally:
             if accounts is not None:
@@ -128,6 +130,11 @@ class _Worker:
     def tell_waiting(self, reports: Mapping[str, PoolReport], gone: Collection[str]) -> bool:
         """Send to the supervisor, unless it is stuck or being replaced; return whether it was sent."""
         return not self._is_hushed and self._channel.send(messages.Waiting(dict(reports), list(gone)))
+
+    def tell_starved(self) -> None:
+        """Report that requests begin to wait for an endpoint."""
+        if not self._is_hushed:
+            self._channel.send(messages.Starved())
 
     async def _tell_counts(self) -> None:
         while True:

@@ -47,6 +47,8 @@ class Recording:
 
     def __init__(self, metrics: WaitMetrics) -> None:
         self._metrics = metrics
+        self.on_starved: Callable[[], object] = lambda: None
+        """Called when requests begin to wait because there is no endpoint."""
 
     def begins(self) -> float:
         return time.perf_counter()
@@ -65,6 +67,7 @@ class Recording:
 
     def starves(self, pool: PoolState, wait_s: float) -> None:
         log.warning("%s has no ready endpoint: requests wait up to %g s for one", pool.name, wait_s)
+        self.on_starved()
 
     def recovers(self, pool: PoolState) -> None:
         log.info("%s has a ready endpoint: the requests that waited for one continue", pool.name)

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from headgate.gateway import limits, trust
+from headgate.gateway.request import positive
 from headgate.requests.queueing.hints import QueueHints
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ DEFAULT_FLOW = "default-flow"
 """For requests of a client without key and address, as on Unix sockets; the Endpoint Picker's name for it."""
 MAX_FLOW_CHARACTERS = 128
 """Longer names are cut, so names with the same beginning are one flow."""
-MAX_S = 1e9
-"""Longer times count as none."""
 
 FAIRNESS_IDS = (
     b"x-llm-d-inference-fairness-id",
@@ -29,8 +28,6 @@ FAIRNESS_IDS = (
     b"x-headgate-fairness-id",
 )
 """The first of these headers names the flow."""
-OBJECTIVES_MS = (b"x-llm-d-slo-ttft-ms", b"x-slo-ttft-ms")
-"""The time in which the first token is wanted."""
 _DEADLINES_MS = (b"x-request-timeout-ms", b"x-envoy-expected-rq-timeout-ms")
 """The time after which a client or proxy gives up the request."""
 _SILENCES_S = (b"x-stainless-read-timeout", b"x-stainless-timeout")
@@ -38,7 +35,7 @@ _SILENCES_S = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 PROGRESS = b"x-headgate-progress"
 _API_KEYS = (b"authorization", b"x-api-key", b"api-key")
 
-_KNOWN = frozenset((*FAIRNESS_IDS, *OBJECTIVES_MS, *_DEADLINES_MS, *_SILENCES_S, PROGRESS, *_API_KEYS))
+_KNOWN = frozenset((*FAIRNESS_IDS, *_DEADLINES_MS, *_SILENCES_S, PROGRESS, *_API_KEYS))
 _YES = ("1", "true", "yes")
 
 
@@ -63,7 +60,7 @@ def read(
     return QueueHints(
         flow=flow,
         address=address,
-        objective_s=min(_positive(found.get(name)) / 1e3 for name in OBJECTIVES_MS),
+        objective_s=request.objective_s,
         patience_s=min(patiences),
         wants_progress=wants_progress,
     )
@@ -102,8 +99,4 @@ def _positive(text: str | None) -> float:
     """A number above 0; anything else counts as infinite."""
     if not text:
         return math.inf
-    try:
-        number = float(text)
-    except ValueError:
-        return math.inf
-    return number if 0 < number < MAX_S else math.inf
+    return positive(text.encode("latin-1"))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headgate.flow.sharing import PoolReport, PoolShare
     from headgate.gateway.services import Services
     from headgate.gateway.settings import GatewaySettings
+    from headgate.requests.pool_state import PoolState
 
 
 class Queues:
@@ -123,6 +124,14 @@ class Queues:
     def held(self) -> int:
         """The number of queued requests in all queues."""
         return sum(queue.held for queue in self.all())
+
+    def of(self, pool: PoolState) -> PoolQueue | None:
+        """The queue of a pool."""
+        return self._queues.get(pool.pool.key)
+
+    def on_starved(self, call: Callable[[], object]) -> None:
+        """Call this whenever requests begin to wait because their pool has no endpoint."""
+        self._shell.observer.on_starved = call
 
     def shown(self) -> dict[str, list[QueueShown]]:
         """The queues by pool name, for `/debug/flow`."""

@@ -1,0 +1,187 @@
+"""What one gateway knows of the load of a pool, for autoscaling.
+
+Computed when somebody asks, from what the data path keeps anyway. All figures but `endpoints` and `kv_usage`
+are about this process's own requests, so those of several processes add up.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from headgate.fleet.ledger import DECODE_WORK_TOKENS
+
+if TYPE_CHECKING:
+    from headgate.fleet import EndpointState, Rates
+    from headgate.requests.owner import Owner
+    from headgate.requests.pool_state import PoolState
+    from headgate.requests.queueing.pool_queue import PoolQueue
+
+MAX_BATCH: Final = 256
+"""Requests that an engine is assumed to run at a time if its memory allows: the usual limit."""
+MAX_COUNTED: Final = 1000
+"""Queued requests whose tokens are added up; the others are assumed to be like these."""
+DONE_SHARE: Final = 0.5
+"""Of the responses that are being generated, this share of the tokens is assumed to be generated."""
+
+
+class PoolSignals(msgspec.Struct, frozen=True, kw_only=True):
+    """The signals of one pool, as `GET /signals` shows them."""
+
+    kind: str
+    namespace: str
+    name: str
+    model: str = ""
+    """The served model's name at the endpoints; empty if requests keep the name that they came with."""
+    endpoints: int = 0
+    """Ready endpoints that generate responses."""
+    requests_running: int = 0
+    """Requests on their way to an endpoint or there."""
+    requests_waiting: int = 0
+    """Requests in the gateway's queue."""
+    waiting_for_endpoints: int = 0
+    """Those that wait because the pool has no ready endpoint."""
+    idle_s: float | None = None
+    """How long there has been no request; None while there is one."""
+    arrivals: float = 0.0
+    """Requests per second, in the last 15 s."""
+    work_seconds: float = 0.0
+    """Seconds that one replica would need for all requests in flight and waiting."""
+    kv_usage: float | None = None
+    """Mean share of the KV caches in use, 0 to 1; None if no engine reports it."""
+    slo_requests: int = 0
+    """Streamed requests with an objective for their first token that ended in the last 15 s."""
+    slo_misses: int = 0
+    """Those that missed it."""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """`GET /signals`."""
+
+    is_ready: bool
+    """Whether the gateway has loaded the objects: before, it knows no pools."""
+    pools: list[PoolSignals] = []
+    no_answer: list[str] = []
+    """Why the requests of some worker processes are missing; empty if the figures are complete."""
+
+    @property
+    def is_complete(self) -> bool:
+        return self.is_ready and not self.no_answer
+
+
+def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals:
+    """The signals of a pool; `queue` is where its requests wait."""
+    key, traffic = pool.pool.key, pool.traffic
+    recent = traffic.recent(now)
+    waiting = queue.held if queue is not None else 0
+    answering = pool.loads if pool.pairs is None else pool.pairs.decode
+    usages = [load.reading.kv_usage for load in pool.loads if load.reading is not None]
+    known = [usage for usage in usages if usage is not None]
+    return PoolSignals(
+        kind=key.kind,
+        namespace=key.namespace,
+        name=key.name,
+        model=pool.pool.model or "",
+        endpoints=len(answering),
+        requests_running=max(traffic.in_flight - waiting, 0),
+        requests_waiting=waiting,
+        waiting_for_endpoints=waiting if queue is not None and queue.room.is_empty else 0,
+        idle_s=traffic.idle_s(now),
+        arrivals=recent.arrivals_per_s,
+        work_seconds=work_s(pool, queue, now),
+        kv_usage=sum(known) / len(known) if known else None,
+        slo_requests=recent.objectives,
+        slo_misses=recent.misses,
+    )
+
+
+def merged(same: Sequence[PoolSignals]) -> PoolSignals:
+    """The signals of one pool from those of several processes."""
+    if len(same) == 1:
+        return same[0]
+    idle = [each.idle_s for each in same if each.idle_s is not None]
+    usages = [each.kv_usage for each in same if each.kv_usage is not None]
+    first = same[0]
+    return PoolSignals(
+        kind=first.kind,
+        namespace=first.namespace,
+        name=first.name,
+        model=first.model,
+        endpoints=max(each.endpoints for each in same),
+        requests_running=sum(each.requests_running for each in same),
+        requests_waiting=sum(each.requests_waiting for each in same),
+        waiting_for_endpoints=sum(each.waiting_for_endpoints for each in same),
+        idle_s=min(idle) if len(idle) == len(same) else None,
+        arrivals=sum(each.arrivals for each in same),
+        work_seconds=sum(each.work_seconds for each in same),
+        kv_usage=sum(usages) / len(usages) if usages else None,
+        slo_requests=sum(each.slo_requests for each in same),
+        slo_misses=sum(each.slo_misses for each in same),
+    )
+
+
+def merged_by_pool(reports: Iterable[Sequence[PoolSignals]]) -> list[PoolSignals]:
+    """One entry for each pool that any of the processes knows."""
+    by_pool: dict[tuple[str, str, str], list[PoolSignals]] = {}
+    for report in reports:
+        for each in report:
+            by_pool.setdefault((each.kind, each.namespace, each.name), []).append(each)
+    return [merged(same) for _, same in sorted(by_pool.items())]
+
+
+# -- work
+
+
+def work_s(pool: PoolState, queue: PoolQueue | None, now: float) -> float:
+    """Seconds that one replica would need for all requests in flight and waiting, if it did nothing else.
+
+    A prompt counts with its uncached tokens at the learned prefill rate, until its first token. A response
+    counts with its expected tokens, at what a token costs in a full batch: a step serves the whole batch, so
+    one response alone would take longer, but a second one beside it adds little.
+    """
+    total = sum(_endpoint_s(load, now) for load in pool.loads)
+    return total + (_queued_s(pool, queue) if queue is not None and queue.held else 0.0)
+
+
+def _endpoint_s(load: EndpointState, now: float) -> float:
+    """Work of the requests in flight on one endpoint."""
+    requests = load.requests
+    if not requests:
+        return 0.0
+    rates, estimator = load.estimator.rates, load.estimator
+    # The queue ends with the last prompt, but may include those of other gateways, or be overdue.
+    prefill_s = min(load.prefill_tokens * rates.token_s, estimator.queue_s(now) + rates.delay_s)
+    left_tokens = load.output_tokens * (1.0 - DONE_SHARE * load.decoding / requests)
+    return prefill_s + left_tokens * decode_token_s(rates, _batch(load))
+
+
+def _queued_s(pool: PoolState, queue: PoolQueue) -> float:
+    """Work of the queued requests."""
+    prompt_tokens = output_tokens = counted = 0
+    for wait in itertools.islice(queue.waits(), MAX_COUNTED):
+        scheduled = cast("Owner", wait.place.owner).life.decision.scheduled
+        expected = scheduled.output_tokens or DECODE_WORK_TOKENS
+        # Its work is what no cache holds of the prompt, and the response.
+        prompt_tokens += max(wait.place.work - expected, 0)
+        output_tokens += expected
+        counted += 1
+    rates = pool.rates
+    batch = min((_batch(load) for load in pool.loads), default=float(MAX_BATCH))
+    seconds = prompt_tokens * rates.token_s + output_tokens * decode_token_s(rates, batch)
+    return seconds * queue.held / counted
+
+
+def decode_token_s(rates: Rates, batch: float) -> float:
+    """Seconds of a replica for one token of a response, with `batch` responses in each step."""
+    return (rates.pool.beside_tokens + rates.pool.alone_tokens / batch) * rates.token_s
+
+
+def _batch(load: EndpointState) -> float:
+    """How many requests like the present ones fit into an engine's KV cache, at most `MAX_BATCH`."""
+    reading = load.reading
+    if reading is None or not reading.running or not reading.kv_usage:
+        return MAX_BATCH
+    return min(max(reading.running / reading.kv_usage, 1.0), MAX_BATCH)
