@@ -16,6 +16,8 @@ from typing import NamedTuple
 MAX_LINES = 2048
 """Lines of a page to parse, over all families: no engine has more."""
 MAX_LINE_BYTES = 64 * 1024
+MAX_KIND_BYTES = 32
+"""Of the type of a family."""
 REMEMBERED_BYTES = 1024
 """Limit of a line's labels for caching; longer ones are parsed each time."""
 MAX_LABEL_BYTES = 128 * 1024
@@ -53,6 +55,16 @@ class Page:
         """Every line has a newline before and after it."""
         self._lines_left = MAX_LINES
         self._labels_left = MAX_LABEL_BYTES
+
+    def kind(self, name: str) -> str:
+        """The declared type of a family, such as "counter"; empty if the page declares none."""
+        needle = b"\n# TYPE %b " % name.encode()
+        at = self._text.find(needle)
+        if at < 0:
+            return ""
+        begin = at + len(needle)
+        kind = self._text[begin : min(self._text.find(b"\n", begin), begin + MAX_KIND_BYTES)]
+        return kind.decode("latin-1").strip()
 
     def samples(self, name: str) -> list[Sample]:
         """The samples of exactly this name, in order. Raises PageTooLargeError.
