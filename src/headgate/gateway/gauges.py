@@ -6,6 +6,7 @@ from collections import Counter as Tally
 from typing import TYPE_CHECKING
 
 from headgate import fleet
+from headgate.gateway import signal_gauges
 from headgate.gateway.queueing import gauges as queueing_gauges
 from headgate.quota import metrics as quota_metrics
 from headgate.telemetry import Counter, Gauge, Registry
@@ -21,6 +22,7 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
     read = _Reader(shell)
     quota_metrics.add_metrics(registry, shell.plane.routes.limits, shell.services.limit_sources, shell.now)
     queueing_gauges.add_gauges(registry, shell.queues)
+    signal_gauges.add_gauges(registry, shell)
     prefix = "headgate_gateway"
     registry.add(
         Gauge(

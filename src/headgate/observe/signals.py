@@ -106,6 +106,11 @@ class Signals:
                 self._gateways[url] = Gateway(url, self._clock, self._starved)
         self._changed.set()
 
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The gateways that are followed."""
+        return tuple(self._gateways)
+
     async def run(self) -> None:
         """Follow the gateways until cancelled."""
         async with asyncio.TaskGroup() as tasks:

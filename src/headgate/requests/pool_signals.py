@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import msgspec
 
@@ -24,37 +24,46 @@ MAX_BATCH: Final = 256
 """Requests that an engine is assumed to run at a time if its memory allows: the usual limit."""
 MAX_COUNTED: Final = 1000
 """Queued requests whose tokens are added up; the others are assumed to be like these."""
+MAX_COUNT: Final = 1_000_000_000
+MAX_AMOUNT: Final = 1e12
+MAX_CHARACTERS: Final = 1024
+"""Of what other processes report: larger figures and longer names are errors."""
 DONE_SHARE: Final = 0.5
 """Of the responses that are being generated, this share of the tokens is assumed to be generated."""
+
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=MAX_AMOUNT)]
+Name = Annotated[str, msgspec.Meta(max_length=MAX_CHARACTERS)]
 
 
 class PoolSignals(msgspec.Struct, frozen=True, kw_only=True):
     """The signals of one pool, as `GET /signals` shows them."""
 
-    kind: str
-    namespace: str
-    name: str
-    model: str = ""
+    kind: Name
+    namespace: Name
+    name: Name
+    model: Name = ""
     """The served model's name at the endpoints; empty if requests keep the name that they came with."""
-    endpoints: int = 0
+    endpoints: Count = 0
     """Ready endpoints that generate responses."""
-    requests_running: int = 0
+    requests_running: Count = 0
     """Requests on their way to an endpoint or there."""
-    requests_waiting: int = 0
+    requests_waiting: Count = 0
     """Requests in the gateway's queue."""
-    waiting_for_endpoints: int = 0
+    waiting_for_endpoints: Count = 0
     """Those that wait because the pool has no ready endpoint."""
-    idle_s: float | None = None
+    idle_s: Amount | None = None
     """How long there has been no request; None while there is one."""
-    arrivals: float = 0.0
+    arrivals: Amount = 0.0
     """Requests per second, in the last 15 s."""
-    work_seconds: float = 0.0
+    work_seconds: Amount = 0.0
     """Seconds that one replica would need for all requests in flight and waiting."""
-    kv_usage: float | None = None
+    kv_usage: Amount | None = None
     """Mean share of the KV caches in use, 0 to 1; None if no engine reports it."""
-    slo_requests: int = 0
+    slo_requests: Count = 0
     """Streamed requests with an objective for their first token that ended in the last 15 s."""
-    slo_misses: int = 0
+    slo_misses: Count = 0
     """Those that missed it."""
 
 
@@ -78,24 +87,34 @@ def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals
     recent = traffic.recent(now)
     waiting = queue.held if queue is not None else 0
     answering = pool.loads if pool.pairs is None else pool.pairs.decode
-    usages = [load.reading.kv_usage for load in pool.loads if load.reading is not None]
-    known = [usage for usage in usages if usage is not None]
     return PoolSignals(
         kind=key.kind,
         namespace=key.namespace,
         name=key.name,
         model=pool.pool.model or "",
         endpoints=len(answering),
-        requests_running=max(traffic.in_flight - waiting, 0),
+        requests_running=running(pool, queue),
         requests_waiting=waiting,
         waiting_for_endpoints=waiting if queue is not None and queue.room.is_empty else 0,
         idle_s=traffic.idle_s(now),
         arrivals=recent.arrivals_per_s,
         work_seconds=work_s(pool, queue, now),
-        kv_usage=sum(known) / len(known) if known else None,
+        kv_usage=kv_usage(pool),
         slo_requests=recent.objectives,
         slo_misses=recent.misses,
     )
+
+
+def running(pool: PoolState, queue: PoolQueue | None) -> int:
+    """Requests that do not wait in the queue."""
+    return max(pool.traffic.in_flight - (queue.held if queue is not None else 0), 0)
+
+
+def kv_usage(pool: PoolState) -> float | None:
+    """The mean over the engines that report it."""
+    readings = [load.reading for load in pool.loads if load.reading is not None]
+    usages = [reading.kv_usage for reading in readings if reading.kv_usage is not None]
+    return sum(usages) / len(usages) if usages else None
 
 
 def merged(same: Sequence[PoolSignals]) -> PoolSignals:

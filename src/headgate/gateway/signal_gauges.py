@@ -1,0 +1,111 @@
+"""The signals of each pool on the metrics page, for autoscalers that read Prometheus.
+
+`GET /signals` has the same for those that follow gateways directly.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from headgate.requests import pool_signals
+from headgate.telemetry import Counter, Gauge, Registry
+
+if TYPE_CHECKING:
+    from headgate.gateway.shell import Shell
+
+_Samples = list[tuple[tuple[str, ...], float]]
+
+
+def add_gauges(registry: Registry, shell: Shell) -> None:
+    """Add the signals of all pools; `headgate_gateway_active_requests` is there already."""
+    read = _Reader(shell)
+    prefix, of_pools = "headgate_gateway_pool", ("pool",)
+    registry.add(
+        Gauge(
+            f"{prefix}_requests_running",
+            "Requests on their way to an endpoint or there.",
+            of_pools,
+            read.running,
+        ),
+        Gauge(f"{prefix}_requests_waiting", "Requests in the queue.", of_pools, read.waiting),
+        Counter(
+            f"{prefix}_arrivals",
+            "Requests that the limits of their route admitted, however they ended.",
+            of_pools,
+            read.arrivals,
+        ),
+        Gauge(
+            f"{prefix}_work_seconds",
+            "Predicted seconds that one replica would need for all requests in flight and waiting.",
+            of_pools,
+            read.work,
+        ),
+        Gauge(
+            f"{prefix}_kv_usage_ratio",
+            "Mean share of the KV caches in use; only where engines report it.",
+            of_pools,
+            read.kv_usage,
+            over="max",
+        ),
+        Counter(
+            f"{prefix}_first_token_objectives",
+            "Streamed requests that ended and had an objective for their first token (x-slo-ttft-ms); result "
+            "is met or missed.",
+            (*of_pools, "result"),
+            read.objectives,
+        ),
+        Gauge(
+            f"{prefix}_last_request_timestamp_seconds",
+            "When the pool last had a request, or became known, in seconds since 1970; now while it has one.",
+            of_pools,
+            read.last_request,
+            over="max",
+        ),
+    )
+
+
+class _Reader:
+    """Returns the samples of each metric."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def running(self) -> _Samples:
+        return [
+            ((pool.name,), pool_signals.running(pool, self._shell.queues.of(pool)))
+            for pool in self._shell.plane.pools.values()
+        ]
+
+    def waiting(self) -> _Samples:
+        return [((queue.name,), queue.held) for queue in self._shell.queues.all()]
+
+    def arrivals(self) -> _Samples:
+        return [((pool.name,), pool.traffic.arrived) for pool in self._shell.plane.pools.values()]
+
+    def work(self) -> _Samples:
+        now, queues = self._shell.now(), self._shell.queues
+        return [
+            ((pool.name,), pool_signals.work_s(pool, queues.of(pool), now))
+            for pool in self._shell.plane.pools.values()
+        ]
+
+    def kv_usage(self) -> _Samples:
+        known = [(pool.name, pool_signals.kv_usage(pool)) for pool in self._shell.plane.pools.values()]
+        return [((name,), usage) for name, usage in known if usage is not None]
+
+    def objectives(self) -> _Samples:
+        found: _Samples = []
+        for pool in self._shell.plane.pools.values():
+            traffic = pool.traffic
+            if traffic.objectives:
+                found.append(((pool.name, "met"), traffic.objectives - traffic.misses))
+                found.append(((pool.name, "missed"), traffic.misses))
+        return found
+
+    def last_request(self) -> _Samples:
+        now, now_since_1970 = self._shell.now(), time.time()
+        return [
+            ((pool.name,), now_since_1970 - (pool.traffic.idle_s(now) or 0.0))
+            for pool in self._shell.plane.pools.values()
+        ]
