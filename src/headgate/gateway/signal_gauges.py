@@ -37,7 +37,7 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
         ),
         Gauge(
             f"{prefix}_work_seconds",
-            "Predicted seconds that one replica would need for all requests in flight and waiting.",
+            "Predicted seconds of a replica's time that the requests need, for each second.",
             of_pools,
             read.work,
         ),
@@ -86,7 +86,7 @@ class _Reader:
     def work(self) -> _Samples:
         now, queues = self._shell.now(), self._shell.queues
         return [
-            ((pool.name,), pool_signals.work_s(pool, queues.of(pool), now))
+            ((pool.name,), pool_signals.work_seconds(pool, queues.of(pool), now))
             for pool in self._shell.plane.pools.values()
         ]
 

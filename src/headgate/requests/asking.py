@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.requests import effects, states
+from headgate.requests import charging, effects, states
 from headgate.requests.life import Attempt
 
 if TYPE_CHECKING:
@@ -21,6 +21,15 @@ def begin(life: Life, choice: Choice, now: float) -> Attempt:
     life.load = choice.load
     attempt = life.attempt = Attempt(choice, now)
     return attempt
+
+
+def count_work(life: Life, pool: PoolState, cached_tokens: int) -> None:
+    """Count the work of a request in the traffic of its pool; that of one that was queued is counted."""
+    if life.account.attempts == 1 and life.wait is None:
+        scheduled = life.decision.scheduled
+        uncached_tokens = scheduled.prompt_tokens - cached_tokens
+        output_tokens = charging.output_tokens(scheduled, life.plane)
+        pool.traffic.asks(uncached_tokens if uncached_tokens > 0 else 0, output_tokens)
 
 
 def book(life: Life, attempt: Attempt) -> None:

@@ -58,6 +58,7 @@ def _attempt_alone(life: Life, pool: PoolState, now: float) -> None:
         settlement.refuse(life, no_endpoint(pool, plane.rules.max_requests, why), now)
         return
     begun = asking.begin(life, choice, now)
+    asking.count_work(life, pool, choice.cached_tokens)
     asking.book(life, begun)
     if choice.cached_tokens >= learning.MIN_TOKENS:
         begun.prefix_used_at = plane.prefixes.used_at(scheduled.prefix, choice.load)

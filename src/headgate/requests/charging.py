@@ -20,10 +20,19 @@ if TYPE_CHECKING:
 def work(scheduled: Request, plane: DataPlane, loads: Sequence[EndpointState]) -> int:
     """Estimated work in tokens: those of the prompt that no endpoint has cached, and the expected tokens of
     the response, even if the shell gave no estimate."""
+    return uncached_tokens(scheduled, plane, loads) + output_tokens(scheduled, plane)
+
+
+def uncached_tokens(scheduled: Request, plane: DataPlane, loads: Sequence[EndpointState]) -> int:
+    """Tokens of the prompt that no endpoint has cached."""
     held = plane.prefixes.matched(scheduled.prefix, loads) if scheduled.prefix else None
     cached = scheduled.tokens_in(max(held)) if held else 0
-    output_tokens = scheduled.output_tokens or plane.sizes.answers.expected(scheduled.model, None)
-    return max(scheduled.prompt_tokens - cached, 0) + output_tokens
+    return max(scheduled.prompt_tokens - cached, 0)
+
+
+def output_tokens(scheduled: Request, plane: DataPlane) -> int:
+    """Expected tokens of the response, even if the shell gave no estimate."""
+    return scheduled.output_tokens or plane.sizes.answers.expected(scheduled.model, None)
 
 
 def has_taken(life: Life) -> bool:

@@ -50,6 +50,9 @@ def attempt(life: Life, pool: PoolState, now: float) -> None:
     if plane.engines.tell_of_caches and not is_repeated:
         plane.engines.sent(decision.scheduled, decision.body, pair.prefill or pair.decode, now)
     begun = asking.begin(life, pair.decode, now)
+    prefill = pair.prefill
+    held = prefill.cached_tokens if prefill is not None else 0
+    asking.count_work(life, pool, max(held, pair.decode.cached_tokens))
     if pair.prefill is None:
         asking.book(life, begun)
         pool.policy.booked(pair.request, pair.decode, now)

@@ -6,30 +6,24 @@ are about this process's own requests, so those of several processes add up.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import msgspec
 
-from headgate.fleet.ledger import DECODE_WORK_TOKENS
-
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState, Rates
-    from headgate.requests.owner import Owner
     from headgate.requests.pool_state import PoolState
     from headgate.requests.queueing.pool_queue import PoolQueue
 
 MAX_BATCH: Final = 256
 """Requests that an engine is assumed to run at a time if its memory allows: the usual limit."""
-MAX_COUNTED: Final = 1000
-"""Queued requests whose tokens are added up; the others are assumed to be like these."""
+CLEARED_S: Final = 5.0
+"""Requests that wait count as if they were to be served within this time."""
 MAX_COUNT: Final = 1_000_000_000
 MAX_AMOUNT: Final = 1e12
 MAX_CHARACTERS: Final = 1024
 """Of what other processes report: larger figures and longer names are errors."""
-DONE_SHARE: Final = 0.5
-"""Of the responses that are being generated, this share of the tokens is assumed to be generated."""
 
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
@@ -58,7 +52,7 @@ class PoolSignals(msgspec.Struct, frozen=True, kw_only=True):
     arrivals: Amount = 0.0
     """Requests per second, in the last 15 s."""
     work_seconds: Amount = 0.0
-    """Seconds that one replica would need for all requests in flight and waiting."""
+    """Seconds of a replica's time that its requests need, for each second; see `work_seconds` below."""
     kv_usage: Amount | None = None
     """Mean share of the KV caches in use, 0 to 1; None if no engine reports it."""
     slo_requests: Count = 0
@@ -98,7 +92,7 @@ def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals
         waiting_for_endpoints=waiting if queue is not None and queue.room.is_empty else 0,
         idle_s=traffic.idle_s(now),
         arrivals=recent.arrivals_per_s,
-        work_seconds=work_s(pool, queue, now),
+        work_seconds=work_seconds(pool, queue, now),
         kv_usage=kv_usage(pool),
         slo_requests=recent.objectives,
         slo_misses=recent.misses,
@@ -154,46 +148,53 @@ def merged_by_pool(reports: Iterable[Sequence[PoolSignals]]) -> list[PoolSignals
 # -- work
 
 
-def work_s(pool: PoolState, queue: PoolQueue | None, now: float) -> float:
-    """Seconds that one replica would need for all requests in flight and waiting, if it did nothing else.
+def work_seconds(pool: PoolState, queue: PoolQueue | None, now: float) -> float:
+    """Seconds of a replica's time that the pool's requests need, for each second: 1 is all that one replica
+    can do.
 
-    A prompt counts with its uncached tokens at the learned prefill rate, until its first token. A response
-    counts with its expected tokens, at what a token costs in a full batch: a step serves the whole batch, so
-    one response alone would take longer, but a second one beside it adds little.
+    This is the work of the requests that arrived lately, per second, and what would clear the backlog in
+    `CLEARED_S`: the requests in the queue, and prompts that endpoints have not begun. A prompt counts with
+    its uncached tokens at the learned prefill rate. A response counts with its expected tokens, at what a
+    token costs in a full batch: a step serves the whole batch, so one response alone would take longer, but a
+    second one beside it adds little.
     """
-    total = sum(_endpoint_s(load, now) for load in pool.loads)
-    return total + (_queued_s(pool, queue) if queue is not None and queue.held else 0.0)
+    costs, recent = TokenCosts.of(pool), pool.traffic.recent(now)
+    arriving = costs.seconds(recent.prompt_tokens_per_s, recent.output_tokens_per_s)
+    backlog_s = sum(_prefill_s(load, now) for load in pool.loads)
+    if queue is not None and queue.held:
+        backlog_s += costs.seconds(*queue.waiting_tokens())
+    return arriving + backlog_s / CLEARED_S
 
 
-def _endpoint_s(load: EndpointState, now: float) -> float:
-    """Work of the requests in flight on one endpoint."""
-    requests = load.requests
-    if not requests:
+class TokenCosts(NamedTuple):
+    """Seconds of an average replica for a token; before anything was learned, the usual ones."""
+
+    prompt_s: float
+    output_s: float
+
+    @classmethod
+    def of(cls, pool: PoolState) -> TokenCosts:
+        loads = pool.loads
+        if not loads:
+            return cls(pool.rates.token_s, _decode_token_s(pool.rates, MAX_BATCH))
+        prompt_s = sum(load.estimator.rates.token_s for load in loads)
+        output_s = sum(_decode_token_s(load.estimator.rates, _batch(load)) for load in loads)
+        return cls(prompt_s / len(loads), output_s / len(loads))
+
+    def seconds(self, prompt_tokens: float, output_tokens: float) -> float:
+        return prompt_tokens * self.prompt_s + output_tokens * self.output_s
+
+
+def _prefill_s(load: EndpointState, now: float) -> float:
+    """Seconds until an endpoint has prefilled the prompts that this process has sent."""
+    if not load.prefill_tokens:
         return 0.0
-    rates, estimator = load.estimator.rates, load.estimator
-    # The queue ends with the last prompt, but may include those of other gateways, or be overdue.
-    prefill_s = min(load.prefill_tokens * rates.token_s, estimator.queue_s(now) + rates.delay_s)
-    left_tokens = load.output_tokens * (1.0 - DONE_SHARE * load.decoding / requests)
-    return prefill_s + left_tokens * decode_token_s(rates, _batch(load))
+    estimator = load.estimator
+    # The predicted queue may include requests of other gateways, or be overdue.
+    return min(load.prefill_tokens * estimator.rates.token_s, estimator.queue_s(now))
 
 
-def _queued_s(pool: PoolState, queue: PoolQueue) -> float:
-    """Work of the queued requests."""
-    prompt_tokens = output_tokens = counted = 0
-    for wait in itertools.islice(queue.waits(), MAX_COUNTED):
-        scheduled = cast("Owner", wait.place.owner).life.decision.scheduled
-        expected = scheduled.output_tokens or DECODE_WORK_TOKENS
-        # Its work is what no cache holds of the prompt, and the response.
-        prompt_tokens += max(wait.place.work - expected, 0)
-        output_tokens += expected
-        counted += 1
-    rates = pool.rates
-    batch = min((_batch(load) for load in pool.loads), default=float(MAX_BATCH))
-    seconds = prompt_tokens * rates.token_s + output_tokens * decode_token_s(rates, batch)
-    return seconds * queue.held / counted
-
-
-def decode_token_s(rates: Rates, batch: float) -> float:
+def _decode_token_s(rates: Rates, batch: float) -> float:
     """Seconds of a replica for one token of a response, with `batch` responses in each step."""
     return (rates.pool.beside_tokens + rates.pool.alone_tokens / batch) * rates.token_s
 

@@ -15,16 +15,38 @@ class Recent(NamedTuple):
     """Counts of the last `WINDOW_S`, or since the pool is known if that is shorter."""
 
     arrivals_per_s: float
+    prompt_tokens_per_s: float
+    """Tokens of their prompts that no cache was expected to have."""
+    output_tokens_per_s: float
+    """Tokens that their responses were expected to have."""
     objectives: int
     """Streamed requests with an objective for their first token that have ended."""
     misses: int
     """Those whose first token came later, or never."""
 
 
-class PoolTraffic:
-    """Lives as long as the pool, across snapshots. Each request costs two additions."""
+class _Counts(NamedTuple):
+    at: float
+    arrived: int
+    prompt_tokens: int
+    output_tokens: int
+    objectives: int
+    misses: int
 
-    __slots__ = ("_past", "arrived", "idle_since", "in_flight", "misses", "objectives")
+
+class PoolTraffic:
+    """Lives as long as the pool, across snapshots. Each request costs a few additions."""
+
+    __slots__ = (
+        "_past",
+        "arrived",
+        "idle_since",
+        "in_flight",
+        "misses",
+        "objectives",
+        "output_tokens",
+        "prompt_tokens",
+    )
 
     def __init__(self, now: float) -> None:
         self.arrived = 0
@@ -33,15 +55,25 @@ class PoolTraffic:
         """Those that have not ended, whether they wait or are at an endpoint."""
         self.idle_since = now
         """When the last request ended; when the pool became known if there was none."""
+        self.prompt_tokens = 0
+        """Those of all requests so far that no cache was expected to have."""
+        self.output_tokens = 0
+        """Those that all responses so far were expected to have."""
         self.objectives = 0
         self.misses = 0
-        self._past: deque[tuple[float, int, int, int]] = deque([(now, 0, 0, 0)], maxlen=int(WINDOW_S) + 1)
+        self._past: deque[_Counts] = deque([self._counts(now)], maxlen=int(WINDOW_S) + 1)
         """The counts at the last sweeps, oldest first."""
 
-    def entered(self) -> None:
-        """Count a request, on its way to the queue or an endpoint."""
+    def entered(self) -> PoolTraffic:
+        """Count a request, on its way to the queue or an endpoint; returns this object."""
         self.arrived += 1
         self.in_flight += 1
+        return self
+
+    def asks(self, prompt_tokens: int, output_tokens: int) -> None:
+        """Count the work of a request, once: as soon as it is known what caches have of its prompt."""
+        self.prompt_tokens += prompt_tokens
+        self.output_tokens += output_tokens
 
     def ended(self, now: float) -> None:
         """Count the end of a request that entered."""
@@ -55,16 +87,24 @@ class PoolTraffic:
 
     def sweep(self, now: float) -> None:
         """Called about once a second."""
-        self._past.append((now, self.arrived, self.objectives, self.misses))
+        self._past.append(self._counts(now))
+
+    def _counts(self, now: float) -> _Counts:
+        return _Counts(
+            now, self.arrived, self.prompt_tokens, self.output_tokens, self.objectives, self.misses
+        )
 
     def idle_s(self, now: float) -> float | None:
         """How long there has been no request; None if there is one."""
         return None if self.in_flight else max(now - self.idle_since, 0.0)
 
     def recent(self, now: float) -> Recent:
-        at, arrived, objectives, misses = self._past[0]
+        past = self._past[0]
+        seconds = max(now - past.at, MIN_WINDOW_S)
         return Recent(
-            (self.arrived - arrived) / max(now - at, MIN_WINDOW_S),
-            self.objectives - objectives,
-            self.misses - misses,
+            (self.arrived - past.arrived) / seconds,
+            (self.prompt_tokens - past.prompt_tokens) / seconds,
+            (self.output_tokens - past.output_tokens) / seconds,
+            self.objectives - past.objectives,
+            self.misses - past.misses,
         )

@@ -80,9 +80,7 @@ def tokens_out(life: Life, now: float) -> None:
 def _enter(life: Life, now: float) -> None:
     pool = life.pool
     assert pool is not None
-    traffic = life.traffic = pool.traffic
-    traffic.entered()
-    queue = pool.queue
+    life.traffic, queue = pool.traffic.entered(), pool.queue
     if queue is None or queue.passes(life.decision.scheduled.priority, now):
         attempts.first(life, pool, now)
     else:

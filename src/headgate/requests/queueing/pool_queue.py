@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 64
 """Requests dispatched per look, so that other work of the process gets its turn."""
+MAX_COUNTED = 1000
+"""Queued requests whose tokens are added up, once a second at most."""
 
 
 class PoolQueue:
@@ -110,6 +112,18 @@ class PoolQueue:
     def serves(self, load: EndpointState) -> bool:
         """Whether the endpoint belongs to the pool."""
         return load in self._pool.loads
+
+    def waiting_tokens(self) -> tuple[float, float]:
+        """Tokens of the queued requests: of their prompts without what is cached, and of their responses as
+        expected. If there are many, those of the oldest are taken for typical."""
+        work = output_tokens = counted = 0
+        for wait in itertools.islice(self._held.waits(), MAX_COUNTED):
+            scheduled = cast("Owner", wait.place.owner).life.decision.scheduled
+            work += wait.place.work
+            output_tokens += min(charging.output_tokens(scheduled, self._plane), wait.place.work)
+            counted += 1
+        share = self.held / counted if counted else 0.0
+        return (work - output_tokens) * share, output_tokens * share
 
     def bands(self) -> Iterable[tuple[int, int, int]]:
         """For each priority with queued requests: their number and the size of their bodies."""
@@ -215,11 +229,14 @@ class PoolQueue:
         size = self._shell.size(life)
         if decision.body is not request.body:
             request.body = b""  # only one of the two bodies is sent
+        uncached_tokens = charging.uncached_tokens(decision.scheduled, self._plane, self._pool.loads)
+        output_tokens = charging.output_tokens(decision.scheduled, self._plane)
+        self._pool.traffic.asks(uncached_tokens, output_tokens)
         waiting = Waiting(
             owner,
             flow=flow,
             priority=decision.scheduled.priority,
-            work=charging.work(decision.scheduled, self._plane, self._pool.loads),
+            work=uncached_tokens + output_tokens,
             size=size,
             arrived=now,
             deadline=now + (ttl_s or math.inf),
