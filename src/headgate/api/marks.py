@@ -78,6 +78,14 @@ first, the arguments of the Pod's containers are used; "off" disables KV events.
 KV_EVENTS_RANKS = "headgate.dev/kv-events-ranks"
 """With it: how many data-parallel ranks publish, on consecutive ports; 1 if unset."""
 
+SCALE_FROM_ZERO = "headgate.dev/scale-from-zero"
+"""On a ModelServer or InferencePool that may have no Pods until requests come: the seconds that a start is
+expected to take. Gateways hold its requests meanwhile."""
+
+START_FAILED = "headgate.dev/start-failed"
+"""With it: why the last start failed, in plain text. Gateways reject requests with this message while there
+is no endpoint."""
+
 OF_PODS = frozenset(
     {
         *(ADDRESS, PORT, BOOTSTRAP_PORT, *ACTIVE_PORTS),
@@ -104,6 +112,7 @@ OF_MODEL_SERVERS = frozenset(
         *(TLS_AUTHORITIES, TLS_SERVER_NAME, TLS_INSECURE),
         *(KV_EVENTS, KV_EVENTS_REPLAY, KV_EVENTS_RANKS),
         *(REMOTE_PREFILL_TOKENS, SCHEDULING_PROFILE, MANIFEST_HASH),
+        *(SCALE_FROM_ZERO, START_FAILED),
     }
 )
 """Annotations that are read on ModelServers."""
@@ -119,6 +128,7 @@ OF_INFERENCE_POOLS = frozenset(
         *(MODELS, SERVED_MODEL, ENGINE, SCHEDULING_PROFILE),
         *(PROTOCOL, TLS_AUTHORITIES, TLS_SERVER_NAME, TLS_INSECURE),
         *(KV_CONNECTOR, REMOTE_PREFILL_TOKENS),
+        *(SCALE_FROM_ZERO, START_FAILED),
         *(KV_EVENTS, KV_EVENTS_REPLAY, KV_EVENTS_RANKS),
         *(MANIFEST_HASH, POOL_V1, POOL_V1ALPHA1),
     }
@@ -162,6 +172,7 @@ CA_KEY = "ca.crt"
 
 ANNOTATIONS = (TLS_AUTHORITIES, TLS_SERVER_NAME, TLS_INSECURE)
 
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _SECRET_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
@@ -182,6 +193,30 @@ def protocol(annotations: Mapping[str, str]) -> str:
     if given not in ("http", "https"):
         raise InvalidAnnotationError(PROTOCOL, f"{given[:64]!r} is neither http nor https")
     return given
+
+
+MAX_START_S = 86_400.0
+MAX_FAILURE_CHARACTERS = 256
+
+
+def start_s(annotations: Mapping[str, str]) -> float | None:
+    """How long a start from zero is expected to take; None without the annotation. Raises
+    InvalidAnnotationError."""
+    given = annotations.get(SCALE_FROM_ZERO)
+    if given is None:
+        return None
+    seconds = float(given) if _SECONDS.fullmatch(given) else -1.0
+    if not 0 <= seconds <= MAX_START_S:
+        told = f"{given[:64]!r} is not a number of seconds from 0 to {MAX_START_S:.0f}, such as 90"
+        raise InvalidAnnotationError(SCALE_FROM_ZERO, told)
+    return seconds
+
+
+def start_failure(annotations: Mapping[str, str]) -> str:
+    """Why the last start failed, on one line and cut to MAX_FAILURE_CHARACTERS; empty if it did not."""
+    given = annotations.get(START_FAILED, "")[: 4 * MAX_FAILURE_CHARACTERS]
+    text = " ".join("".join(char if char.isprintable() else " " for char in given).split())
+    return text if len(text) <= MAX_FAILURE_CHARACTERS else f"{text[: MAX_FAILURE_CHARACTERS - 3]}..."
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from headgate.requests.observer import Engines, Observer
 from headgate.requests.paths import Paths
 from headgate.requests.policies import Policies
 from headgate.requests.pool_state import PoolState
+from headgate.requests.queue import WaitingForEndpoints
 from headgate.requests.refusal import Refusal
 from headgate.requests.routes import Routes
 from headgate.requests.rules import Rules
@@ -181,6 +182,12 @@ class DataPlane:
         policy = known.policy if is_as_before else self.policies.of(pool)
         learned = known.rates, known.evidence, known.traffic
         return PoolState(pool, self.ledger, known.budget, policy, decoding, *learned)
+
+    def waiting_for_endpoints(self) -> dict[ObjectRef, WaitingForEndpoints]:
+        """The pools that requests want and that have no endpoints."""
+        queues = {key: pool.queue for key, pool in self.pools.items() if pool.queue is not None}
+        waiting = {key: queue.waiting_for_endpoints for key, queue in queues.items()}
+        return {key: each for key, each in waiting.items() if each is not None}
 
     # -- who is asked
 

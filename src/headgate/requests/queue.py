@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+
+class WaitingForEndpoints(NamedTuple):
+    """The requests for one pool without endpoints."""
+
+    requests: int
+    """Those that wait; 0 if all have left or were rejected."""
+    last_at: float
+    """When the last one arrived, up to a second too early, in the time of the data plane."""
 
 
 class Queue(Protocol):
@@ -11,6 +20,11 @@ class Queue(Protocol):
     @property
     def counts_all(self) -> bool:
         """Whether it needs to know the end of every request, not only of those that were queued."""
+        ...
+
+    @property
+    def waiting_for_endpoints(self) -> WaitingForEndpoints | None:
+        """The requests that wait because there is no endpoint; None if none came since there was one."""
         ...
 
     def passes(self, priority: int, now: float) -> bool:

@@ -23,8 +23,10 @@ class Wait:
     __slots__ = (
         "begun_at",
         "dropped_reason",
+        "endpoint_at",
         "has_head",
         "home",
+        "is_for_endpoint",
         "kind",
         "over_at",
         "place",
@@ -45,6 +47,10 @@ class Wait:
         """When it was queued."""
         self.over_at: float | None = None
         """When it was sent, dropped, or abandoned; None while it is queued."""
+        self.is_for_endpoint = False
+        """Whether the pool had no endpoint when it was queued."""
+        self.endpoint_at: float | None = None
+        """If so: when the pool got one, or this wait ended without; None while it is queued."""
         self.dropped_reason = ""
         """Why it was dropped or evicted; empty if it was neither."""
         self.wants_progress = wants_progress
@@ -63,6 +69,12 @@ class Wait:
     def seconds(self, now: float) -> float:
         """How long it waited, or has waited so far."""
         return (now if self.over_at is None else self.over_at) - self.begun_at
+
+    def endpoint_seconds(self, now: float) -> float:
+        """How long it waited, or has waited so far, for the pool's first endpoint."""
+        if not self.is_for_endpoint:
+            return 0.0
+        return max((now if self.endpoint_at is None else self.endpoint_at) - self.begun_at, 0.0)
 
     def progress(self, now: float) -> str:
         return self.home.progress(self.place, now)

@@ -14,7 +14,7 @@ import msgspec
 from headgate import api
 from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, marks
 from headgate.api.marks import Address
-from headgate.routing import endpoints, kv_events, phases, tls
+from headgate.routing import endpoints, kv_events, phases, starting, tls
 from headgate.routing.endpoints import Selector
 from headgate.routing.problems import INVALID_ANNOTATION, Report, Reporter
 from headgate.routing.snapshot import (
@@ -109,6 +109,7 @@ def pool(
         http2=_speaks_http2(source),
         objectives=objectives,
         fault=fault,
+        start=starting.start(notes, report),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from headgate import api
 from headgate.api import marks
 from headgate.kubeschema import duration
-from headgate.routing import endpoints, phases, tls
+from headgate.routing import endpoints, phases, starting, tls
 from headgate.routing.endpoints import Selector
 from headgate.routing.problems import Reporter
 from headgate.routing.snapshot import MODEL_SERVER, Endpoint, Pool
@@ -58,6 +58,7 @@ def pool(
         model=spec.model or None,
         tls=verified,
         fault=fault,
+        start=starting.start(notes, reporter.report),
         timeout_s=_seconds(policy.timeout if policy else None, "spec.trafficPolicy.timeout", reporter),
         attempts=max(retry.attempts, 0) if retry and retry.attempts is not None else None,
         retry_interval_s=_seconds(

@@ -94,6 +94,15 @@ class KvEvents(msgspec.Struct, frozen=True, kw_only=True):
     """Number of data-parallel ranks that publish, on consecutive ports."""
 
 
+class Start(msgspec.Struct, frozen=True):
+    """The start of a pool that may be scaled to zero: requests cause it, and wait for it."""
+
+    expected_s: float
+    """Seconds that it is expected to take."""
+    failure: str = ""
+    """Why the last one failed, on one line; empty if it did not."""
+
+
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Endpoints that serve the same model, and how to reach them."""
 
@@ -122,6 +131,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Priorities of requests by the name of their objective."""
     fault: str = ""
     """Why it has no endpoints, whatever Pods there are; empty if it may have some."""
+    start: Start | None = None
+    """None unless it may be scaled to zero."""
     timeout_s: float | None = None
     """Timeout of an attempt until its response headers; None is unlimited."""
     attempts: int | None = None

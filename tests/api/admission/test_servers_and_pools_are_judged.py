@@ -110,6 +110,11 @@ def test_how_endpoints_are_verified(judge, make, protocol, notes, warnings):
                 "[headgate.dev/kv-event]: no annotation of ModelServers has this name; did you mean headgate.dev/kv-events?"
             ],
         ),
+        ({"headgate.dev/scale-from-zero": "90", "headgate.dev/start-failed": "no GPU"}, []),
+        (
+            {"headgate.dev/start-failed": "no GPU"},
+            ["[headgate.dev/start-failed]: has no effect without headgate.dev/scale-from-zero"],
+        ),
         ({"headgate.dev/x": ""}, ["[headgate.dev/x]: no annotation of ModelServers has this name"]),
         (
             {"headgate.dev/remote-prefill-tokens": "64"},
@@ -218,6 +223,13 @@ def test_pools(judge, make, spec, warnings):
             {"headgate.dev/protocol": "HTTPS"},
             [
                 "[headgate.dev/protocol]: 'HTTPS' is neither http nor https; until then no Pod gets requests",
+            ],
+        ),
+        (
+            {"headgate.dev/scale-from-zero": "soon"},
+            [
+                "[headgate.dev/scale-from-zero]: 'soon' is not a number of seconds from 0 to 86400, such as 90; "
+                "until then no request waits for a start",
             ],
         ),
         ({"headgate.dev/kv-connector": "lmcache", "headgate.dev/remote-prefill-tokens": "64"}, []),

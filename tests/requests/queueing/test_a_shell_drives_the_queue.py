@@ -52,6 +52,9 @@ class HandShell:
     def evicted(self, pool, priority): ...
     def looked(self, began): ...
 
+    def wanted(self, pool):
+        self.told.append("wanted")
+
     def starves(self, pool, wait_s):
         self.told.append("starves")
 
@@ -117,7 +120,7 @@ def test_a_pool_without_endpoints_is_reported_once(plane, queue, shell):
     assert shell.is_woken
     shell.look(plane.now)
     assert waiting[0].asked is not None
-    assert shell.told == ["held", "held", "starves", "dispatched", "recovers"]
+    assert shell.told == ["held", "wanted", "held", "starves", "dispatched", "recovers"]
 
 
 def test_a_pool_that_is_gone_refuses_all(plane, queue, shell):

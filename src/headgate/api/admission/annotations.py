@@ -10,7 +10,7 @@ from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.marks import ANNOTATIONS, EndpointTls, InvalidAnnotationError
 
-__all__ = ["warn_of_own", "warn_of_tls"]
+__all__ = ["warn_of_own", "warn_of_start", "warn_of_tls"]
 
 
 def warn_of_own(kinds: str, annotations: FieldCursor, known: Collection[str], found: Findings) -> None:
@@ -25,6 +25,17 @@ def warn_of_own(kinds: str, annotations: FieldCursor, known: Collection[str], fo
         if name in written and marks.KV_EVENTS not in written:
             told = f"has an effect only on Pods that have {marks.KV_EVENTS} themselves"
             found.warn(annotations.key(name), told)
+
+
+def warn_of_start(annotations: FieldCursor, found: Findings) -> None:
+    """Warn of an expected time that is none, and of a failure that is not reported."""
+    try:
+        expected_s = marks.start_s(annotations.texts)
+    except InvalidAnnotationError as error:
+        found.warn(annotations.key(error.annotation), f"{error}; until then no request waits for a start")
+        return
+    if expected_s is None and marks.START_FAILED in annotations.texts:
+        found.warn(annotations.key(marks.START_FAILED), f"has no effect without {marks.SCALE_FROM_ZERO}")
 
 
 def warn_of_tls(annotations: FieldCursor, *, is_https: bool, needed: str, found: Findings) -> None:

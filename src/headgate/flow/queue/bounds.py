@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from headgate.flow.queue.settings import FlowSettings
@@ -52,6 +53,13 @@ class Bounds:
         bounds.turn = self.turn
         return bounds
 
+    def while_starting(self) -> Bounds:
+        """Limits for requests that wait for the start of the pool: each process has an equal part."""
+        bounds = self.changed(self._settings.while_starting())
+        bounds.all = _lower(bounds.all, self.all)
+        bounds._bands = self._bands
+        return bounds
+
     def _first(self, whole: Part) -> Part:
         return Part(
             first_part(whole.requests, self._processes, self._number),
@@ -62,3 +70,14 @@ class Bounds:
 def _part(requests: int, size: int) -> Part:
     """Limits from settings, in which 0 means no limit."""
     return Part(requests or NO_BOUND, size or NO_BOUND)
+
+
+def _lower(one: Part, other: Part) -> Part:
+    """The lower limits of two."""
+    return Part(
+        min((one.requests, other.requests), key=_as_number), min((one.bytes, other.bytes), key=_as_number)
+    )
+
+
+def _as_number(limit: int) -> float:
+    return math.inf if limit == NO_BOUND else limit

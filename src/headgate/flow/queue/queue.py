@@ -20,11 +20,13 @@ from headgate.flow.queue.explain import QueueView
 from headgate.flow.queue.fairness import Usage
 from headgate.flow.queue.places import Full, make_place
 from headgate.flow.queue.settings import FlowSettings
+from headgate.flow.queue.starting import Starting
 from headgate.flow.queue.totals import Totals
 from headgate.flow.queue.turns import Turns
 from headgate.flow.queue.waiting import Dropped, Waiting
 from headgate.flow.queue.why import Why
 from headgate.flow.sharing import Charge, PoolReport
+from headgate.routing import Start
 
 MIN_WAIT_S: Final = 0.001
 """The shortest time to look again if nothing happens."""
@@ -54,6 +56,7 @@ class FlowQueue:
         self.bounds = bounds or Bounds(settings)
         """Limits of the queue."""
         self._bands = Bands(settings)
+        self._starting = Starting(settings)
         self._expiry = Expiry(settings.no_endpoint_ttl_s)
         self._evictions = Evictions()
         self._drain = DrainRate(rng)
@@ -78,7 +81,7 @@ class FlowQueue:
         if turns.decides_alone and not requests and priority in self._bands.by_priority:
             return self.capacity.judge.has_room(priority, now)
         band = self._band(priority)
-        if not self.settings.is_on:
+        if not self.settings.is_on and not self._waits_for_start():
             return priority >= 0 or self.capacity.has_room(priority, now)
         if requests and not turns.is_first(band):
             return False
@@ -92,13 +95,15 @@ class FlowQueue:
         Others may have been dropped for it: call `dropped`.
         """
         self._keep_up(now)
-        reason = self._reason_to_reject()
+        reason = self._reason_to_reject(waiting, now)
         if reason is not None:
             return self._rejected(waiting, reason, now)
         band, totals = self._band(waiting.priority), self._totals
+        is_starting = self._expiry.is_empty and self._starting.start is not None
+        bounds = self.bounds.while_starting() if is_starting else self.bounds
         try:
             lower = [each for each in reversed(self._bands.in_order) if each.priority < band.priority]
-            gone = make_place(waiting, band, lower, self.bounds, totals.requests, totals.bytes)
+            gone = make_place(waiting, band, lower, bounds, totals.requests, totals.bytes)
         except Full as full:
             return self._rejected(waiting, why.full(full, has_endpoints=not self._expiry.is_empty), now)
         for each in gone:
@@ -188,6 +193,18 @@ class FlowQueue:
                 )
                 band.served(charge.flow, usage.work, usage, now, 0)
 
+    def use_start(self, start: Start | None, now: float) -> None:
+        """Set how the pool is started by requests while it has no endpoints; None if it is not."""
+        if start != self._starting.start:
+            self._starting.start = start
+            if self._totals.requests:
+                self._starting.asked(now, is_awaited=True)
+            self._use_starting()
+
+    def _use_starting(self) -> None:
+        self._expiry.set_ttl(self._starting.ttl_s)
+        self._turns.goes_by_capacity = self.settings.is_on or self._starting.start is not None
+
     def change(self, settings: FlowSettings, now: float) -> None:
         """Apply other settings; what flows have used before is forgotten.
 
@@ -199,7 +216,8 @@ class FlowQueue:
         self.bounds = self.bounds.changed(settings)
         self._bands = Bands(settings)
         self._turns = Turns(settings, self._bands, self.capacity)
-        self._expiry.set_ttl(settings.no_endpoint_ttl_s)
+        self._starting.change(settings)
+        self._use_starting()
         for each in waiting:
             band = self._band(each.priority)
             each.band = band.priority
@@ -245,6 +263,20 @@ class FlowQueue:
         room = self.capacity.share
         return reporting.report(self._bands.in_order, self.bounds, came, charges, fullness, room)
 
+    def starts_in_s(self, now: float) -> float | None:
+        """Seconds until the pool is expected to have an endpoint; None if requests do not start it, it has
+        one, or its start has failed."""
+        start = self._starting.start
+        if start is None or start.failure or not self.capacity.is_empty():
+            return None
+        return self._starting.left_s(now)
+
+    @property
+    def no_endpoint_ttl_s(self) -> float:
+        """How long a request may wait for the first endpoint; 0 rejects it at once."""
+        is_on = self.settings.is_on or self._starting.start is not None
+        return self._starting.ttl_s if is_on else 0.0
+
     def drain_per_s(self, now: float) -> float:
         """Tokens of work that leave it per second; 0 if nothing left recently."""
         return self._drain.per_s(now)
@@ -279,13 +311,22 @@ class FlowQueue:
 
     # -- rejecting and dropping
 
-    def _reason_to_reject(self) -> Why | None:
+    def _waits_for_start(self) -> bool:
+        """Whether requests wait because the pool had to be started for them: until the last has gone, new
+        ones wait behind them."""
+        is_started = self._starting.start is not None
+        return is_started and (bool(self._totals.requests) or self.capacity.is_empty())
+
+    def _reason_to_reject(self, waiting: Waiting, now: float) -> Why | None:
         """Why a request must not even wait."""
         if self._is_closed:
             return why.CLOSED
+        if self._expiry.is_empty and self._starting.start is not None:
+            self._starting.asked(now, is_awaited=bool(self._totals.requests))
+            return self._starting.reason_to_reject(waiting, now)
         if self._expiry.is_empty and not (self.settings.is_on and self.settings.no_endpoint_ttl_s):
             return why.NO_ENDPOINT
-        return None if self.settings.is_on else why.SHED
+        return None if self.settings.is_on or self._waits_for_start() else why.SHED
 
     def _rejected(self, waiting: Waiting, reason: Why, now: float) -> Dropped:
         waiting.state = "dropped"
@@ -295,7 +336,11 @@ class FlowQueue:
     def _expire(self, now: float) -> None:
         while len(self._dropped) < EXPIRED_AT_ONCE and self._expiry.at() <= now:
             waiting = self._expiry.first()
-            reason = why.expired(now - waiting.arrived, has_endpoints=not self._expiry.is_empty)
+            waited_s = now - waiting.arrived
+            if self._expiry.is_empty and self._starting.start is not None:
+                reason = self._starting.expired(waited_s)
+            else:
+                reason = why.expired(waited_s, has_endpoints=not self._expiry.is_empty)
             self._drop(waiting, reason, now)
 
     def _drop(self, waiting: Waiting, reason: Why, now: float) -> None:
@@ -311,7 +356,9 @@ class FlowQueue:
 
     def _dropped_for(self, waiting: Waiting, reason: Why, now: float) -> Dropped:
         """Adds when to retry: once everything before the request has drained."""
-        if self._expiry.is_empty:
+        if self._expiry.is_empty and self._starting.start is not None:
+            after_s = math.ceil(max(self._starting.retry_after_s(now), 1.0))
+        elif self._expiry.is_empty:
             after_s = NO_ENDPOINT_RETRY_S
         else:
             before = sum(each.work for each in self._bands.in_order if each.priority >= waiting.priority)
@@ -332,5 +379,7 @@ class FlowQueue:
         is_empty = self.capacity.is_empty()
         if is_empty is not self._expiry.is_empty:
             self._expiry.change(is_empty, now)
+            if not is_empty:
+                self._starting.ended()
         if self._expiry.is_due(now):
             self._expire(now)

@@ -29,6 +29,12 @@ FAIRNESS: tuple[FairnessName, ...] = get_args(FairnessName)
 ORDERINGS: tuple[OrderingName, ...] = get_args(OrderingName)
 
 
+_NOT_NEGATIVE = (
+    *("ttl_s", "no_endpoint_ttl_s", "start_ttl_s"),
+    *("max_requests", "max_bytes", "start_max_requests", "start_max_bytes"),
+)
+
+
 class BandSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one priority."""
 
@@ -78,6 +84,11 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a request may be queued; 0 is no limit."""
     no_endpoint_ttl_s: float = 60.0
     """How long a request may wait for the first endpoint of its pool; 0 rejects it at once."""
+    start_ttl_s: float = 600.0
+    """The same for a pool that is started by its requests, even if queueing is off."""
+    start_max_requests: int = 1000
+    """Over all bands while such a pool has no endpoints; 0 is no limit besides `max_requests`."""
+    start_max_bytes: int = 67_108_864
     max_requests: int = 5000
     """Over all bands; 0 is no limit. If it is reached, the lowest band drops requests."""
     max_bytes: int = 1_000_000_000
@@ -116,6 +127,14 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
         usual = self.band if priority >= 0 or self.negative_band is None else self.negative_band
         return self.bands.get(priority, usual)
 
+    def while_starting(self) -> FlowSettings:
+        """Those with the limits for requests that wait for the start of the pool."""
+        return msgspec.structs.replace(
+            self,
+            max_requests=_lower(self.max_requests, self.start_max_requests),
+            max_bytes=_lower(self.max_bytes, self.start_max_bytes),
+        )
+
     @property
     def goes_by_usage(self) -> bool:
         """Whether any band uses such a policy."""
@@ -123,7 +142,7 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
         return any(band is not None and band.fairness in BY_USAGE for band in bands)
 
     def _of_numbers(self) -> Iterator[str]:
-        for name in ("ttl_s", "no_endpoint_ttl_s", "max_requests", "max_bytes"):
+        for name in _NOT_NEGATIVE:
             value = getattr(self, name)
             if not value >= 0:
                 yield f"{name}: must not be negative, got {value}"
@@ -149,3 +168,8 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield f"sessions.max_sessions: must be at least 1, got {self.sessions.max_sessions}"
         if not self.sessions.grace_s >= 0:
             yield f"sessions.grace_s: must not be negative, got {self.sessions.grace_s}"
+
+
+def _lower(one: int, other: int) -> int:
+    """The lower of two limits, of which 0 is none."""
+    return min(one, other) if one and other else one or other

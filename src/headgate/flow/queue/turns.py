@@ -21,7 +21,8 @@ class Turns:
     def __init__(self, settings: FlowSettings, bands: Bands, capacity: Capacity) -> None:
         self._bands = bands
         self._capacity = capacity
-        self._is_on = settings.is_on
+        self.goes_by_capacity = settings.is_on
+        """Whether requests go only if there is capacity."""
         is_special = settings.evicts_running or settings.sessions.grace_s or capacity.is_paced
         self.decides_alone = settings.is_on and not is_special
         """Whether only capacity and turns decide what is sent."""
@@ -38,7 +39,7 @@ class Turns:
     def next(self, now: float) -> tuple[Band, Waiting] | None:
         """The next request, if there is capacity for it. At least one must be queued."""
         top = self._bands.top()
-        if self._is_on and not self._capacity.has_room(top.priority, now):
+        if self.goes_by_capacity and not self._capacity.has_room(top.priority, now):
             return None
         if not self._is_strict:
             turn = self._aged(now) or self._owed(top, now)

@@ -31,6 +31,22 @@ def expired(waited_s: float, *, has_endpoints: bool) -> Why:
     return "rejected-no-endpoints", message
 
 
+def start_failed(failure: str) -> Why:
+    """The pool has no endpoints because it could not be started."""
+    return "rejected-no-endpoints", f"it could not be started: {failure}"
+
+
+def starts_too_late(left_s: float, waits_s: float) -> Why:
+    """The pool is not expected to be started while the request may wait."""
+    told = f"it has no ready endpoint and is being started, which is expected to take {left_s:.0f} s"
+    return "rejected-no-endpoints", f"{told}; the request may wait for {max(waits_s, 0.0):.0f} s"
+
+
+def not_started(waited_s: float) -> Why:
+    """The request has waited for a start for as long as it may."""
+    return "rejected-no-endpoints", f"it is being started, and no endpoint was ready within {waited_s:.0f} s"
+
+
 def pushed_out(waiting: Waiting) -> Why:
     """The request was dropped for another."""
     if waiting.priority < 0:

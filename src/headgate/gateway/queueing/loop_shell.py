@@ -49,6 +49,8 @@ class Recording:
         self._metrics = metrics
         self.on_starved: Callable[[], object] = lambda: None
         """Called when requests begin to wait because there is no endpoint."""
+        self.on_wanted: Callable[[PoolState], None] | None = None
+        """Called at once when a request arrives for a pool without endpoints."""
 
     def begins(self) -> float:
         return time.perf_counter()
@@ -65,9 +67,18 @@ class Recording:
     def looked(self, began: float) -> None:
         self._metrics.look.observe(time.perf_counter() - began)
 
+    def wanted(self, pool: PoolState) -> None:
+        if self.on_wanted is not None:
+            self.on_wanted(pool)
+
     def starves(self, pool: PoolState, wait_s: float) -> None:
-        log.warning("%s has no ready endpoint: requests wait up to %g s for one", pool.name, wait_s)
         self.on_starved()
+        start = pool.pool.start
+        if start is not None:
+            told = "%s has no endpoint and is being started, in about %g s: requests wait up to %g s for it"
+            log.info(told, pool.name, start.expected_s, wait_s)
+            return
+        log.warning("%s has no ready endpoint: requests wait up to %g s for one", pool.name, wait_s)
 
     def recovers(self, pool: PoolState) -> None:
         log.info("%s has a ready endpoint: the requests that waited for one continue", pool.name)

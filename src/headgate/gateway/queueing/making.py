@@ -36,7 +36,18 @@ def queueing(settings: GatewaySettings) -> Queueing:
         if found is not None:  # Kthena has no name for it, as its pools without endpoints reject
             flow = msgspec.structs.replace(found.flow, no_endpoint_ttl_s=settings.queue.no_endpoint_wait_s)
             found = msgspec.structs.replace(found, flow=flow)
-    return found or Queueing(flow=_flow(settings), capacity=_capacity(settings))
+    found = found or Queueing(flow=_flow(settings), capacity=_capacity(settings))
+    return msgspec.structs.replace(found, flow=_with_starts(found.flow, settings))
+
+
+def _with_starts(flow: FlowSettings, settings: GatewaySettings) -> FlowSettings:
+    """No other configuration has names for these settings."""
+    return msgspec.structs.replace(
+        flow,
+        start_ttl_s=settings.queue.start_wait_s,
+        start_max_requests=settings.queue.start_max_requests,
+        start_max_bytes=settings.queue.start_max_bytes,
+    )
 
 
 def _flow(settings: GatewaySettings) -> FlowSettings:

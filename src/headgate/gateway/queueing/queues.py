@@ -34,6 +34,11 @@ class Queues:
         self._place = ALONE
         self._shares: Shares | None = None
 
+    def watch_wanted(self, wanted: Callable[[PoolState], None]) -> None:
+        """Call `wanted` at once when a request arrives for a pool without endpoints, at most once a second
+        for each pool. `DataPlane.waiting_for_endpoints` returns the present state."""
+        self._shell.observer.on_wanted = wanted
+
     def share(self, place: Place, send: Callable[[Mapping[str, PoolReport], Collection[str]], bool]) -> None:
         """Share the queues with other workers; called before there are pools. `send` delivers reports for the
         other workers."""

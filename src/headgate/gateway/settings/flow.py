@@ -29,6 +29,29 @@ class Queue(Section, frozen=True):
             le=DAY_S,
         ),
     ] = 30.0
+    start_wait_s: Annotated[
+        float,
+        setting(
+            "How long requests wait for the first endpoint of a pool that is started for them "
+            "(headgate.dev/scale-from-zero), whether or not flow control is enabled; 0 rejects them "
+            "immediately, and they start it nevertheless.",
+            ge=0,
+            le=DAY_S,
+        ),
+    ] = 600.0
+    start_max_requests: Annotated[
+        int,
+        setting(
+            "Most requests that wait for the start of one pool, divided equally among the workers; 0 is no "
+            "limit besides max_requests.",
+            ge=0,
+            le=10_000_000,
+        ),
+    ] = 1000
+    start_max_bytes: Annotated[
+        int,
+        setting("Most bytes of their bodies; 0 is no limit besides max_bytes.", ge=0, le=1 << 40),
+    ] = 67_108_864
     ttl_s: Annotated[
         float,
         setting(

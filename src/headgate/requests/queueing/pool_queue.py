@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, cast
 from headgate.flow.queue import Bounds, Dropped, FlowQueue, FlowSettings, QueueView, Waiting
 from headgate.requests import charging
 from headgate.requests.decision import no_endpoint
-from headgate.requests.queueing import reasons
+from headgate.requests.queue import WaitingForEndpoints
+from headgate.requests.queueing import reasons, words
 from headgate.requests.queueing.flow_names import FlowNames
 from headgate.requests.queueing.held import HeldRequests
 from headgate.requests.queueing.kinds import Kinds, kind_of
@@ -61,6 +62,7 @@ class PoolQueue:
         self.room = PoolRoom(plane, pool, queueing, shell.observer, 1.0 / place.workers, now)
         bounds = Bounds(queueing.flow, place.workers, place.number)
         self._flow = FlowQueue(queueing.flow, self.room.capacity, plane.rng, bounds)
+        self._flow.use_start(pool.pool.start, now)
         self.tally = PendingReport() if place.workers > 1 else None
         """The next report for other workers; None without any."""
         self._held = HeldRequests()
@@ -86,6 +88,12 @@ class PoolQueue:
     def held(self) -> int:
         """The number of queued requests."""
         return len(self._held)
+
+    @property
+    def waiting_for_endpoints(self) -> WaitingForEndpoints | None:
+        """The requests that wait because there is no endpoint; None if none came since there was one."""
+        at = self.room.wanted_at
+        return None if at is None else WaitingForEndpoints(self.held, at)
 
     @property
     def kinds(self) -> Kinds:
@@ -135,12 +143,12 @@ class PoolQueue:
 
     def why_wait(self, priority: int, now: float) -> str:
         """What a request that arrives now would wait for; empty if it would be sent immediately."""
-        settings = self.settings
-        if not settings.is_on:
-            return ""
         if self.room.is_empty:
-            wait_s = settings.no_endpoint_ttl_s
-            return f"no endpoint is ready: it waits up to {wait_s:g} s for one" if wait_s else ""
+            return words.why_without_endpoints(
+                self._flow.no_endpoint_ttl_s, self._flow.starts_in_s(now), self._pool.pool.start
+            )
+        if not (self.settings.is_on or self._held):
+            return ""
         ahead = sum(wait.place.priority >= priority for wait in self.waits())
         if ahead:
             return f"{ahead} wait before it"
@@ -153,7 +161,7 @@ class PoolQueue:
     def progress(self, place: Waiting, now: float) -> str:
         """The progress message for the client of a queued request."""
         if self.room.is_empty:
-            return "queued, no endpoint is ready yet"
+            return words.progress_without_endpoints(self._flow.starts_in_s(now))
         position, work = self._held.position(place, now)
         per_s = self._flow.drain_per_s(now)
         when = f", about {max(work / per_s, 1.0):.0f} s" if per_s else ""
@@ -165,6 +173,7 @@ class PoolQueue:
         """Apply the pool of a new snapshot."""
         self._pool = pool
         self.room.use(pool, now)
+        self._flow.use_start(pool.pool.start, now)
         if self._held:
             self.wake()
 
@@ -245,6 +254,7 @@ class PoolQueue:
         )
         kind = kind_of(decision, waiting)
         wait = life.wait = Wait(self, waiting, kind, now, wants_progress=hints.wants_progress)
+        wait.is_for_endpoint = self.room.is_empty
         self._held.add(wait)
         if self.tally is not None:
             self.tally.came[waiting.priority] += 1
@@ -253,6 +263,7 @@ class PoolQueue:
         self._observer.entered(self._pool, waiting, outcome, began)
         if dropped is not None:
             self._drop(wait, dropped, now)
+        self.room.note_arrival(now)
         self.wake()
 
     def _refused(self, waiting: Waiting, now: float) -> Dropped | None:
@@ -323,7 +334,7 @@ class PoolQueue:
         self._turn_away(self._flow.dropped(now), now)
         for waiting, dropped in self._flow.victims(now):
             self._evict(waiting, dropped, now)
-        self.room.note_starvation(self.held, self.settings.no_endpoint_ttl_s)
+        self.room.note_starvation(self.held, self._flow.no_endpoint_ttl_s)
         if sent == AT_ONCE:
             self.wake()
         elif self._held:
@@ -372,8 +383,11 @@ class PoolQueue:
 
     def _refusal(self, dropped: Dropped, waited_s: float) -> Refusal:
         """The refusal, with details if the pool has no endpoints."""
+        pool = self._pool.pool
         if dropped.reason != reasons.NO_ENDPOINTS or self._is_removed:
-            return reasons.refusal(dropped, str(self._pool.pool.key))
+            return reasons.refusal(dropped, str(pool.key))
+        if pool.start is not None and not pool.fault:
+            return reasons.not_started(dropped, str(pool.key), pool.start)
         none = no_endpoint(self._pool, self._plane.rules.max_requests)
         return reasons.without_endpoints(dropped, none, waited_s)
 
@@ -389,4 +403,6 @@ class PoolQueue:
         self._held.remove(wait)
         self.names.decrement(wait.place.flow)
         wait.over_at = now
+        if wait.is_for_endpoint:
+            wait.endpoint_at = now if self.room.is_empty else self.room.ready_at
         self._observer.ended(self._pool, wait, outcome, now)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from headgate.flow.queue import Dropped, Reason
 from headgate.requests.refusal import Refusal, dropped_lines
+
+if TYPE_CHECKING:
+    from headgate.routing import Start
 
 _TYPES = {429: "rate_limit_error", 503: "service_unavailable_error"}
 NO_ENDPOINTS: Reason = "rejected-no-endpoints"
@@ -26,6 +31,10 @@ CODES: dict[Reason, str] = {
 }
 """The error code of each reason, which is also the outcome in metrics and the access log."""
 
+
+START_FAILED = "start_failed"
+STARTING = "model_starting"
+"""Error codes, instead of that of the reason, if requests start the pool."""
 
 DELETED = Dropped(
     reason=NO_ENDPOINTS, message="was deleted while the request was on its way", retry_after_s=1
@@ -48,11 +57,17 @@ def without_endpoints(dropped: Dropped, none: Refusal, waited_s: float) -> Refus
     return msgspec.structs.replace(_refusal(dropped, f"{none.message}{waited}"), logged=logged)
 
 
-def _refusal(dropped: Dropped, message: str) -> Refusal:
+def not_started(dropped: Dropped, pool: str, start: Start) -> Refusal:
+    """The error if the pool has no endpoint and is started by requests."""
+    code = START_FAILED if start.failure else STARTING
+    return _refusal(dropped, f"{pool}: {dropped.message}", code)
+
+
+def _refusal(dropped: Dropped, message: str, code: str = "") -> Refusal:
     return Refusal(
         status=dropped.status,
         type=_TYPES[dropped.status],
-        code=CODES[dropped.reason],
+        code=code or CODES[dropped.reason],
         message=f"{message}; try again in {dropped.retry_after_s} s",
         retry_after_s=dropped.retry_after_s,
         lines=dropped_lines(dropped.reason),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.flow import capacity
 from headgate.flow.capacity import Stages
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from headgate.requests.data_plane import DataPlane
     from headgate.requests.pool_state import PoolState
     from headgate.requests.queueing.shell import QueueObserver
+
+WANTED_S: Final = 1.0
 
 
 class PoolRoom:
@@ -39,6 +41,11 @@ class PoolRoom:
         """Whether every endpoint of the pool counts, that is, may get requests."""
         self._is_starved = False
         """Whether requests are queued because there is no endpoint."""
+        self.wanted_at: float | None = None
+        """When a request last arrived, within a second, while there was no endpoint; None since there is
+        one."""
+        self.ready_at = now
+        """When the pool last got its first endpoint."""
         self.change(queueing, now)
 
     def change(self, queueing: Queueing, now: float) -> None:
@@ -81,7 +88,10 @@ class PoolRoom:
         counted = loads if self._counts_on_all else able
         is_counted = set(counted)
         resting = [load for load in pool.loads if load not in is_counted]
+        was_empty = self.is_empty
         self.capacity.follow(counted, pool.pool.phases, resting)
+        if was_empty and not self.is_empty:
+            self.ready_at, self.wanted_at = now, None
 
     def sweep(self, now: float) -> None:
         """Recheck failed endpoints: nothing reports when one comes back."""
@@ -97,6 +107,12 @@ class PoolRoom:
     def is_empty(self) -> bool:
         """Whether no endpoint could respond."""
         return self.capacity.is_empty()
+
+    def note_arrival(self, now: float) -> None:
+        """Report, at most once a second, that requests arrive while there is no endpoint."""
+        if self.is_empty and (self.wanted_at is None or now - self.wanted_at >= WANTED_S):
+            self.wanted_at = now
+            self._observer.wanted(self._pool)
 
     def note_starvation(self, held: int, wait_s: float) -> None:
         """Report when requests begin to wait for an endpoint, and when one has come."""

@@ -46,6 +46,10 @@ class QueueObserver(Protocol):
     def looked(self, began: float) -> None:
         """The queue has checked which requests may be sent."""
 
+    def wanted(self, pool: PoolState) -> None:
+        """A request has arrived while there is no endpoint, whether it waits or was rejected; reported at
+        once, and at most once a second."""
+
     def starves(self, pool: PoolState, wait_s: float) -> None:
         """Requests begin to wait because there is no endpoint, each for up to `wait_s`."""
 
