@@ -117,6 +117,12 @@ FIELDS = (
         "queued",
     ),
     Field(
+        "duration_start_wait",
+        "number",
+        "Of these, milliseconds in which the pool had no endpoint: it waited for one to start.",
+        "start_wait",
+    ),
+    Field(
         "flow",
         "text or null",
         "Flow (tenant) of a request that was queued, or needed to be.",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Tokens = tuple[int, int]
 """Prompt tokens and response tokens."""
 
-_NOT_WAITED: Final = '"duration_queued":0,"flow":null', '"dropped_reason":null'
+_NOT_WAITED: Final = '"duration_queued":0,"duration_start_wait":0,"flow":null', '"dropped_reason":null'
 _CACHED: Final = 4096
 _CACHED_CHARACTERS: Final = 256
 
@@ -222,14 +222,19 @@ def _waited(wait: Wait, now: float) -> str:
     dropped = f" dropped={wait.dropped_reason}" if wait.dropped_reason else ""
     place = wait.place
     ms = int(wait.seconds(now) * 1e3 + 0.5)
-    return f" queued={ms}ms flow={log_text.word(place.flow)} priority={place.priority}{dropped}"
+    start_ms = int(wait.start_seconds(now) * 1e3 + 0.5)
+    started = f" start_wait={start_ms}ms" if start_ms else ""
+    return f" queued={ms}ms{started} flow={log_text.word(place.flow)} priority={place.priority}{dropped}"
 
 
 def _waited_in_json(wait: Wait, now: float) -> tuple[str, str]:
     """The fields before and after the priority."""
     ms = int(wait.seconds(now) * 1e3 + 0.5)
+    start_ms = int(wait.start_seconds(now) * 1e3 + 0.5)
+    flow = log_text.quoted(wait.place.flow)
     dropped = f'"{wait.dropped_reason}"' if wait.dropped_reason else "null"
-    return f'"duration_queued":{ms},"flow":{log_text.quoted(wait.place.flow)}', f'"dropped_reason":{dropped}'
+    waited = f'"duration_queued":{ms},"duration_start_wait":{start_ms},"flow":{flow}'
+    return waited, f'"dropped_reason":{dropped}'
 
 
 def _trace_in_json(traceparent: bytes) -> str:

@@ -45,6 +45,8 @@ def line(exchange: ServedRequest, limits: list[tuple[str, str]], refused: str = 
     if life.wait is not None:
         place = life.wait.place
         pairs.append(("queued", f"{life.wait.seconds(0.0) * 1e3:.0f}ms"))
+        if life.wait.is_for_endpoint:
+            pairs.append(("start-wait", f"{life.wait.start_seconds(0.0) * 1e3:.0f}ms"))
         pairs += [("flow", place.flow), ("priority", str(place.priority))]
     pairs.append(("attempts", str(account.attempts)))
     for name, why, _ in (account.failed_attempts or ())[-MAX_TRIED:]:

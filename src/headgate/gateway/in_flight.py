@@ -73,6 +73,7 @@ def _request(client: Client, age_s: float) -> Shown:
         "priority": decision.scheduled.priority,
         "flow": wait.place.flow if wait is not None else None,
         "queued_s": round(wait.seconds(now), 3) if wait is not None else 0,
+        "start_wait_s": round(wait.start_seconds(now), 3) if wait is not None else 0,
         "attempts": account.attempts,
         "status": account.status or None,
         "prompt_tokens_estimate": decision.scheduled.prompt_tokens,

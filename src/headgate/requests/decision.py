@@ -5,6 +5,7 @@ Pure, except that a weighted split advances: nothing is sent, and nothing waits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -22,7 +23,7 @@ from headgate.requests.bodies.members import Fields, Prompt
 from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.bodies.scan import ScanError
 from headgate.requests.destinations import Destination
-from headgate.requests.refusal import Refusal
+from headgate.requests.refusal import START_FAILED, STARTING, Refusal
 
 if TYPE_CHECKING:
     from headgate.fleet.scripts import Amounts
@@ -369,7 +370,9 @@ def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused 
             return Refusal.saturated(why, code="pool_saturated")
         return Refusal.unavailable(why, code="no_suited_endpoint", dropped="rejected-no-endpoints")
     if not (pool.loads if pool.pairs is None else pool.pairs.decode):
-        fault = pool.pool.fault
+        fault, start = pool.pool.fault, pool.pool.start
+        if start is not None and not fault:
+            return _not_started(key, start)
         no_pod = f"none of its {'decoding ' if pool.loads else ''}Pods is ready"
         why = "see its status" if fault else no_pod
         return Refusal.unavailable(
@@ -381,4 +384,15 @@ def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused 
     return Refusal.unavailable(
         f"every endpoint of {key} was tried or has {max_requests} requests from this gateway",
         code="endpoints_full",
+    )
+
+
+def _not_started(key: ObjectRef, start: routing.Start) -> Refusal:
+    """A pool that requests start has no endpoint."""
+    why = f"it could not be started: {start.failure}" if start.failure else "it is being started"
+    return Refusal.unavailable(
+        f"{key} has no ready endpoint: {why}",
+        code=START_FAILED if start.failure else STARTING,
+        retry_after_s=max(math.ceil(start.expected_s), 1),
+        dropped="rejected-no-endpoints",
     )

@@ -11,6 +11,10 @@ from headgate.flow.queue import Reason
 
 DROPPED_HEADERS = (b"x-headgate-dropped-reason", b"x-llm-d-request-dropped-reason")
 
+START_FAILED = "start_failed"
+STARTING = "model_starting"
+"""Codes while a pool that requests start has no endpoint."""
+
 _ANTHROPIC_TYPES = {
     401: "authentication_error",
     402: "billing_error",

@@ -70,8 +70,8 @@ class Wait:
         """How long it waited, or has waited so far."""
         return (now if self.over_at is None else self.over_at) - self.begun_at
 
-    def endpoint_seconds(self, now: float) -> float:
-        """How long it waited, or has waited so far, for the pool's first endpoint."""
+    def start_seconds(self, now: float) -> float:
+        """How long it waited, or has waited so far, for the start of the pool's first endpoint."""
         if not self.is_for_endpoint:
             return 0.0
         return max((now if self.endpoint_at is None else self.endpoint_at) - self.begun_at, 0.0)

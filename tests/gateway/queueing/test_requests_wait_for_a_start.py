@@ -1,10 +1,14 @@
 """A pool that may be scaled to zero holds its requests until its first endpoint is ready."""
 
 import asyncio
+import json
+import re
 
+import httpx2
 import pytest
 
 from headgate import routing
+from headgate.gateway import pages
 
 REASONS = ("x-headgate-dropped-reason", "x-llm-d-request-dropped-reason")
 START = routing.Start(30.0)
@@ -13,7 +17,12 @@ START = routing.Start(30.0)
 @pytest.fixture(params=[True, False], ids=["queue on", "queue off"])
 async def cold(request, start_pool):
     """A pool at zero; where flow control is off, it holds requests for this alone."""
-    pool = await start_pool(queue_enabled=request.param, queue_no_endpoint_wait_s=0)
+    pool = await start_pool(
+        queue_enabled=request.param,
+        queue_no_endpoint_wait_s=0,
+        clients_trusted_networks=("127.0.0.0/8",),
+        logging_access_log="json",
+    )
     pool.gateway.serve([], start=START)
     return pool
 
@@ -151,3 +160,50 @@ async def test_without_the_annotation_any_more_nobody_waits(cold):
     client = await cold.wait("waits")
     cold.gateway.serve([])
     assert rejected(await client.response(), "no_ready_endpoint") >= 1
+
+
+async def test_operators_see_how_long_a_start_was_waited_for(cold, endpoint):
+    """In the log, in metrics, among the requests in flight, and in the header for those who may see it."""
+    client = await cold.wait("waits", x_headgate_explain="1")
+    assert "requests start the pool" in cold.queue.why_wait(0, cold.queue.room.ready_at)
+    (shown,) = (await cold.page("/debug/requests"))["requests"]
+    assert shown["phase"] == "queued"
+    assert shown["start_wait_s"] == shown["queued_s"]
+    await asyncio.sleep(0.05)
+    cold.gateway.serve([endpoint], start=START)
+    assert await cold.served() == "waits"
+    decision = (await client.response()).header("x-headgate-decision")
+    assert int(re.search(r"start-wait=(\d+)ms", decision)[1]) >= 50
+    await cold.gateway.idle()
+    name = "headgate_gateway_flow_control_start_wait_seconds"
+    assert cold.gateway.metric(f"{name}_count", outcome="dispatched") == 1
+    assert cold.gateway.metric(f"{name}_sum") >= 0.05
+    await cold.ask("waits for nothing")
+    await cold.served()
+    await cold.gateway.idle()
+    waited, other = map(json.loads, cold.gateway.log_lines())
+    assert 50 <= waited["duration_start_wait"] <= waited["duration_queued"]
+    assert other["duration_start_wait"] == 0
+
+
+async def test_an_explanation_says_what_a_request_would_get(cold):
+    """Without sending it, and without starting anything."""
+
+    async def explained():
+        transport = httpx2.ASGITransport(app=pages.admin_page(cold.gateway.shell))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://admin") as client:
+            response = await client.post("/debug/explain/v1/completions", json={"model": "m", "prompt": "a"})
+        (target,) = response.json()["targets"]
+        return target["waits"], target["answer"]
+
+    waits, answer = await explained()
+    assert waits == (
+        "no endpoint is ready: requests start the pool, which is expected to take 30 s; it waits up to 600 s"
+    )
+    assert (answer["status"], answer["headers"]["retry-after"]) == (503, "30")
+    cold.gateway.serve([], start=routing.Start(30.0, "no GPU is free"))
+    waits, answer = await explained()
+    assert waits == ""
+    assert json.loads(answer["body"])["error"]["code"] == "start_failed"
+    assert "it could not be started: no GPU is free" in answer["body"]
+    assert cold.gateway.shell.plane.waiting_for_endpoints() == {}

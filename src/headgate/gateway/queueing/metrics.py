@@ -32,6 +32,8 @@ COST_S = (
     0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
 )  # fmt: skip
 """Bucket bounds for the gateway's own time: llm-d's for decisions, and some below."""
+START_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1200.0)
+"""Bucket bounds for starts of engines."""
 
 _End: TypeAlias = "tuple[str, str, Kind]"
 """Pool, outcome, and kind of request."""
@@ -70,6 +72,13 @@ class WaitMetrics:
             (*labels, "flow"),
             COST_S,
         )
+        self.starts = Histogram(
+            f"{PREFIX}_start_wait_seconds",
+            "Time that requests waited while their pool had no endpoint, by what became of them: dispatched, "
+            "or why they were dropped.",
+            ("pool", "outcome"),
+            START_S,
+        )
         self.looks = Histogram(
             f"{PREFIX}_dispatch_cycle_duration_seconds",
             "Time that the gateway took for one pass over a queue, in which it dispatches up to 64 requests.",
@@ -82,7 +91,7 @@ class WaitMetrics:
             "Requests evicted from their endpoint before its response, in favor of queued ones.",
             ("pool", "priority"),
         )
-        registry.add(self.requests, self.duration, self.enqueueing, self.looks, self.evictions)
+        registry.add(self.requests, self.duration, self.enqueueing, self.starts, self.looks, self.evictions)
 
     def entered(self, pool: PoolState, place: Waiting, outcome: str, took_s: float) -> None:
         """A request has reached the queue."""
@@ -95,6 +104,8 @@ class WaitMetrics:
         requests, duration = self._ends.get(labels) or self._bind(labels)
         requests.value += 1
         duration.observe(now - wait.begun_at)
+        if wait.is_for_endpoint:
+            self.starts.labels(pool.name, outcome).observe(wait.start_seconds(now))
 
     def _bind(self, labels: _End) -> tuple[CounterChild, HistogramChild]:
         pool, outcome, kind = labels
@@ -124,7 +135,7 @@ class WaitMetrics:
 
     def keep(self, pools: Collection[str], models: Collection[str]) -> None:
         """Delete the series of all other pools and models."""
-        for metric in (self.requests, self.duration, self.enqueueing, self.evictions):
+        for metric in (self.requests, self.duration, self.enqueueing, self.starts, self.evictions):
             metric.keep("pool", pools)
         self.duration.keep("model", models)
         self._together = {each for each in self._together if each[0] in pools and each[3] in models}

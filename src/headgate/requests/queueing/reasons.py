@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headgate.flow.queue import Dropped, Reason
-from headgate.requests.refusal import Refusal, dropped_lines
+from headgate.requests.refusal import START_FAILED, STARTING, Refusal, dropped_lines
 
 if TYPE_CHECKING:
     from headgate.routing import Start
@@ -31,10 +31,6 @@ CODES: dict[Reason, str] = {
 }
 """The error code of each reason, which is also the outcome in metrics and the access log."""
 
-
-START_FAILED = "start_failed"
-STARTING = "model_starting"
-"""Error codes, instead of that of the reason, if requests start the pool."""
 
 DELETED = Dropped(
     reason=NO_ENDPOINTS, message="was deleted while the request was on its way", retry_after_s=1
