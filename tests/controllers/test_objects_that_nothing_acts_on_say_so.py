@@ -10,20 +10,8 @@ from headgate.api.unattended import UNATTENDED
 from headgate.controllers import ControllersConfig, run_controllers
 from headgate.controllers.unattended import KINDS
 
-WORKER = {"type": "server", "image": "vllm/vllm-openai:v0.11.0", "pods": 1}
-BACKEND = {"name": "h100", "type": "vLLM", "modelURI": "hf://Qwen/Qwen3-8B", "workers": [WORKER]}
 PARAMETERS = {"decodeParms": {"alpha": "20.58"}, "prefillParms": {"gamma": "5.2"}}
 SPECS = {
-    "Model": {"name": "chat", "backends": [BACKEND | {"minReplicas": 1, "maxReplicas": 1}]},
-    "AutoscalingPolicy": {"metrics": [{"metricName": "waiting", "targetValue": "10"}]},
-    "AutoscalingPolicyBinding": {
-        "policyRef": {"name": "it"},
-        "scalingConfiguration": {
-            "target": {"targetRef": {"kind": "Deployment", "name": "web"}},
-            "minReplicas": 1,
-            "maxReplicas": 3,
-        },
-    },
     "VariantAutoscaling": {
         "modelID": "m",
         "variantID": "m-A100-1",
@@ -67,8 +55,6 @@ def test_whoever_writes_one_is_warned(kind):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource.kind)
 async def test_its_status_says_so(client, kit, kind, apiserver_running):
     """Once for each generation, beside the conditions of others, and with an event for `kubectl describe`."""
-    if kind is api.AutoscalingPolicyBinding:
-        await client.create_manifest(manifest(api.AutoscalingPolicy))
     await client.create_manifest(manifest(kind))
     theirs = {
         "type": "Audited",

@@ -27,6 +27,7 @@ _ATOMIC_LIST = {"x-kubernetes-list-type": "atomic"}
 _ATOMIC_MAP = {"x-kubernetes-map-type": "atomic"}
 _BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 _MILLION = model_rules.LARGEST_SUM
+_HISTORY_LENGTH = 65536
 
 # --- scaling by metrics ---------------------------------------------------------------------------------
 
@@ -199,6 +200,75 @@ class AutoscalingPolicyBindingSpec(Part, frozen=True, kw_only=True):
     ] = None
 
 
+class AutoscalingMetricStatus(Part, frozen=True, kw_only=True):
+    metric_name: Annotated[str, described("Name of the metric.")]
+    value: Annotated[
+        str,
+        described("Sum over the replicas, or their mean if it is a ratio. Empty: it could not be measured."),
+    ] = ""
+    target_value: Annotated[str, described("The value that each replica should have.")] = ""
+    desired_replicas: Annotated[
+        int | None, described("Replicas that the metric asks for. Unset: it has no opinion.", format="int32")
+    ] = None
+
+
+class AutoscalingTargetStatus(Part, frozen=True, kw_only=True):
+    kind: Annotated[str, described("Kind of the workload whose replicas are written.")]
+    name: Annotated[str, described("Name of the workload.")]
+    namespace: Annotated[str, described("Namespace of the workload.")] = ""
+    current_replicas: Annotated[int, described("Replicas that the workload has to have.", format="int32")] = 0
+    ready_replicas: Annotated[int, described("Those that are ready.", format="int32")] = 0
+    desired_replicas: Annotated[int, described("Replicas that it was told to have.", format="int32")] = 0
+
+
+class AutoscalingPolicyBindingStatus(Part, frozen=True, kw_only=True):
+    conditions: Annotated[
+        list[Condition],
+        described("Ready, TargetFound, MetricsAvailable, ScalingLimited and ResolvedRefs.", **BY_TYPE),
+    ] = []
+    observed_generation: Annotated[
+        int | None, described("The metadata.generation that the status was made from.")
+    ] = None
+    current_replicas: Annotated[
+        int | None, described("Replicas of all targets before the last decision.", format="int32")
+    ] = None
+    desired_replicas: Annotated[
+        int | None, described("Replicas of all targets by the last decision.", format="int32")
+    ] = None
+    recommended_replicas: Annotated[
+        int | None,
+        described("What the metrics ask for, before any rule bounds it. Unset: nothing.", format="int32"),
+    ] = None
+    metric_name: Annotated[str, described("The metric that decided. Empty: none did.")] = ""
+    value: Annotated[str, described("Its sum over the replicas, or their mean if it is a ratio.")] = ""
+    target_value: Annotated[str, described("The value that each replica should have.")] = ""
+    rule: Annotated[
+        str,
+        described(
+            "What bounded the recommendation: Tolerance, StabilizationWindow, Rate, Panic, Minimum, Maximum, "
+            "MetricMissing, Forecast, Zero or Waking. Empty: nothing did."
+        ),
+    ] = ""
+    mode: Annotated[str, described("Stable or Panic.")] = ""
+    panic_until: Annotated[
+        str | None, described("When panic ends if its cause is not seen again.", format="date-time")
+    ] = None
+    last_scale_time: Annotated[
+        str | None, described("When replicas were last changed.", format="date-time")
+    ] = None
+    message: Annotated[str, described("The last decision as a sentence.")] = ""
+    metrics: Annotated[
+        list[AutoscalingMetricStatus], described("What each metric said.", **_ATOMIC_LIST)
+    ] = []
+    targets: Annotated[
+        list[AutoscalingTargetStatus], described("The workloads, in the order of the spec.", **_ATOMIC_LIST)
+    ] = []
+    history: Annotated[
+        str,
+        described("What the controller remembers over a restart, for it alone.", maxLength=_HISTORY_LENGTH),
+    ] = ""
+
+
 class AutoscalingPolicyBinding(Part, frozen=True, kw_only=True):
     """AutoscalingPolicyBinding lets an AutoscalingPolicy decide the number of replicas of its targets."""
 
@@ -210,7 +280,9 @@ class AutoscalingPolicyBinding(Part, frozen=True, kw_only=True):
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: Annotated[AutoscalingPolicyBindingSpec, described("Which policy, and whose replicas.")]
-    status: Annotated[ObservedStatus | None, described("What is observed.")] = None
+    status: Annotated[
+        AutoscalingPolicyBindingStatus | None, described("How many replicas there should be, and why.")
+    ] = None
 
 
 # --- models ---------------------------------------------------------------------------------------------

@@ -172,7 +172,6 @@ _MODEL = (
 )
 
 _POLICY = (
-    _unattended("registry.volcano.sh", "AutoscalingPolicy"),
     Check(
         "tolerance-all",
         "object.spec.tolerancePercent < 100",
@@ -199,7 +198,6 @@ _PATH = "p.target.metricEndpoint.uri"
 _PORT = "p.target.metricEndpoint.port"
 _WITH_PAGE = "!has(p.target) || !has(p.target.metricEndpoint)"
 _BINDING = (
-    _unattended("registry.volcano.sh", "AutoscalingPolicyBinding"),
     Check(
         "bounds-crossed",
         "variables.places.all(p, p.minReplicas <= p.maxReplicas)",

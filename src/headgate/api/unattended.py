@@ -6,7 +6,5 @@ from collections.abc import Mapping
 
 UNATTENDED: Mapping[tuple[str, str], str] = {
     ("llmd.ai", "VariantAutoscaling"): "nothing plans replicas by it yet: set those of the workload yourself",
-    ("registry.volcano.sh", "AutoscalingPolicy"): "nothing scales by it yet: set replicas yourself",
-    ("registry.volcano.sh", "AutoscalingPolicyBinding"): "nothing scales by it yet: set replicas yourself",
 }
 """By group and kind, for the status of each object and for the warning on a write."""

@@ -11,6 +11,7 @@ import msgspec
 
 from headgate import cluster, serving
 from headgate.controllers import pages
+from headgate.controllers.autoscaling import AutoscalingController, AutoscalingSettings
 from headgate.controllers.model import ModelController, ModelSettings
 from headgate.controllers.statuses import StatusController
 from headgate.controllers.unattended import UnattendedObjects
@@ -33,6 +34,7 @@ class ControllersConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Image of the downloads and sidecars of Models."""
     host_path_roots: tuple[str, ...] = ()
     """Directories of nodes that caches of Models may be in; none for any."""
+    autoscaling: AutoscalingSettings = AutoscalingSettings()
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
     """Where to serve health and metrics; None to serve none."""
@@ -63,7 +65,8 @@ async def _run(
         unattended = UnattendedObjects(client, config.namespaces, leadership=leadership)
         settings = ModelSettings(headgate_image=config.headgate_image, host_path_roots=config.host_path_roots)
         models = ModelController(client, config.namespaces, settings, leadership=leadership)
-        waiting = {"statuses", "models"}
+        scaling = AutoscalingController(client, config.namespaces, config.autoscaling, leadership=leadership)
+        waiting = {"statuses", "models", "scaling"}
 
         def is_ready(which: str) -> None:
             waiting.discard(which)
@@ -74,6 +77,7 @@ async def _run(
             running = [
                 tasks.create_task(statuses.run(config.workers, lambda: is_ready("statuses"))),
                 tasks.create_task(models.run(config.workers, lambda: is_ready("models"))),
+                tasks.create_task(scaling.run(lambda: is_ready("scaling"))),
                 tasks.create_task(unattended.run()),
             ]
             if listener is not None:

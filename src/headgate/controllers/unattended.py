@@ -11,21 +11,15 @@ from typing import Any, TypeAlias
 import msgspec
 
 from headgate import api, cluster
-from headgate.api.reference_grants import ReferenceGrant
 from headgate.api.unattended import UNATTENDED
-from headgate.controllers import conditions, grants
-from headgate.controllers.grants import Grants
+from headgate.controllers import conditions
 from headgate.controllers.status_writes import COMPONENT, Outcome, write_status
 from headgate.kubeschema import timestamps
 
 READY, NOT_IMPLEMENTED = "Ready", "NotImplemented"
 
-Unattended: TypeAlias = api.AutoscalingPolicy | api.AutoscalingPolicyBinding | api.VariantAutoscaling
-KINDS: tuple[type[Unattended], ...] = (
-    api.AutoscalingPolicy,
-    api.AutoscalingPolicyBinding,
-    api.VariantAutoscaling,
-)
+Unattended: TypeAlias = api.VariantAutoscaling
+KINDS: tuple[type[Unattended], ...] = (api.VariantAutoscaling,)
 
 
 class UnattendedObjects:
@@ -45,9 +39,6 @@ class UnattendedObjects:
         self._objects: dict[tuple[type[Unattended], api.ObjectKey], Unattended] = {}
         self._queue: cluster.WorkQueue[tuple[type[Unattended], api.ObjectKey]] = cluster.WorkQueue()
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
-        self._grants = [
-            cluster.Informer(client, ReferenceGrant, scope, may_be_absent=True) for scope in self._scopes
-        ]
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -58,11 +49,6 @@ class UnattendedObjects:
                 )
                 informer.subscribe(self._changed)
                 tasks.create_task(informer.run())
-            for each in self._grants:
-                each.subscribe(self._granted)
-                tasks.create_task(each.run())
-            for each in self._grants:  # before that, what they allow would be reported as refused
-                await each.wait_synced()
             tasks.create_task(self._events.run())
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, 1))
 
@@ -74,24 +60,10 @@ class UnattendedObjects:
             self._objects[subject] = change.new
             self._queue.add(subject)
 
-    def _granted(self, _: cluster.Change[ReferenceGrant]) -> None:
-        for subject in self._objects:
-            if subject[0] is api.AutoscalingPolicyBinding:
-                self._queue.add(subject)
-
     def _findings(self, obj: Unattended) -> list[conditions.Finding]:
         resource = obj.resource
         told = UNATTENDED[resource.group, resource.kind]
-        found = [conditions.Finding(READY, False, NOT_IMPLEMENTED, told)]
-        if isinstance(obj, api.AutoscalingPolicyBinding):
-            known = Grants(
-                [grant for informer in self._grants for grant in informer.items()],
-                all(informer.is_served for informer in self._grants),
-                [scope for scope in self._scopes if scope is not None],
-            )
-            references = grants.finding(obj, known)
-            found += [references] if references is not None else []
-        return found
+        return [conditions.Finding(READY, False, NOT_IMPLEMENTED, told)]
 
     async def _reconcile(self, subject: tuple[type[Unattended], api.ObjectKey]) -> float | None:
         await self._leadership.acquired()

@@ -51,6 +51,10 @@ class Selections(Generic[PoolKey]):
             self._under[label].add(pool)
             self._label_of[pool] = label
 
+    def selects(self, pool: PoolKey) -> bool:
+        """Whether the pool selects by any labels."""
+        return pool in self._selectors
+
     def put(self, key: api.ObjectKey, pod: api.Pod | None) -> set[PoolKey]:
         """Update a Pod, or remove it with None; returns the pools that it affects."""
         old = self._pods.pop(key, None)

@@ -81,9 +81,9 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
         ),
         "ModelServer": ("connector-alone", "timeout-zero", "attempts-negative", "interval-negative"),
         "Model": ("weights-zero", "worker-zero", "no-policy-decides"),
-        "AutoscalingPolicy": ("unattended", "tolerance-all", "metric-unnamed"),
+        "AutoscalingPolicy": ("tolerance-all", "metric-unnamed"),
         "AutoscalingPolicyBinding": (
-            *("unattended", "bounds-crossed", "bounds-equal", "costs-zero", "target-unnamed"),
+            *("bounds-crossed", "bounds-equal", "costs-zero", "target-unnamed"),
             *("path", "port"),
         ),
         "InferencePool": ("selector-empty", "port-zero", "served-model-alone", "connector-unknown"),

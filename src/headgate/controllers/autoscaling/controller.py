@@ -1,0 +1,254 @@
+"""Scales workloads by AutoscalingPolicies: reads, decides, writes and reports, each binding by itself.
+
+A binding is decided when it is due and when something about it changes; one whose Pods respond slowly holds
+up no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from headgate import api, cluster
+from headgate.api.kthena_registry import AutoscalingPolicyBindingStatus
+from headgate.autoscaling import History, Policy, compile_policy
+from headgate.controllers import grants
+from headgate.controllers.autoscaling import events, observing, status
+from headgate.controllers.autoscaling.deciding import Outcome, decide_all
+from headgate.controllers.autoscaling.following import Followed
+from headgate.controllers.autoscaling.observing import Found, Reader
+from headgate.controllers.autoscaling.pod_samples import PodReader
+from headgate.controllers.autoscaling.scaling import Scaled, Scaler
+from headgate.controllers.autoscaling.settings import AutoscalingSettings
+from headgate.controllers.autoscaling.targets import Refusal, Target
+from headgate.controllers.conditions import Finding
+from headgate.controllers.status_writes import COMPONENT, write_status
+from headgate.controllers.status_writes import Outcome as Written
+
+log = logging.getLogger(__name__)
+
+ACCESS_PATIENCE_S = 5.0
+"""How long a start waits for rights that were not there at once."""
+WORDS_S, VALUES_S = 15.0, 60.0
+"""How often a status is written in which only words, or only measured values, have changed."""
+SOON_S = 0.1
+
+
+@dataclass
+class _Memory:
+    """What is known of a binding besides its objects."""
+
+    uid: str
+    history: History
+    written_at: float = 0.0
+    went_up: bool | None = None
+    """The direction of the last change of replicas."""
+
+
+class AutoscalingController:
+    """Follows AutoscalingPolicies, their bindings, and what these scale."""
+
+    def __init__(
+        self,
+        client: cluster.Client,
+        namespaces: Sequence[str] = (),
+        settings: AutoscalingSettings | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        leadership: cluster.Leadership | None = None,
+        reader: Reader | None = None,
+    ) -> None:
+        self._client = client
+        self._namespaces = tuple(namespaces)
+        self._settings = settings or AutoscalingSettings()
+        self._clock = clock
+        self._leadership = leadership or cluster.Undisputed()
+        self._queue: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
+        self._policies: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
+        self._followed = Followed(self._queue.add, self._policies.add)
+        self._scaler = Scaler(client)
+        self._events = cluster.EventRecorder(client, COMPONENT, clock)
+        self._reader = reader or PodReader()
+        self._memories: dict[api.ObjectKey, _Memory] = {}
+        self._rng = random.Random()  # noqa: S311 - spreads bindings over time
+        self.is_ready = False
+        """Whether all objects are loaded."""
+
+    async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Run until cancelled; calls `on_ready` once all objects are loaded."""
+        informers = self._followed.informers(self._client, self._namespaces)
+        async with asyncio.TaskGroup() as tasks:
+            for informer in informers:
+                tasks.create_task(informer.run())
+            # Before that, targets that exist would be taken for missing.
+            await asyncio.gather(*(informer.wait_known(ACCESS_PATIENCE_S) for informer in informers))
+            tasks.create_task(self._events.run())
+            tasks.create_task(cluster.run_workers(self._queue, self._reconcile, self._settings.workers))
+            tasks.create_task(cluster.run_workers(self._policies, self._judge, 1))
+            self.is_ready = True
+            on_ready()
+
+    # Policies
+
+    async def _judge(self, key: api.ObjectKey) -> float | None:
+        """Report whether a policy can be used."""
+        await self._leadership.acquired()
+        policy = self._followed.policy(key)
+        if policy is None:
+            return None
+        compiled = _compiled(policy)
+        error = compiled if isinstance(compiled, str) else ""
+        due = status.of_policy(policy, error, self._followed.users(key), self._now())
+        if policy.status == due:
+            return None
+        outcome = await write_status(self._client, policy, status.written(due))
+        return SOON_S if outcome is Written.OUTDATED else None
+
+    # Bindings
+
+    async def _reconcile(self, key: api.ObjectKey) -> float | None:
+        await self._leadership.acquired()
+        binding = self._followed.binding(key)
+        if binding is None or binding.metadata.deletion_timestamp is not None:
+            self._memories.pop(key, None)
+            return None
+        if not self._leadership.is_held():
+            self._memories.clear()  # whoever leads meanwhile goes on from there
+            return SOON_S
+        references = grants.finding(binding, self._followed.grants())
+        plan = self._plan(binding, references)
+        if isinstance(plan, Refusal):
+            due = status.refused(binding, plan, references, self._now())
+            return await self._write(binding, due)
+        policy, targets = plan
+        return await self._scale(binding, policy, targets, references)
+
+    def _plan(
+        self, binding: api.AutoscalingPolicyBinding, references: Finding | None
+    ) -> tuple[Policy, Sequence[Target]] | Refusal:
+        """What to scale by what; or why nothing is scaled."""
+        if references is not None and not references.holds:
+            return Refusal(references.reason, references.message)
+        key = api.ObjectKey(binding.metadata.namespace, binding.spec.policy_ref.name)
+        policy = self._followed.policy(key)
+        if policy is None:
+            return Refusal(
+                status.POLICY_NOT_FOUND, f"spec.policyRef.name: there is no AutoscalingPolicy {key}"
+            )
+        compiled = _compiled(policy)
+        if isinstance(compiled, str):
+            return Refusal(status.POLICY_INVALID, f"AutoscalingPolicy {key}: {compiled}")
+        targets = self._followed.targets(binding)
+        if isinstance(targets, Refusal):
+            return targets
+        for target in targets:
+            rival = self._followed.rival(binding, target.workload)
+            if rival is not None:
+                older = "which scales it already" if rival.is_unstoppable else "which is older"
+                told = f"{target.named.field}: {rival}, {older}, decides the replicas of {target.workload}"
+                return Refusal(status.CONFLICT, f"{told}; delete one of them")
+        return compiled, targets
+
+    async def _scale(
+        self,
+        binding: api.AutoscalingPolicyBinding,
+        policy: Policy,
+        targets: Sequence[Target],
+        references: Finding | None,
+    ) -> float | None:
+        memory = self._memory(binding)
+        key, settings = binding.metadata.key, self._settings
+        found = [
+            Found(
+                target,
+                [
+                    pod
+                    for pod in self._followed.pods(key, index, target)
+                    if pod.metadata.deletion_timestamp is None
+                ],
+                self._scaler.replicas(target.scalable),
+            )
+            for index, target in enumerate(targets)
+        ]
+        observation = await observing.observe(self._reader, found, policy, self._now(), settings.deadline_s)
+        outcome = decide_all(policy, targets, memory.history, observation)
+        memory.history = outcome.history
+        is_outdated = False
+        for each, replicas in zip(found, outcome.replicas, strict=True):
+            done = await self._scaler.scale(each.target.scalable, replicas)
+            is_outdated |= done is Scaled.OUTDATED
+        if is_outdated:
+            return SOON_S
+        self._tell_direction(binding, memory, outcome)
+        scaled = [
+            status.Scaled(each.target, each.current, each.ready, replicas)
+            for each, replicas in zip(found, outcome.replicas, strict=True)
+        ]
+        history = memory.history.to_json()
+        due = status.decided(binding, outcome.decision, scaled, references, history, observation.now)
+        again = await self._write(binding, due, memory)
+        return again if again is not None else settings.period_s * self._rng.uniform(0.95, 1.05)
+
+    def _memory(self, binding: api.AutoscalingPolicyBinding) -> _Memory:
+        key, uid = binding.metadata.key, binding.metadata.uid
+        memory = self._memories.get(key)
+        if memory is None or memory.uid != uid:
+            text = binding.status.history if binding.status is not None else ""
+            memory = self._memories[key] = _Memory(uid, _history(text))
+        return memory
+
+    def _tell_direction(
+        self, binding: api.AutoscalingPolicyBinding, memory: _Memory, outcome: Outcome
+    ) -> None:
+        decision = outcome.decision
+        if decision.desired == decision.current:
+            return
+        goes_up = decision.desired > decision.current
+        if memory.went_up is not goes_up:
+            reason = "ScalingUp" if goes_up else "ScalingDown"
+            self._events.record(binding, cluster.EventType.NORMAL, reason, decision.message)
+        memory.went_up = goes_up
+
+    async def _write(
+        self,
+        binding: api.AutoscalingPolicyBinding,
+        due: AutoscalingPolicyBindingStatus,
+        memory: _Memory | None = None,
+    ) -> float | None:
+        now = self._now()
+        before = binding.status
+        if before == due:
+            return None
+        if memory is not None and before is not None and status.essence(before) == status.essence(due):
+            patience_s = VALUES_S if status.words(before) == status.words(due) else WORDS_S
+            if now - memory.written_at < patience_s:
+                return None
+        outcome = await write_status(self._client, binding, status.written(due))
+        if outcome is Written.WRITTEN:
+            if memory is not None:
+                memory.written_at = now
+            events.tell_turns(self._events, binding, due)
+        return SOON_S if outcome is Written.OUTDATED else None
+
+    def _now(self) -> float:
+        return self._clock().timestamp()
+
+
+def _compiled(policy: api.AutoscalingPolicy) -> Policy | str:
+    """The policy, or why it cannot be used."""
+    try:
+        return compile_policy(policy.spec)
+    except ValueError as error:
+        return f"spec: {error}"
+
+
+def _history(text: str) -> History:
+    """Of a status, which somebody may have changed."""
+    try:
+        return History.from_json(text) if text else History.empty()
+    except ValueError as error:
+        log.warning("a history cannot be read, and begins anew: %s", error)
+        return History.empty()

@@ -1,0 +1,16 @@
+"""How often and how long the autoscaler looks, and where it finds what gateways know."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class AutoscalingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    period_s: float = 15.0
+    """How often the Pods of a target are read, and a binding without signals of gateways is decided."""
+    signals_s: float = 1.0
+    """How often a binding is decided of which a gateway tells."""
+    deadline_s: float = 5.0
+    """How long the reading of one target may take; what has not come by then is missing."""
+    workers: int = 64
+    """Bindings that are decided at the same time: one whose Pods respond slowly holds up no other."""
