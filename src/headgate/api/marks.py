@@ -86,6 +86,10 @@ START_FAILED = "headgate.dev/start-failed"
 """With it: why the last start failed, in plain text. Gateways reject requests with this message while there
 is no endpoint."""
 
+ZERO_GRACE_PERIOD = "headgate.dev/scale-to-zero-grace-period"
+"""On an AutoscalingPolicyBinding with minReplicas 0: how long there must be no requests before the last
+replica goes, as a duration. Without it, one replica stays."""
+
 OF_PODS = frozenset(
     {
         *(ADDRESS, PORT, BOOTSTRAP_PORT, *ACTIVE_PORTS),
@@ -116,6 +120,9 @@ OF_MODEL_SERVERS = frozenset(
     }
 )
 """Annotations that are read on ModelServers."""
+
+OF_BINDINGS = frozenset({ZERO_GRACE_PERIOD, MANIFEST_HASH})
+"""Annotations that are read on AutoscalingPolicyBindings."""
 
 POOL_V1 = "headgate.dev/inference-pool-v1"
 """On a v1alpha1 InferencePool converted from v1: JSON of what v1alpha1 has no field for."""

@@ -14,6 +14,14 @@ def _directories(_: click.Context, __: click.Parameter, given: tuple[str, ...]) 
     return given
 
 
+def _urls(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for url in given:
+        scheme, _, rest = url.partition("://")
+        if scheme not in ("http", "https") or not rest or any(each.isspace() for each in url):
+            raise click.BadParameter(f"{url!r} is not a URL; write http://HOST:PORT")
+    return given
+
+
 @click.command()
 @options.process
 @options.namespaces
@@ -55,6 +63,36 @@ def _directories(_: click.Context, __: click.Parameter, given: tuple[str, ...]) 
     help="Directory of nodes that a cacheURI hostpath:// of a Model must be in; repeatable. Default: any.",
 )
 @click.option(
+    "--gateway",
+    "gateways",
+    metavar="URL",
+    multiple=True,
+    callback=_urls,
+    help="Metrics port of a gateway, such as http://10.0.0.7:9090, for metrics headgate:* of "
+    "AutoscalingPolicies; repeatable. Name all gateways, or use --gateway-service.",
+)
+@click.option(
+    "--gateway-service",
+    metavar="[NAMESPACE/]NAME",
+    default="",
+    help="Service of gateways, all endpoints of which are followed in the same way.",
+)
+@click.option(
+    "--gateway-metrics-port",
+    default=9090,
+    type=click.IntRange(1, 65535),
+    help="With --gateway-service: the metrics port of the gateways.",
+    show_default=True,
+)
+@click.option(
+    "--autoscaling-period",
+    default=15.0,
+    type=click.FloatRange(1.0, 3600.0),
+    metavar="SECONDS",
+    help="How often the Pods of autoscaled workloads are read.",
+    show_default=True,
+)
+@click.option(
     "--metrics-port",
     type=click.IntRange(1, 65535),
     help="Serve /metrics, /healthz and /readyz on this port. Default: nowhere.",
@@ -70,6 +108,10 @@ def controller(
     lease_s: float,
     headgate_image: str,
     host_path_roots: tuple[str, ...],
+    gateways: tuple[str, ...],
+    gateway_service: str,
+    gateway_metrics_port: int,
+    autoscaling_period: float,
     metrics_port: int | None,
     metrics_host: str,
     log_level: str,
@@ -80,6 +122,7 @@ def controller(
     from headgate import cluster
     from headgate.cli import process
     from headgate.controllers import ControllersConfig, run_controllers
+    from headgate.controllers.autoscaling import AutoscalingSettings
 
     config = ControllersConfig(
         kubeconfig=kubeconfig,
@@ -89,6 +132,12 @@ def controller(
         lease_s=lease_s,
         headgate_image=headgate_image,
         host_path_roots=host_path_roots,
+        autoscaling=AutoscalingSettings(
+            period_s=autoscaling_period,
+            gateways=gateways,
+            gateway_service=gateway_service,
+            gateway_port=gateway_metrics_port,
+        ),
         metrics_host=metrics_host,
         metrics_port=metrics_port,
     )

@@ -83,6 +83,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return addresses.local_url(self.gateway.admin.host, self.gateway.admin.port)
 
     @property
+    def metrics_url(self) -> str:
+        return addresses.local_url(self.gateway.metrics.host, self.gateway.metrics.port)
+
+    @property
     def gateway_stop_s(self) -> float:
         """How long the gateway may take to stop, according to its settings."""
         return self.gateway.shutdown.lameduck_s + self.gateway.shutdown.drain_s
@@ -237,7 +241,8 @@ class _Machine:
                 words = ["--kubeconfig", options.kubeconfig, "--state", options.state]
                 words += ["--images", options.images] if options.images is not None else []
                 self._start_child("node", "node", *words)
-                self._start_child("controller", "controller", "--kubeconfig", options.kubeconfig)
+                words = ["--kubeconfig", options.kubeconfig, "--gateway", options.metrics_url]
+                self._start_child("controller", "controller", *words)
                 self._start_gateway()
                 if options.manifests:
                     progress.detail(_OBJECTS, "applying")
@@ -401,9 +406,9 @@ async def _gateway_state(http: httpx2.AsyncClient, base: str) -> _GatewayState |
 
 
 def _routed_pools(snapshot: routing.Snapshot) -> set[str]:
-    """Names of the pools that exist and that at least one route names."""
+    """Names of the pools that exist and that at least one route names, but for those that requests start."""
     named = {target.pool for route in snapshot.routes() for rule in route.rules for target in rule.targets}
-    return {pool.name for key, pool in snapshot.pools.items() if key in named}
+    return {pool.name for key, pool in snapshot.pools.items() if key in named and pool.start is None}
 
 
 def _models(snapshot: routing.Snapshot) -> list[str]:

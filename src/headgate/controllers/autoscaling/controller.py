@@ -7,27 +7,27 @@ up no other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from headgate import api, cluster
 from headgate.api.kthena_registry import AutoscalingPolicyBindingStatus
 from headgate.autoscaling import History, Policy, compile_policy
 from headgate.controllers import grants
-from headgate.controllers.autoscaling import events, observing, status
-from headgate.controllers.autoscaling.deciding import Outcome, decide_all
+from headgate.controllers.autoscaling import deciding, events, observing, status
+from headgate.controllers.autoscaling.deciding import Outcome
 from headgate.controllers.autoscaling.following import Followed
-from headgate.controllers.autoscaling.observing import Found, Reader
-from headgate.controllers.autoscaling.pod_samples import PodReader
-from headgate.controllers.autoscaling.scaling import Scaled, Scaler
+from headgate.controllers.autoscaling.gateways import ServiceEndpoints
+from headgate.controllers.autoscaling.passes import Memory, Passes
 from headgate.controllers.autoscaling.settings import AutoscalingSettings
 from headgate.controllers.autoscaling.targets import Refusal, Target
 from headgate.controllers.conditions import Finding
 from headgate.controllers.status_writes import COMPONENT, write_status
 from headgate.controllers.status_writes import Outcome as Written
+from headgate.observe.signals import Signals
 
 log = logging.getLogger(__name__)
 
@@ -36,17 +36,15 @@ ACCESS_PATIENCE_S = 5.0
 WORDS_S, VALUES_S = 15.0, 60.0
 """How often a status is written in which only words, or only measured values, have changed."""
 SOON_S = 0.1
+SWEEP_S = 60.0
+"""How long after the start it is known which pools have bindings."""
 
 
-@dataclass
-class _Memory:
-    """What is known of a binding besides its objects."""
+class Plan(NamedTuple):
+    """What to scale, by what."""
 
-    uid: str
-    history: History
-    written_at: float = 0.0
-    went_up: bool | None = None
-    """The direction of the last change of replicas."""
+    policy: Policy
+    targets: Sequence[Target]
 
 
 class AutoscalingController:
@@ -59,7 +57,6 @@ class AutoscalingController:
         settings: AutoscalingSettings | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         leadership: cluster.Leadership | None = None,
-        reader: Reader | None = None,
     ) -> None:
         self._client = client
         self._namespaces = tuple(namespaces)
@@ -69,27 +66,66 @@ class AutoscalingController:
         self._queue: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
         self._policies: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
         self._followed = Followed(self._queue.add, self._policies.add)
-        self._scaler = Scaler(client)
+        self._signals = Signals()
+        self._signals.on_starved = self._starved
+        self._passes = Passes(client, self._followed, self._signals, self._settings)
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
-        self._reader = reader or PodReader()
-        self._memories: dict[api.ObjectKey, _Memory] = {}
-        self._rng = random.Random()  # noqa: S311 - spreads bindings over time
+        self._memories: dict[api.ObjectKey, Memory] = {}
         self.is_ready = False
         """Whether all objects are loaded."""
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Run until cancelled; calls `on_ready` once all objects are loaded."""
         informers = self._followed.informers(self._client, self._namespaces)
+        informers += self._gateways()
         async with asyncio.TaskGroup() as tasks:
             for informer in informers:
                 tasks.create_task(informer.run())
+            tasks.create_task(self._signals.run())
             # Before that, targets that exist would be taken for missing.
             await asyncio.gather(*(informer.wait_known(ACCESS_PATIENCE_S) for informer in informers))
+            await self._until_told()
             tasks.create_task(self._events.run())
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, self._settings.workers))
             tasks.create_task(cluster.run_workers(self._policies, self._judge, 1))
+            tasks.create_task(self._sweep())
             self.is_ready = True
             on_ready()
+
+    def _gateways(self) -> list[cluster.Informer[Any]]:
+        """Begin to follow the signals of all gateways."""
+        named = self._settings.gateways
+        self._signals.use(named)
+        if not self._settings.gateway_service:
+            return []
+        service = self._client.key_of(self._settings.gateway_service)
+        endpoints = ServiceEndpoints(
+            self._client,
+            service,
+            self._settings.gateway_port,
+            lambda urls: self._signals.use([*named, *urls]),
+        )
+        return [endpoints.informer]
+
+    async def _until_told(self) -> None:
+        """Wait a moment for the gateways, as without them metrics would be reported as missing."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ACCESS_PATIENCE_S):
+                while self._signals.statistics()["gateways_known"] < self._signals.statistics()["gateways"]:
+                    await asyncio.sleep(SOON_S)
+
+    def _starved(self, pool: api.ObjectRef) -> None:
+        """A request waits for a pool without endpoints."""
+        for key in self._passes.fed_by(pool):
+            self._queue.add(key)
+
+    async def _sweep(self) -> None:
+        await asyncio.sleep(SWEEP_S)
+        await self._leadership.acquired()
+        try:
+            await self._passes.sweep()
+        except cluster.ApiError as error:
+            log.warning("annotations of pools that no binding reaches may be left: %s", error)
 
     # Policies
 
@@ -114,6 +150,7 @@ class AutoscalingController:
         binding = self._followed.binding(key)
         if binding is None or binding.metadata.deletion_timestamp is not None:
             self._memories.pop(key, None)
+            await self._passes.leave(key)
             return None
         if not self._leadership.is_held():
             self._memories.clear()  # whoever leads meanwhile goes on from there
@@ -121,14 +158,12 @@ class AutoscalingController:
         references = grants.finding(binding, self._followed.grants())
         plan = self._plan(binding, references)
         if isinstance(plan, Refusal):
+            await self._passes.leave(key)
             due = status.refused(binding, plan, references, self._now())
             return await self._write(binding, due)
-        policy, targets = plan
-        return await self._scale(binding, policy, targets, references)
+        return await self._scale(binding, plan, references)
 
-    def _plan(
-        self, binding: api.AutoscalingPolicyBinding, references: Finding | None
-    ) -> tuple[Policy, Sequence[Target]] | Refusal:
+    def _plan(self, binding: api.AutoscalingPolicyBinding, references: Finding | None) -> Plan | Refusal:
         """What to scale by what; or why nothing is scaled."""
         if references is not None and not references.holds:
             return Refusal(references.reason, references.message)
@@ -150,58 +185,35 @@ class AutoscalingController:
                 older = "which scales it already" if rival.is_unstoppable else "which is older"
                 told = f"{target.named.field}: {rival}, {older}, decides the replicas of {target.workload}"
                 return Refusal(status.CONFLICT, f"{told}; delete one of them")
-        return compiled, targets
+        return Plan(compiled, targets)
 
     async def _scale(
-        self,
-        binding: api.AutoscalingPolicyBinding,
-        policy: Policy,
-        targets: Sequence[Target],
-        references: Finding | None,
+        self, binding: api.AutoscalingPolicyBinding, plan: Plan, references: Finding | None
     ) -> float | None:
         memory = self._memory(binding)
-        key, settings = binding.metadata.key, self._settings
-        found = [
-            Found(
-                target,
-                [
-                    pod
-                    for pod in self._followed.pods(key, index, target)
-                    if pod.metadata.deletion_timestamp is None
-                ],
-                self._scaler.replicas(target.scalable),
-            )
-            for index, target in enumerate(targets)
-        ]
-        observation = await observing.observe(self._reader, found, policy, self._now(), settings.deadline_s)
-        outcome = decide_all(policy, targets, memory.history, observation)
-        memory.history = outcome.history
-        is_outdated = False
-        for each, replicas in zip(found, outcome.replicas, strict=True):
-            done = await self._scaler.scale(each.target.scalable, replicas)
-            is_outdated |= done is Scaled.OUTDATED
-        if is_outdated:
+        done = await self._passes.run(binding, plan.policy, plan.targets, memory, self._now())
+        if done.is_outdated:
             return SOON_S
-        self._tell_direction(binding, memory, outcome)
-        scaled = [
-            status.Scaled(each.target, each.current, each.ready, replicas)
-            for each, replicas in zip(found, outcome.replicas, strict=True)
-        ]
-        history = memory.history.to_json()
-        due = status.decided(binding, outcome.decision, scaled, references, history, observation.now)
-        again = await self._write(binding, due, memory)
-        return again if again is not None else settings.period_s * self._rng.uniform(0.95, 1.05)
+        self._tell_direction(binding, memory, done.outcome)
+        due = status.decided(binding, done, references, memory.history.to_json())
+        again_s = await self._write(binding, due, memory)
+        if again_s is not None:
+            return again_s
+        is_told = any(observing.is_signal(each.name) for each in plan.policy.metrics)
+        if is_told or deciding.may_be_zero(binding, done.found):
+            return self._settings.signals_s
+        return self._settings.period_s
 
-    def _memory(self, binding: api.AutoscalingPolicyBinding) -> _Memory:
+    def _memory(self, binding: api.AutoscalingPolicyBinding) -> Memory:
         key, uid = binding.metadata.key, binding.metadata.uid
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
             text = binding.status.history if binding.status is not None else ""
-            memory = self._memories[key] = _Memory(uid, _history(text))
+            memory = self._memories[key] = Memory(uid, _history(text))
         return memory
 
     def _tell_direction(
-        self, binding: api.AutoscalingPolicyBinding, memory: _Memory, outcome: Outcome
+        self, binding: api.AutoscalingPolicyBinding, memory: Memory, outcome: Outcome
     ) -> None:
         decision = outcome.decision
         if decision.desired == decision.current:
@@ -216,7 +228,7 @@ class AutoscalingController:
         self,
         binding: api.AutoscalingPolicyBinding,
         due: AutoscalingPolicyBindingStatus,
-        memory: _Memory | None = None,
+        memory: Memory | None = None,
     ) -> float | None:
         now = self._now()
         before = binding.status

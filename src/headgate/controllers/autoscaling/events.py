@@ -13,24 +13,30 @@ def tell_turns(
     binding: api.AutoscalingPolicyBinding,
     due: AutoscalingPolicyBindingStatus,
 ) -> None:
-    """Record an Event for each condition of the new status that turned, and for panic that begins or ends."""
+    """Record an Event for each condition of the new status that turned, for a bound that is reached, and for
+    panic that begins or ends."""
     was = binding.status or AutoscalingPolicyBindingStatus()
-    before = api.ObservedStatus(conditions=was.conditions)
-    known = {each.type for each in was.conditions}
-    for condition in conditions.news(before, api.ObservedStatus(conditions=due.conditions)):
-        if condition.type == status.SCALING_LIMITED:
+    before = {each.type: each for each in was.conditions}
+    turned = conditions.news(
+        api.ObservedStatus(conditions=was.conditions), api.ObservedStatus(conditions=due.conditions)
+    )
+    for condition in turned:
+        old = before.get(condition.type)
+        reasons = {condition.reason, old.reason if old is not None else ""}
+        # The condition about metrics says it already.
+        if condition.type == status.READY and status.NO_METRICS in reasons:
             continue
-        good = condition.status == "True"
-        kind = cluster.EventType.NORMAL if good else cluster.EventType.WARNING
-        events.record(binding, kind, condition.reason, f"{condition.type}: {condition.message}")
-    limits = [each for each in due.conditions if each.type == status.SCALING_LIMITED]
-    for limit in limits:
-        old = next((each for each in was.conditions if each.type == limit.type), None)
-        if limit.status == "True" and (old is None or (old.status, old.reason) != ("True", limit.reason)):
+        if condition.type != status.SCALING_LIMITED:
+            kind = cluster.EventType.NORMAL if condition.status == "True" else cluster.EventType.WARNING
+            events.record(binding, kind, condition.reason, f"{condition.type}: {condition.message}")
+    for limit in (each for each in due.conditions if each.type == status.SCALING_LIMITED):
+        old = before.get(limit.type)
+        is_new = old is None or (old.status, old.reason) != (limit.status, limit.reason)
+        if limit.status == "True" and is_new:
             is_full = limit.reason == "Maximum"
             kind = cluster.EventType.WARNING if is_full else cluster.EventType.NORMAL
             events.record(binding, kind, f"At{limit.reason}", limit.message)
-    if due.mode == status.PANIC and was.mode != status.PANIC:
-        events.record(binding, cluster.EventType.WARNING, "PanicBegan", due.message)
-    if was.mode == status.PANIC and due.mode == status.STABLE and known:
-        events.record(binding, cluster.EventType.NORMAL, "PanicEnded", due.message)
+    if due.mode != was.mode and status.PANIC in (due.mode, was.mode):
+        began = due.mode == status.PANIC
+        kind = cluster.EventType.WARNING if began else cluster.EventType.NORMAL
+        events.record(binding, kind, "PanicBegan" if began else "PanicEnded", due.message)

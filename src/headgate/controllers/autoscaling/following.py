@@ -14,7 +14,7 @@ from headgate.api.reference_grants import ReferenceGrant
 from headgate.controllers import grants
 from headgate.controllers.autoscaling import pools, targets, workloads
 from headgate.controllers.autoscaling.claims import Claimant, Claims
-from headgate.controllers.autoscaling.pools import PoolId, Pools
+from headgate.controllers.autoscaling.pools import Pools
 from headgate.controllers.autoscaling.targets import MODEL, Named, Refusal, Target
 from headgate.controllers.autoscaling.workloads import (
     Horizontal,
@@ -32,12 +32,13 @@ from headgate.routing.selections import Selections
 BINDING = api.AutoscalingPolicyBinding.resource.kind
 _SCALABLE = (ScalableDeployment, ScalableStatefulSet, ScalableLeaderWorkerSet)
 Key = TypeVar("Key", bound=Hashable)
-Subject = tuple[api.ObjectKey, int]
-"""A binding, and the number of one of its targets."""
 
 
 class Followed:
-    """What exists, as the informers show it."""
+    """What exists, as the informers show it.
+
+    A target is known to the selections as a tuple: the key of the binding, and the number of the target.
+    """
 
     def __init__(
         self, touched: Callable[[api.ObjectKey], None], judged: Callable[[api.ObjectKey], None]
@@ -50,8 +51,9 @@ class Followed:
         self._by_target: defaultdict[Workload, set[api.ObjectKey]] = defaultdict(set)
         """Bindings by the workloads or Models that they name."""
         self._workloads = _Workloads()
-        self._pods: Selections[Subject] = Selections(lambda _: None)
-        self._pools = Pools()
+        self._pods: Selections[Hashable] = Selections(lambda _: None)
+        """Pods, by targets of bindings and by pools."""
+        self._pools = Pools(self._pods)
         self._claims = Claims()
         self._grants: list[cluster.Informer[ReferenceGrant]] = []
         self._namespaces: tuple[str, ...] = ()
@@ -92,12 +94,9 @@ class Followed:
         selector = target.scalable.selector
         return [pod for pod in self._pods.pods((binding, index)) if selector.matches(pod.metadata.labels)]
 
-    def pools_of(self, target: Target) -> list[PoolId]:
-        """The pools by which requests reach a target."""
-        return self._pools.of(target.scalable)
-
-    def pool(self, pool: PoolId) -> pools.KnownPool | None:
-        return self._pools.get(pool)
+    @property
+    def pools(self) -> Pools:
+        return self._pools
 
     def statistics(self) -> dict[str, int]:
         """Objects by kind."""

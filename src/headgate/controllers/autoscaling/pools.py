@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Final, NamedTuple, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from headgate import api, cluster
+from headgate import api, cluster, routing
 from headgate.api import gie_v1, gie_v1alpha1
 from headgate.api.meta import LabelSelector, Part
 from headgate.controllers.autoscaling.workloads import Scalable
@@ -67,18 +67,16 @@ KINDS: Final[tuple[type[KnownPool], ...]] = (PoolServer, PoolV1, PoolV1Alpha)
 _KEPT: Final = "headgate.dev/"
 
 
-class PoolId(NamedTuple):
-    """Which pool it is."""
+_NAMES: Final[Mapping[type[KnownPool], str]] = {
+    PoolServer: routing.MODEL_SERVER,
+    PoolV1: routing.INFERENCE_POOL,
+    PoolV1Alpha: routing.INFERENCE_POOL_V1ALPHA1,
+}
 
-    group: str
-    kind: str
-    namespace: str
-    name: str
 
-    @classmethod
-    def of(cls, pool: KnownPool) -> PoolId:
-        resource, metadata = pool.resource, pool.metadata
-        return cls(resource.group, resource.kind, metadata.namespace, metadata.name)
+def ref_of(pool: KnownPool) -> api.ObjectRef:
+    """The pool as gateways name it."""
+    return api.ObjectRef(_NAMES[type(pool)], *pool.metadata.key)
 
 
 def reduced(pool: KnownPool) -> KnownPool:
@@ -90,26 +88,36 @@ def reduced(pool: KnownPool) -> KnownPool:
 class Pools:
     """Pools by the labels that they select. Finding those of a workload compares a few of them."""
 
-    def __init__(self) -> None:
-        self._pools: dict[PoolId, KnownPool] = {}
-        self._selections: Selections[PoolId] = Selections(lambda _: None)
+    def __init__(self, selections: Selections[Any]) -> None:
+        """`selections` has the Pods, and selectors of others."""
+        self._pools: dict[api.ObjectRef, KnownPool] = {}
+        self._selections = selections
 
     def __len__(self) -> int:
         return len(self._pools)
 
     def put(self, change: cluster.Change[KnownPool]) -> None:
-        pool = PoolId.of(change.object)
+        pool = ref_of(change.object)
         if change.new is None:
             self._pools.pop(pool, None)
             self._selections.select(pool, pool.namespace, {})
             return
         self._pools[pool] = change.new
-        self._selections.select(pool, pool.namespace, change.new.labels)
+        if change.old is None or change.old.labels != change.new.labels:
+            self._selections.select(pool, pool.namespace, change.new.labels)
 
-    def get(self, pool: PoolId) -> KnownPool | None:
+    def get(self, pool: api.ObjectRef) -> KnownPool | None:
         return self._pools.get(pool)
 
-    def of(self, workload: Scalable) -> list[PoolId]:
+    def all(self) -> Collection[KnownPool]:
+        return self._pools.values()
+
+    def of(self, workload: Scalable) -> list[api.ObjectRef]:
         """Those that would select a new Pod of the workload."""
         metadata = api.ObjectMeta(namespace=workload.metadata.namespace, labels=dict(workload.pod_labels))
-        return sorted(self._selections.selecting(api.Pod(metadata=metadata)))
+        selecting = self._selections.selecting(api.Pod(metadata=metadata))
+        return sorted(each for each in selecting if isinstance(each, api.ObjectRef))
+
+    def ready(self, pool: api.ObjectRef) -> set[api.ObjectKey]:
+        """The ready Pods that the pool selects."""
+        return {pod.metadata.key for pod in self._selections.pods(pool) if pod.ready}

@@ -14,3 +14,9 @@ class AutoscalingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the reading of one target may take; what has not come by then is missing."""
     workers: int = 64
     """Bindings that are decided at the same time: one whose Pods respond slowly holds up no other."""
+    gateways: tuple[str, ...] = ()
+    """URLs of the metrics ports of gateways."""
+    gateway_service: str = ""
+    """NAMESPACE/NAME of the Service of gateways, all endpoints of which are followed; empty for none."""
+    gateway_port: int = 9090
+    """The metrics port of these endpoints."""

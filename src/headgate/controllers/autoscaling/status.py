@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -15,7 +15,9 @@ from headgate.api.kthena_registry import (
 )
 from headgate.autoscaling import Decision, MetricView
 from headgate.controllers import conditions
-from headgate.controllers.autoscaling.targets import NO_TARGET, Refusal, Target
+from headgate.controllers.autoscaling.observing import is_signal
+from headgate.controllers.autoscaling.passes import Pass
+from headgate.controllers.autoscaling.targets import NO_TARGET, Refusal
 from headgate.controllers.conditions import Finding
 from headgate.kubeschema import timestamps
 
@@ -25,37 +27,25 @@ POLICY_NOT_FOUND, POLICY_INVALID, CONFLICT = "PolicyNotFound", "PolicyInvalid", 
 SCALING = "Scaling"
 STABLE, PANIC = "Stable", "Panic"
 NO_METRICS: Final = "MetricsMissing"
-LIMITS: Final = ("Minimum", "Maximum")
-
-
-class Scaled(NamedTuple):
-    """A target after a decision."""
-
-    target: Target
-    current: int
-    ready: int
-    desired: int
+LIMITS: Final = {"Minimum": "minReplicas", "Maximum": "maxReplicas"}
 
 
 def decided(
-    binding: api.AutoscalingPolicyBinding,
-    decision: Decision,
-    scaled: Sequence[Scaled],
-    references: Finding | None,
-    history: str,
-    now: float,
+    binding: api.AutoscalingPolicyBinding, done: Pass, references: Finding | None, history: str
 ) -> AutoscalingPolicyBindingStatus:
     """The status of a binding by which replicas were decided."""
+    decision, now = done.outcome.decision, done.observation.now
     before = binding.status or AutoscalingPolicyBindingStatus()
-    named = ", ".join(str(each.target.workload) for each in scaled)
+    scaled = list(zip(done.found, done.outcome.replicas, strict=True))
+    named = ", ".join(str(found.target.workload) for found, _ in scaled)
     findings = [
         _ready(decision),
         Finding(TARGET_FOUND, True, "TargetFound", f"Scales {named}"),
-        _metrics(decision),
+        _metrics(decision, done.load.missing),
         _limited(decision),
         *([references] if references is not None else []),
     ]
-    is_change = any(each.desired != each.current for each in scaled)
+    is_change = any(desired != found.current for found, desired in scaled)
     return AutoscalingPolicyBindingStatus(
         conditions=_conditions(binding, findings, now),
         observed_generation=binding.metadata.generation,
@@ -73,14 +63,14 @@ def decided(
         metrics=[_metric(view) for view in decision.metrics],
         targets=[
             AutoscalingTargetStatus(
-                kind=each.target.workload.kind,
-                name=each.target.workload.name,
-                namespace=each.target.workload.namespace,
-                current_replicas=each.current,
-                ready_replicas=each.ready,
-                desired_replicas=each.desired,
+                kind=found.target.workload.kind,
+                name=found.target.workload.name,
+                namespace=found.target.workload.namespace,
+                current_replicas=found.current,
+                ready_replicas=found.ready,
+                desired_replicas=desired,
             )
-            for each in scaled
+            for found, desired in scaled
         ],
         history=history,
     )
@@ -169,18 +159,20 @@ def _ready(decision: Decision) -> Finding:
     return Finding(READY, True, SCALING, "Replicas are decided by the policy")
 
 
-def _metrics(decision: Decision) -> Finding:
+def _metrics(decision: Decision, why: Sequence[str]) -> Finding:
     missing = [each.name for each in decision.metrics if each.value is None]
     if missing:
         told = f"Not measured: {conditions.enumerated(missing)}"
+        if any(is_signal(each) for each in missing):
+            told = f"{told}; {conditions.enumerated(why, '; ')}"
         return Finding(METRICS_AVAILABLE, False, NO_METRICS, told)
     return Finding(METRICS_AVAILABLE, True, "Measured", "Every metric could be measured")
 
 
 def _limited(decision: Decision) -> Finding:
     if decision.rule in LIMITS:
-        told = f"{decision.rule[0]}{decision.rule[1:].lower()}Replicas holds replicas at {decision.desired}"
-        return Finding(SCALING_LIMITED, True, decision.rule, told[0].lower() + told[1:])
+        told = f"{LIMITS[decision.rule]} holds replicas at {decision.desired}"
+        return Finding(SCALING_LIMITED, True, decision.rule, told)
     return Finding(SCALING_LIMITED, False, "WithinBounds", "The bounds leave what is recommended")
 
 

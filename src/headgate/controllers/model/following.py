@@ -89,11 +89,14 @@ class Followed:
         return self._objects.pods(model.metadata)
 
     def scaled(self, model: api.Model) -> set[str]:
-        """Names of the Model's workloads that autoscalers scale."""
+        """Names of the Model's workloads that autoscalers scale, by their names or by that of the Model."""
+        metadata = model.metadata
+        is_whole = self._autoscalers.scale(Workload(metadata.namespace, model.resource.kind, metadata.name))
         return {
             each.metadata.name
             for each in self._objects.of(model.metadata).values()
-            if self._autoscalers.scale(
+            if is_whole
+            or self._autoscalers.scale(
                 Workload(each.metadata.namespace, each.resource.kind, each.metadata.name)
             )
         }
@@ -129,6 +132,9 @@ class Followed:
 
     def _autoscaler_changed(self, change: cluster.Change[Any]) -> None:
         for workload in self._autoscalers.put(change):
+            if workload.kind == api.Model.resource.kind:
+                self._touched(api.ObjectKey(workload.namespace, workload.name))
+                continue
             known = self._objects.workload(workload)
             if known is not None:
                 self.touch(model_of(known.metadata))

@@ -1,0 +1,197 @@
+"""One pass over a binding: read its Pods, take what gateways tell, decide, and write replicas."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headgate import api, cluster
+from headgate.api.kthena_registry import MetricEndpoint
+from headgate.autoscaling import History, Observation, Policy
+from headgate.controllers.autoscaling import deciding, observing, starts
+from headgate.controllers.autoscaling.deciding import Outcome
+from headgate.controllers.autoscaling.following import Followed
+from headgate.controllers.autoscaling.observing import Found, Load
+from headgate.controllers.autoscaling.pod_metrics import PodMetrics
+from headgate.controllers.autoscaling.pools import ref_of
+from headgate.controllers.autoscaling.scaling import Scaled, Scaler
+from headgate.controllers.autoscaling.settings import AutoscalingSettings
+from headgate.controllers.autoscaling.targets import Target
+from headgate.observe.signals import Signals
+
+
+@dataclass
+class Memory:
+    """What is known of a binding besides its objects."""
+
+    uid: str
+    history: History
+    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of its Pods, by UID, at `read_at`."""
+    read_at: float = 0.0
+    written_at: float = 0.0
+    """When its status was written."""
+    went_up: bool | None = None
+    """The direction of the last change of replicas."""
+
+
+class Pass(NamedTuple):
+    """What became of it."""
+
+    outcome: Outcome
+    found: Sequence[Found]
+    observation: Observation
+    load: Load
+    is_outdated: bool
+    """Whether a workload had changed meanwhile, so that it is to be looked at again."""
+
+
+class Passes:
+    """Runs passes of any number of bindings at the same time."""
+
+    def __init__(
+        self,
+        client: cluster.Client,
+        followed: Followed,
+        signals: Signals,
+        settings: AutoscalingSettings,
+    ) -> None:
+        self._followed = followed
+        self._signals = signals
+        self._settings = settings
+        self._scaler = Scaler(client)
+        self._pods = PodMetrics()
+        self._notes = starts.PoolNotes(client)
+        self._wanted: defaultdict[api.ObjectRef, dict[api.ObjectKey, dict[str, str]]] = defaultdict(dict)
+        """Annotations of pools, by the bindings whose targets they reach."""
+        self._pools: dict[api.ObjectKey, frozenset[api.ObjectRef]] = {}
+
+    async def run(
+        self,
+        binding: api.AutoscalingPolicyBinding,
+        policy: Policy,
+        targets: Sequence[Target],
+        memory: Memory,
+        now: float,
+    ) -> Pass:
+        """Raises ApiError other than NotFound and Conflict."""
+        await self._read(binding, policy, targets, memory, now)
+        found = self._found(binding, targets)  # again: reading takes time
+        pools = self._pools_of(found)
+        load = self._load(policy, found, pools)
+        observation = observing.observation(found, memory.values, load, now)
+        outcome = deciding.decide_all(binding, policy, found, memory.history, observation, memory.values)
+        memory.history = outcome.history
+        is_outdated = False
+        for each, replicas in zip(found, outcome.replicas, strict=True):
+            done = await self._scaler.scale(each.target.scalable, replicas)
+            is_outdated |= done is Scaled.OUTDATED
+        noted = {}
+        if deciding.may_be_zero(binding, found):
+            noted = starts.notes(memory.history.expected_start_s, starts.failure(found))
+        await self._note(binding.metadata.key, pools, noted)
+        return Pass(outcome, found, observation, load, is_outdated)
+
+    def fed_by(self, pool: api.ObjectRef) -> Collection[api.ObjectKey]:
+        """The bindings whose targets a pool reaches."""
+        return tuple(self._wanted.get(pool, ()))
+
+    async def leave(self, key: api.ObjectKey) -> None:
+        """The binding does not scale any longer: its pools do not start from zero."""
+        await self._note(key, (), {})
+
+    async def sweep(self) -> None:
+        """Remove annotations of pools that no binding reaches: it may have gone while nobody looked."""
+        for pool in list(self._followed.pools.all()):
+            if ref_of(pool) not in self._wanted:
+                await self._notes.write(pool, {})
+
+    def statistics(self) -> dict[str, int]:
+        return {**self._pods.statistics(), "scaled": self._scaler.writes}
+
+    def _found(self, binding: api.AutoscalingPolicyBinding, targets: Sequence[Target]) -> list[Found]:
+        key = binding.metadata.key
+        return [
+            Found(
+                target,
+                [
+                    pod
+                    for pod in self._followed.pods(key, index, target)
+                    if pod.metadata.deletion_timestamp is None and pod.status.phase not in _ENDED
+                ],
+                self._scaler.replicas(target.scalable),
+            )
+            for index, target in enumerate(targets)
+        ]
+
+    async def _read(
+        self,
+        binding: api.AutoscalingPolicyBinding,
+        policy: Policy,
+        targets: Sequence[Target],
+        memory: Memory,
+        now: float,
+    ) -> None:
+        """Ask the Pods, if it is time to: ready ones that were never asked are at once."""
+        names = observing.of_pods(policy)
+        if len(targets) > 1:
+            names.append(observing.SERVED)
+        if not names:
+            return
+        found = self._found(binding, targets)
+        ready = {pod.metadata.uid for each in found for pod in each.pods if pod.ready}
+        is_due = not 0 <= now - memory.read_at < 0.9 * self._settings.period_s
+        if not is_due and ready <= memory.values.keys():
+            return
+        values: dict[str, Mapping[str, float]] = {}
+        for each in found:
+            configured = each.target.configuration.target
+            endpoint = configured.metric_endpoint if configured is not None else MetricEndpoint()
+            samples = await self._pods.read(
+                each.pods, endpoint.port, endpoint.uri, names, self._settings.deadline_s
+            )
+            for pod, sample in zip(each.pods, samples, strict=True):
+                values[pod.metadata.uid] = sample.values
+        memory.values, memory.read_at = values, now
+
+    def _pools_of(self, found: Sequence[Found]) -> dict[api.ObjectRef, float]:
+        """The pools of all targets, each with the share of its ready Pods that are theirs."""
+        own = {pod.metadata.key for each in found for pod in each.pods if pod.ready}
+        shares: dict[api.ObjectRef, float] = {}
+        for each in found:
+            for pool in self._followed.pools.of(each.target.scalable):
+                if pool not in shares:
+                    ready = self._followed.pools.ready(pool)
+                    shares[pool] = len(ready & own) / len(ready) if ready else 1.0
+        return shares
+
+    def _load(self, policy: Policy, found: Sequence[Found], pools: Mapping[api.ObjectRef, float]) -> Load:
+        current = sum(each.current for each in found)
+        return observing.load_of(
+            policy, current, [(self._signals.of(pool), share) for pool, share in pools.items()]
+        )
+
+    async def _note(
+        self, key: api.ObjectKey, pools: Collection[api.ObjectRef], noted: dict[str, str]
+    ) -> None:
+        before = self._pools.get(key, frozenset())
+        for pool in pools:
+            self._wanted[pool][key] = noted
+        for pool in before.difference(pools):
+            self._wanted[pool].pop(key, None)
+            if not self._wanted[pool]:
+                del self._wanted[pool]
+        if pools:
+            self._pools[key] = frozenset(pools)
+        else:
+            self._pools.pop(key, None)
+        for pool in before.union(pools):
+            known = self._followed.pools.get(pool)
+            if known is not None:
+                each = [wanted for wanted in self._wanted.get(pool, {}).values() if wanted]
+                await self._notes.write(known, each[0] if each else {})
+
+
+_ENDED = ("Succeeded", "Failed")
