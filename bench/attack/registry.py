@@ -92,7 +92,7 @@ ATTACKS: tuple[Attack, ...] = (
         for flood in [*(name.decode() for name in engines.FLOODS), "CONTINUATION flood"]
     ),
     *(
-        _attack(f"16 engines: {what}", run, make=made, memory_mb=OWN_ENGINES_MB)
+        _attack(f"16 engines: {what}", run, make=made, memory_mb=OWN_ENGINES_MB, least_s=5.0)
         for what, (made, run) in {
             "pages of 37,000 lines": by_own_engines.answering(
                 b"/metrics", by_own_engines.pages_of_many_lines
