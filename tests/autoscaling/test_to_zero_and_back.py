@@ -41,7 +41,7 @@ def test_the_last_replica_goes_after_the_grace_period() -> None:
     assert decided(1, idle_s=29).desired == 1
     decision = decided(1, idle_s=30)
     assert (decision.desired, decision.rule) == (0, "Zero")
-    assert decision.message.endswith("no request comes.")
+    assert decision.message.endswith("no request came for the grace period.")
 
 
 def test_what_nobody_knows_is_not_idle() -> None:

@@ -135,5 +135,5 @@ def test_a_metric_without_value_keeps_the_others_from_removing_replicas() -> Non
 def test_the_message_says_what_and_why() -> None:
     decision = decided(policy(("work", 8)), 3, totals={"work": Total(41.2)})
     assert decision.message == (
-        "Scale up from 3 to 6 replicas: work is 41.2 in total with a target of 8, enough for 5.15."
+        "Scale up from 3 to 6 replicas: work is 41.2 in total, which needs 5.15 at 8 each."
     )

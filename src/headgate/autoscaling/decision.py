@@ -34,47 +34,80 @@ class Decision(NamedTuple):
 
 
 def sentence(
-    current: int, desired: int, recommended: int | None, rule: str, deciding: MetricView | None
+    current: int,
+    desired: int,
+    recommended: int | None,
+    rule: str,
+    deciding: MetricView | None,
+    outlook: Outlook | None = None,
 ) -> str:
     """One sentence for people: what is done, and why."""
     if desired == current:
         action = f"Stay at {_replicas(current)}"
     else:
         action = f"Scale {'up' if desired > current else 'down'} from {current} to {_replicas(desired)}"
-    reasons = [reason for reason in (_measured(deciding), _bounded(rule, recommended, desired)) if reason]
-    return f"{action}: {'; '.join(reasons)}." if reasons else f"{action}."
+    measured = _measured(deciding)
+    reason = _reason(current, desired, recommended, rule, deciding, outlook)
+    reasons = "; ".join(filter(None, (measured, reason)))
+    return f"{action}: {reasons}." if reasons else f"{action}."
 
 
 def _measured(view: MetricView | None) -> str:
     if view is None or view.value is None or view.needed is None:
         return ""
     kind = "on average" if view.is_ratio else "in total"
-    needed = f"{view.needed:.4g}"
-    text = f"{view.name} is {view.value:.4g} {kind} with a target of {view.target:.4g}, enough for {needed}"
-    if view.missing:
-        text += f", with {view.missing} not measured"
-    return text
+    need = f"which needs {view.needed:.3g} at {view.target:.4g} each"
+    missing = f", with {view.missing} not measured" if view.missing else ""
+    return f"{view.name} is {view.value:.4g} {kind}, {need}{missing}"
 
 
-_REASONS = {
-    "Tolerance": "the change is within the tolerance",
-    "NotReady": "replicas that are starting will take load from the others",
-    "MetricMissing": "a metric could not be measured, so nothing is removed",
-    "StabilizationWindow": "{recommended} must have been recommended for the whole stabilization window",
-    "Rate": "{recommended} would change faster than the policy allows",
-    "Panic": "panic mode removes nothing and limits growth, {recommended} is recommended",
-    "Minimum": "this is the minimum",
-    "Maximum": "this is the maximum, {recommended} is recommended",
-    "Forecast": "the forecast asks for {recommended} by the time that new replicas are ready",
-    "Zero": "no request comes",
-    "Waking": "a request waits",
-}
+def _reason(
+    current: int,
+    desired: int,
+    recommended: int | None,
+    rule: str,
+    deciding: MetricView | None,
+    outlook: Outlook | None,
+) -> str:
+    """Why it is not the recommended number, or for what besides metrics it is."""
+    match rule:
+        case "Tolerance":
+            return "the change is within the tolerance"
+        case "NotReady":
+            return "replicas are still starting"
+        case "MetricMissing":
+            return _missing(deciding)
+        case "StabilizationWindow":
+            other = "more" if (recommended or 0) < current else "fewer"
+            return f"{recommended} recommended, but {other} within the stabilization window"
+        case "Rate":
+            return f"{recommended} recommended, but the rate allows {desired} for now"
+        case "Panic" if (recommended or 0) < current:
+            return "panic mode removes no replica"
+        case "Panic":
+            return f"{recommended} recommended, but panic mode allows {desired} for now"
+        case "Minimum" | "Maximum":
+            limit = f"the {rule.lower()} is {desired}"
+            return limit if recommended is None else f"{recommended} recommended, but {limit}"
+        case "Forecast" if outlook is not None:
+            source = "trend" if outlook.method == "trend" else "day before"
+            return f"by the {source}, {outlook.needed:.3g} will be needed in {outlook.horizon_s:.0f} s"
+        case "Zero" if desired > 0:
+            return "the last replica goes only after the grace period without requests"
+        case "Zero":
+            return "no request came for the grace period" if current else "no request waits"
+        case "Waking":
+            return "a request waits"
+        case _:
+            return ""
 
 
-def _bounded(rule: str, recommended: int | None, desired: int) -> str:
-    return (
-        _REASONS[rule].format(recommended=recommended if recommended is not None else desired) if rule else ""
-    )
+def _missing(deciding: MetricView | None) -> str:
+    if deciding is None:
+        return "no metric could be measured"
+    if deciding.rule == "MetricMissing":
+        return "what was not measured could change the direction"
+    return "another metric could not be measured, so no replica is removed"
 
 
 def _replicas(number: int) -> str:

@@ -64,7 +64,7 @@ def settle(
         is_panic=history.panic_until is not None,
         panic_until=history.panic_until,
         metrics=recommendation.metrics,
-        message=sentence(current, desired, recommended, rule, deciding),
+        message=sentence(current, desired, recommended, rule, deciding, outlook),
         outlook=outlook,
     )
     return decision, history
@@ -91,7 +91,10 @@ def _with_forecast(
 def _within(
     bounds: Bounds, floor: int, desired: int, rule: str, recommended: int | None, observation: Observation
 ) -> tuple[int, str]:
-    least = "Waking" if observation.is_wanted and observation.current == 0 else "Minimum"
+    if observation.is_wanted and observation.current == 0:
+        least = "Waking"
+    else:
+        least = "Minimum" if bounds.minimum > 0 else "Zero"
     if desired < floor:
         return floor, least
     if desired > bounds.maximum:
