@@ -41,34 +41,43 @@ def test_replicas_go_at_most_at_the_rate(case: str, policy: Policy, expected: in
 def test_a_higher_recommendation_inside_the_window_holds_replicas() -> None:
     """A19"""
     history = held(10, recommended=9)
-    assert correct(down(2, 20, "Or", window_s=300), history, NOW, 10, 5) == (9, "StabilizationWindow")
+    assert correct(down(2, 20, "Or", window_s=300), history, NOW, 10, 5)[:2] == (9, "StabilizationWindow")
+
+
+def test_it_is_known_when_more_is_allowed() -> None:
+    history = held(10, 12, recommended=9)
+    slow = down(6, 20, "Or", window_s=300)
+    assert correct(slow, history, NOW, 10, 5) == (9, "StabilizationWindow", NOW - 5 + 300)
+    assert correct(down(2, 10, "Or"), history, NOW, 10, 5).until == NOW - 1 + 60
+    assert correct(up(2, 10, "Or"), history, NOW, 10, 50).until == NOW + 60
+    assert correct(up(2, 1000, "Or"), history, NOW, 10, 11).until is None
 
 
 def test_replicas_that_went_within_the_period_count() -> None:
     """From 10 in the period to 8, and the rate is 2."""
-    assert correct(down(2, 20, "Or"), held(8, 10), NOW, 8, 5) == (8, "Rate")
+    assert correct(down(2, 20, "Or"), held(8, 10), NOW, 8, 5)[:2] == (8, "Rate")
 
 
 @pytest.mark.parametrize(("select", "expected"), [("Or", 10), ("And", 8)])
 def test_replicas_come_at_most_at_the_rate(select: str, expected: int) -> None:
     """A21"""
-    assert correct(up(3, 100, select), held(5), NOW, 5, 20) == (expected, "Rate")
+    assert correct(up(3, 100, select), held(5), NOW, 5, 20)[:2] == (expected, "Rate")
 
 
 def test_a_lower_recommendation_inside_the_window_holds_new_replicas_back() -> None:
     """A22"""
     history = held(5, recommended=12)
-    assert correct(up(3, 100, "Or", window_s=60), history, NOW, 5, 20) == (10, "Rate")
-    assert correct(up(20, 100, "Or", window_s=60), history, NOW, 5, 20) == (12, "StabilizationWindow")
+    assert correct(up(3, 100, "Or", window_s=60), history, NOW, 5, 20)[:2] == (10, "Rate")
+    assert correct(up(20, 100, "Or", window_s=60), history, NOW, 5, 20)[:2] == (12, "StabilizationWindow")
 
 
 def test_replicas_that_came_within_the_period_count() -> None:
     """A23"""
-    assert correct(up(2, 50, "Or"), held(10, 6), NOW, 10, 50) == (10, "Rate")
+    assert correct(up(2, 50, "Or"), held(10, 6), NOW, 10, 50)[:2] == (10, "Rate")
 
 
 def test_nothing_recommended_nothing_done() -> None:
-    assert correct(up(2, 50, "Or"), held(10, 6), NOW, 10, 10) == (10, "")
+    assert correct(up(2, 50, "Or"), held(10, 6), NOW, 10, 10)[:2] == (10, "")
 
 
 def in_panic(current: int, *earlier: int) -> tuple[Policy, History]:
@@ -79,20 +88,20 @@ def in_panic(current: int, *earlier: int) -> tuple[Policy, History]:
 def test_panic_has_a_rate_of_its_own() -> None:
     """A25"""
     policy, history = in_panic(10, 6)
-    assert correct(policy, history, NOW, 10, 30) == (12, "Panic")
+    assert correct(policy, history, NOW, 10, 30)[:2] == (12, "Panic")
 
 
 def test_panic_that_has_no_period_has_no_limit() -> None:
     policy, history = in_panic(10, 6)
     assert policy.panic is not None
     policy = policy._replace(panic=policy.panic._replace(period_s=0.0))
-    assert correct(policy, history, NOW, 10, 30) == (30, "")
+    assert correct(policy, history, NOW, 10, 30)[:2] == (30, "")
 
 
 def test_nothing_goes_in_panic() -> None:
     """A27"""
     policy, history = in_panic(10)
-    assert correct(policy, history, NOW, 10, 3) == (10, "Panic")
+    assert correct(policy, history, NOW, 10, 3)[:2] == (10, "Panic")
 
 
 def test_panic_ends_after_its_hold() -> None:

@@ -10,8 +10,7 @@ from headgate.autoscaling.windows import (
     LONGEST_S,
     MOST_ENTRIES,
     Entries,
-    highest,
-    lowest,
+    extreme,
     with_high,
     with_low,
 )
@@ -30,8 +29,12 @@ def test_every_window_has_its_extremes(steps: list[tuple[int, int]], window_s: i
         highs, lows = with_high(highs, now, value), with_low(lows, now, value)
     since = now - window_s
     inside = [value for at, value in seen if at > since or (or_at and at == since)]
-    assert highest(highs, since, or_at=or_at) == max(inside, default=None)
-    assert lowest(lows, since, or_at=or_at) == min(inside, default=None)
+    for entries, expected in ((highs, max), (lows, min)):
+        found = extreme(entries, since, or_at=or_at)
+        assert (found is None) == (not inside)
+        if found is not None:
+            assert found[1] == expected(inside)
+            assert found[0] == max(at for at, value in seen if value == found[1])
 
 
 @given(st.integers(1, int(LONGEST_S)))
@@ -41,14 +44,14 @@ def test_the_state_is_bounded_and_errs_on_the_side_of_more(window_s: int) -> Non
     for second in range(1_000):
         highs = with_high(highs, float(second), 1_000 - second)
         assert len(highs) <= MOST_ENTRIES
-    found = highest(highs, 999.0 - window_s, or_at=True)
+    found = extreme(highs, 999.0 - window_s, or_at=True)
     assert found is not None
-    assert found >= min(1_000, window_s)
+    assert found[1] >= min(1_000, window_s)
 
 
 def test_a_clock_that_is_set_back_extends_windows_by_nothing() -> None:
     highs = with_high(with_high((), 1_000_000.0, 9), 1_000.0, 3)
-    assert highest(highs, 900.0, or_at=True) == 9
+    assert extreme(highs, 900.0, or_at=True) == (1_000.0, 9)
     later = with_high(highs, 1_000.0 + LONGEST_S + 1, 2)
     assert later == ((1_000.0 + LONGEST_S + 1, 2),)
 

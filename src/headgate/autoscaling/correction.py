@@ -17,6 +17,8 @@ class Corrected(NamedTuple):
     desired: int
     rule: str
     """What kept `desired` from the recommendation, last: Panic, StabilizationWindow, Rate or nothing."""
+    until: float | None = None
+    """When this window or period can allow more, at the earliest."""
 
 
 def with_panic(policy: Policy, history: History, now: float, current: int, recommended: int) -> History:
@@ -60,53 +62,52 @@ def _in_panic(panic: Panic, history: History, now: float, current: int, recommen
     if recommended < current:
         return Corrected(current, "Panic")
     fewest = _held(history.fewest, now, panic.period_s)
-    if fewest:
-        bound = max(fewest + fewest * panic.percent // 100, current)
+    if fewest is not None and fewest[1] > 0:
+        at, number = fewest
+        bound = max(number + number * panic.percent // 100, current)
         if bound < recommended:
-            return Corrected(bound, "Panic")
+            return Corrected(bound, "Panic", at + panic.period_s)
     return Corrected(recommended, "")
 
 
 def _down(
     rate: Rate, history: History, now: float, current: int, recommended: int, window_s: float
 ) -> Corrected:
-    desired, rule = recommended, ""
+    found = Corrected(recommended, "")
     if window_s > 0:
-        highest = windows.highest(history.highs, now - window_s, or_at=True)
-        if highest is not None and highest > desired:
-            desired, rule = min(highest, current), "StabilizationWindow"
+        highest = windows.extreme(history.highs, now - window_s, or_at=True)
+        if highest is not None and highest[1] > recommended:
+            found = Corrected(min(highest[1], current), "StabilizationWindow", highest[0] + window_s)
     most = _held(history.most, now, rate.period_s)
     if most is not None:
-        by_instances, by_percent = most - rate.instances, most - most * rate.percent // 100
-        bound = _selected(
-            rate.select, larger=min(by_instances, by_percent), smaller=max(by_instances, by_percent)
-        )
-        if bound is not None and bound > desired:
-            desired, rule = min(bound, current), "Rate"
-    return Corrected(desired, rule)
+        at, number = most
+        bounds = number - rate.instances, number - number * rate.percent // 100
+        bound = _selected(rate.select, larger=min(bounds), smaller=max(bounds))
+        if bound is not None and bound > found.desired:
+            found = Corrected(min(bound, current), "Rate", at + rate.period_s)
+    return found
 
 
 def _up(rate: Rate, history: History, now: float, current: int, recommended: int) -> Corrected:
-    desired, rule = recommended, ""
+    found = Corrected(recommended, "")
     if rate.window_s > 0:
-        lowest = windows.lowest(history.lows, now - rate.window_s, or_at=True)
-        if lowest is not None and lowest < desired:
-            desired, rule = max(lowest, current), "StabilizationWindow"
+        lowest = windows.extreme(history.lows, now - rate.window_s, or_at=True)
+        if lowest is not None and lowest[1] < recommended:
+            found = Corrected(max(lowest[1], current), "StabilizationWindow", lowest[0] + rate.window_s)
     fewest = _held(history.fewest, now, rate.period_s)
     if fewest is not None:
-        by_instances, by_percent = fewest + rate.instances, fewest + fewest * rate.percent // 100
-        bound = _selected(
-            rate.select, larger=max(by_instances, by_percent), smaller=min(by_instances, by_percent)
-        )
-        if bound is not None and bound < desired:
-            desired, rule = max(bound, current), "Rate"
-    return Corrected(desired, rule)
+        at, number = fewest
+        bounds = number + rate.instances, number + number * rate.percent // 100
+        bound = _selected(rate.select, larger=max(bounds), smaller=min(bounds))
+        if bound is not None and bound < found.desired:
+            found = Corrected(max(bound, current), "Rate", at + rate.period_s)
+    return found
 
 
-def _held(entries: windows.Entries, now: float, period_s: float) -> int | None:
+def _held(entries: windows.Entries, now: float, period_s: float) -> tuple[float, int] | None:
     """The extreme number of replicas in the period, without its first moment: a step at a pass, and another
     a whole period later, are both allowed."""
-    return windows.highest(entries, now - period_s, or_at=False) if period_s > 0 else None
+    return windows.extreme(entries, now - period_s, or_at=False) if period_s > 0 else None
 
 
 def _selected(select: str, *, larger: int, smaller: int) -> int | None:

@@ -31,6 +31,8 @@ class Decision(NamedTuple):
     """One sentence: what is done, and why."""
     outlook: Outlook | None = None
     """None before a replica was seen to start, since nobody knows how far to look ahead."""
+    held_until: float | None = None
+    """When the rule StabilizationWindow, Rate or Panic can allow more, at the earliest."""
 
 
 def sentence(

@@ -39,20 +39,21 @@ def settle(
         rule = ""
     elif recommended is not None and outlook is not None:
         recommended, rule = _with_forecast(policy, current, recommended, rule, outlook)
-    desired = current
+    desired, until = current, None
     if recommended is not None and reactive is not None:
         wanted = min(max(recommended, floor), bounds.maximum)
         history = history.settled(now, current)
         history = correction.with_panic(policy, history, now, current, min(reactive, bounds.maximum))
         corrected = correction.correct(policy, history, now, current, wanted, is_idle=idle)
         history = history.with_recommendation(now, wanted)
-        desired, rule = corrected.desired, corrected.rule or rule
+        desired, rule, until = corrected.desired, corrected.rule or rule, corrected.until
     else:
         history = correction.with_panic(policy, history, now, current, current)
     desired, rule = _within(bounds, floor, desired, rule, recommended, observation)
     if desired == 0 and (idle or recommended is None) and not (rule and desired < current):
         rule = "Zero"
     deciding = recommendation.deciding
+    until = until if rule in ("StabilizationWindow", "Rate", "Panic") else None
     decision = Decision(
         desired=desired,
         current=current,
@@ -66,6 +67,7 @@ def settle(
         metrics=recommendation.metrics,
         message=sentence(current, desired, recommended, rule, deciding, outlook),
         outlook=outlook,
+        held_until=until,
     )
     return decision, history
 

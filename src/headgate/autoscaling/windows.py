@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from msgspec import Meta
 
-__all__ = ["LONGEST_S", "MOST_ENTRIES", "Entries", "Snapshots", "highest", "lowest", "with_high", "with_low"]
+__all__ = ["LONGEST_S", "MOST_ENTRIES", "Entries", "Snapshots", "extreme", "with_high", "with_low"]
 
 LONGEST_S: Final = 1800.0
 """The longest window of a policy."""
@@ -33,16 +33,12 @@ def with_low(entries: Entries, now: float, value: int) -> Entries:
     return _bounded([(at, seen) for at, seen in _recent(entries, now) if seen < value], (now, value))
 
 
-def highest(entries: Entries, since: float, *, or_at: bool) -> int | None:
-    """The maximum after `since`, or also at this very time; None if nothing was seen."""
-    for at, value in entries:
-        if at > since or (or_at and at == since):
-            return value
+def extreme(entries: Entries, since: float, *, or_at: bool) -> tuple[float, int] | None:
+    """The extreme after `since` (or also at it), with the time when it was last seen; None if nothing was."""
+    for entry in entries:
+        if entry[0] > since or (or_at and entry[0] == since):
+            return entry
     return None
-
-
-lowest = highest
-"""The entries of a minimum are read in the same way."""
 
 
 def _recent(entries: Entries, now: float) -> Entries:
