@@ -146,6 +146,43 @@ def waiting(page, pool: str) -> int:
     return sum(each["waiting_for_endpoints"] for each in page["pools"] if each["name"] == pool)
 
 
+async def test_a_pool_with_a_request_is_never_idle_whatever_is_replaced(
+    start_gateway, connect, engine, follow, eventually
+):
+    """An upgrade replaces the supervisor and each worker, and a worker is killed: the stream that goes on is
+    always known, or nothing is."""
+    gateway = await start_gateway("--workers", "2")
+    signals = follow(gateway)
+    await eventually(lambda: signals.of(M).is_known)
+    engine.hold.set()
+    seen = []
+
+    async def look() -> None:
+        while True:
+            seen.append(signals.of(M))
+            await asyncio.sleep(0.01)
+
+    try:
+        _, writer = await connect(gateway)
+        writer.write(completion("m"))
+        await eventually(lambda: signals.of(M).metrics.get("headgate:requests_running") == 1)
+        looking = asyncio.create_task(look())
+        before = set(gateway.workers())
+        gateway.signal(signal.SIGUSR2)
+        await eventually(lambda: len(new := set(gateway.workers())) == 2 and not new & before)
+        os.kill(gateway.workers()[0], signal.SIGKILL)
+        await eventually(lambda: len(set(gateway.workers()) - before) == 2)
+        await eventually(lambda: signals.of(M).is_known)
+        looking.cancel()
+    finally:
+        engine.hold.clear()
+    assert any(load.is_known for load in seen)
+    for load in seen:
+        assert load.idle_s is None, load
+        assert not load.is_known or load.metrics["headgate:requests_running"] == 1, load
+    await eventually(lambda: signals.of(M).idle_s is not None)
+
+
 async def test_watches_are_limited(start_gateway, follow, eventually):
     """More than the limit are refused, and whoever leaves makes place."""
     gateway = await start_gateway("--workers", "1")

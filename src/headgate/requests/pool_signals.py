@@ -158,7 +158,10 @@ def work_seconds(pool: PoolState, queue: PoolQueue | None, now: float) -> float:
     token costs in a full batch: a step serves the whole batch, so one response alone would take longer, but a
     second one beside it adds little.
     """
-    costs, recent = TokenCosts.of(pool), pool.traffic.recent(now)
+    recent = pool.traffic.recent(now)
+    if not pool.traffic.in_flight and not recent.arrivals_per_s:
+        return 0.0
+    costs = TokenCosts.of(pool)
     arriving = costs.seconds(recent.prompt_tokens_per_s, recent.output_tokens_per_s)
     backlog_s = sum(_prefill_s(load, now) for load in pool.loads)
     if queue is not None and queue.held:

@@ -29,6 +29,8 @@ def needed_s(prompt_tokens: int, output_tokens: int) -> float:
 def measure(monkeypatch):
     """The mean of the signal under Poisson arrivals, in the second half of the run; and the longest queue."""
 
+    swept = SimulatedGateway.sweep
+
     def measured(rate: float, prompt_tokens: int, output_tokens: int) -> tuple[float, int]:
         rng = random.Random(1)
         seen, requests, at_s = [], [], 0.0
@@ -37,8 +39,7 @@ def measure(monkeypatch):
 
         def sweep(gateway: SimulatedGateway) -> None:
             now, queue, pool = gateway.timeline.now, gateway._queue, gateway._pool
-            queue.sweep(now)
-            pool.traffic.sweep(now)
+            swept(gateway)
             if SECONDS / 2 <= now < SECONDS:
                 seen.append((pool_signals.work_seconds(pool, queue, now), queue.held))
 

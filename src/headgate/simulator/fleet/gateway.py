@@ -127,6 +127,7 @@ class SimulatedGateway:
 
     def sweep(self) -> None:
         """Called once a second: an endpoint may have come back."""
+        self._pool.traffic.sweep(self.timeline.now)
         if self._queue is not None:
             self._queue.sweep(self.timeline.now)
 
