@@ -8,7 +8,7 @@ import pytest
 
 from headgate.fleet.reading import EngineReading
 from headgate.gateway import gauges, pages
-from headgate.requests import pool_signals, traffic
+from headgate.requests import paths, pool_signals, traffic
 
 PREFIX = "headgate_gateway_pool_"
 WAITS = {
@@ -211,3 +211,20 @@ async def test_prometheus_reads_the_same(start_gateway, endpoint, eventually):
     gateway.move(3600)
     await asyncio.sleep(0)
     assert told("last_request_timestamp_seconds") < before - 3000
+
+
+@pytest.mark.parametrize(
+    ("path", "tokens"),
+    [("/v1/embeddings", 1), ("/v1/rerank", 1), ("/v1/completions", 250), ("/generate", 250)],
+)
+async def test_only_paths_that_generate_tokens_count_for_them(gateway, endpoint, path, tokens):
+    """A model that only embeds is not taken for one that writes."""
+    endpoint.behave = lambda call: call.answer(b"{}")
+    assert (await gateway.ask({"model": "m", "input": "hello"}, path)).status == 200
+    pool, _ = _pool(gateway)
+    assert pool.traffic.output_tokens == tokens
+    assert pool.traffic.prompt_tokens > 0
+
+
+def test_paths_without_output_are_among_those_that_are_forwarded():
+    assert paths.WITHOUT_OUTPUT < paths.DEFAULT

@@ -317,11 +317,14 @@ def _scheduled(
                 block_tokens = hashing.BLOCK_BYTES / bytes_per_token
         else:
             prompt_tokens = int(len(request.body) / known.sizes.prompts.bytes_per_token(upstream_model))
+    output_tokens = 1
+    if request.path not in paths.WITHOUT_OUTPUT:
+        output_tokens = known.sizes.answers.expected(upstream_model, fields.most_tokens)
     return scheduling.Request(
         model=upstream_model,
         prompt_tokens=prompt_tokens,
         adapter=adapter,
-        output_tokens=known.sizes.answers.expected(upstream_model, fields.most_tokens),
+        output_tokens=output_tokens,
         prefix=prefix,
         block_tokens=block_tokens,
         block_ends=blocks.ends if prefix else (),

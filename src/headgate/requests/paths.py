@@ -55,6 +55,31 @@ TRTLLM: Final = ("/v1/videos/generations",)
 
 DEFAULT: Final = frozenset(OPENAI + ANTHROPIC + VLLM + SGLANG + TRTLLM)
 
+WITHOUT_OUTPUT: Final = frozenset(
+    (
+        "/classify",
+        "/detokenize",
+        "/encode",
+        "/pooling",
+        "/rerank",
+        "/score",
+        "/tokenize",
+        "/v1/chat/completions/render",
+        "/v1/classify",
+        "/v1/completions/render",
+        "/v1/detokenize",
+        "/v1/embeddings",
+        "/v1/messages/count_tokens",
+        "/v1/moderations",
+        "/v1/rerank",
+        "/v1/score",
+        "/v1/tokenize",
+        "/v2/embed",
+        "/v2/rerank",
+    )
+)
+"""Those whose responses need no tokens to be generated."""
+
 OWN: Final = frozenset(("/healthz", "/readyz", "/health", "/v1/models", "/models"))
 """Paths of the gateway itself, for GET and HEAD."""
 OWN_BELOW: Final = ("/v1/models/", "/models/")
