@@ -389,6 +389,8 @@ class Gateway:
         for client in self._clients:
             client.close()
         await self.idle()
+        pools = list(self.shell.plane.pools.values())
+        await eventually(lambda: not any(pool.traffic.in_flight for pool in pools))
         await eventually(lambda: self.shell.services.bodies.held <= 0)
         assert not self.shell.services.bodies.held
         await self.shell.close()
