@@ -10,9 +10,13 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from hand_shell import HandShell
 from one_plane import POOL, FirstWins, Plane
 
+from headgate import routing
 from headgate.engines.transfer import PrefillResponse
+from headgate.flow.configuration import Queueing
+from headgate.flow.queue import FlowSettings
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.exchange import Exchange
@@ -22,8 +26,10 @@ from headgate.gateway.shell import Shell
 from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.requests import effects, prefill_way, states, way
+from headgate.requests.queueing.pool_queue import PoolQueue
 from headgate.simulator.fleet.exchange import SimulatedExchange
 from headgate.simulator.fleet.observer import Observer
+from headgate.simulator.fleet.queue_shell import VirtualShell
 from headgate.simulator.fleet.request import TracedRequest
 from headgate.simulator.fleet.timeline import Timeline
 from headgate.simulator.fleet.transfers import SharedLink
@@ -42,18 +48,44 @@ PREFILLED = b'{"kv_transfer_params":{"remote_port":1}}'
 class Story:
     """How the endpoints behave, in the order in which they are asked."""
 
-    def __init__(self, *behaviours: str, endpoints: int = 2, connector: str | None = None, **pool: object):
+    def __init__(
+        self,
+        *behaviours: str,
+        endpoints: int = 2,
+        connector: str | None = None,
+        starts: str = "",
+        start_s: float = 30.0,
+        **pool: object,
+    ):
+        """`starts`: what happens to the start of a pool that is at zero when the request comes."""
         self.behaviours = list(behaviours)
         self.endpoints, self.connector, self.pool = endpoints, connector, pool
+        self.starts = starts
+        if starts:
+            self.pool = {"start": routing.Start(start_s)} | pool
 
     def next(self) -> str:
         return self.behaviours.pop(0) if self.behaviours else "serves"
 
     def plane(self, **other: object) -> Plane:
-        plane = Plane(endpoints=self.endpoints, connector=self.connector, **self.pool)
+        endpoints = 0 if self.starts else self.endpoints
+        plane = Plane(endpoints=endpoints, connector=self.connector, **self.pool)
         for name, value in other.items():
             setattr(plane.plane, name, value)
         return plane
+
+    @property
+    def started_after_s(self) -> float:
+        """When something becomes of the start, if there is one."""
+        return 600.0 if self.starts == "takes too long" else 12.5
+
+    def start(self, one: Plane) -> None:
+        """What becomes of the start."""
+        if self.starts == "succeeds":
+            one.serve(range(self.endpoints))
+        elif self.starts == "fails":
+            one.pool_fields["start"] = routing.Start(30.0, "no GPU is free")
+            one.serve(())
 
 
 STORIES = {
@@ -77,6 +109,14 @@ STORIES = {
     "no other to prefill": lambda: Story("resets", "serves", connector="nixl"),
     "prefill refused": lambda: Story("400", "serves", connector="nixl"),
     "prefill overloaded": lambda: Story("503", "serves", "serves", connector="nixl", endpoints=4),
+    "started": lambda: Story("serves", starts="succeeds"),
+    "started, and a reset": lambda: Story("resets", "serves", starts="succeeds"),
+    "started, and only one there": lambda: Story("resets", starts="succeeds", endpoints=1),
+    "started in pairs": lambda: Story("serves", "serves", starts="succeeds", connector="nixl"),
+    "start fails": lambda: Story(starts="fails"),
+    "start failed before": lambda: Story(starts="fails", start=routing.Start(30.0, "no GPU is free")),
+    "start takes too long": lambda: Story(starts="takes too long"),
+    "start would take too long": lambda: Story(starts="comes too late", start_s=900.0),
     "decode resets": lambda: Story("serves", "resets", "serves", "serves", connector="nixl", endpoints=4),
 }
 
@@ -100,6 +140,8 @@ def books(life, plane) -> dict[str, object]:
         "outcome": account.outcome,
         "is an error": bool(account.error_message),
         "tokens": account.usage and (account.usage.prompt, account.usage.completion),
+        "waited": life.wait and (life.wait.holds, life.wait.dropped_reason, life.wait.is_for_endpoint),
+        "for a start": life.wait and round(life.wait.start_seconds(0.0), 2),
         "began": bool(account.first_byte_at),
         "prefill": None if pairing is None else (pairing.decision, pairing.told()["endpoint"]),
         "endpoints": [
@@ -115,12 +157,36 @@ def books(life, plane) -> dict[str, object]:
     }
 
 
+# -- the queue of a pool that is started
+
+
+def with_queue(story: Story, one: Plane, shell) -> PoolQueue | None:
+    """The queue that every gateway has; here only in stories of starts."""
+    if not story.starts:
+        return None
+    queueing = Queueing(flow=FlowSettings(is_on=False))
+    queue = one.pool.queue = PoolQueue(one.plane, one.pool, queueing, shell, one.now)
+    return queue
+
+
+def start(story: Story, one: Plane, queue: PoolQueue) -> None:
+    story.start(one)
+    queue.use(one.pool, one.now)
+    one.pool.queue = queue
+
+
 # -- the least shell
 
 
 def in_process(story: Story):
     one = story.plane()
+    alarm = HandShell()
+    queue = with_queue(story, one, alarm)
     shell = one.ask({"model": "m", "prompt": PROMPT, "stream": True})
+    if queue is not None and not shell.life.is_over:
+        one.now += story.started_after_s
+        start(story, one, queue)
+        alarm.look(one.now)
     while not shell.life.is_over:
         one.now += 0.1
         behaviour = story.next()
@@ -233,7 +299,15 @@ def simulated(story: Story):
     timed = TimedRequest(at_s=1000.0, prompt_tokens=100, output_tokens=7)
     exchange = SimulatedExchange(run, TracedRequest(0, timed), one.pool)
     exchange.life.decision.upstream_model = exchange.life.decision.scheduled.model = "m"
+    queue = with_queue(story, one, VirtualShell(run.timeline, lambda: None))
     exchange.start()
+    if queue is not None:
+
+        def later():
+            one.now = run.timeline.now
+            start(story, one, queue)
+
+        run.timeline.at(1000.0 + story.started_after_s, later)
     run.timeline.run()
     return exchange.life, one.plane
 
@@ -335,6 +409,12 @@ def over_http(story: Story, monkeypatch):
     request = Request(head, body, True, loop.now)
     exchange = Exchange(shell.services, Client(), request)
     exchange.start(loop.now)
+    if story.starts and not exchange.life.is_over:
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.now += story.started_after_s
+        one.now = loop.now
+        story.start(one)
+        shell.use(one.plane.snapshot)
     for _ in range(100):
         if exchange.life.is_over:
             break

@@ -19,6 +19,8 @@ AVOID_AFTER_FAILURE_S = 1.0
 LAST_FAILURES = 8
 HANG = "hang"
 """Failure reason of an endpoint that stopped responding."""
+CONNECT = "connect"
+"""Failure reason of an endpoint that could not be connected to."""
 FIRST_SHARE = 0.1
 """The initial share of traffic of an endpoint that returns: a few requests, to learn from."""
 
@@ -210,6 +212,10 @@ class EndpointHealth:
     def avoided(self, now: float) -> bool:
         """Whether its last failure is so recent that any other endpoint is better."""
         return self.avoided_until > now
+
+    def is_unreachable(self, now: float) -> bool:
+        """Whether it could not be connected to just now."""
+        return self.avoided_until > now and bool(self.reasons) and self.reasons[-1] == CONNECT
 
     def share(self, now: float) -> float:
         """The share of its usual traffic that it may get: 0 while ejected, then growing from 0.1 to 1."""

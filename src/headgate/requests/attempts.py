@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from headgate.requests import asking, blaming, effects, learning, pairs, settlement, states
+from headgate.requests import asking, blaming, effects, holding, learning, pairs, settlement, states
 from headgate.requests.decision import no_endpoint
 from headgate.requests.refusal import Refusal
 
@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 def first(life: Life, pool: PoolState, now: float) -> None:
     """Begin the first attempt, once the request need not wait or waits no longer."""
     life.pool = pool
-    pool.budget.requests += 1
+    if not life.account.attempts:
+        pool.budget.requests += 1
     if life.decision.body is not life.request.body:
         life.request.body = b""  # only one of the two bodies is sent
     attempt(life, now)
@@ -53,6 +54,8 @@ def _attempt_alone(life: Life, pool: PoolState, now: float) -> None:
         choice = plane.pick(pool, scheduled, [*tried, *lacking], now)
     if choice is None:
         choice = plane.pick(pool, scheduled, tried, now)
+    if choice is None and holding.hold_again(life, pool, now):
+        return
     if choice is None:
         why = plane.refused(pool, scheduled, tried, now)
         settlement.refuse(life, no_endpoint(pool, plane.rules.max_requests, why), now)
@@ -94,8 +97,18 @@ def failed(life: Life, reason: str, message: str, now: float, *, has_begun: bool
     life.plane.health.attempt_failed(pool, load, reason, now)
     if not has_begun and may_retry(life, pool, now):
         retry(life, now)
-    else:
+    elif has_begun or not _waits_for_start(life, reason, now):
         give_up(life, reason, f"{load.endpoint.address} {message}", now)
+
+
+def _waits_for_start(life: Life, reason: str, now: float) -> bool:
+    """Queue the request again if its pool is to be started; returns whether it is queued. Attempts that
+    reached an endpoint are bounded as retries are, as the request may be what ended it."""
+    assert life.pool is not None
+    pool = life.plane.pools.get(life.pool.pool.key)
+    if pool is None or (reason != "connect" and life.account.attempts > life.plane.retries(pool)):
+        return False
+    return holding.hold_again(life, pool, now)
 
 
 def go_elsewhere(life: Life, reason: str, now: float) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate import scheduling
-from headgate.requests import asking, blaming, effects, settlement, states
+from headgate.requests import asking, blaming, effects, holding, settlement, states
 from headgate.requests.decision import no_endpoint
 from headgate.requests.pairing import DISAGGREGATED, NOT_SPLIT, Pairing
 from headgate.requests.prefill import PrefillAttempt
@@ -37,6 +37,8 @@ def attempt(life: Life, pool: PoolState, now: float) -> None:
             settlement.refuse(life, refusal, now)
             return
     pair = pick(life, pairing, pool, now)
+    if pair is None and holding.hold_again(life, pool, now):
+        return
     if pair is None:
         settlement.refuse(life, _no_pair(life, pool, pairing, now), now)
         return

@@ -27,6 +27,11 @@ class Queue(Protocol):
         """The requests that wait because there is no endpoint; None if none came since there was one."""
         ...
 
+    @property
+    def awaits_start(self) -> bool:
+        """Whether requests start the pool, and none of its endpoints can be reached now."""
+        ...
+
     def passes(self, priority: int, now: float) -> bool:
         """Whether a request of this priority may be sent immediately."""
         ...

@@ -25,6 +25,7 @@ class Wait:
         "dropped_reason",
         "endpoint_at",
         "has_head",
+        "holds",
         "home",
         "is_for_endpoint",
         "kind",
@@ -51,6 +52,8 @@ class Wait:
         """Whether the pool had no endpoint when it was queued."""
         self.endpoint_at: float | None = None
         """If so: when the pool got one, or this wait ended without; None while it is queued."""
+        self.holds = 1
+        """How often it was queued: again if its pool, which requests start, lost its last endpoint."""
         self.dropped_reason = ""
         """Why it was dropped or evicted; empty if it was neither."""
         self.wants_progress = wants_progress
@@ -61,6 +64,14 @@ class Wait:
         """When its client last received progress; 0 means never."""
         self.told_bytes = 0
         """Bytes of progress in the body of the stream, including framing."""
+
+    def follow(self, before: Wait) -> None:
+        """Continue an earlier wait of the request: its client sees one."""
+        self.begun_at = before.begun_at
+        self.holds = before.holds + 1
+        self.is_for_endpoint = self.is_for_endpoint or before.is_for_endpoint
+        self.has_head, self.told_at, self.told_bytes = before.has_head, before.told_at, before.told_bytes
+        before.place.owner = None
 
     @property
     def is_over(self) -> bool:

@@ -207,3 +207,49 @@ async def test_an_explanation_says_what_a_request_would_get(cold):
     assert json.loads(answer["body"])["error"]["code"] == "start_failed"
     assert "it could not be started: no GPU is free" in answer["body"]
     assert cold.gateway.shell.plane.waiting_for_endpoints() == {}
+
+
+async def test_an_endpoint_that_cannot_be_reached_yet_is_tried_again(cold, endpoint):
+    """A Pod may be ready a moment before its address works, and requests have waited long for it."""
+    port = endpoint.port
+    await endpoint.stop()
+    clients = [await cold.wait(name) for name in ("first", "second")]
+    cold.gateway.serve([endpoint], start=START)
+    await cold._eventually(lambda: "connect" in next(iter(cold.gateway.shell.plane.ledger.loads())).reasons)
+    await cold._eventually(lambda: cold.queue.held == 2)
+    assert cold.queue.awaits_start
+    await endpoint.start()
+    assert endpoint.port == port
+    await cold._eventually(lambda: cold.queue.sweep(cold.queue.room.ready_at + 60.0) or endpoint.calls)
+    assert {await cold.served() for _ in clients} == {"first", "second"}
+    assert [(await client.response()).status for client in clients] == [200, 200]
+    await cold.gateway.idle()
+    waited = [json.loads(line) for line in cold.gateway.log_lines()]
+    assert {each["outcome"] for line in waited for each in line["attempts"]} >= {"connect", "served"}
+    assert [line["duration_start_wait"] > 0 for line in waited] == [True, True]
+
+
+async def test_a_request_that_meets_the_end_of_the_last_endpoint_waits_for_another(cold, endpoint):
+    """It came a moment too early: nothing of a response has come, and the pool is at zero by now."""
+    cold.gateway.serve([endpoint], start=START)
+    client = await cold.ask("meets the end")
+    call = await endpoint.call()
+    cold.gateway.serve([], start=START)
+    call.reset()
+    await cold._eventually(lambda: cold.queue.held == 1)
+    cold.gateway.serve([endpoint], start=START)
+    assert await cold.served() == "meets the end"
+    assert (await client.response()).status == 200
+
+
+async def test_a_response_that_has_begun_is_not_started_again(cold, endpoint):
+    """Its client has a part of it."""
+    cold.gateway.serve([endpoint], start=START)
+    client = await cold.ask("hello")
+    call = await endpoint.call()
+    call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf")
+    await client.head()
+    cold.gateway.serve([], start=START)
+    call.reset()
+    assert await client.rest() == b"half"
+    assert cold.queue.held == 0

@@ -8,7 +8,6 @@ and dispatches all requests that may go. If only time will free capacity, the al
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -16,7 +15,7 @@ from headgate.flow.queue import Bounds, Dropped, FlowQueue, FlowSettings, QueueV
 from headgate.requests import charging
 from headgate.requests.decision import no_endpoint
 from headgate.requests.queue import WaitingForEndpoints
-from headgate.requests.queueing import reasons, words
+from headgate.requests.queueing import entering, reasons, words
 from headgate.requests.queueing.flow_names import FlowNames
 from headgate.requests.queueing.held import HeldRequests
 from headgate.requests.queueing.kinds import Kinds, kind_of
@@ -94,6 +93,11 @@ class PoolQueue:
         """The requests that wait because there is no endpoint; None if none came since there was one."""
         at = self.room.wanted_at
         return None if at is None else WaitingForEndpoints(self.held, at)
+
+    @property
+    def awaits_start(self) -> bool:
+        """Whether requests start the pool, and none of its endpoints can be reached now."""
+        return self.room.is_empty and self._pool.pool.start is not None
 
     @property
     def kinds(self) -> Kinds:
@@ -234,27 +238,22 @@ class PoolQueue:
         hints = self._shell.hints(life, self._flow_header)
         flow = self.names.of(hints)
         self.names.increment(flow, hints)
-        ttl_s = self.settings.ttl_s
         size = self._shell.size(life)
         if decision.body is not request.body:
             request.body = b""  # only one of the two bodies is sent
         uncached_tokens = charging.uncached_tokens(decision.scheduled, self._plane, self._pool.loads)
         output_tokens = charging.output_tokens(decision.scheduled, self._plane)
-        self._pool.traffic.asks(uncached_tokens, output_tokens)
-        waiting = Waiting(
-            owner,
-            flow=flow,
-            priority=decision.scheduled.priority,
-            work=uncached_tokens + output_tokens,
-            size=size,
-            arrived=now,
-            deadline=now + (ttl_s or math.inf),
-            gives_up_at=request.arrived_at + hints.patience_s,
-            slo_at=request.arrived_at + hints.objective_s,
-        )
+        if life.wait is None:
+            self._pool.traffic.asks(uncached_tokens, output_tokens)
+        work = uncached_tokens + output_tokens
+        waiting = entering.waiting(owner, hints, flow, work, size, self.settings, now)
         kind = kind_of(decision, waiting)
+        before = life.wait
         wait = life.wait = Wait(self, waiting, kind, now, wants_progress=hints.wants_progress)
         wait.is_for_endpoint = self.room.is_empty
+        if before is not None:
+            wait.follow(before)
+            self._flow.responded(before.place)
         self._held.add(wait)
         if self.tally is not None:
             self.tally.came[waiting.priority] += 1

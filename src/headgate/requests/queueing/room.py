@@ -80,12 +80,16 @@ class PoolRoom:
         """Count the endpoints that would be picked now. One that failed recently has no capacity, unless
         there is no other."""
         pool = self._pool
-        loads = pool.loads if self.answering() else ()
+        answering = self.answering()
+        loads = pool.loads if answering else ()
+        if pool.pool.start is not None and all(load.is_unreachable(now) for load in answering):
+            loads = ()  # requests wait as for a start, and some try again when it may be over
         able = [load for load in loads if load.suspect_until <= now]
         if 2 * len(able) < len(loads):  # returning endpoints get their share of requests immediately
             able = [load for load in loads if load.away_until <= now and not load.avoided(now)]
-        self._counts_on_all = pool.pairs is not None or len(able) in (0, len(loads))
-        counted = loads if self._counts_on_all else able
+        counts_on_all = pool.pairs is not None or len(able) in (0, len(loads))
+        counted = loads if counts_on_all else able
+        self._counts_on_all = counts_on_all and len(loads) == (len(pool.loads) if answering else 0)
         is_counted = set(counted)
         resting = [load for load in pool.loads if load not in is_counted]
         was_empty = self.is_empty

@@ -1,0 +1,35 @@
+"""Makes the place in the queue of a request that arrives, or that is queued again."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from headgate.flow.queue import Waiting
+
+if TYPE_CHECKING:
+    from headgate.flow.queue import FlowSettings
+    from headgate.requests.owner import Owner
+    from headgate.requests.queueing.hints import QueueHints
+
+
+def waiting(
+    owner: Owner, hints: QueueHints, flow: str, work: int, size: int, settings: FlowSettings, now: float
+) -> Waiting:
+    """The place of a request in `flow`, with `work` in tokens and `size` in bytes."""
+    life = owner.life
+    arrived_at = life.request.arrived_at
+    gives_up_at = arrived_at + hints.patience_s
+    if life.wait is not None:  # queued again: all of its waits together take no longer than one may
+        gives_up_at = min(gives_up_at, life.wait.begun_at + settings.start_ttl_s)
+    return Waiting(
+        owner,
+        flow=flow,
+        priority=life.decision.scheduled.priority,
+        work=work,
+        size=size,
+        arrived=now,
+        deadline=now + (settings.ttl_s or math.inf),
+        gives_up_at=gives_up_at,
+        slo_at=arrived_at + hints.objective_s,
+    )
