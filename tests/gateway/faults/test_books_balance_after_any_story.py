@@ -35,6 +35,7 @@ ANSWERS = (
 )
 
 
+STARTS = st.sampled_from((None, routing.Start(20.0), routing.Start(20.0), routing.Start(20.0, "no GPU")))
 LONG, MAX_BODIES = 100_000, 300_000
 """A few long bodies are too many, and one that two endpoints are sent may be."""
 
@@ -111,11 +112,13 @@ class Stories(RuleBasedStateMachine):
         connector=st.sampled_from((None, "http", "nixl", "sglang")),
         room=st.sampled_from((1, 2, None)),
         evicts=st.booleans(),
+        start=STARTS,
     )
-    def begin(self, attempts, timeout_s, connector, room, evicts):
+    def begin(self, attempts, timeout_s, connector, room, evicts, start):
         self.loop = Loop()
         self.connector = connector
-        self.pool = {"attempts": attempts, "timeout_s": timeout_s, "retry_interval_s": 1.0}
+        self.pool = {"attempts": attempts, "timeout_s": timeout_s, "retry_interval_s": 1.0, "start": start}
+        self.places = range(3)
         self.exchanges: list[exchange.Exchange] = []
         self.clients: list[Transport] = []
         self.upstreams: list[Transport] = []
@@ -152,14 +155,17 @@ class Stories(RuleBasedStateMachine):
             queue_ttl_s=50.0,
             queue_no_endpoint_wait_s=30.0,
             queue_max_requests=4,
+            queue_start_max_requests=3,
+            queue_start_wait_s=110.0,
             queue_evict_running=evicts,
             clients_max_body_bytes=LONG,
             clients_max_bodies_bytes=MAX_BODIES,
         )
         self.shell = Shell(chosen, Recorder(Registry(), None), self.loop, random.Random(1))
-        self._serve(range(3))
+        self._serve(self.places)
 
     def _serve(self, places):
+        self.places = places
         key = api.ObjectRef("ModelServer", "default", "pool")
         made = tuple(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 1 + place) for place in places)
         route = routing.Route(
@@ -301,6 +307,12 @@ class Stories(RuleBasedStateMachine):
     def objects_change(self, places):
         self._serve(sorted(places))
 
+    @rule(start=STARTS)
+    def a_pool_is_scaled_to_zero_or_not(self, start):
+        """Or its start fails."""
+        self.pool["start"] = start
+        self._serve(self.places)
+
     # -- what holds
 
     def _open_clients(self):
@@ -339,7 +351,8 @@ class Stories(RuleBasedStateMachine):
             queue._flow.validate()
             assert len(queue._flow) == queue.held
         ended = sum(child.value for _, child in self.shell.recorder.waits.requests.children())
-        assert ended == sum(each.life.wait is not None and each.life.wait.is_over for each in self.exchanges)
+        waits = [each.life.wait for each in self.exchanges if each.life.wait is not None]
+        assert ended == sum(wait.holds - (not wait.is_over) for wait in waits)
 
     @invariant()
     def bodies_are_counted_as_they_are_held(self):
