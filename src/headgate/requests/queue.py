@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+
+WANTED_FOR_S: Final = 60.0
+"""How long a pool is started for a rejected request: a client may retry."""
 
 
 class WaitingForEndpoints(NamedTuple):
@@ -12,6 +15,11 @@ class WaitingForEndpoints(NamedTuple):
     """Those that wait; 0 if all have left or were rejected."""
     last_at: float
     """When the last one arrived, up to a second too early, in the time of the data plane."""
+
+    def is_wanted(self, now: float) -> bool:
+        """Whether the pool is to be started: for requests that wait, or for clients that were rejected just
+        now because they do not wait for as long as that takes."""
+        return self.requests > 0 or now - self.last_at < WANTED_FOR_S
 
 
 class Queue(Protocol):

@@ -71,13 +71,15 @@ async def test_streams_get_their_head_and_progress(cold, endpoint):
 
 async def test_a_client_without_the_patience_is_rejected_at_once(cold):
     """With the time of the start; it starts the model nevertheless."""
-    wanted = []
-    cold.gateway.shell.queues.watch_wanted(wanted.append)
+    starved = []
+    cold.gateway.shell.queues.on_starved(lambda: starved.append(True))
     response = await cold.gateway.ask(x_request_timeout_ms="10000")
     assert 20 <= rejected(response, "model_starting") <= 30
-    assert [pool.name for pool in wanted] == ["default/pool"]
+    assert starved == [True]
     (waiting,) = cold.gateway.shell.plane.waiting_for_endpoints().values()
     assert waiting.requests == 0
+    assert waiting.is_wanted(waiting.last_at + 59.0)
+    assert not waiting.is_wanted(waiting.last_at + 60.0)
 
 
 async def test_a_failed_start_says_so(cold):
@@ -134,17 +136,17 @@ async def test_a_gateway_that_ends_lets_nobody_wait(cold):
 
 async def test_the_first_arrival_is_reported_at_once(cold, endpoint):
     """Before anything else happens, and again once the pool has been at zero again."""
-    wanted = []
+    starved = []
     plane = cold.gateway.shell.plane
 
-    def note(pool):
-        wanted.append(plane.waiting_for_endpoints()[pool.pool.key].requests)
+    def note():
+        starved.append([waiting.requests for waiting in plane.waiting_for_endpoints().values()])
 
-    cold.gateway.shell.queues.watch_wanted(note)
+    cold.gateway.shell.queues.on_starved(note)
     assert plane.waiting_for_endpoints() == {}
     await cold.wait("first")
     await cold.wait("second")
-    assert wanted == [1]
+    assert starved == [[1]]
     (waiting,) = plane.waiting_for_endpoints().values()
     assert waiting.requests == 2
     cold.gateway.serve([endpoint], start=START)
@@ -152,7 +154,7 @@ async def test_the_first_arrival_is_reported_at_once(cold, endpoint):
     assert plane.waiting_for_endpoints() == {}
     cold.gateway.serve([], start=START)
     await cold.wait("third")
-    assert wanted == [1, 1]
+    assert starved == [[1], [1]]
 
 
 async def test_without_the_annotation_any_more_nobody_waits(cold):

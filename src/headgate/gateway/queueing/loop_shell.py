@@ -48,8 +48,6 @@ class Recording:
     def __init__(self, metrics: WaitMetrics) -> None:
         self._metrics = metrics
         self.on_starved: Callable[[], object] = lambda: None
-        """Called when requests begin to wait because there is no endpoint."""
-        self.on_wanted: Callable[[PoolState], None] | None = None
         """Called at once when a request arrives for a pool without endpoints."""
 
     def begins(self) -> float:
@@ -68,11 +66,9 @@ class Recording:
         self._metrics.look.observe(time.perf_counter() - began)
 
     def wanted(self, pool: PoolState) -> None:
-        if self.on_wanted is not None:
-            self.on_wanted(pool)
+        self.on_starved()
 
     def starves(self, pool: PoolState, wait_s: float) -> None:
-        self.on_starved()
         start = pool.pool.start
         if start is not None:
             told = "%s has no endpoint and is being started, in about %g s: requests wait up to %g s for it"

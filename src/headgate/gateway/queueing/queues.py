@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from headgate.flow.sharing import PoolReport, PoolShare
     from headgate.gateway.services import Services
     from headgate.gateway.settings import GatewaySettings
-    from headgate.requests.pool_state import PoolState
 
 
 class Queues:
@@ -33,11 +32,6 @@ class Queues:
         self._is_closed = False
         self._place = ALONE
         self._shares: Shares | None = None
-
-    def watch_wanted(self, wanted: Callable[[PoolState], None]) -> None:
-        """Call `wanted` at once when a request arrives for a pool without endpoints, at most once a second
-        for each pool. `DataPlane.waiting_for_endpoints` returns the present state."""
-        self._shell.observer.on_wanted = wanted
 
     def share(self, place: Place, send: Callable[[Mapping[str, PoolReport], Collection[str]], bool]) -> None:
         """Share the queues with other workers; called before there are pools. `send` delivers reports for the
@@ -135,7 +129,8 @@ class Queues:
         return self._queues.get(pool.pool.key)
 
     def on_starved(self, call: Callable[[], object]) -> None:
-        """Call this whenever requests begin to wait because their pool has no endpoint."""
+        """Call this at once when a request arrives for a pool without endpoints, whether it waits or was
+        rejected; for each pool at most once a second. `DataPlane.waiting_for_endpoints` has the pools."""
         self._shell.observer.on_starved = call
 
     def shown(self) -> dict[str, list[QueueShown]]:
