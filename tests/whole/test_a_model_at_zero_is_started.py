@@ -43,6 +43,7 @@ def test_the_first_requests_wait_for_the_first_engine(cold, eventually):
         answers = [clients.submit(ask, cold) for _ in range(3)]
         eventually(lambda: waiting(cold) == 3)
         assert not any(answer.done() for answer in answers)
+        eventually(lambda: "the next request starts it" in cold.kubectl("get", SERVER, "-o", "wide"))
         cold.kubectl("scale", DEPLOYMENT, "--replicas=1")
         assert [answer.result().status_code for answer in answers] == [200, 200, 200]
     eventually(lambda: waiting(cold) == 0)

@@ -14,6 +14,7 @@ from headgate.controllers.relations import Observed, Pool, subject
 
 ACCEPTED, RESOLVED_REFS, READY = "Accepted", "ResolvedRefs", "Ready"
 NO_READY_ENDPOINTS = "NoReadyEndpoints"
+SCALED_TO_ZERO, START_FAILED = "ScaledToZero", "StartFailed"
 
 
 def of_route(route: api.ModelRoute, snapshot: routing.Snapshot) -> list[Finding]:
@@ -30,7 +31,7 @@ def of_route(route: api.ModelRoute, snapshot: routing.Snapshot) -> list[Finding]
 def of_server(server: api.ModelServer, snapshot: routing.Snapshot, pods: Sequence[api.Pod]) -> list[Finding]:
     """`pods` are those that the server selects; `snapshot` has the server's pool."""
     pods = [pod for pod in pods if may_serve(pod)]
-    references = unusable(server, snapshot) or _selection(server, pods)
+    references = unusable(server, snapshot) or _selection(server, snapshot, pods)
     return [acceptance(server, snapshot), references, _server_ready(server, snapshot, pods)]
 
 
@@ -105,7 +106,7 @@ def _route_ready(
         return Finding(READY, False, accepted.reason, f"Not all rules are in use: {accepted.message}")
     targets = dict.fromkeys(key for rule in rules for key in _serving(rule))
     empty = [key for key in targets if not _is_ready(key, snapshot)]
-    counted = _endpoints_behind(targets.keys() - empty, snapshot)
+    counted = _endpoints_behind([key for key in targets if key not in empty], snapshot)
     if empty:
         told = f"{counted}; but requests for these targets fail: {_names(empty)}"
         return Finding(READY, True, "EndpointsPartlyReady", told)
@@ -115,7 +116,9 @@ def _route_ready(
 def _endpoints_behind(keys: Collection[api.ObjectRef], snapshot: routing.Snapshot) -> str:
     """An endpoint selected by several ModelServers counts once."""
     endpoints = len(set[routing.Endpoint]().union(*(snapshot.pools[key].endpoints for key in keys)))
-    return f"{_count(endpoints, 'endpoint')} in {_count(len(keys), 'ModelServer')}"
+    told = f"{_count(endpoints, 'endpoint')} in {_count(len(keys), 'ModelServer')}"
+    started = [key for key in keys if not snapshot.pools[key].answering]
+    return f"{told}; started by requests: {_names(started)}" if started else told
 
 
 def _count(number: int, what: str) -> str:
@@ -137,8 +140,13 @@ def _serving(rule: routing.Rule) -> list[api.ObjectRef]:
 
 
 def _is_ready(key: api.ObjectRef, snapshot: routing.Snapshot) -> bool:
+    """Whether requests are served, maybe after a start."""
     pool = snapshot.pools.get(key)
-    return pool is not None and bool(pool.answering)
+    return pool is not None and (bool(pool.answering) or _starts(pool))
+
+
+def _starts(pool: routing.Pool) -> bool:
+    return pool.start is not None and not pool.start.failure and not pool.fault
 
 
 def _names(keys: Iterable[api.ObjectRef]) -> str:
@@ -151,11 +159,13 @@ def unusable(pool: Pool, snapshot: routing.Snapshot) -> Finding | None:
     return Finding(RESOLVED_REFS, False, lacking[0].reason, in_words(lacking)) if lacking else None
 
 
-def _selection(server: api.ModelServer, pods: Sequence[api.Pod]) -> Finding:
+def _selection(server: api.ModelServer, snapshot: routing.Snapshot, pods: Sequence[api.Pod]) -> Finding:
     labels = server.spec.workload_selector.match_labels
     if not labels:
         told = "spec.workloadSelector.matchLabels is empty and selects nothing: set the labels of the Pods"
         return Finding(RESOLVED_REFS, False, "EmptySelector", told)
+    if not pods and snapshot.pools[api.ObjectRef(routing.MODEL_SERVER, *server.metadata.key)].start:
+        return Finding(RESOLVED_REFS, True, SCALED_TO_ZERO, "There are no Pods until requests start them")
     if not pods:
         wanted = enumerated(f"{key}={value}" for key, value in labels.items())
         told = f"No Pod in namespace {server.metadata.namespace} has the labels {wanted}"
@@ -173,8 +183,18 @@ def _server_ready(server: api.ModelServer, snapshot: routing.Snapshot, pods: Seq
 def endpoints_ready(pool: routing.Pool, told: str) -> Finding:
     """Whether any endpoint can serve responses; `told` has the number of endpoints."""
     answering = len(pool.answering)
+    if not answering and pool.start is not None:
+        return _at_zero(pool.start, told)
     if pool.phases is not None:
         prefilling = sum(role.prefills for role in pool.phases.roles.values())
         told += f": {prefilling} prefill, {answering} decode"
     reason = "EndpointsReady" if answering else NO_READY_ENDPOINTS
     return Finding(READY, answering > 0, reason, told)
+
+
+def _at_zero(start: routing.Start, told: str) -> Finding:
+    """A pool without endpoints that requests start: it serves them, unless its start failed."""
+    if start.failure:
+        return Finding(READY, False, START_FAILED, f"{told}: it could not be started: {start.failure}")
+    expected = f"which is expected to take {start.expected_s:g} s"
+    return Finding(READY, True, SCALED_TO_ZERO, f"{told}: the next request starts it, {expected}")

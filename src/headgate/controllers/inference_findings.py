@@ -165,7 +165,7 @@ def _ready(pool: InferencePool, snapshot: routing.Snapshot, pods: Sequence[api.P
         return Finding(READY, False, NO_READY_ENDPOINTS, f"No Pod gets requests: {made.fault}")
     if not labels:
         return Finding(READY, False, "EmptySelector", "spec.selector is empty and selects nothing")
-    if not pods:
+    if not pods and made.start is None:
         wanted = enumerated(f"{key}={value}" for key, value in labels.items())
         why = f"No Pod in namespace {pool.metadata.namespace} has the labels {wanted}"
         return Finding(READY, False, "NoPodsSelected", why)

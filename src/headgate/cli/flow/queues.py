@@ -169,10 +169,10 @@ def _pool(name: str, shown: QueueShown) -> Iterator[str]:
         f"{name}: endpoints {shown.endpoints}, in flight {shown.in_flight}, "
         f"saturation {queue.saturation:.2f}, waiting {queue.requests}"
     )
-    if not shown.is_on:
-        yield "    flow control is off: requests are not queued"
-    elif shown.why:
+    if shown.why:
         yield f"    a new request would be queued: {shown.why}"
+    elif not shown.is_on:
+        yield "    flow control is off: requests are not queued"
     if not queue.requests:
         return
     drain = f", draining {queue.drain_per_s:.0f} tokens per second" if queue.drain_per_s else ""
