@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from headgate.scheduling import Request
 
 
-def work(scheduled: Request, plane: DataPlane, loads: Sequence[EndpointState]) -> int:
-    """Estimated work in tokens: those of the prompt that no endpoint has cached, and the expected tokens of
-    the response, even if the shell gave no estimate."""
-    return uncached_tokens(scheduled, plane, loads) + output_tokens(scheduled, plane)
-
-
 def uncached_tokens(scheduled: Request, plane: DataPlane, loads: Sequence[EndpointState]) -> int:
     """Tokens of the prompt that no endpoint has cached."""
     held = plane.prefixes.matched(scheduled.prefix, loads) if scheduled.prefix else None

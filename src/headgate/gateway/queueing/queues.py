@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headgate.flow.sharing import PoolReport, PoolShare
     from headgate.gateway.services import Services
     from headgate.gateway.settings import GatewaySettings
+    from headgate.requests.pool_state import PoolState
 
 
 class Queues:
