@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from headgate.engines import transfer
 from headgate.flow import capacity
 from headgate.flow.capacity import Stages
 
@@ -82,8 +83,8 @@ class PoolRoom:
         pool = self._pool
         answering = self.answering()
         loads = pool.loads if answering else ()
-        if pool.pool.start is not None and all(load.is_unreachable(now) for load in answering):
-            loads = ()  # requests wait as for a start, and some try again when it may be over
+        if pool.pool.start is not None and not _can_serve(pool, answering, now):
+            loads = ()  # requests wait as they do for a start
         able = [load for load in loads if load.suspect_until <= now]
         if 2 * len(able) < len(loads):  # returning endpoints get their share of requests immediately
             able = [load for load in loads if load.away_until <= now and not load.avoided(now)]
@@ -146,3 +147,12 @@ class PoolRoom:
     def stale_endpoints(self, now: float) -> int:
         """Endpoints whose readings are too old for the detector."""
         return self.capacity.stale(now)
+
+
+def _can_serve(pool: PoolState, answering: Sequence[EndpointState], now: float) -> bool:
+    """Whether any endpoint can be reached, with another one that prefills for it if it needs that."""
+    phases, pairs = pool.pool.phases, pool.pairs
+    reached = [load for load in answering if not load.is_unreachable(now)]
+    if phases is None or pairs is None or transfer.connector(phases.connector).decodes_alone:
+        return bool(reached)
+    return any(not other.is_unreachable(now) for load in reached for other in pairs.prefill_of(load))
