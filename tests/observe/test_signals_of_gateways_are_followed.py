@@ -164,6 +164,23 @@ async def test_gateways_that_fall_silent_are_unknown(follow, eventually, monkeyp
     await eventually(lambda: signals.of(POOL).is_known)
 
 
+async def test_lines_that_trickle_are_given_up(follow, eventually, monkeypatch):
+    """Bytes alone do not make a gateway known."""
+    monkeypatch.setattr(module, "SILENCE_S", 0.5)
+    signals, (gateway,) = await follow(1)
+    await eventually(lambda: gateway.calls)
+
+    async def trickle() -> None:
+        while not gateway.calls[0].transport.is_closing():
+            gateway.calls[0].write(chunk(b" "))
+            await asyncio.sleep(0.02)
+
+    trickling = asyncio.create_task(trickle())
+    await eventually(lambda: any("no whole line within 1 s" in each for each in signals.of(POOL).missing))
+    await eventually(lambda: len(gateway.calls) >= 2)
+    await trickling
+
+
 async def test_lines_that_never_end_are_cut_off(follow, eventually, monkeypatch):
     """Nobody fills the memory of a controller."""
     monkeypatch.setattr(module, "MAX_LINE_BYTES", 100_000)

@@ -249,7 +249,10 @@ class Gateway:
         ):
             if response.status_code != 200:
                 raise ValueError(f"it answers {response.status_code} to GET {PATH}")
-            await _lines(response, self._take)
+            try:
+                await _lines(response, self._take)
+            except TimeoutError:
+                raise ValueError(f"it sent no whole line within {2 * SILENCE_S:g} s") from None
 
     def _take(self, line: bytes) -> None:
         try:
