@@ -128,6 +128,12 @@ async def test_requests_that_wait_for_an_endpoint_are_told(start_gateway, endpoi
     assert told.requests_running == 0
     assert told.work_seconds > 0, "by the rates that are assumed before any were learned"
     assert len(heard) == 1
+    for client in clients:
+        client.close()
+    await eventually(lambda: not gateway.shell.queues.held)
+    clients = [await gateway.connect()]
+    clients[0].post()
+    await eventually(lambda: len(heard) == 2)
     endpoint.behave = lambda call: call.answer(b"{}")
     gateway.serve([endpoint])
     for client in clients:

@@ -138,7 +138,7 @@ async def test_requests_for_a_pool_without_endpoints_are_told_at_once(
             while waiting(json.loads(await anext(lines)), "none"):
                 pass
             await eventually(lambda: not signals.starved())
-    assert min(delays) < 0.7
+    assert sorted(delays)[1] < 0.7, delays
 
 
 def waiting(page, pool: str) -> int:
