@@ -30,6 +30,8 @@ class Memory:
     history: History
     values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Of its Pods, by UID, at `read_at`."""
+    read: Collection[str] = frozenset()
+    """UIDs of Pods that were ready then."""
     read_at: float = 0.0
     written_at: float = 0.0
     """When its status was written."""
@@ -134,7 +136,7 @@ class Passes:
         memory: Memory,
         now: float,
     ) -> None:
-        """Ask the Pods, if it is time to: ready ones that were never asked are at once."""
+        """Ask the Pods, if it is time to: at once if others are ready than the last time, as the load moves."""
         names = observing.of_pods(policy)
         if len(targets) > 1:
             names.append(observing.SERVED)
@@ -143,7 +145,7 @@ class Passes:
         found = self._found(binding, targets)
         ready = {pod.metadata.uid for each in found for pod in each.pods if pod.ready}
         is_due = not 0 <= now - memory.read_at < 0.9 * self._settings.period_s
-        if not is_due and ready <= memory.values.keys():
+        if not is_due and ready == memory.read:
             return
         values: dict[str, Mapping[str, float]] = {}
         for each in found:
@@ -154,7 +156,7 @@ class Passes:
             )
             for pod, sample in zip(each.pods, samples, strict=True):
                 values[pod.metadata.uid] = sample.values
-        memory.values, memory.read_at = values, now
+        memory.values, memory.read, memory.read_at = values, ready, now
 
     def _pools_of(self, found: Sequence[Found]) -> dict[api.ObjectRef, float]:
         """The pools of all targets, each with the share of its ready Pods that are theirs."""

@@ -1,0 +1,24 @@
+"""Autoscaling on the real control plane: its scale subresources, its controllers and LWS's.
+
+The behaviors are those that the embedded API server is tested for.
+"""
+
+from __future__ import annotations
+
+import pytest
+from behaviors_of_scaling import BEHAVIORS, CASES, Behavior, check
+from world_of_scaling import World
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.mark.parametrize("behavior", BEHAVIORS, ids=lambda each: each.__name__)
+async def test_it(world: World, behavior: Behavior) -> None:
+    """Each behavior, as its docstring says."""
+    await behavior(world)
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_reference_case(world: World, name: str) -> None:
+    """Replicas follow as the reference cases say."""
+    await check(world, CASES[name])

@@ -1,0 +1,19 @@
+"""What autoscaling does on the embedded API server: the behaviors that a real control plane is tested for."""
+
+from __future__ import annotations
+
+import pytest
+from behaviors_of_scaling import BEHAVIORS, CASES, Behavior, check
+from world_of_scaling import World
+
+
+@pytest.mark.parametrize("behavior", BEHAVIORS, ids=lambda each: each.__name__)
+async def test_it(world: World, behavior: Behavior) -> None:
+    """Each behavior, as its docstring says."""
+    await behavior(world)
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_reference_case(world: World, name: str) -> None:
+    """Replicas follow as the reference cases say."""
+    await check(world, CASES[name])
