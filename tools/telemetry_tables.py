@@ -13,6 +13,7 @@ from pathlib import Path
 from headgate import cluster
 from headgate.apiserver.handlers.health import FAMILIES
 from headgate.controllers import pages
+from headgate.controllers.autoscaling import AutoscalingController
 from headgate.controllers.model import ModelController
 from headgate.controllers.statuses import StatusController
 from headgate.gateway import GatewaySettings, gauges
@@ -71,7 +72,7 @@ def controller_table() -> Iterator[str]:
 async def _of_controller() -> list[Family]:
     async with cluster.Client.from_url("http://localhost") as client:
         statistics = StatusController(client).statistics, ModelController(client).statistics
-        registry = pages.metrics(*statistics, cluster.Undisputed())
+        registry = pages.metrics(*statistics, AutoscalingController(client), cluster.Undisputed())
         own = [each for each in sums.families(registry) if each.name.startswith("headgate_controller_")]
         return sorted(own, key=lambda family: family.name)
 

@@ -24,6 +24,7 @@ _COMMANDS = {
     "delete": "headgate.cli.objects.commands:delete",
     "validate": "headgate.cli.validate:validate",
     "route": "headgate.cli.route.command:route",
+    "autoscale": "headgate.cli.autoscale.command:autoscale",
     "flow": "headgate.cli.flow.command:flow",
     "gateway": "headgate.cli.gateway:gateway",
     "apiserver": "headgate.cli.apiserver:apiserver",

@@ -14,12 +14,15 @@ def _directories(_: click.Context, __: click.Parameter, given: tuple[str, ...]) 
     return given
 
 
-def _urls(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    for url in given:
-        scheme, _, rest = url.partition("://")
-        if scheme not in ("http", "https") or not rest or any(each.isspace() for each in url):
-            raise click.BadParameter(f"{url!r} is not a URL; write http://HOST:PORT")
+def _url(context: click.Context, option: click.Parameter, given: str) -> str:
+    scheme, _, rest = given.partition("://")
+    if given and (scheme not in ("http", "https") or not rest or any(each.isspace() for each in given)):
+        raise click.BadParameter(f"{given!r} is not a URL; write http://HOST:PORT")
     return given
+
+
+def _urls(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_url(context, option, each) for each in given)
 
 
 @click.command()
@@ -85,6 +88,23 @@ def _urls(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tupl
     show_default=True,
 )
 @click.option(
+    "--prometheus",
+    metavar="URL",
+    default="",
+    callback=_url,
+    help="Prometheus server for metrics prometheus:QUERY of AutoscalingPolicies.",
+)
+@click.option(
+    "--prometheus-token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File with the bearer token for it.",
+)
+@click.option(
+    "--prometheus-ca-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="File with the certificates that its certificate is verified by.",
+)
+@click.option(
     "--autoscaling-period",
     default=15.0,
     type=click.FloatRange(1.0, 3600.0),
@@ -111,6 +131,9 @@ def controller(
     gateways: tuple[str, ...],
     gateway_service: str,
     gateway_metrics_port: int,
+    prometheus: str,
+    prometheus_token_file: Path | None,
+    prometheus_ca_file: Path | None,
     autoscaling_period: float,
     metrics_port: int | None,
     metrics_host: str,
@@ -137,6 +160,9 @@ def controller(
             gateways=gateways,
             gateway_service=gateway_service,
             gateway_port=gateway_metrics_port,
+            prometheus=prometheus,
+            prometheus_token_file=prometheus_token_file,
+            prometheus_ca_file=prometheus_ca_file,
         ),
         metrics_host=metrics_host,
         metrics_port=metrics_port,

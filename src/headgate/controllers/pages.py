@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from headgate import cluster
+from headgate.controllers.autoscaling import AutoscalingController, add_figures
 from headgate.controllers.model import ModelController, ModelStatistics
 from headgate.controllers.statuses import StatusController, StatusStatistics
 from headgate.telemetry import Counter, Gauge, Registry, add_process_metrics
@@ -19,15 +20,20 @@ Sample = tuple[tuple[str, ...], float]
 T = TypeVar("T")
 
 
-def pages(statuses: StatusController, models: ModelController, leadership: cluster.Leadership) -> Starlette:
+def pages(
+    statuses: StatusController,
+    models: ModelController,
+    scaling: AutoscalingController,
+    leadership: cluster.Leadership,
+) -> Starlette:
     """GET /healthz, /readyz and /metrics. Ready: all objects are loaded, whether it leads or not."""
-    registry = metrics(statuses.statistics, models.statistics, leadership)
+    registry = metrics(statuses.statistics, models.statistics, scaling, leadership)
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"message": "ok"})
 
     async def readyz(_: Request) -> Response:
-        ready = statuses.is_ready and models.is_ready
+        ready = statuses.is_ready and models.is_ready and scaling.is_ready
         return JSONResponse({"message": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     async def page(request: Request) -> Response:
@@ -40,6 +46,7 @@ def pages(statuses: StatusController, models: ModelController, leadership: clust
 def metrics(
     current: Callable[[], StatusStatistics],
     models: Callable[[], ModelStatistics],
+    scaling: AutoscalingController,
     leadership: cluster.Leadership,
 ) -> Registry:
     """All metrics of a controller process."""
@@ -139,6 +146,7 @@ def metrics(
             read=_one(models, lambda now: now.sidecar_failures),
         ),
     )
+    add_figures(registry, scaling.figures, scaling.reads)
     add_process_metrics(registry)
     return registry
 

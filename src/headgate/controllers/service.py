@@ -81,7 +81,7 @@ async def _run(
                 tasks.create_task(unattended.run()),
             ]
             if listener is not None:
-                page = serving.serve_page(pages.pages(statuses, models, leadership), listener)
+                page = serving.serve_page(pages.pages(statuses, models, scaling, leadership), listener)
                 running.append(tasks.create_task(page))
             runs = tasks.create_task(election.run()) if election is not None else None
             await stop.wait()

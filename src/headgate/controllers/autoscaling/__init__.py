@@ -6,6 +6,7 @@ measure, and the write of replicas and of a status that explains them.
 """
 
 from headgate.controllers.autoscaling.controller import AutoscalingController
+from headgate.controllers.autoscaling.figures import add_figures
 from headgate.controllers.autoscaling.settings import AutoscalingSettings
 
-__all__ = ["AutoscalingController", "AutoscalingSettings"]
+__all__ = ["AutoscalingController", "AutoscalingSettings", "add_figures"]

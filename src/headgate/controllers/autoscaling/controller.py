@@ -19,9 +19,12 @@ from headgate.autoscaling import History, Policy, compile_policy
 from headgate.controllers import grants
 from headgate.controllers.autoscaling import deciding, events, observing, status
 from headgate.controllers.autoscaling.deciding import Outcome
+from headgate.controllers.autoscaling.figures import Figures, Report
 from headgate.controllers.autoscaling.following import Followed
 from headgate.controllers.autoscaling.gateways import ServiceEndpoints
-from headgate.controllers.autoscaling.passes import Memory, Passes
+from headgate.controllers.autoscaling.measuring import Meter
+from headgate.controllers.autoscaling.passes import Memory, Pass, Passes
+from headgate.controllers.autoscaling.prometheus import Prometheus
 from headgate.controllers.autoscaling.settings import AutoscalingSettings
 from headgate.controllers.autoscaling.targets import Refusal, Target
 from headgate.controllers.conditions import Finding
@@ -68,9 +71,11 @@ class AutoscalingController:
         self._followed = Followed(self._queue.add, self._policies.add)
         self._signals = Signals()
         self._signals.on_starved = self._starved
-        self._passes = Passes(client, self._followed, self._signals, self._settings)
+        self._meter = Meter(self._settings, _prometheus(self._settings))
+        self._passes = Passes(client, self._followed, self._signals, self._meter)
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
         self._memories: dict[api.ObjectKey, Memory] = {}
+        self.figures = Figures()
         self.is_ready = False
         """Whether all objects are loaded."""
 
@@ -78,7 +83,7 @@ class AutoscalingController:
         """Run until cancelled; calls `on_ready` once all objects are loaded."""
         informers = self._followed.informers(self._client, self._namespaces)
         informers += self._gateways()
-        async with asyncio.TaskGroup() as tasks:
+        async with contextlib.aclosing(self._meter), asyncio.TaskGroup() as tasks:
             for informer in informers:
                 tasks.create_task(informer.run())
             tasks.create_task(self._signals.run())
@@ -109,10 +114,11 @@ class AutoscalingController:
 
     async def _until_told(self) -> None:
         """Wait a moment for the gateways, as without them metrics would be reported as missing."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ACCESS_PATIENCE_S):
-                while self._signals.statistics()["gateways_known"] < self._signals.statistics()["gateways"]:
-                    await asyncio.sleep(SOON_S)
+        for _ in range(int(ACCESS_PATIENCE_S / SOON_S)):
+            known = self._signals.statistics()
+            if known["gateways_known"] == known["gateways"]:
+                return
+            await asyncio.sleep(SOON_S)
 
     def _starved(self, pool: api.ObjectRef) -> None:
         """A request waits for a pool without endpoints."""
@@ -126,6 +132,10 @@ class AutoscalingController:
             await self._passes.sweep()
         except cluster.ApiError as error:
             log.warning("annotations of pools that no binding reaches may be left: %s", error)
+
+    def reads(self) -> dict[str, int]:
+        """Pages, queries and gateways, for metrics."""
+        return {**self._passes.statistics(), **self._signals.statistics()}
 
     # Policies
 
@@ -150,6 +160,7 @@ class AutoscalingController:
         binding = self._followed.binding(key)
         if binding is None or binding.metadata.deletion_timestamp is not None:
             self._memories.pop(key, None)
+            self.figures.forget(key)
             await self._passes.leave(key)
             return None
         if not self._leadership.is_held():
@@ -159,6 +170,7 @@ class AutoscalingController:
         plan = self._plan(binding, references)
         if isinstance(plan, Refusal):
             await self._passes.leave(key)
+            self.figures.take(key, Report(plan.reason))
             due = status.refused(binding, plan, references, self._now())
             return await self._write(binding, due)
         return await self._scale(binding, plan, references)
@@ -195,6 +207,7 @@ class AutoscalingController:
         if done.is_outdated:
             return SOON_S
         self._tell_direction(binding, memory, done.outcome)
+        self.figures.take(binding.metadata.key, _report(done))
         due = status.decided(binding, done, references, memory.history.to_json())
         again_s = await self._write(binding, due, memory)
         if again_s is not None:
@@ -247,6 +260,28 @@ class AutoscalingController:
 
     def _now(self) -> float:
         return self._clock().timestamp()
+
+
+def _report(done: Pass) -> Report:
+    decision = done.outcome.decision
+    configurations = [each.target.configuration for each in done.found]
+    return Report(
+        "" if status.is_ready(decision) else status.NO_METRICS,
+        decision,
+        sum(each.min_replicas for each in configurations),
+        sum(each.max_replicas for each in configurations),
+        done.outcome.history.expected_start_s,
+    )
+
+
+def _prometheus(settings: AutoscalingSettings) -> Prometheus | None:
+    if not settings.prometheus:
+        return None
+    return Prometheus(
+        settings.prometheus,
+        token_file=settings.prometheus_token_file,
+        ca_file=settings.prometheus_ca_file,
+    )
 
 
 def _compiled(policy: api.AutoscalingPolicy) -> Policy | str:

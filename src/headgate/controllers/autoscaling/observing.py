@@ -46,11 +46,6 @@ class Load(NamedTuple):
     """Why some of it is not known."""
 
 
-def of_pods(policy: Policy) -> list[str]:
-    """The metrics of a policy that Pods are asked for."""
-    return [each.name for each in policy.metrics if not is_signal(each.name)]
-
-
 def is_signal(metric: str) -> bool:
     """Whether gateways measure the metric."""
     return metric.startswith(PREFIX)

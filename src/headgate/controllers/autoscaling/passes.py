@@ -8,16 +8,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headgate import api, cluster
-from headgate.api.kthena_registry import MetricEndpoint
 from headgate.autoscaling import History, Observation, Policy
 from headgate.controllers.autoscaling import deciding, observing, starts
 from headgate.controllers.autoscaling.deciding import Outcome
 from headgate.controllers.autoscaling.following import Followed
+from headgate.controllers.autoscaling.measuring import Measured, Meter
 from headgate.controllers.autoscaling.observing import Found, Load
-from headgate.controllers.autoscaling.pod_metrics import PodMetrics
 from headgate.controllers.autoscaling.pools import ref_of
 from headgate.controllers.autoscaling.scaling import Scaled, Scaler
-from headgate.controllers.autoscaling.settings import AutoscalingSettings
 from headgate.controllers.autoscaling.targets import Target
 from headgate.observe.signals import Signals
 
@@ -28,11 +26,7 @@ class Memory:
 
     uid: str
     history: History
-    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Of its Pods, by UID, at `read_at`."""
-    read: Collection[str] = frozenset()
-    """UIDs of Pods that were ready then."""
-    read_at: float = 0.0
+    measured: Measured = field(default_factory=Measured)
     written_at: float = 0.0
     """When its status was written."""
     went_up: bool | None = None
@@ -46,6 +40,8 @@ class Pass(NamedTuple):
     found: Sequence[Found]
     observation: Observation
     load: Load
+    problems: Sequence[str]
+    """Why Pods or queries were not measured."""
     is_outdated: bool
     """Whether a workload had changed meanwhile, so that it is to be looked at again."""
 
@@ -58,13 +54,12 @@ class Passes:
         client: cluster.Client,
         followed: Followed,
         signals: Signals,
-        settings: AutoscalingSettings,
+        meter: Meter,
     ) -> None:
         self._followed = followed
         self._signals = signals
-        self._settings = settings
+        self._meter = meter
         self._scaler = Scaler(client)
-        self._pods = PodMetrics()
         self._notes = starts.PoolNotes(client)
         self._wanted: defaultdict[api.ObjectRef, dict[api.ObjectKey, dict[str, str]]] = defaultdict(dict)
         """Annotations of pools, by the bindings whose targets they reach."""
@@ -79,12 +74,14 @@ class Passes:
         now: float,
     ) -> Pass:
         """Raises ApiError other than NotFound and Conflict."""
-        await self._read(binding, policy, targets, memory, now)
-        found = self._found(binding, targets)  # again: reading takes time
+        measured = memory.measured
+        found = self._found(binding, targets)
+        if await self._meter.measure(measured, policy, found, now):
+            found = self._found(binding, targets)  # again: that took time
         pools = self._pools_of(found)
-        load = self._load(policy, found, pools)
-        observation = observing.observation(found, memory.values, load, now)
-        outcome = deciding.decide_all(binding, policy, found, memory.history, observation, memory.values)
+        load = self._load(policy, found, pools, measured)
+        observation = observing.observation(found, measured.values, load, now)
+        outcome = deciding.decide_all(binding, policy, found, memory.history, observation, measured.values)
         memory.history = outcome.history
         is_outdated = False
         for each, replicas in zip(found, outcome.replicas, strict=True):
@@ -94,7 +91,7 @@ class Passes:
         if deciding.may_be_zero(binding, found):
             noted = starts.notes(memory.history.expected_start_s, starts.failure(found))
         await self._note(binding.metadata.key, pools, noted)
-        return Pass(outcome, found, observation, load, is_outdated)
+        return Pass(outcome, found, observation, load, measured.problems, is_outdated)
 
     def fed_by(self, pool: api.ObjectRef) -> Collection[api.ObjectKey]:
         """The bindings whose targets a pool reaches."""
@@ -111,7 +108,7 @@ class Passes:
                 await self._notes.write(pool, {})
 
     def statistics(self) -> dict[str, int]:
-        return {**self._pods.statistics(), "scaled": self._scaler.writes}
+        return {**self._meter.statistics(), "scaled": self._scaler.writes}
 
     def _found(self, binding: api.AutoscalingPolicyBinding, targets: Sequence[Target]) -> list[Found]:
         key = binding.metadata.key
@@ -128,36 +125,6 @@ class Passes:
             for index, target in enumerate(targets)
         ]
 
-    async def _read(
-        self,
-        binding: api.AutoscalingPolicyBinding,
-        policy: Policy,
-        targets: Sequence[Target],
-        memory: Memory,
-        now: float,
-    ) -> None:
-        """Ask the Pods, if it is time to: at once if others are ready than the last time, as the load moves."""
-        names = observing.of_pods(policy)
-        if len(targets) > 1:
-            names.append(observing.SERVED)
-        if not names:
-            return
-        found = self._found(binding, targets)
-        ready = {pod.metadata.uid for each in found for pod in each.pods if pod.ready}
-        is_due = not 0 <= now - memory.read_at < 0.9 * self._settings.period_s
-        if not is_due and ready == memory.read:
-            return
-        values: dict[str, Mapping[str, float]] = {}
-        for each in found:
-            configured = each.target.configuration.target
-            endpoint = configured.metric_endpoint if configured is not None else MetricEndpoint()
-            samples = await self._pods.read(
-                each.pods, endpoint.port, endpoint.uri, names, self._settings.deadline_s
-            )
-            for pod, sample in zip(each.pods, samples, strict=True):
-                values[pod.metadata.uid] = sample.values
-        memory.values, memory.read, memory.read_at = values, ready, now
-
     def _pools_of(self, found: Sequence[Found]) -> dict[api.ObjectRef, float]:
         """The pools of all targets, each with the share of its ready Pods that are theirs."""
         own = {pod.metadata.key for each in found for pod in each.pods if pod.ready}
@@ -169,11 +136,14 @@ class Passes:
                     shares[pool] = len(ready & own) / len(ready) if ready else 1.0
         return shares
 
-    def _load(self, policy: Policy, found: Sequence[Found], pools: Mapping[api.ObjectRef, float]) -> Load:
+    def _load(
+        self, policy: Policy, found: Sequence[Found], pools: Mapping[api.ObjectRef, float], measured: Measured
+    ) -> Load:
         current = sum(each.current for each in found)
-        return observing.load_of(
+        told = observing.load_of(
             policy, current, [(self._signals.of(pool), share) for pool, share in pools.items()]
         )
+        return told._replace(totals={**told.totals, **measured.totals})
 
     async def _note(
         self, key: api.ObjectKey, pools: Collection[api.ObjectRef], noted: dict[str, str]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 
@@ -20,3 +22,7 @@ class AutoscalingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """NAMESPACE/NAME of the Service of gateways, all endpoints of which are followed; empty for none."""
     gateway_port: int = 9090
     """The metrics port of these endpoints."""
+    prometheus: str = ""
+    """URL of a Prometheus server, for metrics that are queries; empty for none."""
+    prometheus_token_file: Path | None = None
+    prometheus_ca_file: Path | None = None

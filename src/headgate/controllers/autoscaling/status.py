@@ -27,6 +27,8 @@ POLICY_NOT_FOUND, POLICY_INVALID, CONFLICT = "PolicyNotFound", "PolicyInvalid", 
 SCALING = "Scaling"
 STABLE, PANIC = "Stable", "Panic"
 NO_METRICS: Final = "MetricsMissing"
+_MAX_WHY: Final = 1024
+"""Characters of what explains that metrics are missing."""
 LIMITS: Final = {"Minimum": "minReplicas", "Maximum": "maxReplicas"}
 
 
@@ -41,7 +43,7 @@ def decided(
     findings = [
         _ready(decision),
         Finding(TARGET_FOUND, True, "TargetFound", f"Scales {named}"),
-        _metrics(decision, done.load.missing),
+        _metrics(decision, done),
         _limited(decision),
         *([references] if references is not None else []),
     ]
@@ -153,18 +155,24 @@ def _metric(view: MetricView) -> AutoscalingMetricStatus:
     )
 
 
+def is_ready(decision: Decision) -> bool:
+    """Whether something decided: without any metric, replicas stay."""
+    return decision.recommended is not None or decision.rule not in ("", "MetricMissing")
+
+
 def _ready(decision: Decision) -> Finding:
-    if decision.recommended is None and decision.rule in ("", "MetricMissing"):
+    if not is_ready(decision):
         return Finding(READY, False, NO_METRICS, "No metric could be measured, so that replicas stay")
     return Finding(READY, True, SCALING, "Replicas are decided by the policy")
 
 
-def _metrics(decision: Decision, why: Sequence[str]) -> Finding:
+def _metrics(decision: Decision, done: Pass) -> Finding:
     missing = [each.name for each in decision.metrics if each.value is None]
     if missing:
         told = f"Not measured: {conditions.enumerated(missing)}"
-        if any(is_signal(each) for each in missing):
-            told = f"{told}; {conditions.enumerated(why, '; ')}"
+        why = [*done.problems, *(done.load.missing if any(map(is_signal, missing)) else ())]
+        if why:
+            told = f"{told}; {conditions.enumerated(dict.fromkeys(why), '; ', _MAX_WHY)}"
         return Finding(METRICS_AVAILABLE, False, NO_METRICS, told)
     return Finding(METRICS_AVAILABLE, True, "Measured", "Every metric could be measured")
 

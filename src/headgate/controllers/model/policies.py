@@ -8,12 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from headgate import api
-from headgate.api import kthena_model_rules
+from headgate.api import kthena_model_rules, marks
 from headgate.api.admission import autoscaling
 from headgate.api.kthena_registry import AutoscalingPolicySpec
 from headgate.controllers.model import names
 from headgate.controllers.model.backends import Backend
 from headgate.controllers.model.scope import Child, Scope
+from headgate.kubeschema import duration
 
 _LARGEST: Final = 1_000_000
 
@@ -38,13 +39,15 @@ def of_model(scope: Scope, backends: Sequence[Backend]) -> list[Child]:
             }
             name = names.shortened(scope.model.metadata.name, names.LONGEST_NAME)
             configuration = {"optimizerConfiguration": optimizer}
-            found += _policy(scope, name, spec.autoscaling_policy, configuration)
+            scaled = [backend for backend in backends if backend.carrier.share]
+            found += _policy(scope, name, spec.autoscaling_policy, configuration, grace=_grace(scaled))
         return found
     for backend in backends:
         policy = backend.spec.autoscaling_policy
         if policy is not None and _can_scale(scope, backend):
             configuration = {"scalingConfiguration": _scaling(backend)}
-            found += _policy(scope, backend.server, policy, configuration, backend.spec.name)
+            grace = _grace([backend])
+            found += _policy(scope, backend.server, policy, configuration, backend.spec.name, grace)
     return found
 
 
@@ -54,14 +57,24 @@ def _policy(
     policy: AutoscalingPolicySpec,
     configuration: dict[str, Any],
     backend: str = "",
+    grace: str = "",
 ) -> list[Child]:
     binding = {"policyRef": {"name": name}, **configuration}
+    metadata = {"annotations": {marks.ZERO_GRACE_PERIOD: grace}} if grace else {}
     spec = msgspec.to_builtins(policy)
     autoscaling.default_spec(spec)  # a cluster has none of the defaults that depend on other fields
     return [
         scope.child(api.AutoscalingPolicy, name, spec, backend),
-        scope.child(api.AutoscalingPolicyBinding, name, binding, backend),
+        scope.child(api.AutoscalingPolicyBinding, name, binding, backend, **metadata),
     ]
+
+
+def _grace(backends: Sequence[Backend]) -> str:
+    """How long there must be no requests before the last replica goes; empty if it stays. Backends that are
+    scaled together go to zero together, after the longest of their times."""
+    periods = [each.spec.scale_to_zero_grace_period for each in backends if not each.spec.min_replicas]
+    known = [each for each in periods if each]
+    return max(known, key=duration.parse, default="") if len(known) == len(backends) else ""
 
 
 def _can_scale(scope: Scope, backend: Backend) -> bool:

@@ -1,0 +1,35 @@
+"""`headgate autoscale`: the commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.cli import options
+
+if TYPE_CHECKING:
+    from headgate.cli.objects.connecting import Server
+
+
+@click.group()
+def autoscale() -> None:
+    """Explain how replicas are decided."""
+
+
+@autoscale.command()
+@click.argument("binding")
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace. Default: that of the kubeconfig.")
+@options.output("text", "json")
+@options.server
+def explain(server: Server, binding: str, namespace: str | None, output: str) -> None:
+    """Show why an AutoscalingPolicyBinding has as many replicas as it has.
+
+    Prints the last decision as a sentence, the targets, the metrics, and the limits of the policy.
+
+    Example: headgate autoscale explain sim-8b
+    """
+    from headgate.cli.autoscale import explaining
+    from headgate.cli.objects import connecting
+
+    connecting.run(server, lambda client: explaining.explain(client, namespace, binding, output))
