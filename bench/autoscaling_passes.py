@@ -1,58 +1,170 @@
-"""CPU time of one pass of the autoscaler over many bindings: `python bench/autoscaling_passes.py`.
+"""CPU time of a pass over many bindings in the controller, without an API server: `--bindings 1000 --pods 8`.
 
-Each binding has 8 Pods with two metrics, a forecast, and windows with history. The state of each goes
-through JSON, as in the controller.
+Objects are given to the controller as informers would; what gateways tell is made up, and differs with each
+pass. Replicas stay as they are, so that no write is measured. With `--pages`, each Pod's page is read from a
+server on loopback, whose own CPU time is not counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import multiprocessing
 import random
+import socket
 import time
+from collections.abc import Sequence
+from typing import Any
 
-from headgate.autoscaling import Bounds, History, MetricTarget, Observation, PodSample, Policy, decide
+import msgspec
 
-BINDINGS, PODS, PASSES, PASS_S = 1_000, 8, 40, 15.0
-POLICY = Policy((MetricTarget("running", 10.0), MetricTarget("kv_usage", 0.7)))
+from headgate import api, cluster
+from headgate.api.kthena_registry import AutoscalingPolicySpec
+from headgate.autoscaling import History, compile_policy
+from headgate.cluster.store import ChangeKind
+from headgate.controllers.autoscaling.following import Followed
+from headgate.controllers.autoscaling.measuring import Meter
+from headgate.controllers.autoscaling.passes import Memory, Passes
+from headgate.controllers.autoscaling.pools import PoolServer
+from headgate.controllers.autoscaling.settings import AutoscalingSettings
+from headgate.controllers.autoscaling.status import decided
+from headgate.controllers.autoscaling.workloads import ScalableDeployment
+from headgate.observe.signals import PoolLoad, Signals
+
+PAGE = "\n".join(f"vllm:metric_{number} {number}" for number in range(200)) + "\nload 1\n"
 
 
-def observation(now: float, current: int, rng: random.Random) -> Observation:
-    """Pods of which the first was created a minute ago, so that start-up times are learned."""
-    pods = [
-        PodSample(
-            name=f"engine-{number}-{int(now)}" if number == 0 else f"engine-{number}",
-            is_ready=number > 0 or rng.random() < 0.5,
-            values={"running": rng.uniform(5, 14), "kv_usage": rng.uniform(0.3, 0.9)},
-            created_at=now - 1 if number == 0 else 0.0,
-        )
-        for number in range(current)
-    ]
-    return Observation(now, current, sum(pod.is_ready for pod in pods), pods)
+class MadeUp(Signals):
+    """What gateways tell: half a replica's work for each, more or less."""
+
+    def __init__(self, pods: int) -> None:
+        super().__init__()
+        self._pods = pods
+        self._rng = random.Random(1)
+
+    def of(self, pool: api.ObjectRef) -> PoolLoad:
+        work = self._pods * 0.68 * self._rng.uniform(0.99, 1.01)
+        return PoolLoad(is_known=True, metrics={"headgate:work_seconds": work})
+
+
+def added(obj: Any) -> cluster.Change[Any]:
+    return cluster.Change(ChangeKind.ADDED, None, obj)
+
+
+def fill(followed: Followed, bindings: int, pods: int, port: int) -> list[api.AutoscalingPolicyBinding]:
+    """The objects; returns the bindings."""
+    found = []
+    for number in range(bindings):
+        name, namespace = f"m{number}", f"n{number % 20}"
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "uid": name,
+            "resourceVersion": "1",
+            "generation": 1,
+        }
+        labels = {"app": name}
+        template = {"metadata": {"labels": labels}}
+        spec = {"replicas": pods, "selector": {"matchLabels": labels}, "template": template}
+        workload = msgspec.convert({"metadata": metadata, "spec": spec}, ScalableDeployment)
+        followed._workload_changed(added(workload))
+        server = {"metadata": metadata, "spec": {"workloadSelector": {"matchLabels": labels}}}
+        followed.pools.put(added(msgspec.convert(server, PoolServer)))
+        for index in range(pods):
+            pod = {
+                "metadata": {
+                    "name": f"{name}-{index}",
+                    "namespace": namespace,
+                    "uid": f"{name}-{index}",
+                    "labels": labels,
+                    "creationTimestamp": "2026-01-01T00:00:00Z",
+                },
+                "status": {
+                    "phase": "Running",
+                    "podIP": "127.0.0.1",
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                },
+            }
+            followed._pod_changed(added(msgspec.convert(pod, api.Pod)))
+        target = {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "metricEndpoint": {"port": port},
+        }
+        configuration = {"target": target, "minReplicas": 1, "maxReplicas": 50}
+        bound = {"policyRef": {"name": "p"}, "scalingConfiguration": configuration}
+        binding = msgspec.convert({"metadata": metadata, "spec": bound}, api.AutoscalingPolicyBinding)
+        followed._binding_changed(added(binding))
+        found.append(binding)
+    return found
+
+
+def serve(listener: socket.socket) -> None:
+    """Pages of all Pods."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(PAGE)}\r\nconnection: close\r\n\r\n"
+        writer.write((head + PAGE).encode())
+        await writer.drain()
+        writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_server(answer, sock=listener, backlog=4096) as server:
+            await server.serve_forever()
+
+    asyncio.run(main())
+
+
+async def measure(bindings: int, pods: int, passes: int, port: int, metric: str) -> Sequence[float]:
+    """CPU seconds of each pass over all bindings."""
+    followed = Followed(lambda key: None, lambda key: None)
+    found = fill(followed, bindings, pods, port)
+    spec = {"metrics": [{"metricName": metric, "targetValue": "0.7" if ":" in metric else "1"}]}
+    policy = compile_policy(msgspec.convert(spec, AutoscalingPolicySpec))
+    memories = {each.metadata.key: Memory(each.metadata.uid, History.empty()) for each in found}
+    async with cluster.Client.from_url("http://127.0.0.1:1") as client:
+        meter = Meter(AutoscalingSettings(), None)
+        runs = Passes(client, followed, MadeUp(pods), meter)
+        limit = asyncio.Semaphore(64)
+        spent = []
+
+        async def one(binding: api.AutoscalingPolicyBinding, now: float) -> None:
+            async with limit:
+                memory = memories[binding.metadata.key]
+                targets = followed.targets(binding)
+                assert not isinstance(targets, tuple)
+                assert followed.rival(binding, targets[0].workload) is None
+                done = await runs.run(binding, policy, targets, memory, now)
+                assert done.outcome.decision.desired == pods, done.outcome.decision
+                decided(binding, done, None)
+
+        for number in range(passes):
+            now = time.time() + 15.0 * number
+            began = time.process_time()
+            async with asyncio.TaskGroup() as group:
+                for binding in found:
+                    group.create_task(one(binding, now))
+            spent.append(time.process_time() - began)
+        return spent
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("--bindings", type=int, default=BINDINGS)
-    bindings = options.parse_args().bindings
-    rng = random.Random(1)
-    states = [History.empty().to_json()] * bindings
-    decisions_s, states_s = [], []
-    for step in range(PASSES):
-        seen = [observation(1e9 + step * PASS_S, PODS, rng) for _ in states]
-        began = time.process_time()
-        histories = [History.from_json(state) for state in states]
-        read = time.process_time()
-        histories = [
-            decide(POLICY, Bounds(1, 100), history, each)[1]
-            for history, each in zip(histories, seen, strict=True)
-        ]
-        decided = time.process_time()
-        states = [history.to_json() for history in histories]
-        decisions_s.append(decided - read)
-        states_s.append(read - began + time.process_time() - decided)
-    print(f"{bindings} bindings of {PODS} Pods, CPU time of a pass (median of {PASSES}):")
-    print(f"  decisions       {1e3 * sorted(decisions_s)[PASSES // 2]:7.1f} ms")
-    print(f"  state as JSON   {1e3 * sorted(states_s)[PASSES // 2]:7.1f} ms, {max(map(len, states))} bytes")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bindings", type=int, default=1000)
+    parser.add_argument("--pods", type=int, default=8)
+    parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--pages", action="store_true", help="read the metrics of Pods")
+    given = parser.parse_args()
+    with socket.create_server(("127.0.0.1", 0), backlog=4096) as listener:
+        server = multiprocessing.get_context("fork").Process(target=serve, args=(listener,), daemon=True)
+        server.start()
+        port = listener.getsockname()[1]
+        metric = "load" if given.pages else "headgate:work_seconds"
+        spent = asyncio.run(measure(given.bindings, given.pods, given.passes, port, metric))
+        server.terminate()
+    for number, seconds in enumerate(spent, 1):
+        each_us = 1e6 * seconds / given.bindings
+        print(f"pass {number}: {seconds:.3f} s of CPU, {each_us:.0f} µs for each binding")
 
 
 if __name__ == "__main__":

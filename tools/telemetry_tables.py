@@ -66,7 +66,12 @@ def metrics_table() -> Iterator[str]:
 
 
 def controller_table() -> Iterator[str]:
-    return _rows(asyncio.run(_of_controller()))
+    return _rows(controller_families())
+
+
+def controller_families() -> list[Family]:
+    """Every metric of a controller, by name."""
+    return asyncio.run(_of_controller())
 
 
 async def _of_controller() -> list[Family]:

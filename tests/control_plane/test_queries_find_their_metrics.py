@@ -26,6 +26,10 @@ _MATCHER = re.compile(r'(\w+)(?:=~|!~|!=|=)"')
 _GROUPING = re.compile(r"\b(?:by|on) \(([^)]*)\)")
 
 AFTER_AN_EVENT = {
+    "headgate_controller_autoscaling_metrics_missing",
+    "headgate_controller_autoscaling_not_ready",
+    "headgate_controller_autoscaling_panic",
+    "headgate_controller_autoscaling_replicas",
     "headgate_gateway_attempts_failed_total",
     "headgate_gateway_flow_control_queue_size",
     "headgate_gateway_flow_control_request_queue_duration_seconds_bucket",
@@ -34,7 +38,7 @@ AFTER_AN_EVENT = {
     "headgate_gateway_rejected_total",
     "headgate_gateway_retries_total",
 }
-"""Metrics without a series as long as nothing fails, waits or needs Redis. Their labels are checked by
+"""Metrics without a series as long as nothing fails, waits, needs Redis or is scaled. Their labels are checked by
 tests/docs/test_the_pages_on_telemetry_are_true.py."""
 
 

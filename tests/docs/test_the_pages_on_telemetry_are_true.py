@@ -33,7 +33,7 @@ def tables() -> ModuleType:
 def labels(tables: ModuleType) -> dict[str, set[str]]:
     """The labels of every series, by its name on the page that is scraped."""
     found = {}
-    for family in tables.families():
+    for family in (*tables.families(), *tables.controller_families()):
         suffixes = {"counter": ["_total"], "gauge": [""], "histogram": ["_bucket", "_sum", "_count"]}
         for suffix in suffixes[family.kind]:
             found[family.name + suffix] = set(family.label_names)
@@ -69,9 +69,10 @@ def test_queries_ask_for_what_there_is(labels: dict[str, set[str]]) -> None:
 
 def test_alerts_ask_for_what_there_is(labels: dict[str, set[str]]) -> None:
     """Each alert asks for metrics and labels that exist, and tells of labels that its expression keeps."""
-    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
-    assert len({rule["alert"] for rule in group["rules"]}) == len(group["rules"])
-    for rule in group["rules"]:
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
         check(rule["expr"], labels)
         told = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
         aggregated = re.findall(r"\bby \(([\w, ]+)\)", rule["expr"])

@@ -149,6 +149,12 @@ def ports(unused_tcp_port_factory: Callable[[], int]) -> Ports:
     return lambda: {name: unused_tcp_port_factory() for name in names}
 
 
+@pytest.fixture(scope="session")
+def machine_of(ports: Ports) -> Callable[[Path, Path], Machine]:
+    """Makes a machine from its directory and its manifests; whoever starts it stops it."""
+    return lambda state, manifests: Machine(state, manifests, ports())
+
+
 @pytest.fixture
 def new_machine(tmp_path: Path, ports: Ports) -> Iterator[Callable[..., Machine]]:
     """Makes machines that are stopped at the end of the test; each may be started several times."""

@@ -6,11 +6,12 @@ import difflib
 from collections.abc import Collection
 
 from headgate.api import marks
+from headgate.api.admission import durations
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.marks import ANNOTATIONS, EndpointTls, InvalidAnnotationError
 
-__all__ = ["warn_of_own", "warn_of_start", "warn_of_tls"]
+__all__ = ["warn_of_grace", "warn_of_own", "warn_of_start", "warn_of_tls"]
 
 
 def warn_of_own(kinds: str, annotations: FieldCursor, known: Collection[str], found: Findings) -> None:
@@ -36,6 +37,17 @@ def warn_of_start(annotations: FieldCursor, found: Findings) -> None:
         return
     if expected_s is None and marks.START_FAILED in annotations.texts:
         found.warn(annotations.key(marks.START_FAILED), f"has no effect without {marks.SCALE_FROM_ZERO}")
+
+
+def warn_of_grace(annotations: FieldCursor, least: int | None, found: Findings) -> None:
+    """Warn of a grace period that is none, or that has no effect with `least` replicas."""
+    grace = annotations.key(marks.ZERO_GRACE_PERIOD)
+    if grace.text is None:
+        return
+    if durations.nanoseconds(grace) is None:
+        found.warn(grace, f'"{grace.text[:64]}" is no duration, such as 5m: until then one replica stays')
+    elif least:
+        found.warn(grace, "has no effect unless minReplicas is 0")
 
 
 def warn_of_tls(annotations: FieldCursor, *, is_https: bool, needed: str, found: Findings) -> None:

@@ -110,7 +110,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
         ),
         "AutoscalingPolicyBinding": (
             *("target-twice", "target-elsewhere", "target-vague", "target-kind", "target-missing"),
-            "other-scaler",
+            *("other-scaler", "annotation-unknown", "grace-invalid", "grace-alone"),
         ),
         "InferencePool": ("picker-missing", "protocol-invalid"),
         "InferenceModel": (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from headgate.api import marks
 from headgate.api.admission import index_keys, pods, selectors
+from headgate.api.admission.annotations import warn_of_grace, warn_of_own
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.index_keys import ScalingTarget
@@ -26,6 +28,10 @@ def check_binding(binding: FieldCursor, old: FieldCursor | None, others: View, f
         if isinstance(place.value, dict):
             _check_bounds(place, found)
             _check_target(place["target"], found)
+    annotations = binding.at("metadata.annotations")
+    warn_of_own("AutoscalingPolicyBindings", annotations, marks.OF_BINDINGS, found)
+    least = [each["minReplicas"].integer or 0 for each in (scaling, *params.items())]
+    warn_of_grace(annotations, max(least), found)
     seen: dict[tuple[str, tuple[str, str]], ScalingTarget] = {}
     for target in index_keys.targets_of_binding(binding):
         same = target.namespace, target.workload

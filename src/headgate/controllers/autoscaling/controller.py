@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
 from headgate import api, cluster
 from headgate.api.kthena_registry import AutoscalingPolicyBindingStatus
 from headgate.autoscaling import History, Policy, compile_policy
@@ -36,8 +38,9 @@ log = logging.getLogger(__name__)
 
 ACCESS_PATIENCE_S = 5.0
 """How long a start waits for rights that were not there at once."""
-WORDS_S, VALUES_S = 15.0, 60.0
-"""How often a status is written in which only words, or only measured values, have changed."""
+WORDS_S, VALUES_S, HISTORY_S = 15.0, 60.0, 300.0
+"""How often a status is written in which only words, only measured values, or only the history have changed.
+A history that is older than two minutes holds replicas a little longer after a restart, and no more."""
 SOON_S = 0.1
 SWEEP_S = 60.0
 """How long after the start it is known which pools have bindings."""
@@ -68,7 +71,7 @@ class AutoscalingController:
         self._leadership = leadership or cluster.Undisputed()
         self._queue: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
         self._policies: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
-        self._followed = Followed(self._queue.add, self._policies.add)
+        self._followed = Followed(self._touched, self._policies.add)
         self._signals = Signals()
         self._signals.on_starved = self._starved
         self._meter = Meter(self._settings, _prometheus(self._settings))
@@ -120,6 +123,13 @@ class AutoscalingController:
                 return
             await asyncio.sleep(SOON_S)
 
+    def _touched(self, key: api.ObjectKey) -> None:
+        """Something about the binding has changed."""
+        memory = self._memories.get(key)
+        if memory is not None:
+            memory.quiet_until = 0.0
+        self._queue.add(key)
+
     def _starved(self, pool: api.ObjectRef) -> None:
         """A request waits for a pool without endpoints."""
         for key in self._passes.fed_by(pool):
@@ -166,6 +176,8 @@ class AutoscalingController:
         if not self._leadership.is_held():
             self._memories.clear()  # whoever leads meanwhile goes on from there
             return SOON_S
+        if self._is_quiet(key):
+            return self._settings.signals_s
         references = grants.finding(binding, self._followed.grants())
         plan = self._plan(binding, references)
         if isinstance(plan, Refusal):
@@ -208,14 +220,23 @@ class AutoscalingController:
             return SOON_S
         self._tell_direction(binding, memory, done.outcome)
         self.figures.take(binding.metadata.key, _report(done))
-        due = status.decided(binding, done, references, memory.history.to_json())
+        due = status.decided(binding, done, references)
         again_s = await self._write(binding, due, memory)
         if again_s is not None:
             return again_s
         is_told = any(observing.is_signal(each.name) for each in plan.policy.metrics)
-        if is_told or deciding.may_be_zero(binding, done.found):
-            return self._settings.signals_s
-        return self._settings.period_s
+        if not is_told and not deciding.may_be_zero(binding, done.found):
+            return self._settings.period_s
+        decision = done.outcome.decision
+        if decision.desired == decision.current and deciding.is_settled(binding, done.found):
+            memory.quiet_until = done.observation.now + self._settings.period_s
+        return self._settings.signals_s
+
+    def _is_quiet(self, key: api.ObjectKey) -> bool:
+        """Whether a pass would come to the same as the last one: there are no requests, and as few replicas
+        as there may be. Most of many models are so most of the time."""
+        memory = self._memories.get(key)
+        return memory is not None and self._now() < memory.quiet_until and self._passes.is_idle(key)
 
     def _memory(self, binding: api.AutoscalingPolicyBinding) -> Memory:
         key, uid = binding.metadata.key, binding.metadata.uid
@@ -243,14 +264,14 @@ class AutoscalingController:
         due: AutoscalingPolicyBindingStatus,
         memory: Memory | None = None,
     ) -> float | None:
-        now = self._now()
-        before = binding.status
+        """Write a status if it is time to; `due` has no history if there is a memory of it."""
+        now, before = self._now(), binding.status
+        if memory is not None:
+            if before is not None and now - memory.written_at < _patience_s(before, due):
+                return None
+            due = msgspec.structs.replace(due, history=memory.history.to_json())
         if before == due:
             return None
-        if memory is not None and before is not None and status.essence(before) == status.essence(due):
-            patience_s = VALUES_S if status.words(before) == status.words(due) else WORDS_S
-            if now - memory.written_at < patience_s:
-                return None
         outcome = await write_status(self._client, binding, status.written(due))
         if outcome is Written.WRITTEN:
             if memory is not None:
@@ -260,6 +281,15 @@ class AutoscalingController:
 
     def _now(self) -> float:
         return self._clock().timestamp()
+
+
+def _patience_s(before: AutoscalingPolicyBindingStatus, due: AutoscalingPolicyBindingStatus) -> float:
+    """How long after the last write the next one may wait."""
+    if status.essence(before) != status.essence(due):
+        return 0.0
+    if status.words(before) != status.words(due):
+        return WORDS_S
+    return HISTORY_S if msgspec.structs.replace(before, history="") == due else VALUES_S
 
 
 def _report(done: Pass) -> Report:

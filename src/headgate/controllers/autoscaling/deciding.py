@@ -56,6 +56,12 @@ def may_be_zero(binding: api.AutoscalingPolicyBinding, found: Sequence[Found]) -
     return grace_s(binding) is not None and not any(each.target.configuration.min_replicas for each in found)
 
 
+def is_settled(binding: api.AutoscalingPolicyBinding, found: Sequence[Found]) -> bool:
+    """Whether there are as few replicas of all targets as there may ever be."""
+    least = 0 if may_be_zero(binding, found) else 1
+    return all(each.current <= max(each.target.configuration.min_replicas, least) for each in found)
+
+
 def _bounds(found: Found, zero_after_s: float | None) -> Bounds:
     configuration = found.target.configuration
     least = configuration.min_replicas

@@ -46,7 +46,7 @@ class Meter:
             of_pods.append(observing.SERVED)
         if not names and not of_pods:
             return False
-        ready = frozenset(pod.metadata.uid for each in found for pod in each.pods if pod.ready)
+        ready = frozenset().union(*(each.ready_uids for each in found))
         if 0 <= now - measured.at < 0.9 * self._settings.period_s and ready == measured.ready:
             return False
         problems: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -23,16 +24,22 @@ class Found(NamedTuple):
     pods: Sequence[api.Pod]
     """Those that are not leaving."""
     current: int
+    ready_uids: frozenset[str]
+
+    @classmethod
+    def of(cls, target: Target, pods: Sequence[api.Pod], current: int) -> Found:
+        return cls(target, pods, current, frozenset(pod.metadata.uid for pod in pods if pod.ready))
 
     @property
     def ready(self) -> int:
-        return sum(pod.ready for pod in self.pods)
+        return len(self.ready_uids)
 
     def samples(self, values: Mapping[str, Mapping[str, float]]) -> list[PodSample]:
         """Its Pods with the values that were read of them, by UID."""
         return [
-            PodSample(pod.metadata.name, pod.ready, values.get(pod.metadata.uid, {}), _created_at(pod))
+            PodSample(pod.metadata.name, uid in self.ready_uids, values.get(uid, {}), _created_at(pod))
             for pod in self.pods
+            for uid in (pod.metadata.uid,)
         ]
 
 
@@ -102,7 +109,12 @@ def served(samples: Sequence[PodSample]) -> float | None:
 
 
 def _created_at(pod: api.Pod) -> float | None:
+    return _seconds(pod.metadata.creation_timestamp)
+
+
+@functools.lru_cache(maxsize=16384)
+def _seconds(time: str) -> float | None:
     try:
-        return datetime.fromisoformat(pod.metadata.creation_timestamp).timestamp()
+        return datetime.fromisoformat(time).timestamp()
     except ValueError:
         return None

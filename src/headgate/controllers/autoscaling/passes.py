@@ -29,6 +29,8 @@ class Memory:
     measured: Measured = field(default_factory=Measured)
     written_at: float = 0.0
     """When its status was written."""
+    quiet_until: float = 0.0
+    """Until then, nothing is decided while no request comes."""
     went_up: bool | None = None
     """The direction of the last change of replicas."""
 
@@ -97,6 +99,13 @@ class Passes:
         """The bindings whose targets a pool reaches."""
         return tuple(self._wanted.get(pool, ()))
 
+    def is_idle(self, key: api.ObjectKey) -> bool:
+        """Whether gateways are known to have no requests for the targets of a binding."""
+        loads = [self._signals.of(pool) for pool in self._pools.get(key, ())]
+        return bool(loads) and all(
+            load.idle_s is not None and not load.waiting_for_endpoints for load in loads
+        )
+
     async def leave(self, key: api.ObjectKey) -> None:
         """The binding does not scale any longer: its pools do not start from zero."""
         await self._note(key, (), {})
@@ -113,7 +122,7 @@ class Passes:
     def _found(self, binding: api.AutoscalingPolicyBinding, targets: Sequence[Target]) -> list[Found]:
         key = binding.metadata.key
         return [
-            Found(
+            Found.of(
                 target,
                 [
                     pod
@@ -127,13 +136,12 @@ class Passes:
 
     def _pools_of(self, found: Sequence[Found]) -> dict[api.ObjectRef, float]:
         """The pools of all targets, each with the share of its ready Pods that are theirs."""
-        own = {pod.metadata.key for each in found for pod in each.pods if pod.ready}
+        own = {pod.metadata.uid for each in found for pod in each.pods}
         shares: dict[api.ObjectRef, float] = {}
         for each in found:
             for pool in self._followed.pools.of(each.target.scalable):
                 if pool not in shares:
-                    ready = self._followed.pools.ready(pool)
-                    shares[pool] = len(ready & own) / len(ready) if ready else 1.0
+                    shares[pool] = self._followed.pools.share(pool, own)
         return shares
 
     def _load(

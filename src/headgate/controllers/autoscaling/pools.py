@@ -118,6 +118,11 @@ class Pools:
         selecting = self._selections.selecting(api.Pod(metadata=metadata))
         return sorted(each for each in selecting if isinstance(each, api.ObjectRef))
 
-    def ready(self, pool: api.ObjectRef) -> set[api.ObjectKey]:
-        """The ready Pods that the pool selects."""
-        return {pod.metadata.key for pod in self._selections.pods(pool) if pod.ready}
+    def share(self, pool: api.ObjectRef, own: Collection[str]) -> float:
+        """The part of its ready Pods that have one of these UIDs; 1 if none is ready."""
+        pods = self._selections.pods(pool)
+        others = [pod for pod in pods if pod.metadata.uid not in own and pod.ready]
+        if not others:
+            return 1.0
+        mine = sum(pod.ready for pod in pods) - len(others)
+        return mine / (mine + len(others))

@@ -33,9 +33,9 @@ LIMITS: Final = {"Minimum": "minReplicas", "Maximum": "maxReplicas"}
 
 
 def decided(
-    binding: api.AutoscalingPolicyBinding, done: Pass, references: Finding | None, history: str
+    binding: api.AutoscalingPolicyBinding, done: Pass, references: Finding | None
 ) -> AutoscalingPolicyBindingStatus:
-    """The status of a binding by which replicas were decided."""
+    """The status of a binding by which replicas were decided, without the history."""
     decision, now = done.outcome.decision, done.observation.now
     before = binding.status or AutoscalingPolicyBindingStatus()
     scaled = list(zip(done.found, done.outcome.replicas, strict=True))
@@ -74,7 +74,6 @@ def decided(
             )
             for found, desired in scaled
         ],
-        history=history,
     )
 
 
