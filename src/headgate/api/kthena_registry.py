@@ -245,10 +245,14 @@ class AutoscalingPolicyBindingStatus(Part, frozen=True, kw_only=True):
     rule: Annotated[
         str,
         described(
-            "What bounded the recommendation: Tolerance, StabilizationWindow, Rate, Panic, Minimum, Maximum, "
-            "MetricMissing, Forecast, Zero or Waking. Empty: nothing did."
+            "What bounded the recommendation: Tolerance, NotReady, MetricMissing, StabilizationWindow, Rate, "
+            "Panic, Minimum, Maximum, Forecast, Zero or Waking. Empty: nothing did."
         ),
     ] = ""
+    held_until: Annotated[
+        str | None,
+        described("When a window, a rate or panic can allow more, at the earliest.", format="date-time"),
+    ] = None
     mode: Annotated[str, described("Stable or Panic.")] = ""
     panic_until: Annotated[
         str | None, described("When panic ends if its cause is not seen again.", format="date-time")

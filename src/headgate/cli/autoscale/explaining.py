@@ -109,7 +109,8 @@ def as_text(binding: api.AutoscalingPolicyBinding, policy: api.AutoscalingPolicy
 def _rules(status: AutoscalingPolicyBindingStatus, policy: api.AutoscalingPolicy | None) -> Iterator[str]:
     recommended = status.recommended_replicas
     yield _line("Recommended", "nothing" if recommended is None else str(recommended))
-    yield _line("Bounded by", status.rule or "nothing")
+    held = f", until {status.held_until} at the earliest" if status.held_until else ""
+    yield _line("Bounded by", f"{status.rule or 'nothing'}{held}")
     until = f" until {status.panic_until}" if status.panic_until else ""
     yield _line("Mode", f"{status.mode or 'Stable'}{until}")
     yield _line("Last change", status.last_scale_time or "never")

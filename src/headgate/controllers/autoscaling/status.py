@@ -59,7 +59,8 @@ def decided(
         target_value=number(decision.target),
         rule=decision.rule,
         mode=PANIC if decision.is_panic else STABLE,
-        panic_until=timestamps.seconds(decision.panic_until) if decision.panic_until is not None else None,
+        held_until=_time(decision.held_until),
+        panic_until=_time(decision.panic_until),
         last_scale_time=timestamps.seconds(now) if is_change else before.last_scale_time,
         message=decision.message,
         metrics=[_metric(view) for view in decision.metrics],
@@ -137,8 +138,19 @@ def essence(status: AutoscalingPolicyBindingStatus | None) -> object:
 def words(status: AutoscalingPolicyBindingStatus) -> object:
     """What is written soon: everything but measured values, and what follows from them."""
     return msgspec.structs.replace(
-        status, history="", value="", metrics=[], message="", panic_until=None, recommended_replicas=None
+        status,
+        history="",
+        value="",
+        metrics=[],
+        message="",
+        held_until=None,
+        panic_until=None,
+        recommended_replicas=None,
     )
+
+
+def _time(seconds: float | None) -> str | None:
+    return timestamps.seconds(seconds) if seconds is not None else None
 
 
 def number(value: float | None) -> str:
