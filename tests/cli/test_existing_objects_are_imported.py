@@ -127,7 +127,7 @@ spec:
     perfParms: {decodeParms: {alpha: "20.58"}, prefillParms: {gamma: "5.2"}}
 """
     result = run(variant)
-    told = "    ! VariantAutoscaling is accepted and stored, but not acted upon yet; nothing plans replicas by it "
+    told = "    ! VariantAutoscaling is accepted and stored, but not acted upon yet; nothing plans replicas"
     assert told in result.output
 
 

@@ -38,8 +38,8 @@ AFTER_AN_EVENT = {
     "headgate_gateway_rejected_total",
     "headgate_gateway_retries_total",
 }
-"""Metrics without a series as long as nothing fails, waits, needs Redis or is scaled. Their labels are checked
-by tests/docs/test_the_pages_on_telemetry_are_true.py."""
+"""Metrics without a series as long as nothing fails, waits, is scaled or needs Redis. Their labels are
+checked by tests/docs/test_the_pages_on_telemetry_are_true.py."""
 
 
 def expressions() -> Iterator[str]:

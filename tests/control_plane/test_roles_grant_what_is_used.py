@@ -131,9 +131,8 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
     gateway, controller, webhook = installed
     followed = [f"--namespace={each}" for each in scope]
     lease = next(access.name for access in controller.granted if access.verb == "update")
-    start(
-        "controller", "controller", "--kubeconfig", controller.kubeconfig, "--leader-elect", lease, *followed
-    )
+    words = ["--kubeconfig", controller.kubeconfig, "--leader-elect", lease, *followed]
+    start("controller", "controller", *words, "--gateway-service", "gateways")
     ports = [str(unused_tcp_port_factory()) for _ in range(3)]
     flags = zip(("--port", "--metrics-port", "--admin-port"), ports, strict=True)
     start("gateway", "gateway", "--kubeconfig", gateway.kubeconfig, *followed, *itertools.chain(*flags))
@@ -171,6 +170,7 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
         cluster.apply(server, namespace=namespace)
         eventually(lambda: _resolved(cluster, namespace) == "True")
     _change_a_model(cluster, namespace, eventually)
+    _scale(cluster, namespace, eventually)
     asyncio.run(_forget_a_gateway(gateway))
     cluster.kubectl("delete", "validatingwebhookconfiguration", hook)
 
@@ -179,6 +179,58 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
             eventually(lambda account=account: account.granted <= _used(cluster, account), 30)
         assert account.granted - _used(cluster, account) == set()
         assert _forbidden(cluster, account) == []
+
+
+def _scale(cluster: Any, namespace: str, eventually: Any) -> None:
+    """Replicas of each kind that can be scaled, and annotations of pools that requests start."""
+    metrics = [{"metricName": "load", "targetValue": "1"}]
+    objects = [_object("registry.volcano.sh/v1alpha1", "AutoscalingPolicy", "scaled", {"metrics": metrics})]
+    template = {
+        "metadata": {"labels": {"app": "scaled"}},
+        "spec": {"containers": [{"name": "engine", "image": "engine:1"}]},
+    }
+    selected = {"replicas": 1, "selector": {"matchLabels": {"app": "scaled"}}, "template": template}
+    group = {"replicas": 1, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template}}
+    workloads = {
+        ("apps/v1", "Deployment"): selected,
+        ("apps/v1", "StatefulSet"): {**selected, "serviceName": "scaled"},
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): group,
+    }
+    for (version, kind), spec in workloads.items():
+        objects += [_object(version, kind, "scaled", spec), _bound(version, kind, "scaled", 2)]
+    idle = {"metadata": {"labels": {"app": "idle"}}, "spec": template["spec"]}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "idle"}}, "template": idle}
+    v1 = {"selector": {"matchLabels": {"app": "idle"}}, "targetPorts": [{"number": 8000}]}
+    v1 |= {"endpointPickerRef": {"name": "picker", "port": {"number": 9002}}}
+    old = {"selector": {"app": "idle"}, "targetPortNumber": 8000, "extensionRef": {"name": "picker"}}
+    pools = {"inference.networking.k8s.io/v1": v1, "inference.networking.x-k8s.io/v1alpha2": old}
+    objects += [_object("apps/v1", "Deployment", "idle", spec), _bound("apps/v1", "Deployment", "idle", 0)]
+    objects += [_object(version, "InferencePool", "idle", spec) for version, spec in pools.items()]
+    cluster.apply(*objects, namespace=namespace)
+    for _, kind in workloads:
+        eventually(lambda kind=kind: cluster.get(kind, "scaled", "-n", namespace)["spec"]["replicas"] == 2)
+    for version in pools:
+        kind = f"inferencepools.{version.partition('/')[0]}"
+        eventually(
+            lambda kind=kind: (
+                "headgate.dev/scale-from-zero"
+                in cluster.get(kind, "idle", "-n", namespace)["metadata"].get("annotations", {})
+            )
+        )
+
+
+def _object(version: str, kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def _bound(version: str, kind: str, name: str, least: int) -> dict[str, Any]:
+    target = {"targetRef": {"apiVersion": version, "kind": kind, "name": name}}
+    configuration = {"target": target, "minReplicas": least, "maxReplicas": 3}
+    annotations = {"headgate.dev/scale-to-zero-grace-period": "5m"} if not least else {}
+    spec = {"policyRef": {"name": "scaled"}, "scalingConfiguration": configuration}
+    own = f"{name}-{kind.lower()}"
+    place = "registry.volcano.sh/v1alpha1", "AutoscalingPolicyBinding", own
+    return _object(*place, spec, annotations=annotations)
 
 
 def _configuration(name: str, namespace: str, port: int) -> dict[str, Any]:

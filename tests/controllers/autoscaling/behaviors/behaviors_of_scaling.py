@@ -14,7 +14,7 @@ from typing import Any
 from world_of_scaling import ANY_SPEED, AT_ONCE, SETTINGS, World, controlling, eventually
 
 from headgate import api
-from headgate.api import horizontal, llmd
+from headgate.api import horizontal, llmd, marks
 
 Behavior = Callable[[World], Awaitable[None]]
 BEHAVIORS: list[Behavior] = []
@@ -235,6 +235,83 @@ async def several_targets_stay_within_their_bounds(world: World) -> None:
             pods.values["load"] = 0.0
         await world.has(1, "a")
         await world.has(2, "b")
+
+
+# --- what gateways tell ---------------------------------------------------------------------------------
+
+
+@behavior
+async def a_workload_follows_what_gateways_tell(world: World) -> None:
+    """A15: 44.9 with a target of 3 asks for less than 51 % more than ten replicas, but for more than 49 %."""
+    await world.workload(replicas=10)
+    await world.server(work_seconds=44.9)
+    await world.policy(tolerancePercent=51, **{"headgate:work_seconds": 3})
+    await world.binding()
+    async with controlling(world.client, world.port):
+        await world.says("Ready", "True", "Scaling")
+        await world.has(10)
+        await world.policy(tolerancePercent=49, **{"headgate:work_seconds": 3})
+        await world.has(15)
+
+
+@behavior
+async def a_workload_goes_to_zero_and_comes_back(world: World) -> None:
+    """When no request came for the grace period, and as soon as one waits. Gateways learn that they may hold
+    requests, and unlearn it with the binding."""
+    await world.workload(replicas=1)
+    await world.server(idle_s=None, requests_running=1)
+    await world.policy(**{"headgate:requests_in_flight": 4})
+    await world.binding(least=0, annotations={marks.ZERO_GRACE_PERIOD: "5s"})
+    async with controlling(world.client, world.port):
+        await world.has(1)
+        world.signals["web"] = {"idle_s": 4.0}
+        await world.has(1)
+        world.signals["web"] = {"idle_s": 6.0}
+        await world.has(0)
+        assert float((await world.notes())[marks.SCALE_FROM_ZERO]) > 0
+        world.signals["web"] = {"requests_waiting": 1, "waiting_for_endpoints": 1}
+        await world.has(1)
+        await world.client.delete(api.AutoscalingPolicyBinding, "b", world.namespace)
+
+        async def is_unlearned() -> bool:
+            return marks.SCALE_FROM_ZERO not in await world.notes()
+
+        await eventually(is_unlearned)
+
+
+@behavior
+async def a_start_that_fails_is_told(world: World) -> None:
+    """The pool gets what the container said last, until a Pod is ready."""
+    pods = await world.workload(replicas=0, ready=0)
+    await world.server(requests_waiting=1, waiting_for_endpoints=1)
+    await world.policy(**{"headgate:requests_in_flight": 4})
+    await world.binding(least=0, annotations={marks.ZERO_GRACE_PERIOD: "5m"})
+    async with controlling(world.client, world.port):
+        await world.has(1)
+        [pod] = await world.client.list(api.Pod, world.namespace, label_selector="app=web")
+        waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+        container = {
+            "name": "engine",
+            "image": "engine:1",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": {"waiting": waiting},
+        }
+        await world.client.patch_status(
+            api.Pod, pod.metadata.name, world.namespace, {"containerStatuses": [container]}
+        )
+
+        async def is_told() -> bool:
+            return "no such image" in (await world.notes()).get(marks.START_FAILED, "")
+
+        await eventually(is_told)
+        pods.ready = None
+
+        async def is_over() -> bool:
+            return marks.START_FAILED not in await world.notes()
+
+        await eventually(is_over)
 
 
 # --- what cannot be measured ----------------------------------------------------------------------------

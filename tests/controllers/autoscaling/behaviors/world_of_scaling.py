@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import msgspec
+
 from headgate import api, cluster
 from headgate.api import apps, leaderworkersets
 from headgate.controllers.autoscaling import AutoscalingController, AutoscalingSettings
@@ -74,6 +76,11 @@ class World:
     """Whether nobody else makes the Pods of workloads."""
     new_namespace: Callable[[], Awaitable[str]]
     pods: dict[tuple[str, str, str], Pods] = field(default_factory=dict)
+    signals: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What the gateway tells of ModelServers, by name."""
+    is_over: bool = False
+    served: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Connections."""
 
     # What exists
 
@@ -119,20 +126,44 @@ class World:
         target = {"targetRef": reference, "metricEndpoint": {"port": self.port}}
         return {"target": target, "minReplicas": least, "maxReplicas": most, **more}
 
-    async def binding(self, name: str = "b", policy: str = "p", namespace: str = "", **target: Any) -> None:
+    async def binding(
+        self,
+        name: str = "b",
+        policy: str = "p",
+        namespace: str = "",
+        annotations: Mapping[str, str] | None = None,
+        **target: Any,
+    ) -> None:
         """Create a binding for one target."""
         spec = {"policyRef": {"name": policy}, "scalingConfiguration": self.target(**target)}
-        await self.put(
-            api.AutoscalingPolicyBinding.resource, name, spec, namespace=namespace or self.namespace
-        )
+        resource = api.AutoscalingPolicyBinding.resource
+        await self.put(resource, name, spec, namespace=namespace, annotations=annotations)
 
-    async def put(self, resource: api.Resource, name: str, spec: Any, namespace: str = "") -> None:
+    async def server(self, name: str = "web", **signals: Any) -> None:
+        """A ModelServer of the workload of this name, and what the gateway tells of it."""
+        self.signals[name] = signals
+        spec = {"inferenceEngine": "vLLM", "workloadSelector": {"matchLabels": {"app": name}}}
+        await self.put(api.ModelServer.resource, name, {**spec, "workloadPort": {"port": 8000}})
+
+    async def notes(self, name: str = "web") -> dict[str, str]:
+        """The annotations of a ModelServer."""
+        found = await self.client.get_manifest(api.ModelServer.resource, name, self.namespace)
+        return dict(found["metadata"].get("annotations") or {})
+
+    async def put(
+        self,
+        resource: api.Resource,
+        name: str,
+        spec: Any,
+        namespace: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         """Create an object, or replace its spec."""
         namespace = namespace or self.namespace
         manifest = {
             "apiVersion": resource.api_version,
             "kind": resource.kind,
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, "annotations": dict(annotations or {})},
             "spec": spec,
         }
         try:
@@ -266,11 +297,29 @@ class World:
             }
             await self.client.create_manifest(manifest)
 
+    async def _tell(self, writer: asyncio.StreamWriter) -> None:
+        """What a gateway tells, line by line, until the controller leaves."""
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        while not self.is_over:
+            pools = [
+                {"kind": "ModelServer", "namespace": self.namespace, "name": name, **signals}
+                for name, signals in self.signals.items()
+            ]
+            writer.write(_chunk(msgspec.json.encode({"is_ready": True, "pools": pools}) + b"\n"))
+            await writer.drain()
+            await asyncio.sleep(0.1)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """The page of the Pod whose address was asked."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.served.add(task)
+        task.add_done_callback(self.served.discard)
         address = writer.get_extra_info("sockname")[0]
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            await reader.readuntil(b"\r\n\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"GET /signals"):
+                await self._tell(writer)
             body, code = "", "404 Not Found"
             for pods in self.pods.values():
                 for who, own in pods.addresses.items():
@@ -280,6 +329,10 @@ class World:
             writer.write((head + body).encode())
             await writer.drain()
         writer.close()
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 def _age(pod: api.Pod) -> tuple[str, str]:
@@ -294,9 +347,11 @@ async def eventually(holds: Callable[[], Awaitable[bool]], limit_s: float = LIMI
 
 @contextlib.asynccontextmanager
 async def controlling(
-    client: cluster.Client, settings: AutoscalingSettings = SETTINGS
+    client: cluster.Client, gateway_port: int | None = None
 ) -> AsyncIterator[AutoscalingController]:
-    """A controller that runs inside the block."""
+    """A controller that runs inside the block, and follows the gateway on this port."""
+    gateways = (f"http://127.0.0.1:{gateway_port}",) if gateway_port is not None else ()
+    settings = msgspec.structs.replace(SETTINGS, gateways=gateways)
     controller, ready = AutoscalingController(client, settings=settings), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(controller.run(ready.set))
@@ -315,5 +370,9 @@ async def world_of(
     world.port = server.sockets[0].getsockname()[1]
     async with server, asyncio.TaskGroup() as tasks:
         tending = tasks.create_task(world.tend())
-        yield world
-        tending.cancel()
+        try:
+            yield world
+        finally:
+            world.is_over = True
+            tending.cancel()
+            await asyncio.gather(*world.served, return_exceptions=True)
