@@ -75,6 +75,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_ready and not self.no_answer
 
 
+def _wanted(queue: PoolQueue | None, now: float) -> int:
+    """Requests that wait for endpoints; 1 if the last was rejected just now."""
+    starved = queue.waiting_for_endpoints if queue is not None else None
+    return (starved.requests or int(starved.is_wanted(now))) if starved is not None else 0
+
+
 def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals:
     """The signals of a pool; `queue` is where its requests wait."""
     key, traffic = pool.pool.key, pool.traffic
@@ -89,7 +95,7 @@ def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals
         endpoints=len(answering),
         requests_running=running(pool, queue),
         requests_waiting=waiting,
-        waiting_for_endpoints=waiting if queue is not None and queue.room.is_empty else 0,
+        waiting_for_endpoints=_wanted(queue, now),
         idle_s=traffic.idle_s(now),
         arrivals=recent.arrivals_per_s,
         work_seconds=work_seconds(pool, queue, now),
