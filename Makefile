@@ -13,7 +13,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane lws helm monitoring kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane lws helm monitoring kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -97,6 +97,9 @@ bench: $(DEV_STAMP)  ## CPU per request and chunk, memory per connection and rou
 
 bench-routing: $(DEV_STAMP)  ## our policies and published ones on traces, in virtual time (ARGS="--traces DIR")
 	$(BIN)/python bench/routing.py $(ARGS)
+
+bench-autoscaling: $(DEV_STAMP)  ## our autoscaler and published ones on traces, in virtual time (ARGS="--traces DIR")
+	$(BIN)/python bench/autoscaling.py $(ARGS)
 
 bench-routing-live: $(DEV_STAMP)  ## routing of a trace over HTTP, compared with Rust routers (ARGS="--trace FILE")
 	$(BIN)/python bench/routing_live.py $(ARGS)

@@ -1,0 +1,1 @@
+"""The contest of autoscalers: traffic, calibration, published formulas, and a clairvoyant bound."""

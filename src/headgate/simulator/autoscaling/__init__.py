@@ -1,0 +1,27 @@
+"""Fleets that grow and shrink: a trace is replayed with a controller that sets the number of replicas.
+
+Replicas are a model of engines that is exact between events instead of step by step, so that a day of traffic
+takes seconds. Pure: time is virtual, and the controller is called with the state of the fleet.
+"""
+
+from headgate.simulator.autoscaling.replica import Replica
+from headgate.simulator.autoscaling.run import Controller, Moment, Replay, Setting, replay
+from headgate.simulator.autoscaling.scaled_fleet import ScaledFleet
+from headgate.simulator.autoscaling.score import Score, reversals, score
+from headgate.simulator.autoscaling.work import Ledger, Work, work_of
+
+__all__ = [
+    "Controller",
+    "Ledger",
+    "Moment",
+    "Replay",
+    "Replica",
+    "ScaledFleet",
+    "Score",
+    "Setting",
+    "Work",
+    "replay",
+    "reversals",
+    "score",
+    "work_of",
+]
