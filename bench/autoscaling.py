@@ -37,7 +37,7 @@ PROFILE = "8b-h100"
 LONGEST_REQUEST = 250_000
 COLD_STARTS_S = (30.0, 90.0, 300.0)
 QUICK_S = 600.0
-LATE_SHARES = (0.0, 0.01, 0.03, 0.1, 0.3)
+LATE_SHARES = (0.0, 0.01, 0.05, 0.2)
 """Of the clairvoyant plans: shares of requests that may be late in each slot."""
 
 progress = Console(stderr=True)

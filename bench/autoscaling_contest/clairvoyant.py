@@ -17,6 +17,8 @@ from headgate.simulator.autoscaling import Ledger, Replay, ScaledFleet, Setting,
 SLOT_S = 15.0
 AHEAD_S = 30.0
 """How long after a slot requests are watched."""
+LOOK_S = 2.0
+"""How often a trial is looked at, to end it when too many are late."""
 
 
 class Plan(NamedTuple):
@@ -122,29 +124,36 @@ def _fewest(
     return count
 
 
-def _late(fleet: ScaledFleet, watched: Sequence[Work], setting: Setting, count: int, enough: float) -> float:
-    """How many of the requests are late with so many replicas from now on."""
+def _late(fleet: ScaledFleet, watched: Sequence[Work], setting: Setting, count: int, enough: float) -> int:
+    """How many of the requests are late with so many replicas from now on; more than `enough` suffice."""
     if not watched:
-        return 0.0
+        return 0
     trial = fleet.fork()
     trial.scale(count)
     trial.advance(trial.now)
-    ledger = trial.ledger
+    ledger, slo = trial.ledger, setting.slo
     for work in watched:
         ledger.first_s[work.number] = ledger.ended_s[work.number] = math.nan
-        trial.arrive(work)
-    now = watched[-1].at_s
-    slo = setting.slo
-    late = 0
-    ends_s = now + slo.ttft_s + 30.0
-    while trial.in_flight and now < ends_s:
-        now += 1.0
+    now, ends_s = trial.now, watched[-1].at_s + slo.ttft_s + AHEAD_S
+    arrived = due = late = 0
+    while now < ends_s and (arrived < len(watched) or trial.in_flight):
+        now += LOOK_S
+        while arrived < len(watched) and watched[arrived].at_s < now:
+            trial.arrive(watched[arrived])
+            arrived += 1
         trial.advance(now)
-    for work in watched:
-        first_s, ended_s = ledger.first_s[work.number], ledger.ended_s[work.number]
-        if (
-            not first_s - work.at_s <= slo.ttft_s
-            or ended_s - first_s > slo.tpot_s * (work.output_tokens - 1) + 1e-9
-        ):
-            late += 1
-    return late
+        while due < arrived and watched[due].at_s + slo.ttft_s < now:
+            late += not ledger.first_s[watched[due].number] - watched[due].at_s <= slo.ttft_s
+            due += 1
+        if late > enough:
+            return late
+    return sum(_is_late(work, trial, setting) for work in watched)
+
+
+def _is_late(work: Work, trial: ScaledFleet, setting: Setting) -> bool:
+    """A response that has not ended yet is in time, so far."""
+    slo = setting.slo
+    first_s, ended_s = trial.ledger.first_s[work.number], trial.ledger.ended_s[work.number]
+    if not first_s - work.at_s <= slo.ttft_s:
+        return True
+    return ended_s - first_s > slo.tpot_s * (work.output_tokens - 1) + 1e-9

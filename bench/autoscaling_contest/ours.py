@@ -1,15 +1,17 @@
-"""Our autoscaler: the decisions of the controller, with the signals of the gateway, at defaults."""
+"""Our autoscaler: the decisions of the controller, by the signals of gateways and the recommended policy."""
 
 from __future__ import annotations
 
-from headgate.autoscaling import Bounds, MetricTarget, Policy
-from headgate.simulator.autoscaling import Setting
-from headgate.simulator.autoscaling.policy import PolicyController
+from headgate.autoscaling import Bounds, MetricTarget, Policy, Rate
+from headgate.simulator.autoscaling import PolicyController, Setting
 
-TARGET = 0.7
+TARGET = 0.8
 """Seconds of work per second that each replica should have: `headgate:work_seconds`."""
+DOWN_WINDOW_S = 600.0
 
 
 def ours(setting: Setting) -> PolicyController:
-    policy = Policy(metrics=(MetricTarget("headgate:work_seconds", TARGET),))
+    policy = Policy(
+        metrics=(MetricTarget("headgate:work_seconds", TARGET),), down=Rate(window_s=DOWN_WINDOW_S)
+    )
     return PolicyController(policy, Bounds(setting.minimum, setting.maximum))

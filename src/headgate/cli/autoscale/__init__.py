@@ -1,1 +1,1 @@
-"""`headgate autoscale`: why a binding has as many replicas as it has, from its status."""
+"""`headgate autoscale`: try out policies, and explain what they decide."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate.cli import options
+from headgate.cli.autoscale.replay import replay
 
 if TYPE_CHECKING:
     from headgate.cli.objects.connecting import Server
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def autoscale() -> None:
-    """Explain how replicas are decided."""
+    """Explain how replicas are decided, and try out policies."""
 
 
 @autoscale.command()
@@ -33,3 +34,6 @@ def explain(server: Server, binding: str, namespace: str | None, output: str) ->
     from headgate.cli.objects import connecting
 
     connecting.run(server, lambda client: explaining.explain(client, namespace, binding, output))
+
+
+autoscale.add_command(replay)

@@ -51,8 +51,9 @@ class ScaledFleet:
     def advance(self, now: float) -> None:
         """Let all work until `now`; starts end and drained replicas are gone at their times."""
         while self.starting and self.starting[0][0] <= now:
-            at_s, name = self.starting.popleft()
+            at_s, name = self.starting[0]
             self._count(at_s)
+            self.starting.popleft()
             self.ready.append(Replica(name, self.engine, self.ledger, at_s))
             while self.held:
                 self._send(self.held.popleft(), at_s)

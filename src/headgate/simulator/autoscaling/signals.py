@@ -34,7 +34,7 @@ class Signals:
         waiting = len(fleet.held)
         arrivals, prompt_tokens = self._arrivals(fleet)
         costs = TokenCosts.of(fleet)
-        backlog_s = sum(_prefill_s(each, costs) for each in fleet.ready) + costs.seconds(
+        backlog_s = sum(each.queued_tokens for each in fleet.ready) * costs.prompt_s + costs.seconds(
             sum(work.uncached_tokens for work in fleet.held), waiting * expected_output(fleet)
         )
         work_s = costs.seconds(prompt_tokens, arrivals * expected_output(fleet)) + backlog_s / CLEARED_S
@@ -85,11 +85,6 @@ class TokenCosts(NamedTuple):
         return prompt_tokens * self.prompt_s + output_tokens * self.output_s
 
 
-def _prefill_s(replica: Replica, costs: TokenCosts) -> float:
-    """Seconds until a replica has prefilled the prompts that it has."""
-    return replica.prefill_left_s + replica.queued_tokens * costs.prompt_s
-
-
 def expected_output(fleet: ScaledFleet) -> float:
     """Tokens of a response, as learned from those that ended."""
     ledger = fleet.ledger
@@ -115,3 +110,17 @@ def _values(replica: Replica) -> Mapping[str, float]:
         "kthena:num_requests_waiting": float(replica.waiting),
         "kthena:kv_cache_usage_perc": replica.kv_usage,
     }
+
+
+NAMES = (
+    "headgate:requests_running",
+    "headgate:requests_waiting",
+    "headgate:requests_in_flight",
+    "headgate:arrivals",
+    "headgate:work_seconds",
+    "headgate:kv_usage",
+    "kthena:num_requests_running",
+    "kthena:num_requests_waiting",
+    "kthena:kv_cache_usage_perc",
+)
+"""Every metric of a replay."""
