@@ -10,6 +10,7 @@ from headgate.simulator.fleet.description import EngineGroup, FleetDescription
 from headgate.simulator.fleet.observer import Observer
 from headgate.simulator.fleet.records import EngineRecord, Outcome, RequestRecord
 from headgate.simulator.fleet.run import run_fleet
+from headgate.simulator.fleet.scaling import Scaling
 from headgate.simulator.fleet.summary import FleetRun, Percentiles, Slo, Summary
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Outcome",
     "Percentiles",
     "RequestRecord",
+    "Scaling",
     "Slo",
     "Summary",
     "run_fleet",

@@ -87,6 +87,8 @@ class SimulatedEndpoint:
         """When it was last in use, or started to run."""
         self.is_running = True
         self.is_starting = False
+        self.is_draining = False
+        """Whether it serves its requests to their ends, and gets no others."""
         self._up_s = [0.0]
         """Alternating start and stop times; it costs from each start to the next stop."""
         self._timeline = timeline
@@ -132,7 +134,12 @@ class SimulatedEndpoint:
     @property
     def is_ready(self) -> bool:
         """Whether it is in its pool."""
-        return self.is_running and self._faults.is_ready(self._timeline.now)
+        return self.is_running and not self.is_draining and self._faults.is_ready(self._timeline.now)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it runs, or starts, and is to go on."""
+        return (self.is_running and not self.is_draining) or self.is_starting
 
     @property
     def is_idle(self) -> bool:
@@ -270,6 +277,11 @@ class SimulatedEndpoint:
         self.used_s = self._timeline.now
         self.vitals = Vitals(self.config, self.load, self._stale_s)
         self.vitals.begin_anew(self.used_s)
+
+    def give_up_start(self) -> None:
+        """Stop to load the model."""
+        self.is_starting = False
+        self._up_s.append(self._timeline.now)
 
     def stop(self) -> None:
         """Stop the process; it is idle. Its cache is lost."""

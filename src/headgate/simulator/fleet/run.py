@@ -17,6 +17,7 @@ from headgate.simulator.fleet.gateway import SimulatedGateway
 from headgate.simulator.fleet.hanging import HangWatch
 from headgate.simulator.fleet.observer import Observer
 from headgate.simulator.fleet.records import EngineRecord
+from headgate.simulator.fleet.scaling import Scaler, Scaling
 from headgate.simulator.fleet.starts import Starts
 from headgate.simulator.fleet.summary import FleetRun
 from headgate.simulator.fleet.timeline import Timeline
@@ -36,6 +37,7 @@ def run_fleet(
     seed: int,
     prefixes: PrefixIndex | None = None,
     observer: Observer | None = None,
+    scaling: Scaling | None = None,
 ) -> FleetRun:
     """Send each request at its time to the endpoint that the policy picks, until all have ended.
 
@@ -44,8 +46,9 @@ def run_fleet(
 
     `prefixes` is the index that the policy was created with, if any: its size follows the engines' caches, as
     a gateway learns it from their metrics. `seed` drives all randomness, of the policy and of faults.
+    `scaling` starts and drains engines as a controller wants.
     """
-    return _Run(requests, description, policy, seed, prefixes, observer or Observer()).result()
+    return _Run(requests, description, policy, seed, prefixes, observer or Observer(), scaling).result()
 
 
 class _Run:
@@ -59,6 +62,7 @@ class _Run:
         seed: int,
         prefixes: PrefixIndex | None,
         observer: Observer,
+        scaling: Scaling | None,
     ) -> None:
         self._description = description
         self._prefixes = prefixes
@@ -82,6 +86,15 @@ class _Run:
         self._starts = Starts(
             self._timeline, self._endpoints, self._gateway.follow_readiness, self._engine_stopped
         )
+        if scaling is not None:
+            Scaler(
+                self._timeline,
+                self._endpoints,
+                scaling,
+                self._gateway.follow_readiness,
+                self._engine_stopped,
+            )
+            self._gateway.follow_readiness()
         self._bounded_tokens = 0
         self._plan_readiness()
         if description.scrape_s:
