@@ -46,6 +46,7 @@ ASKS = {
 KEEPS = {"up", "apiserver", "apiserver token create", "apiserver token list", "apiserver token revoke"}
 """Commands that keep the directory themselves."""
 ALONE = {
+    "autoscale replay",
     "download",
     "runtime",
     "simulate as",

@@ -4,7 +4,8 @@
 clock. Requests come in as token counts, or over HTTP as OpenAI bodies; tokens, timings and metrics with
 vLLM's names come out. `server` is the live HTTP shell around the model, imported only where it is served.
 `fleet` runs the scheduler in front of many engines in virtual time, with traffic from `traces` and
-`workloads`; `replay` evaluates such runs. `autoscaling` tries policies for the number of replicas on a faster model.
+`workloads`; `replay` evaluates such runs. `autoscaling` tries policies for the number of replicas on a faster
+model.
 """
 
 from headgate.simulator.model import (

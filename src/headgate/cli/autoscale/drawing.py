@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,7 +31,7 @@ def draw(run: Run, file: Path) -> None:
 
     shown = run.windows(_WINDOWS)
     minutes = [each.begins_s / 60 for each in shown]
-    style = {"axes.grid": True, "axes.spines.right": False, "axes.spines.top": False, "grid.alpha": 0.3}
+    style: Any = {"axes.grid": True, "axes.spines.right": False, "axes.spines.top": False, "grid.alpha": 0.3}
     with mpl.rc_context(style):
         figure, (replicas, load, slo) = pyplot.subplots(3, figsize=_SIZE, layout="constrained", sharex=True)
         pyplot.close(figure)
