@@ -1,7 +1,6 @@
 """Kthena's autoscaler with the policy of its documentation: waiting requests, 10 per replica, 10 % tolerance.
 
-It compares the sum of a metric with the target, so the tolerance is that of one replica. It skips a pass
-in which a Pod is not ready, as its first release does.
+It compares the sum of a metric with the target, so the tolerance is that of one replica.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ DOWN_INSTANCES, DOWN_PERIOD_S, DOWN_WINDOW_S = 1, 15.0, 300.0
 
 
 class Kthena:
-    """Passes every 15 s; waits for unready Pods in its first release, counts them as idle later."""
+    """Passes every 15 s. Its first release skips those in which a Pod is not ready; this one does not."""
 
     period_s = 15.0
 
