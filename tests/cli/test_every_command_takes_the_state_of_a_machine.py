@@ -36,6 +36,7 @@ ASKS = {
     "validate": ["-f", "object.yaml"],
     "import": [],
     "route explain": ["--model", "m"],
+    "autoscale explain": ["b"],
     "flow": [],
     "gateway": ["--port", "0", "--metrics-port", "0", "--admin-port", "0"],
     "node": ["--node-name", "n"],

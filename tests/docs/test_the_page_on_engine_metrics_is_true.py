@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "engine-metrics.md").read_text()
 
 def names(value):
     """All names of metrics in a description of them."""
-    if isinstance(value, bool):
+    if isinstance(value, bool | int):
         return set()
     if isinstance(value, str):
         return {value} if ":" in value or value.startswith("trtllm_") else set()
@@ -25,7 +25,8 @@ def names(value):
 
 def test_every_metric_is_in_it():
     """Under the name of its engine; those with an underscore for the colon in a sentence."""
-    known = [engine for engine in engines.KNOWN if engine.metrics is not None]
+    # Those of MindIE have no prefix by which to tell them from labels.
+    known = [engine for engine in engines.KNOWN if engine.metrics and engine.name != "MindIE"]
     assert len(known) >= 3
     for engine in known:
         found = names(engine.metrics)
