@@ -202,8 +202,8 @@ def _scale(cluster: Any, namespace: str, eventually: Any) -> None:
     spec = {"replicas": 0, "selector": {"matchLabels": {"app": "idle"}}, "template": idle}
     v1 = {"selector": {"matchLabels": {"app": "idle"}}, "targetPorts": [{"number": 8000}]}
     v1 |= {"endpointPickerRef": {"name": "picker", "port": {"number": 9002}}}
-    old = {"selector": {"app": "idle"}, "targetPortNumber": 8000, "extensionRef": {"name": "picker"}}
-    pools = {"inference.networking.k8s.io/v1": v1, "inference.networking.x-k8s.io/v1alpha2": old}
+    old = {"selector": {"app": "idle"}, "targetPortNumber": 8000}
+    pools = {"inference.networking.k8s.io/v1": v1, "inference.networking.x-k8s.io/v1alpha1": old}
     objects += [_object("apps/v1", "Deployment", "idle", spec), _bound("apps/v1", "Deployment", "idle", 0)]
     objects += [_object(version, "InferencePool", "idle", spec) for version, spec in pools.items()]
     cluster.apply(*objects, namespace=namespace)
