@@ -298,11 +298,12 @@ async def a_start_that_fails_is_told(world: World) -> None:
             "restartCount": 0,
             "state": {"waiting": waiting},
         }
-        await world.client.patch_status(
-            api.Pod, pod.metadata.name, world.namespace, {"containerStatuses": [container]}
-        )
+        # A scheduler without a node for it says again and again that it has none.
+        conditions = [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False"}]
+        status = {"containerStatuses": [container], "conditions": conditions}
 
         async def is_told() -> bool:
+            await world.client.patch_status(api.Pod, pod.metadata.name, world.namespace, status)
             return "no such image" in (await world.notes()).get(marks.START_FAILED, "")
 
         await eventually(is_told)
