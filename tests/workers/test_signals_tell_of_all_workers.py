@@ -122,7 +122,7 @@ async def test_requests_for_a_pool_without_endpoints_are_told_at_once(
         http.stream("GET", f"{base(gateway)}/signals", params={"watch": "1"}) as response,
     ):
         lines = response.aiter_lines()
-        for _ in range(3):
+        for _ in range(5):
             await anext(lines)
             began = time.monotonic()  # the next line is due in a second
             _, writer = await connect(gateway)
@@ -138,6 +138,7 @@ async def test_requests_for_a_pool_without_endpoints_are_told_at_once(
             while waiting(json.loads(await anext(lines)), "none"):
                 pass
             await eventually(lambda: not signals.starved())
+    # A machine that is busy may be late more than once.
     assert sorted(delays)[1] < 0.7, delays
 
 
