@@ -75,10 +75,13 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_ready and not self.no_answer
 
 
-def _wanted(queue: PoolQueue | None, now: float) -> int:
-    """Requests that wait for endpoints; 1 if the last was rejected just now."""
+def _starved(pool: PoolState, queue: PoolQueue | None, now: float) -> int:
+    """Requests that wait for endpoints; 1 if the last one for a pool that starts from zero was rejected, or
+    left, just now."""
     starved = queue.waiting_for_endpoints if queue is not None else None
-    return (starved.requests or int(starved.is_wanted(now))) if starved is not None else 0
+    if starved is None:
+        return 0
+    return starved.requests or int(pool.pool.start is not None and starved.is_wanted(now))
 
 
 def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals:
@@ -95,7 +98,7 @@ def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals
         endpoints=len(answering),
         requests_running=running(pool, queue),
         requests_waiting=waiting,
-        waiting_for_endpoints=_wanted(queue, now),
+        waiting_for_endpoints=_starved(pool, queue, now),
         idle_s=traffic.idle_s(now),
         arrivals=recent.arrivals_per_s,
         work_seconds=work_seconds(pool, queue, now),
