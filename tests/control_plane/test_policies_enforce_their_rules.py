@@ -23,7 +23,8 @@ def with_policies(cluster, eventually):
     """The cluster with the policies, which are enforced a moment after they are created."""
     cluster.kubectl("apply", "--server-side", "-f", FILE)
     eventually(lambda: all(_types_checked(cluster)))
-    eventually(lambda: "nothing runs it yet" in _dry_run(cluster, admission_cases.base("Model").obj))
+    unattended = admission_cases.base("VariantAutoscaling").obj
+    eventually(lambda: "nothing plans replicas by it yet" in _dry_run(cluster, unattended))
     yield cluster
     cluster.kubectl("delete", "-f", FILE)
 
@@ -64,12 +65,11 @@ def test_a_valid_object_has_no_warnings(with_policies, base):
 
 def test_a_change_of_labels_is_not_checked(with_policies, namespace):
     """As in the embedded server: only writes that change more than metadata and status."""
-    model = copy.deepcopy(admission_cases.base("Model").obj)
+    obj = copy.deepcopy(admission_cases.base("VariantAutoscaling").obj)
     words = ["-n", namespace]
-    assert "Warning: " in with_policies.kubectl("create", *words, "-f", "-", text=json.dumps(model))
-    assert "Warning: " not in with_policies.kubectl(
-        "label", *words, "model", model["metadata"]["name"], "a=b"
-    )
+    assert "Warning: " in with_policies.kubectl("create", *words, "-f", "-", text=json.dumps(obj))
+    name = f"variantautoscaling/{obj['metadata']['name']}"
+    assert "Warning: " not in with_policies.kubectl("label", *words, name, "a=b")
 
 
 def test_the_policies_have_exactly_the_rules_of_the_inventory():
