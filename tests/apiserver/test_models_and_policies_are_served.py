@@ -221,7 +221,7 @@ async def test_policies_and_bindings_print_what_they_scale(client: httpx2.AsyncC
         (
             "autoscalingpolicybindings",
             binding,
-            ["Name", "Policy", "Target", "Min", "Max", "Ready", "Age"],
+            ["Name", "Policy", "Target", "Min", "Max", "Current", "Desired", "Mode", "Ready", "Age"],
             ["b", "p", "chat", 1, 4],
         ),
     ):
