@@ -7,9 +7,7 @@ called, so that `headgate --help` and shell completion stay fast.
 import difflib
 import importlib
 import os
-import signal
 import sys
-import threading
 from collections.abc import Collection
 from typing import Any
 
@@ -68,10 +66,6 @@ def _open_standard_streams() -> None:
             os.set_inheritable(descriptor, True)
 
 
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
 def _nearest(word: str, known: Collection[str]) -> list[str]:
     """Return the most similar words: the best match and those almost as similar."""
     likeness = {each: difflib.SequenceMatcher(None, each, word).ratio() for each in known}
@@ -80,19 +74,6 @@ def _nearest(word: str, known: Collection[str]) -> list[str]:
 
 class _LazyGroup(click.Group):
     """Imports commands on first use; exits quietly when interrupted."""
-
-    def main(self, *args: Any, **options: Any) -> Any:
-        # Python's own SIGINT handler raises an exception wherever the program is: in an interpreter callback
-        # or during an import, it is printed and lost. Until a command installs its own handler, Ctrl-C ends
-        # the process.
-        before = signal.getsignal(signal.SIGINT)
-        if before is not signal.default_int_handler or not _is_main_thread():
-            return super().main(*args, **options)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        try:
-            return super().main(*args, **options)
-        finally:
-            signal.signal(signal.SIGINT, before)
 
     def invoke(self, ctx: click.Context) -> Any:
         _open_standard_streams()
