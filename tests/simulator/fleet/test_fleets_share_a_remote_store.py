@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from headgate.scheduling.round_robin import RoundRobin
-from headgate.simulator.fleet import EngineGroup, FleetDescription, endpoint, run_fleet
+from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet, stepping
 from headgate.simulator.model import ConfigError, Fault, FaultSchedule
 
 
@@ -43,7 +43,7 @@ def test_steps_that_are_taken_together_change_nothing(timed, fleet_of, engine_of
     ]
     fleet = fleet_of(3, engine_of(remote_kv_blocks=80, kv_blocks=400, prefill_budget_tokens=100))
     together = run(requests, fleet)
-    monkeypatch.setattr(endpoint, "STEPS_AT_ONCE", 1)
+    monkeypatch.setattr(stepping, "STEPS_AT_ONCE", 1)
     assert run(requests, fleet) == together
     assert sum(engine.statistics.remote_hits_total for engine in together.engines) > 0
 

@@ -177,7 +177,7 @@ class SimulatedExchange:
         """The endpoint no longer has the request."""
         endpoint, self._asked = self._asked, None
         if endpoint is not None:
-            endpoint.used_s = self.now
+            endpoint.uptime.used_s = self.now
             self._gateway.observer.ended(self.request.timed, endpoint.load, self.now)
         return endpoint
 

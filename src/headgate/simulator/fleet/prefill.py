@@ -82,7 +82,7 @@ class SimulatedPrefill:
     def _settle(self) -> None:
         """The endpoint finished the prefill, or failed."""
         self._is_settled = True
-        self._endpoint.used_s = self._now
+        self._endpoint.uptime.used_s = self._now
         self._gateway.observer.ended(self._owner.request.timed, self._attempt.load, self._now)
 
     # -- events from the endpoint

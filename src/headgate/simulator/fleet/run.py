@@ -125,10 +125,10 @@ class _Run:
                     requests=each.requests,
                     busy_s=each.busy_s,
                     energy_j=each.energy_j(ended_s),
-                    dollars=each.config.dollars_per_hour * each.up_s(ended_s) / 3600,
+                    dollars=each.config.dollars_per_hour * each.uptime.up_s(ended_s) / 3600,
                     crashes=each.crashes,
-                    starts=each.starts,
-                    up_s=each.up_s(ended_s),
+                    starts=each.uptime.starts,
+                    up_s=each.uptime.up_s(ended_s),
                     ejections=each.load.ejections,
                     statistics=each.engine.statistics(),
                 )
@@ -162,7 +162,7 @@ class _Run:
                 )
                 start = group.cold_start
                 if start is not None and start.running is not None and at >= start.running:
-                    endpoint.begin_stopped()
+                    endpoint.uptime.begin_stopped()
                 yield endpoint
 
     def _tell_kv_events(self, endpoint: SimulatedEndpoint) -> None:

@@ -41,39 +41,40 @@ class Scaler:
         self._changed = changed
         self._stopped = stopped
         for endpoint in endpoints[max(scaling.begins_with, 1) :]:
-            endpoint.begin_stopped()
+            endpoint.uptime.begin_stopped()
         timeline.at(0.0, self._pass, is_awaited=False)
 
     def _pass(self) -> None:
         now = self._timeline.now
         self._stop_drained()
-        wanted = [each for each in self._endpoints if each.is_wanted]
+        wanted = [each for each in self._endpoints if each.uptime.is_wanted]
         desired = max(self._scaling.desired(now, wanted), 1)
-        stopped = (each for each in self._endpoints if not each.is_running and not each.is_starting)
+        stopped = (
+            each for each in self._endpoints if not (each.uptime.is_running or each.uptime.is_starting)
+        )
         for endpoint, _ in zip(stopped, range(desired - len(wanted)), strict=False):
-            endpoint.begin_start()
-            begun = endpoint.starts
+            endpoint.uptime.begin_start(now)
+            begun = endpoint.uptime.starts
             at_s = now + self._scaling.cold_start_s
             self._timeline.at(at_s, partial(self._ready, endpoint, begun), is_awaited=False)
         for _ in range(len(wanted) - desired):
-            leaving = min(reversed(wanted), key=lambda each: (each.is_running, each.load.requests))
+            leaving = min(reversed(wanted), key=lambda each: (each.uptime.is_running, each.load.requests))
             wanted.remove(leaving)
-            if leaving.is_running:
-                leaving.is_draining = True
+            if leaving.uptime.is_running:
+                leaving.uptime.is_draining = True
             else:
-                leaving.give_up_start()
+                leaving.uptime.give_up_start(now)
         self._stop_drained()
         self._changed()
         self._timeline.at(now + self._scaling.period_s, self._pass, is_awaited=False)
 
     def _ready(self, endpoint: SimulatedEndpoint, begun: int) -> None:
-        if endpoint.is_starting and endpoint.starts == begun:
+        if endpoint.uptime.is_starting and endpoint.uptime.starts == begun:
             endpoint.end_start()
             self._changed()
 
     def _stop_drained(self) -> None:
         for endpoint in self._endpoints:
-            if endpoint.is_draining and endpoint.is_idle:
-                endpoint.is_draining = False
+            if endpoint.uptime.is_draining and endpoint.is_idle:
                 endpoint.stop()
                 self._stopped(endpoint)

@@ -28,17 +28,17 @@ class Starts:
         for endpoint in endpoints:
             if endpoint.group.cold_start is not None:
                 self._groups.setdefault(endpoint.group.name, []).append(endpoint)
-                if endpoint.is_running:
+                if endpoint.uptime.is_running:
                     self._look_later(endpoint, endpoint.group.cold_start, 0.0)
 
     def wanted(self) -> None:
         """Requests are queued: start an engine of each group."""
         for endpoints in self._groups.values():
-            if any(each.is_starting for each in endpoints):
+            if any(each.uptime.is_starting for each in endpoints):
                 continue
-            stopped = next((each for each in endpoints if not each.is_running), None)
+            stopped = next((each for each in endpoints if not each.uptime.is_running), None)
             if stopped is not None and stopped.group.cold_start is not None:
-                stopped.begin_start()
+                stopped.uptime.begin_start(self._timeline.now)
                 at_s = self._timeline.now + stopped.group.cold_start.takes_s
                 self._timeline.at(at_s, partial(self._ready, stopped, stopped.group.cold_start))
 
@@ -54,7 +54,7 @@ class Starts:
     def _look(self, endpoint: SimulatedEndpoint, settings: ColdStart) -> None:
         """Stop the engine if it was idle for long enough, else check again at the earliest possible time."""
         now = self._timeline.now
-        since_s = endpoint.used_s if endpoint.is_idle else now
+        since_s = endpoint.uptime.used_s if endpoint.is_idle else now
         if since_s + settings.stop_idle_s > now:
             self._look_later(endpoint, settings, since_s)
             return

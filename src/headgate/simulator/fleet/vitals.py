@@ -47,6 +47,12 @@ class Vitals:
         self._started_s = now
         self._ttft = self._tpot = Total(0.0, 0.0)
 
+    def forget(self, now: float) -> None:
+        """A process has started, and the gateway knows nothing of the last one."""
+        self._observation = Observation()
+        self._figures = Figures()
+        self.begin_anew(now)
+
     def show(self, statistics: EngineStatistics) -> None:
         """Set the values that the page shows from now on."""
         self._figures = Figures(
