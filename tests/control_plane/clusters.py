@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 
 TOOL = Path(__file__).parents[2] / "tools" / "control_plane"
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 def wait_until(holds: Callable[[], Any], limit_s: float = WAIT_S) -> Any:
