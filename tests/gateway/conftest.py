@@ -522,8 +522,17 @@ def _name(found: object) -> str:
     return f"{type(found).__module__}.{type(found).__qualname__}"
 
 
+@pytest.fixture(scope="module")
+def _spared() -> Iterator[None]:
+    """Lets collections pass over what there is, until the end of the module."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
-def garbage() -> Iterator[Callable[[], Counter[str]]]:
+def garbage(_spared: None) -> Iterator[Callable[[], Counter[str]]]:
     """No collection runs during the test. Counts what one would have had to free, by type."""
     gc.collect()
     gc.freeze()
@@ -537,7 +546,6 @@ def garbage() -> Iterator[Callable[[], Counter[str]]]:
 
     yield count
     gc.enable()
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
