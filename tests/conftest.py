@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import random
 import selectors
@@ -15,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpcore2
 import hypothesis
 import pytest
 import uvloop
@@ -26,6 +28,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A shell starts what runs in its background with Ctrl-C ignored, and so would be all that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Each client of HTTP would read the certificates of all authorities again, which takes 60 ms of a CPU.
+httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 # The same examples each time, however long they take. --hypothesis-profile=explore tries others, and more.
 hypothesis.settings.register_profile(
