@@ -1,6 +1,7 @@
 """A real S3 server behind a network that cuts connections, and objects that change while they are read."""
 
 import contextlib
+import itertools
 import os
 import random
 import socket
@@ -31,8 +32,12 @@ class Network:
     def _accept(self) -> None:
         while True:
             client, _ = self._listener.accept()
-            if self._listener.fileno() < 0 or client.recv(1, socket.MSG_PEEK) == b"!":
-                return client.close()
+            try:
+                if client.recv(1, socket.MSG_PEEK) == b"!":
+                    return client.close()
+            except ConnectionResetError:
+                client.close()
+                continue
             upstream = socket.create_connection(self._server)
             threading.Thread(target=self._pass, args=(client, upstream), daemon=True).start()
             threading.Thread(target=self._return, args=(upstream, client), daemon=True).start()
@@ -88,14 +93,18 @@ def test_an_object_that_changes_is_read_from_one_version(network, objects, tmp_p
     """If-Match notices it; the source is listed again."""
     old, new = os.urandom(40_000_000), os.urandom(40_000_000)
     objects.put("model/weights", old)
-    seen = []
+    connections, changed = itertools.count(), threading.Event()
 
     def report(now: downloads.Snapshot) -> None:
-        if now.phase == "Downloading" and now.bytes_done > 1_000_000 and not seen:
-            seen.append(now)
+        if now.phase == "Downloading" and now.bytes_done > 1_000_000 and not changed.is_set():
             objects.put("model/weights", new)
+            changed.set()
 
-    network.allowance = lambda: 3_000_000
+    def allowance() -> int:
+        """The first five connections get less than the whole, and the others wait for the change."""
+        return 3_000_000 if next(connections) < 5 or changed.wait(200) else 0
+
+    network.allowance = allowance
     environment = {**objects.environment, "ENDPOINT": network.url}
     options = downloads.Options(connections=1, backoff=QUICK.backoff)
 
@@ -103,5 +112,5 @@ def test_an_object_that_changes_is_read_from_one_version(network, objects, tmp_p
         f"s3://{objects.bucket}/model", tmp_path / "model", environment, options=options, report=report
     )
 
-    assert seen
+    assert changed.is_set()
     assert (tmp_path / "model/weights").read_bytes() == new
