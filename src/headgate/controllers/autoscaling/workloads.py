@@ -130,6 +130,7 @@ class _HorizontalSpec(Part, frozen=True, kw_only=True):
 
 
 class _HorizontalStatus(Part, frozen=True, kw_only=True):
+    last_scale_time: str | None = None
     conditions: list[api.Condition] = []
 
 
@@ -144,8 +145,11 @@ class Horizontal(Part, frozen=True, kw_only=True):
 
     @property
     def is_active(self) -> bool:
-        """Whether something scales by it at present."""
-        return any(each.type == "ScalingActive" and each.status == "True" for each in self.status.conditions)
+        """Whether something scales by it: also only to its bounds, which need no metric."""
+        has_metrics = any(
+            each.type == "ScalingActive" and each.status == "True" for each in self.status.conditions
+        )
+        return has_metrics or self.status.last_scale_time is not None
 
 
 class Variant(Part, frozen=True, kw_only=True):
