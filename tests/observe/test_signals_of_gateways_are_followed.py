@@ -109,7 +109,9 @@ async def test_pools_that_nobody_knows_are_unknown(follow, eventually):
     assert (load.is_known, load.idle_s, load.metrics, load.endpoints) == (False, None, {}, None)
     assert load.missing == ("no gateway knows the pool",)
     signals.use([])
-    assert signals.of(POOL).missing == ("no gateway is known",)
+    [told] = signals.of(POOL).missing
+    assert told.startswith("no gateway is known")
+    assert "--gateway-service" in told
 
 
 @pytest.mark.parametrize(

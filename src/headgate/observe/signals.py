@@ -136,7 +136,9 @@ class Signals:
         known = [told for each in gateways if (told := each.of(pool, now)) is not None]
         waiting = sum(each.starved.get(pool, 0) for each in gateways)
         if not self._gateways:
-            missing = ("no gateway is known",)
+            missing = (
+                "no gateway is known: name all to the controller, with --gateway or --gateway-service",
+            )
         elif not known and not missing:
             missing = ("no gateway knows the pool",)
         if not known:

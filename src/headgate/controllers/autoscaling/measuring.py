@@ -84,7 +84,7 @@ class Meter:
             for pod, sample in zip(each.pods, samples, strict=True):
                 values[pod.metadata.uid] = sample.values
                 if problem := self._pods.problem(pod, page.port, page.uri):
-                    problems.append(f"Pod {pod.metadata.name} {problem}")
+                    problems.append(f"Pod {pod.metadata.name} at port {page.port} {problem}")
         return values
 
     async def _of_queries(

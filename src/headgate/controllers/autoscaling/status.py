@@ -15,7 +15,7 @@ from headgate.api.kthena_registry import (
 )
 from headgate.autoscaling import Decision, MetricView
 from headgate.controllers import conditions
-from headgate.controllers.autoscaling.observing import is_signal
+from headgate.controllers.autoscaling.missing import reasons
 from headgate.controllers.autoscaling.passes import Pass
 from headgate.controllers.autoscaling.targets import NO_TARGET, Refusal
 from headgate.controllers.conditions import Finding
@@ -181,9 +181,9 @@ def _metrics(decision: Decision, done: Pass) -> Finding:
     missing = [each.name for each in decision.metrics if each.value is None]
     if missing:
         told = f"Not measured: {conditions.enumerated(missing)}"
-        why = [*done.problems, *(done.load.missing if any(map(is_signal, missing)) else ())]
+        why = dict.fromkeys(reasons(missing, done.observation.pods, done.problems, done.load.missing))
         if why:
-            told = f"{told}; {conditions.enumerated(dict.fromkeys(why), '; ', _MAX_WHY)}"
+            told = f"{told}; {conditions.enumerated(why, '; ', _MAX_WHY)}"
         return Finding(METRICS_AVAILABLE, False, NO_METRICS, told)
     return Finding(METRICS_AVAILABLE, True, "Measured", "Every metric could be measured")
 
