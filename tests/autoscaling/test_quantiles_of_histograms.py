@@ -1,4 +1,4 @@
-"""Histograms and the snapshots that they are compared with (A29, A30)."""
+"""Quantiles of histograms, and of what was counted between two readings (A30)."""
 
 import math
 
@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.autoscaling.histograms import Bucket, HistogramError, difference, merged, quantile
-from headgate.autoscaling.windows import Snapshots
 
 
 def histogram(*counts: float) -> list[Bucket]:
@@ -48,20 +47,3 @@ def test_quantiles_rise_and_stay_inside_the_buckets(counts: list[int], one: floa
     counted = histogram(first, first + second, first + second + third)
     low, high = quantile(counted, min(one, other)), quantile(counted, max(one, other))
     assert 0 <= low <= high <= 1.5
-
-
-def test_the_base_of_a_difference_is_the_newest_snapshot_that_is_old_enough() -> None:
-    """A29"""
-    snapshots = Snapshots(fresh_s=10, expire_s=15)
-    for at, name in ((1, "foo"), (3, "bar"), (5, "quz"), (7, "abc")):
-        snapshots = snapshots.with_value(at, name)
-    found = {now: snapshots.base(now) for now in (7, 12, 14, 16, 21, 23)}
-    assert found == {7: None, 12: "foo", 14: "bar", 16: "quz", 21: "abc", 23: None}
-
-
-def test_snapshots_do_not_pile_up() -> None:
-    snapshots = Snapshots(fresh_s=60, expire_s=300)
-    for at in range(0, 3_600, 15):
-        snapshots = snapshots.with_value(at, at)
-        assert len(snapshots.entries) <= 6
-    assert snapshots.base(3_600) == 3_540

@@ -11,7 +11,6 @@ from headgate.autoscaling.group import Split, split
 from headgate.autoscaling.history import History
 from headgate.autoscaling.optimizer import Param
 from headgate.autoscaling.policy import Bounds, MetricTarget, Panic, Policy, Rate, compile_policy
-from headgate.autoscaling.ratio import RatioRange, repaired
 from headgate.autoscaling.recommendation import MetricView
 from headgate.autoscaling.samples import Observation, PodSample, Total
 from headgate.autoscaling.scaler import decide
@@ -29,11 +28,9 @@ __all__ = [
     "PodSample",
     "Policy",
     "Rate",
-    "RatioRange",
     "Split",
     "Total",
     "compile_policy",
     "decide",
-    "repaired",
     "split",
 ]

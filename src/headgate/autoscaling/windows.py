@@ -8,7 +8,9 @@ window is its maximum. A policy may therefore change the length of its windows w
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Final, NamedTuple, TypeAlias
+import math
+from collections import deque
+from typing import Annotated, Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Meta
 
@@ -17,6 +19,9 @@ __all__ = ["LONGEST_S", "MOST_ENTRIES", "Entries", "Snapshots", "extreme", "with
 LONGEST_S: Final = 1800.0
 """The longest window of a policy."""
 MOST_ENTRIES: Final = 32
+MOST_SNAPSHOTS: Final = 64
+
+T = TypeVar("T")
 
 Entries: TypeAlias = Annotated[
     tuple[tuple[float, Annotated[int, Meta(ge=0, le=1_000_000_000)]], ...], Meta(max_length=MOST_ENTRIES)
@@ -59,23 +64,49 @@ def _bounded(kept: list[tuple[float, int]], last: tuple[float, int]) -> Entries:
     return tuple(kept)
 
 
-class Snapshots(NamedTuple):
-    """Values of which the newest that is at least `fresh_s` old is asked for, as a base for differences.
+class Snapshots(Generic[T]):
+    """Values over time, of which an earlier one is asked for, as a base for differences: the newest that is
+    at least `fresh_s` old, and at most `expire_s`.
 
-    Values older than `expire_s` are forgotten.
+    Of a shorter past, the oldest value that is at least `least_s` old counts; infinite for none.
     """
 
-    fresh_s: float
-    expire_s: float
-    entries: tuple[tuple[float, object], ...] = ()
+    __slots__ = ("_entries", "_expire_s", "_fresh_s", "_least_s")
 
-    def with_value(self, now: float, value: object) -> Snapshots:
-        kept = [entry for entry in self.entries if now - self.expire_s <= entry[0] < now]
-        base = [index for index, (at, _) in enumerate(kept) if at <= now - self.fresh_s]
-        return self._replace(entries=(*kept[base[-1] if base else 0 :], (now, value)))
+    def __init__(self, fresh_s: float, expire_s: float, least_s: float = math.inf) -> None:
+        self._fresh_s = fresh_s
+        self._expire_s = expire_s
+        self._least_s = least_s
+        self._entries: deque[tuple[float, T]] = deque(maxlen=MOST_SNAPSHOTS)
 
-    def base(self, now: float) -> object | None:
-        for at, value in reversed(self.entries):
-            if at <= now - self.fresh_s:
-                return value if at >= now - self.expire_s else None
-        return None
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def last(self) -> T | None:
+        """The newest value."""
+        return self._entries[-1][1] if self._entries else None
+
+    def add(self, now: float, value: T) -> None:
+        """Values that no later call can ask for are dropped."""
+        entries = self._entries
+        while entries and not now - self._expire_s <= entries[0][0] < now:
+            entries.popleft()
+        while len(entries) > 1 and entries[1][0] <= now - self._fresh_s:
+            entries.popleft()
+        entries.append((now, value))
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def base(self, now: float) -> tuple[float, T] | None:
+        """The value to compare with, and since when it is known."""
+        found: tuple[float, T] | None = None
+        for entry in self._entries:
+            age_s = now - entry[0]
+            if age_s > self._expire_s:
+                continue
+            if age_s < self._fresh_s and (found is not None or age_s < self._least_s):
+                break
+            found = entry
+        return found

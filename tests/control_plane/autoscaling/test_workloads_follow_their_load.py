@@ -5,9 +5,19 @@ The behaviors are those that the embedded API server is tested for.
 
 from __future__ import annotations
 
+import behaviors_of_bindings
+import behaviors_of_metrics
+import behaviors_of_scaling
 import pytest
-from behaviors_of_scaling import BEHAVIORS, CASES, Behavior, check
+from reference_cases import CASES, check
+from registered import Behavior
 from world_of_scaling import World
+
+BEHAVIORS = (
+    *behaviors_of_scaling.BEHAVIORS,
+    *behaviors_of_metrics.BEHAVIORS,
+    *behaviors_of_bindings.BEHAVIORS,
+)
 
 pytestmark = pytest.mark.timeout(600)
 

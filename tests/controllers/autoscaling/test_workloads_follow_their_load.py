@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import behaviors_of_bindings
+import behaviors_of_metrics
+import behaviors_of_scaling
 import pytest
-from behaviors_of_scaling import BEHAVIORS, CASES, Behavior, check
+from reference_cases import CASES, check
+from registered import Behavior
 from world_of_scaling import World
+
+BEHAVIORS = (
+    *behaviors_of_scaling.BEHAVIORS,
+    *behaviors_of_metrics.BEHAVIORS,
+    *behaviors_of_bindings.BEHAVIORS,
+)
 
 
 @pytest.mark.parametrize("behavior", BEHAVIORS, ids=lambda each: each.__name__)

@@ -35,7 +35,7 @@ class Meter:
     def __init__(self, settings: AutoscalingSettings, prometheus: Prometheus | None) -> None:
         self._settings = settings
         self._prometheus = prometheus
-        self._pods = PodMetrics()
+        self._pods = PodMetrics(over_s=settings.over_s)
 
     async def measure(self, measured: Measured, policy: Policy, found: Sequence[Found], now: float) -> bool:
         """Update what is measured, if it is time to: at once if other Pods are ready than the last time, as

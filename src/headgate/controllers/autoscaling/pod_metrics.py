@@ -17,7 +17,14 @@ from typing import Final, NamedTuple
 from headgate import api
 from headgate.autoscaling.histograms import Bucket, HistogramError, merged, quantile
 from headgate.autoscaling.samples import PodSample
-from headgate.controllers.autoscaling.readings import EXPIRED_S, Name, Reading, Readings, read
+from headgate.controllers.autoscaling.readings import (
+    EXPIRED_WINDOWS,
+    WINDOW_S,
+    Name,
+    Reading,
+    Readings,
+    read,
+)
 from headgate.engine_client import Client, FetchError, LargeResponses
 from headgate.engines import PageTooLargeError
 from headgate.loop_turns import Turns
@@ -43,8 +50,10 @@ _Key = tuple[str, int, str]
 class PodMetrics:
     """Reads Pods, and remembers the totals that they reported before."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, over_s: float = WINDOW_S) -> None:
+        """Counters and histograms are about the last `over_s` seconds."""
         self._clock = clock
+        self._over_s = over_s
         self._places = asyncio.Semaphore(MAX_OF_ALL)
         self._large = LargeResponses()
         self._pods: dict[_Key, _Pod] = {}
@@ -82,7 +91,7 @@ class PodMetrics:
         found: dict[str, Mapping[str, Reading]] = {}
 
         async def one(pod: api.Pod) -> None:
-            known = self._pods.setdefault((pod.metadata.uid, port, uri), _Pod())
+            known = self._pods.setdefault((pod.metadata.uid, port, uri), _Pod(self._over_s))
             known.used_at = self._clock()
             known.problem = f"was not read within {deadline_s:g} s, as other Pods are slow"
             async with few, self._places:
@@ -153,7 +162,8 @@ class PodMetrics:
         if now - self._swept_at < SWEEP_S:
             return
         self._swept_at = now
-        for key in [key for key, pod in self._pods.items() if now - pod.used_at > EXPIRED_S]:
+        expired_s = EXPIRED_WINDOWS * self._over_s
+        for key in [key for key, pod in self._pods.items() if now - pod.used_at > expired_s]:
             del self._pods[key]
 
 
@@ -168,9 +178,10 @@ class _Measured(NamedTuple):
 class _Pod:
     """One page of one Pod."""
 
-    __slots__ = ("_readings", "problem", "used_at")
+    __slots__ = ("_over_s", "_readings", "problem", "used_at")
 
-    def __init__(self) -> None:
+    def __init__(self, over_s: float) -> None:
+        self._over_s = over_s
         self.problem = ""
         self.used_at = -math.inf
         self._readings: dict[str, Readings] = {}
@@ -182,7 +193,7 @@ class _Pod:
             if reading.kind == "gauge":
                 found[family] = _Measured(reading.value)
                 continue
-            change = self._readings.setdefault(family, Readings()).add(reading, now)
+            change = self._readings.setdefault(family, Readings(self._over_s)).add(reading, now)
             if change is not None:
                 is_histogram = reading.kind == "histogram"
                 found[family] = _Measured(change.per_s, change.buckets if is_histogram else None)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
 from typing import Final, Literal, NamedTuple
 
 from headgate import engines
 from headgate.autoscaling.histograms import Bucket, HistogramError, difference
+from headgate.autoscaling.windows import Snapshots
 from headgate.engines import unified
 from headgate.engines.page import Page
 
@@ -20,10 +20,8 @@ WINDOW_S: Final = 60.0
 """Changes are counted over about this time."""
 SHORTEST_S: Final = 5.0
 """A Pod that was first read a moment ago has no changes yet."""
-EXPIRED_S: Final = 300.0
-"""Older readings are not compared with."""
-MAX_READINGS: Final = 64
-"""Of one metric of a Pod."""
+EXPIRED_WINDOWS: Final = 5
+"""Readings that are older than so many of these times are not compared with."""
 DEFAULT_QUANTILE: Final = 0.95
 _FAMILY: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,255}")
 _QUANTILE: Final = re.compile(r"(.+):p([0-9]{1,2}(?:\.[0-9]{1,3})?)")
@@ -157,23 +155,23 @@ _SOURCES: Final = {
 class Readings:
     """The latest readings of one counter or histogram of one Pod. Times are monotonic seconds."""
 
-    def __init__(self) -> None:
-        self._past: deque[tuple[float, Reading]] = deque(maxlen=MAX_READINGS)
+    __slots__ = ("_past",)
+
+    def __init__(self, over_s: float = WINDOW_S) -> None:
+        """Changes are counted over about `over_s` seconds."""
+        self._past: Snapshots[Reading] = Snapshots(over_s, EXPIRED_WINDOWS * over_s, min(SHORTEST_S, over_s))
 
     def add(self, reading: Reading, now: float) -> Change | None:
-        """What happened in about the last minute; None after the first reading, and after a restart of the
-        Pod, whose totals begin again."""
+        """What happened lately; None after the first reading, after a long time without any, and after a
+        restart of the Pod, whose totals begin again."""
         past = self._past
-        if past and now - past[-1][0] > EXPIRED_S:
+        if (last := past.last) is not None and _has_restarted(last, reading):
             past.clear()
-        if past and _has_restarted(past[-1][1], reading):
-            past.clear()
-        past.append((now, reading))
-        while len(past) > 2 and now - past[1][0] >= WINDOW_S:
-            past.popleft()
-        at, before = past[0]
-        if now - at < SHORTEST_S:
+        past.add(now, reading)
+        base = past.base(now)
+        if base is None:
             return None
+        at, before = base
         if reading.kind == "histogram":
             return Change(buckets=difference(reading.buckets, before.buckets))
         return Change((reading.value - before.value) / (now - at))

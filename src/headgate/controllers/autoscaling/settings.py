@@ -12,6 +12,8 @@ class AutoscalingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often the Pods of a target are read, and a binding without signals of gateways is decided."""
     signals_s: float = 1.0
     """How often a binding is decided of which a gateway tells."""
+    over_s: float = 60.0
+    """Counters and histograms of Pods are about this time before."""
     deadline_s: float = 5.0
     """How long the reading of one target may take; what has not come by then is missing."""
     workers: int = 64

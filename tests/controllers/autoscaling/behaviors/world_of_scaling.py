@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,16 +45,32 @@ class Pods:
     """A metric's value of every Pod, or of each, in the order of their creation: None is missing."""
     totals: dict[str, float] = field(default_factory=dict)
     """A metric's sum over the ready Pods."""
+    rates: Sequence[float] = ()
+    """How fast the counter jobs_total of each Pod grows, in the order of their creation; 0 for the others."""
+    texts: Sequence[str] = ()
+    """Further lines of the page of each."""
     ready: int | None = None
     """How many are ready; all if None."""
+    labels: str = ""
+    """Selects them; of the workload's name if empty."""
     order: list[str] = field(default_factory=list)
     """Their names."""
     addresses: dict[str, str] = field(default_factory=dict)
     is_silent: bool = False
     """Whether their pages are errors."""
+    counted: dict[str, float] = field(default_factory=dict)
+    """The counters, which grow until `counted_at`."""
+    counted_at: float = field(default_factory=time.monotonic)
 
     def is_ready(self, name: str) -> bool:
         return self.ready is None or self.order.index(name) < self.ready
+
+    def advance(self) -> None:
+        """Let the counters grow until now."""
+        now = time.monotonic()
+        for name, rate in zip(self.order, self.rates, strict=False):
+            self.counted[name] = self.counted.get(name, 0.0) + rate * (now - self.counted_at)
+        self.counted_at = now
 
     def page(self, name: str) -> str:
         number = self.order.index(name)
@@ -62,7 +79,10 @@ class Pods:
         for metric, given in self.values.items():
             each = [given] * len(self.order) if isinstance(given, float | int) else [*given]
             lines += [f"{metric} {value}" for value in each[number : number + 1] if value is not None]
-        return "\n".join(lines) + "\n"
+        if self.rates:
+            self.advance()
+            lines += [f"jobs_total {self.counted.get(name, 0.0)}"]
+        return "\n".join([*lines, *self.texts[number : number + 1]]) + "\n"
 
 
 @dataclass
@@ -347,11 +367,11 @@ async def eventually(holds: Callable[[], Awaitable[bool]], limit_s: float = LIMI
 
 @contextlib.asynccontextmanager
 async def controlling(
-    client: cluster.Client, gateway_port: int | None = None
+    client: cluster.Client, gateway_port: int | None = None, **changed: float
 ) -> AsyncIterator[AutoscalingController]:
     """A controller that runs inside the block, and follows the gateway on this port."""
     gateways = (f"http://127.0.0.1:{gateway_port}",) if gateway_port is not None else ()
-    settings = msgspec.structs.replace(SETTINGS, gateways=gateways)
+    settings = msgspec.structs.replace(SETTINGS, gateways=gateways, **changed)
     controller, ready = AutoscalingController(client, settings=settings), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(controller.run(ready.set))
