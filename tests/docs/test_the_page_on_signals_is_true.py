@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from headgate.controllers.autoscaling import pod_metrics, prometheus, readings
-from headgate.fleet import answer_sizes, pool_rates
+from headgate.fleet import answer_sizes, estimator, pool_rates
 from headgate.gateway.request import OBJECTIVES_MS
 from headgate.observe import signals
 from headgate.requests import pool_signals, traffic
@@ -57,6 +57,7 @@ def test_the_example_is_a_page_and_every_field_is_explained():
         f"mean over the last {traffic.WINDOW_S:g} s",
         f"divided by {pool_signals.CLEARED_S:g} s",
         f"at most {pool_signals.MAX_BATCH}.",
+        f"fit into one step ({estimator.STEP_TOKENS:,})",
         f"{1000 * pool_rates.PRIOR_TOKEN_S:g} ms for a prompt token, and {answer_sizes.USUAL_TOKENS} tokens",
         f"Up to {MAX_WATCHES} clients can watch",
         f"does not answer within {pod_metrics.POD_S:g} s",

@@ -80,6 +80,26 @@ async def test_requests_are_running_waiting_and_over(start_gateway, endpoint, ev
     assert (await signals(gateway)).idle_s >= 100
 
 
+async def test_a_prompt_that_an_endpoint_works_on_is_no_backlog(gateway, endpoint):
+    """It counts as what has arrived, and so does one that shares a step with it; what waits behind it counts
+    besides."""
+    sweep(gateway, after_s=20)
+    pool, _ = _pool(gateway)
+
+    async def post(words: int) -> float:
+        client = await gateway.connect()
+        client.post({"model": "m", "prompt": "hello " * words, "stream": True, "max_tokens": 50})
+        await endpoint.call()
+        recent = pool.traffic.recent(gateway.shell.now())
+        costs = pool_signals.TokenCosts.of(pool)
+        arriving = costs.seconds(recent.prompt_tokens_per_s, recent.output_tokens_per_s)
+        return (await signals(gateway)).work_seconds / arriving
+
+    assert await post(words=1_000) == pytest.approx(1.0, rel=0.1)
+    assert await post(words=100) == pytest.approx(1.0, rel=0.1)
+    assert await post(words=20_000) > 2
+
+
 async def test_arrivals_are_counted_over_fifteen_seconds(gateway, endpoint):
     """Whether they were served or not; then they are over."""
     endpoint.behave = lambda call: call.answer(b"{}")

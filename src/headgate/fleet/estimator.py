@@ -128,6 +128,17 @@ class Estimator:
             queue_s = max(queue_s, self.kv.wait_s(waiting_tokens + uncached_tokens, now))
         return queue_s
 
+    def unbegun_s(self, now: float) -> float:
+        """Seconds of prefill that the endpoint has not begun: all that it was sent, but for the first prompt
+        of its queue, or the tokens of one step if these are more."""
+        queue = self._queue
+        head_tokens = queue.waiting[0].owed_tokens if queue.waiting else 0
+        waiting_tokens = queue.owed_tokens - max(head_tokens, STEP_TOKENS)
+        if waiting_tokens <= 0:
+            return 0.0
+        # By the clock, it may have come further than first tokens show.
+        return min(waiting_tokens * self.rates.token_s, self.queue_s(now))
+
     def first_token_s(self, uncached_tokens: float, now: float, *, loads_adapter: bool = False) -> float:
         """Seconds until the first token of a request with `uncached_tokens` to prefill here, and perhaps an
         adapter to load: the sum of the terms of `predicted`."""

@@ -162,20 +162,23 @@ def work_seconds(pool: PoolState, queue: PoolQueue | None, now: float) -> float:
     can do.
 
     This is the work of the requests that arrived lately, per second, and what would clear the backlog in
-    `CLEARED_S`: the requests in the queue, and prompts that endpoints have not begun. A prompt counts with
-    its uncached tokens at the learned prefill rate. A response counts with its expected tokens, at what a
-    token costs in a full batch: a step serves the whole batch, so one response alone would take longer, but a
-    second one beside it adds little.
+    `CLEARED_S`: the requests in the queue, and prompts that endpoints have not begun. A prompt that an
+    endpoint works on is no backlog, as it needs no further replica.
+
+    A prompt counts with its uncached tokens at the learned prefill rate. A response counts with its expected
+    tokens, at what a token costs in a full batch: a step serves the whole batch, so one response alone would
+    take longer, but a second one beside it adds little.
     """
     recent = pool.traffic.recent(now)
     if not pool.traffic.in_flight and not recent.arrivals_per_s:
         return 0.0
     costs = TokenCosts.of(pool)
-    arriving = costs.seconds(recent.prompt_tokens_per_s, recent.output_tokens_per_s)
-    backlog_s = sum(_prefill_s(load, now) for load in pool.loads)
-    if queue is not None and queue.held:
-        backlog_s += costs.seconds(*queue.waiting_tokens())
-    return arriving + backlog_s / CLEARED_S
+    waiting = queue.waiting_tokens() if queue is not None and queue.held else (0, 0)
+    return costs.work_seconds(
+        (recent.prompt_tokens_per_s, recent.output_tokens_per_s),
+        waiting,
+        sum(_unbegun_s(load, now) for load in pool.loads),
+    )
 
 
 class TokenCosts(NamedTuple):
@@ -183,6 +186,7 @@ class TokenCosts(NamedTuple):
 
     prompt_s: float
     output_s: float
+    """In a full batch."""
 
     @classmethod
     def of(cls, pool: PoolState) -> TokenCosts:
@@ -196,14 +200,21 @@ class TokenCosts(NamedTuple):
     def seconds(self, prompt_tokens: float, output_tokens: float) -> float:
         return prompt_tokens * self.prompt_s + output_tokens * self.output_s
 
+    def work_seconds(
+        self, arriving_per_s: tuple[float, float], queued: tuple[float, float], unbegun_s: float
+    ) -> float:
+        """From prompt and output tokens of what arrives each second, those of what is queued before the
+        endpoints, and the seconds of prefill that endpoints have not begun."""
+        return self.seconds(*arriving_per_s) + (self.seconds(*queued) + unbegun_s) / CLEARED_S
 
-def _prefill_s(load: EndpointState, now: float) -> float:
-    """Seconds until an endpoint has prefilled the prompts that this process has sent."""
+
+def _unbegun_s(load: EndpointState, now: float) -> float:
+    """Seconds of prefill for the prompts that this process has sent and that the endpoint has not begun."""
     if not load.prefill_tokens:
         return 0.0
     estimator = load.estimator
-    # The predicted queue may include requests of other gateways, or be overdue.
-    return min(load.prefill_tokens * estimator.rates.token_s, estimator.queue_s(now))
+    # The estimate may include requests of other gateways, and adapters that are loaded.
+    return min(load.prefill_tokens * estimator.rates.token_s, estimator.unbegun_s(now))
 
 
 def _decode_token_s(rates: Rates, batch: float) -> float:

@@ -1,25 +1,21 @@
 """What the gateway would tell of the fleet, by the names that it has in an AutoscalingPolicy.
 
 The figures are those of `GET /signals`: a gateway knows requests in flight, and predicts work from tokens and
-learned rates. Here the rates are those of the engine; how long responses are is learned from earlier ones.
+learned rates. Here the rates are those of the engine; how long responses are is learned from earlier ones. The
+gateway's own code adds up the work.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from headgate.autoscaling import PodSample, Total
+from headgate.fleet.answer_sizes import USUAL_TOKENS
+from headgate.requests.pool_signals import MAX_BATCH, TokenCosts
+from headgate.requests.traffic import WINDOW_S
 from headgate.simulator.autoscaling.replica import Replica
 from headgate.simulator.autoscaling.scaled_fleet import ScaledFleet
-
-ARRIVALS_S = 15.0
-"""How far back arrivals are counted."""
-CLEARED_S = 5.0
-"""Requests that wait count as if they were to be served within this time."""
-MAX_BATCH = 256
-UNKNOWN_OUTPUT_TOKENS = 256.0
 
 
 class Signals:
@@ -33,11 +29,12 @@ class Signals:
         running = sum(each.requests for each in fleet.ready)
         waiting = len(fleet.held)
         arrivals, prompt_tokens = self._arrivals(fleet)
-        costs = TokenCosts.of(fleet)
-        backlog_s = sum(each.queued_tokens for each in fleet.ready) * costs.prompt_s + costs.seconds(
-            sum(work.uncached_tokens for work in fleet.held), waiting * expected_output(fleet)
+        costs, output_tokens = _costs(fleet), expected_output(fleet)
+        work_s = costs.work_seconds(
+            (prompt_tokens, arrivals * output_tokens),
+            (sum(work.uncached_tokens for work in fleet.held), waiting * output_tokens),
+            sum(each.queued_tokens for each in fleet.ready) * costs.prompt_s,
         )
-        work_s = costs.seconds(prompt_tokens, arrivals * expected_output(fleet)) + backlog_s / CLEARED_S
         totals = {
             "headgate:requests_running": Total(running),
             "headgate:requests_waiting": Total(waiting),
@@ -54,41 +51,30 @@ class Signals:
         """Requests and their uncached tokens, per second."""
         now, ledger = fleet.now, fleet.ledger
         self._seen.append((now, ledger.arrived, ledger.arrived_uncached))
-        while len(self._seen) > 2 and self._seen[1][0] <= now - ARRIVALS_S:
+        while len(self._seen) > 2 and self._seen[1][0] <= now - WINDOW_S:
             self._seen.popleft()
         since, arrived, tokens = self._seen[0]
         seconds = max(now - since, 1.0)
         return (ledger.arrived - arrived) / seconds, (ledger.arrived_uncached - tokens) / seconds
 
 
-class TokenCosts(NamedTuple):
-    """Seconds of a replica for a token."""
-
-    prompt_s: float
-    output_s: float
-    """In a full batch, of the sizes that requests had."""
-
-    @classmethod
-    def of(cls, fleet: ScaledFleet) -> TokenCosts:
-        engine, ledger = fleet.engine, fleet.ledger
-        costs = engine.costs
-        tokens = 0.0
-        if ledger.finished:
-            tokens = (ledger.finished_prompt + ledger.finished_output / 2) / ledger.finished
-        batch = min(engine.kv_blocks * engine.block_size / tokens, MAX_BATCH) if tokens else MAX_BATCH
-        return cls(
-            costs.per_prefill_token_s + costs.base_s / engine.prefill_budget_tokens,
-            costs.base_s / batch + costs.per_decode_sequence_s + tokens * costs.per_kv_token_s,
-        )
-
-    def seconds(self, prompt_tokens: float, output_tokens: float) -> float:
-        return prompt_tokens * self.prompt_s + output_tokens * self.output_s
+def _costs(fleet: ScaledFleet) -> TokenCosts:
+    engine, ledger = fleet.engine, fleet.ledger
+    costs = engine.costs
+    tokens = 0.0
+    if ledger.finished:
+        tokens = (ledger.finished_prompt + ledger.finished_output / 2) / ledger.finished
+    batch = min(engine.kv_blocks * engine.block_size / tokens, MAX_BATCH) if tokens else MAX_BATCH
+    return TokenCosts(
+        costs.per_prefill_token_s + costs.base_s / engine.prefill_budget_tokens,
+        costs.base_s / batch + costs.per_decode_sequence_s + tokens * costs.per_kv_token_s,
+    )
 
 
 def expected_output(fleet: ScaledFleet) -> float:
     """Tokens of a response, as learned from those that ended."""
     ledger = fleet.ledger
-    return ledger.finished_output / ledger.finished if ledger.finished else UNKNOWN_OUTPUT_TOKENS
+    return ledger.finished_output / ledger.finished if ledger.finished else USUAL_TOKENS
 
 
 def pods(fleet: ScaledFleet, names: Mapping[str, float]) -> list[PodSample]:
