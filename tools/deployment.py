@@ -3,8 +3,8 @@
 - deploy/crds/Kustomization lists the definitions.
 - values.schema.json of the Helm chart has the settings of the gateway, which their types define.
 - deploy/admission/policies.yaml has the ValidatingAdmissionPolicies, which `headgate.api.policies` defines.
-- files/alerts.yaml and files/policies.yaml of the chart are copies: a chart cannot read files outside of its
-  directory.
+- files/alerts.yaml, files/signals.yaml and files/policies.yaml of the chart are copies: a chart cannot read
+  files outside of its directory.
 
 `tools/kustomize_base.py` updates deploy/kustomize, and needs Helm.
 """
@@ -24,8 +24,11 @@ from headgate.gateway import GatewaySettings, setting_types
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 CHART = DEPLOY / "helm" / "headgate"
 SCHEMA = CHART / "values.schema.json"
-ALERTS = DEPLOY / "prometheus" / "headgate-alerts.yaml"
-COPY_OF_ALERTS = CHART / "files" / "alerts.yaml"
+RULES = {
+    DEPLOY / "prometheus" / "headgate-alerts.yaml": CHART / "files" / "alerts.yaml",
+    DEPLOY / "prometheus" / "headgate-signals.yaml": CHART / "files" / "signals.yaml",
+}
+"""Those of Prometheus, and their copies."""
 POLICIES = DEPLOY / "admission" / "policies.yaml"
 COPY_OF_POLICIES = CHART / "files" / "policies.yaml"
 DEFINITIONS = DEPLOY / "crds"
@@ -88,10 +91,11 @@ def main() -> None:
     LIST_OF_DEFINITIONS.write_text(list_of_definitions(), encoding="utf-8")
     SCHEMA.write_text(schema(SCHEMA.read_text(encoding="utf-8")), encoding="utf-8")
     POLICIES.parent.mkdir(exist_ok=True)
-    COPY_OF_ALERTS.parent.mkdir(exist_ok=True)
+    COPY_OF_POLICIES.parent.mkdir(exist_ok=True)
     for path in (POLICIES, COPY_OF_POLICIES):
         path.write_text(list_of_policies(), encoding="utf-8")
-    COPY_OF_ALERTS.write_text(ALERTS.read_text(encoding="utf-8"), encoding="utf-8")
+    for rules, copy in RULES.items():
+        copy.write_text(rules.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from aggregation import aggregated_api
 from traffic import answers
 
 TOOL = Path(__file__).parents[2] / "tools" / "control_plane"
@@ -113,7 +114,6 @@ def run_adapter(
     """Starts the adapter with a configuration, and registers its API with the API server."""
     if "prometheus-adapter" not in monitoring:
         pytest.skip("there is no prometheus-adapter: `make monitoring` builds it")
-    made: list[str] = []
 
     def run(prometheus: Prometheus, config: str) -> None:
         file = tmp_path / "adapter.yaml"
@@ -123,48 +123,8 @@ def run_adapter(
         flags += [f"--cert-dir={tmp_path / 'adapter'}", f"--bind-address={address}", "--secure-port=6443"]
         flags += [f"--{purpose}-kubeconfig={cluster.kubeconfig}" for purpose in PURPOSES]
         start("prometheus-adapter", *flags, program=[monitoring["prometheus-adapter"]])
-        cluster.apply(*_service(address), namespace=namespace)
         for version in ("v1beta1", "v1beta2"):
-            made.append(f"{version}.{API}")
-            cluster.apply(_registration(version, namespace))
-            cluster.kubectl("wait", "apiservice", made[-1], "--for=condition=Available", "--timeout=120s")
+            registered.enter_context(aggregated_api(cluster, namespace, "adapter", address, API, version))
 
-    with contextlib.ExitStack() as ending:
-        ending.callback(lambda: [cluster.kubectl("delete", "apiservice", name) for name in made])
+    with contextlib.ExitStack() as registered:
         yield run
-
-
-def _service(address: str) -> list[dict[str, Any]]:
-    """A Service without a selector, and its endpoint."""
-    port = {"name": "https", "port": 6443, "protocol": "TCP"}
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "adapter"},
-        "spec": {"ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
-    }
-    slices = {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {"name": "adapter", "labels": {"kubernetes.io/service-name": "adapter"}},
-        "addressType": "IPv4",
-        "ports": [port],
-        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-    }
-    return [service, slices]
-
-
-def _registration(version: str, namespace: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": f"{version}.{API}"},
-        "spec": {
-            "group": API,
-            "version": version,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-            "insecureSkipTLSVerify": True,
-            "service": {"name": "adapter", "namespace": namespace, "port": 443},
-        },
-    }

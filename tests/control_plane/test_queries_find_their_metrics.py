@@ -26,15 +26,20 @@ _MATCHER = re.compile(r'(\w+)(?:=~|!~|!=|=)"')
 _GROUPING = re.compile(r"\b(?:by|on) \(([^)]*)\)")
 
 AFTER_AN_EVENT = {
+    "headgate_controller_autoscaling_forecast_error_replicas",
+    "headgate_controller_autoscaling_metric_target",
+    "headgate_controller_autoscaling_metric_value",
     "headgate_controller_autoscaling_metrics_missing",
     "headgate_controller_autoscaling_not_ready",
     "headgate_controller_autoscaling_panic",
     "headgate_controller_autoscaling_replicas",
+    "headgate_controller_autoscaling_start_seconds",
     "headgate_gateway_attempts_failed_total",
     "headgate_gateway_flow_control_queue_size",
     "headgate_gateway_flow_control_request_queue_duration_seconds_bucket",
     "headgate_gateway_flow_control_requests_total",
     "headgate_gateway_limit_source_away",
+    "headgate_gateway_pool_first_token_objectives_total",
     "headgate_gateway_rejected_total",
     "headgate_gateway_retries_total",
 }

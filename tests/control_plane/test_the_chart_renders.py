@@ -233,11 +233,12 @@ def test_a_cluster_role_lets_them_detect_deleted_namespaces(helm):
         assert role["rules"] == [rule]
 
 
-def test_alerts_and_the_dashboard_are_rendered_verbatim(helm):
+def test_rules_and_the_dashboard_are_rendered_verbatim(helm):
     """Their own templates, such as {{ $labels.pool }}, are for Prometheus and Grafana."""
     found = objects(helm.template(everything()))
-    alerts = ROOT / "deploy" / "prometheus" / "headgate-alerts.yaml"
-    assert found["PrometheusRule/headgate-gateway"]["spec"] == yaml.safe_load(alerts.read_text())
+    for file, name in (("alerts", "headgate-gateway"), ("signals", "headgate-gateway-signals")):
+        rules = ROOT / "deploy" / "prometheus" / f"headgate-{file}.yaml"
+        assert found[f"PrometheusRule/{name}"]["spec"] == yaml.safe_load(rules.read_text())
     dashboard = json.loads(found["ConfigMap/headgate-dashboard"]["data"]["headgate.json"])
     assert dashboard == json.loads((CHART / "files" / "dashboard.json").read_text())
     [endpoint] = found["PodMonitor/headgate-gateway"]["spec"]["podMetricsEndpoints"]

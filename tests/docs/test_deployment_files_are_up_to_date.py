@@ -41,8 +41,9 @@ def test_the_policies_are_those_of_the_code(deployment):
     assert deployment.COPY_OF_POLICIES.read_text() == deployment.list_of_policies()
 
 
-def test_the_alerts_are_those_for_prometheus(deployment):
-    assert deployment.COPY_OF_ALERTS.read_text() == deployment.ALERTS.read_text()
+def test_the_rules_are_those_for_prometheus(deployment):
+    for rules, copy in deployment.RULES.items():
+        assert copy.read_text() == rules.read_text()
 
 
 def test_the_version_is_that_of_headgate():

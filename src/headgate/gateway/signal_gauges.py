@@ -62,6 +62,14 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
             read.last_request,
             over="max",
         ),
+        Gauge(
+            f"{prefix}_starts_from_zero",
+            "1 if the pool may have no endpoints until requests come (headgate.dev/scale-from-zero), 0 "
+            "otherwise.",
+            of_pools,
+            read.starts_from_zero,
+            over="max",
+        ),
     )
 
 
@@ -109,3 +117,6 @@ class _Reader:
             ((pool.name,), now_since_1970 - (pool.traffic.idle_s(now) or 0.0))
             for pool in self._shell.plane.pools.values()
         ]
+
+    def starts_from_zero(self) -> _Samples:
+        return [((pool.name,), int(pool.pool.start is not None)) for pool in self._shell.plane.pools.values()]

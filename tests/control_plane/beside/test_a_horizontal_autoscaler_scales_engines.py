@@ -1,0 +1,34 @@
+"""A HorizontalPodAutoscaler scales engines by a signal of their pool, which two gateways share."""
+
+from __future__ import annotations
+
+import pytest
+
+SLOW_S = 240.0
+"""The autoscaler looks every 15 s."""
+pytestmark = [pytest.mark.timeout(900), pytest.mark.parametrize("helm", ["3"], indirect=True)]
+
+
+def test_engines_follow_the_work_of_all_gateways(
+    cluster, model, keep_busy, run_prometheus, run_adapter, chart, adapter_rules, signal_rules, eventually
+):
+    """Up to the maximum while there is work for several engines, and down to one when there is none."""
+    eventually(lambda: model.ask().status_code == 200)
+    prometheus = run_prometheus(chart, "gateway", rules=[signal_rules])
+    work = f'headgate:work_seconds{{namespace="{model.namespace}",modelserver="chat"}}'
+    eventually(lambda: len(prometheus.query(work)) == 1)
+    run_adapter(prometheus, adapter_rules)
+    cluster.apply(
+        model.manifest("HorizontalPodAutoscaler", **{"Seconds: 300": "Seconds: 0"}), namespace=model.namespace
+    )
+
+    enough = keep_busy(model)
+    of_each = f'headgate_gateway_pool_work_seconds{{pool="{model.namespace}/chat"}} > 0'
+    eventually(lambda: len(prometheus.query(of_each)) == 2)
+    eventually(lambda: model.replicas() == 3, SLOW_S)
+    [metric] = model.get("hpa")["status"]["currentMetrics"]
+    assert metric["object"]["metric"]["name"] == "headgate:work_seconds"
+    eventually(lambda: model.ready() == 3)
+
+    enough.set()
+    eventually(lambda: model.replicas() == 1, SLOW_S)
