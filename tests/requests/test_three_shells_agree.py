@@ -45,6 +45,10 @@ PREFILLED = b'{"kv_transfer_params":{"remote_port":1}}'
 # -- what all of them are told
 
 
+LATER_S = 1.5
+"""A request that has lost the only endpoint is sent again after a second."""
+
+
 class Story:
     """How the endpoints behave, in the order in which they are asked."""
 
@@ -112,6 +116,9 @@ STORIES = {
     "started": lambda: Story("serves", starts="succeeds"),
     "started, and a reset": lambda: Story("resets", "serves", starts="succeeds"),
     "started, and only one there": lambda: Story("resets", starts="succeeds", endpoints=1),
+    "started, and the only one resets twice": lambda: Story(
+        "resets", "resets", starts="succeeds", endpoints=1
+    ),
     "started in pairs": lambda: Story("serves", "serves", starts="succeeds", connector="nixl"),
     "start fails": lambda: Story(starts="fails"),
     "start failed before": lambda: Story(starts="fails", start=routing.Start(30.0, "no GPU is free")),
@@ -141,7 +148,7 @@ def books(life, plane) -> dict[str, object]:
         "is an error": bool(account.error_message),
         "tokens": account.usage and (account.usage.prompt, account.usage.completion),
         "waited": life.wait and (life.wait.holds, life.wait.dropped_reason, life.wait.is_for_endpoint),
-        "for a start": life.wait and round(life.wait.start_seconds(0.0), 2),
+        "for a start": life.wait and round(life.wait.start_seconds(0.0)),
         "began": bool(account.first_byte_at),
         "prefill": None if pairing is None else (pairing.decision, pairing.told()["endpoint"]),
         "endpoints": [
@@ -188,6 +195,11 @@ def in_process(story: Story):
         start(story, one, queue)
         alarm.look(one.now)
     while not shell.life.is_over:
+        if shell.life.state == states.QUEUED:
+            one.now += LATER_S
+            queue.sweep(one.now)
+            alarm.look(one.now)
+            continue
         one.now += 0.1
         behaviour = story.next()
         if isinstance(shell.done[-1], effects.Prefill):
@@ -308,6 +320,9 @@ def simulated(story: Story):
             start(story, one, queue)
 
         run.timeline.at(1000.0 + story.started_after_s, later)
+        for number in range(1, 4):
+            at_s = 1000.0 + story.started_after_s + number * LATER_S
+            run.timeline.at(at_s, lambda: queue.sweep(run.timeline.now))
     run.timeline.run()
     return exchange.life, one.plane
 
@@ -415,10 +430,13 @@ def over_http(story: Story, monkeypatch):
         one.now = loop.now
         story.start(one)
         shell.use(one.plane.snapshot)
-    for _ in range(100):
+    for turn in range(100):
         if exchange.life.is_over:
             break
         loop.run_until_complete(asyncio.sleep(0))
+        if turn % 25 == 24 and exchange.life.state == states.QUEUED:
+            loop.now += LATER_S
+            shell.queues.sweep()
     found = exchange.life, shell.plane
     told = books(*found)
     loop.run_until_complete(shell.close())

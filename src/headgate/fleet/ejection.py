@@ -19,8 +19,9 @@ AVOID_AFTER_FAILURE_S = 1.0
 LAST_FAILURES = 8
 HANG = "hang"
 """Failure reason of an endpoint that stopped responding."""
-CONNECT = "connect"
-"""Failure reason of an endpoint that could not be connected to."""
+CONNECT, RESET = "connect", "reset"
+"""Failure reasons of an endpoint that could not be connected to, and of one that closed a connection before
+any part of a response."""
 FIRST_SHARE = 0.1
 """The initial share of traffic of an endpoint that returns: a few requests, to learn from."""
 
@@ -214,8 +215,9 @@ class EndpointHealth:
         return self.avoided_until > now
 
     def is_unreachable(self, now: float) -> bool:
-        """Whether it could not be connected to just now."""
-        return self.avoided_until > now and bool(self.reasons) and self.reasons[-1] == CONNECT
+        """Whether it could not be connected to just now, or has closed a connection without a response, as
+        when its process ends."""
+        return self.avoided_until > now and bool(self.reasons) and self.reasons[-1] in (CONNECT, RESET)
 
     def share(self, now: float) -> float:
         """The share of its usual traffic that it may get: 0 while ejected, then growing from 0.1 to 1."""

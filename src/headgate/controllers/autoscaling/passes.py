@@ -27,6 +27,7 @@ class Memory:
     uid: str
     history: History
     measured: Measured = field(default_factory=Measured)
+    failures: starts.Failures = field(default_factory=starts.Failures)
     written_at: float = 0.0
     """When its status was written."""
     quiet_until: float = 0.0
@@ -91,7 +92,8 @@ class Passes:
             is_outdated |= done is Scaled.OUTDATED
         noted = {}
         if deciding.may_be_zero(binding, found):
-            noted = starts.notes(memory.history.expected_start_s, starts.failure(found))
+            failure = memory.failures.told(found, memory.history.starts.coming)
+            noted = starts.notes(memory.history.expected_start_s, failure)
         await self._note(binding.metadata.key, pools, noted)
         return Pass(outcome, found, observation, load, measured.problems, is_outdated)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from headgate import api, cluster
@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 UNKNOWN_START_S: Final = 60.0
 """What a start is expected to take before one was seen."""
+BACK_OFF: Final = "CrashLoopBackOff"
 _CHANGE: Final = 0.25
 """An expected time is written again if it differs by this part."""
 _FAILURES: Final = frozenset(
@@ -26,14 +27,59 @@ _FAILURES: Final = frozenset(
 )
 
 
-def failure(found: Iterable[Found]) -> str:
-    """Why no Pod of any target becomes ready, as far as one says; empty while one is ready."""
-    pods = [pod for each in found for pod in each.pods]
-    if any(pod.ready for pod in pods):
-        return ""
-    known = [trouble for pod in pods if (trouble := troubles.of_pod(_known(pod))) is not None]
-    worst = troubles.worst(each for each in known if each.reason in _FAILURES)
-    return worst.message[: marks.MAX_FAILURE_CHARACTERS] if worst is not None else ""
+class Failures:
+    """Finds out why no Pod of a binding's targets becomes ready.
+
+    A container may end once, as when it is killed or its node has no memory left: it is started again, and
+    requests wait for it. One that ends twice without its Pod being ready between has failed.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[str, int] = {}
+        """How often containers of each Pod had ended when it was last ready, by UID."""
+
+    def told(self, found: Iterable[Found], never_ready: Collection[str]) -> str:
+        """The worst failure, as far as one says why; empty while a Pod is ready. `never_ready` has the names
+        of Pods that are known to have failed from the beginning."""
+        pods = [pod for each in found for pod in each.pods]
+        before, self._ends = self._ends, {}
+        known = []
+        for pod in pods:
+            uid, ends = pod.metadata.uid, _ends(pod)
+            unknown = 0 if pod.metadata.name in never_ready else ends
+            self._ends[uid] = ends if pod.ready else before.get(uid, unknown)
+            is_over = ends - self._ends[uid] > 1 or not _has_failed(pod)
+            if is_over and (trouble := troubles.of_pod(_known(pod))) is not None:
+                known.append(trouble)
+        if any(pod.ready for pod in pods):
+            return ""
+        worst = troubles.worst(each for each in known if each.reason in _FAILURES)
+        return worst.message[: marks.MAX_FAILURE_CHARACTERS] if worst is not None else ""
+
+
+def _statuses(pod: api.Pod) -> Iterable[api.ContainerStatus]:
+    return (*pod.status.init_container_statuses, *pod.status.container_statuses)
+
+
+def _ends(pod: api.Pod) -> int:
+    """How often containers of a Pod have failed."""
+    return sum(each.restart_count + (_is_down(each) and _failed(each)) for each in _statuses(pod))
+
+
+def _has_failed(pod: api.Pod) -> bool:
+    return any(_failed(each) for each in _statuses(pod))
+
+
+def _is_down(status: api.ContainerStatus) -> bool:
+    """Whether it has ended, and its next start is not counted yet."""
+    waiting = status.state.waiting
+    return status.state.terminated is not None or (waiting is not None and waiting.reason == BACK_OFF)
+
+
+def _failed(status: api.ContainerStatus) -> bool:
+    """Whether its last run ended with an error."""
+    ended = status.state.terminated or status.last_state.terminated
+    return ended is not None and ended.exit_code != 0
 
 
 def notes(expected_s: float | None, failed: str) -> dict[str, str]:
