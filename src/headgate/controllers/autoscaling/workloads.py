@@ -145,11 +145,12 @@ class Horizontal(Part, frozen=True, kw_only=True):
 
     @property
     def is_active(self) -> bool:
-        """Whether something scales by it: also only to its bounds, which need no metric."""
-        has_metrics = any(
-            each.type == "ScalingActive" and each.status == "True" for each in self.status.conditions
-        )
-        return has_metrics or self.status.last_scale_time is not None
+        """Whether something scales by it: also only to its bounds, which need no metric. At zero replicas, it
+        is disabled, but the ScaledObject that KEDA has made it for is not."""
+        found = next((each for each in self.status.conditions if each.type == "ScalingActive"), None)
+        if found is not None and found.reason == "ScalingDisabled":
+            return any(owner.kind == "ScaledObject" for owner in self.metadata.owner_references)
+        return (found is not None and found.status == "True") or self.status.last_scale_time is not None
 
 
 class Variant(Part, frozen=True, kw_only=True):
