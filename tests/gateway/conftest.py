@@ -342,6 +342,12 @@ class Gateway:
         self._clients.append(client)
         return client
 
+    async def taken(self) -> ClientConnection:
+        """Its side of its only client connection, as soon as it has accepted that."""
+        await eventually(lambda: self.shell.clients.all)
+        (connection,) = self.shell.clients.all
+        return connection
+
     async def ask(self, *args: object, **headers: str) -> Response:
         """One request on a connection of its own."""
         client = await self.connect()

@@ -86,7 +86,7 @@ async def test_body_in_tiny_chunks(gateway, endpoint, eventually):
     chunks = [b"2\r\n%b\r\n" % body[at : at + 2] for at in range(0, len(body) - 1, 2)]
     client = await gateway.connect()
     client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"".join(chunks))
-    connection = next(iter(gateway.shell.clients.all))
+    connection = await gateway.taken()
     await eventually(lambda: connection._reader.body_bytes == 2 * len(chunks))
     assert len(connection._reader._body._pieces) <= 1025
     client.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body) % 2, body[-1:]) if len(body) % 2 else b"0\r\n\r\n")
@@ -104,7 +104,7 @@ async def test_rejected_client_that_goes_on_sending_can_read_why(start_gateway, 
         await client.writer.drain()
     assert await _refused(client) == (413, "body_too_large")
     gateway.shell.services.now = lambda: asyncio.get_running_loop().time() + 10
-    connection = next(iter(gateway.shell.clients.all))
+    connection = await gateway.taken()
     connection.sweep(gateway.shell.now())
     assert connection._transport.is_closing()
 
@@ -116,7 +116,7 @@ async def test_slow_request(gateway, sent, eventually):
     """A request that is not complete in time is refused with 408, wherever it stopped."""
     client = await gateway.connect()
     client.send(sent)
-    connection = next(iter(gateway.shell.clients.all))
+    connection = await gateway.taken()
     await eventually(lambda: connection._reader.is_amid_request)
     connection.sweep(gateway.shell.now() + 29)
     connection.sweep(gateway.shell.now() + 31)
@@ -138,7 +138,7 @@ async def test_long_body_earns_its_time(start_gateway, eventually):
     gateway = await start_gateway(settings={"clients_min_body_bytes_per_s": 1000})
     client = await gateway.connect()
     client.send(HEAD + b"content-length: 20000\r\n\r\n" + b"x" * 10_000)
-    connection = next(iter(gateway.shell.clients.all))
+    connection = await gateway.taken()
     await eventually(lambda: connection._reader.body_bytes == 10_000)
     connection.sweep(gateway.shell.now() + 39)
     assert not connection._transport.is_closing()
@@ -171,7 +171,7 @@ async def test_extensions_of_chunks_earn_no_time(gateway, eventually):
     """Bytes that are no body keep a request alive for no longer, however many they are."""
     client = await gateway.connect()
     client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + (b"1;%b\r\nx\r\n" % (b"a" * 700)) * 20)
-    connection = next(iter(gateway.shell.clients.all))
+    connection = await gateway.taken()
     await eventually(lambda: connection._reader.body_bytes == 20)
     connection.sweep(gateway.shell.now() + 31)
     assert await _refused(client) == (408, "request_timeout")
@@ -219,8 +219,7 @@ async def test_refusals_name_the_remedy(start_gateway, endpoint, sent, remedy, r
 async def test_idle_connection_is_closed(gateway, eventually):
     """A connection without requests is closed after a while, without an answer that nobody asked for."""
     client = await gateway.connect()
-    await eventually(lambda: gateway.shell.clients.all)
-    connection = next(iter(gateway.shell.clients.all))
+    connection = await gateway.taken()
     connection.sweep(gateway.shell.now() + 74)
     connection.sweep(gateway.shell.now() + 76)
     assert await client.is_closed()

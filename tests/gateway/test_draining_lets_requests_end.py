@@ -25,7 +25,7 @@ async def test_request_that_is_still_coming_is_served(gateway, endpoint, eventua
     """A client that has begun to send its request gets its answer."""
     client = await gateway.connect()
     client.send(b'POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"mod')
-    connection = next(iter(gateway.shell.clients.all))
+    connection = await gateway.taken()
     await eventually(lambda: connection._reader.body_bytes)
     draining = asyncio.create_task(gateway.shell.drain(60))
     await asyncio.sleep(0.01)

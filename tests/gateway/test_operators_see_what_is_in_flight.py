@@ -29,7 +29,7 @@ async def test_request_from_its_beginning_to_its_end(gateway, endpoint, eventual
     assert await _page(gateway, "/debug/requests") == {"total": 0, "sent_ahead": 0, "requests": []}
     client = await gateway.connect()
     client.send(b"POST /v1/completions HTTP/1.1\r\nhost: g\r\nx-request-id: mine\r\n")
-    connection = next(iter(gateway.shell.clients.all))
+    connection = await gateway.taken()
     await eventually(lambda: connection.reading_since is not None)
     (shown,) = await _requests(gateway)
     assert (shown["client"], shown["phase"]) == ("127.0.0.1", "reading")

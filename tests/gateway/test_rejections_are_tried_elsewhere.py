@@ -193,7 +193,7 @@ async def test_an_endpoint_that_fails_every_other_request_is_ejected(start_gatew
 
 
 @pytest.mark.parametrize(("percent", "asked"), [(0, 4), (50, 2), (100, 1)])
-async def test_how_much_of_a_pool_may_be_ejected(start_gateway, start_endpoint, percent, asked):
+async def test_how_much_of_a_pool_may_be_ejected(start_gateway, start_endpoint, eventually, percent, asked):
     """The setting says how much, but one endpoint always stays."""
     endpoints = [await start_endpoint(behave=lambda call: call.reset()) for _ in range(3)]
     endpoints.append(await start_endpoint(behave=serving))
@@ -214,7 +214,7 @@ async def test_how_much_of_a_pool_may_be_ejected(start_gateway, start_endpoint, 
     endpoints[3].behave = None
     for client in clients:
         client.post()
-    await asyncio.sleep(0.2)
+    await eventually(lambda: sum(len(endpoint.calls) for endpoint in endpoints) == len(clients))
     assert sum(1 for endpoint in endpoints if endpoint.calls) == asked
     for _ in endpoints[3].calls:
         (await endpoints[3].call()).answer(b"yes")

@@ -68,7 +68,7 @@ async def test_slow_reader_holds_its_endpoint_back(gateway, endpoint):
     source = _Source(await endpoint.call())
     writing = asyncio.create_task(source.run())
     await _until_it_stands_still(gateway, source)
-    connection = next(iter(gateway.shell.clients.all))
+    connection = await gateway.taken()
     buffered = connection._transport.get_write_buffer_size()
     assert 64 * 1024 <= buffered <= (64 + 256) * 1024
     assert source.sent < TOTAL / 3  # the rest of what was taken is in the kernel's socket buffers
@@ -97,7 +97,7 @@ async def test_connection_given_back_by_a_slow_reader_is_readable(gateway, endpo
     endpoint.behave = lambda call: call.answer(body)
     slow = await gateway.connect(receive_buffer=8192)
     slow.post()
-    connection = next(iter(gateway.shell.clients.all))
+    connection = await gateway.taken()
     async with asyncio.timeout(30):
         while not connection.is_paused:
             await asyncio.sleep(0.001)

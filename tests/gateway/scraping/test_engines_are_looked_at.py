@@ -232,7 +232,7 @@ async def test_engines_that_hang_do_not_keep_others_from_being_looked_at(
 async def test_looks_at_a_time_are_bounded(start_endpoint, start_looking, eventually):
     """However many engines there are, and however long they take."""
     silent = await start_endpoint(behave=lambda call: None)
-    await start_looking(*[silent] * 100)
+    await start_looking(*[silent] * 100, settings={"engine_metrics_timeout_s": 60})
     await eventually(lambda: len(silent.calls) >= MAX_AT_ONCE)
     await asyncio.sleep(0.1)
     assert len(silent.calls) == MAX_AT_ONCE
