@@ -13,7 +13,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit unit-compiled test-api test-cluster control-plane lws helm monitoring kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit test-long unit-compiled test-api test-cluster control-plane lws helm monitoring kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -52,6 +52,9 @@ check: $(DEV_STAMP)  ## ruff, additional source rules, mypy --strict, import con
 
 unit: $(DEV_STAMP) pure redis-server kubectl s3-server  ## the test suite, as pure Python (ARGS="-k name" selects tests)
 	$(BIN)/python -m pytest $(ARGS)
+
+test-long:  ## the test suite, with more and other examples of hypothesis (ARGS="tests/flow" selects tests)
+	@$(MAKE) --no-print-directory unit ARGS="--hypothesis-profile=explore $(ARGS)"
 
 unit-compiled: $(DEV_STAMP) compiled redis-server  ## the tests of the data path, compiled
 	$(BIN)/python -m pytest $(ARGS) $(DATA_PATH)

@@ -34,7 +34,7 @@ httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 # The same examples each time, however long they take. --hypothesis-profile=explore tries others, and more.
 hypothesis.settings.register_profile(
-    "explore", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "explore", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], max_examples=250
 )
 hypothesis.settings.register_profile(
     "same", hypothesis.settings.get_profile("explore"), derandomize=True, max_examples=50

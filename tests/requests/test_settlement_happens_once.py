@@ -279,4 +279,6 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=500, stateful_step_count=60, deadline=None)
+EXAMPLES = 2 * settings.default.max_examples
+"""100 of the same, or 500 to explore."""
+TestLives.settings = settings(max_examples=EXAMPLES, stateful_step_count=60, deadline=None)
