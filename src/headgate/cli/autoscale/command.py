@@ -8,6 +8,7 @@ import click
 
 from headgate.cli import options
 from headgate.cli.autoscale.replay import replay
+from headgate.cli.objects.commands import namespace_option
 
 if TYPE_CHECKING:
     from headgate.cli.objects.connecting import Server
@@ -18,9 +19,15 @@ def autoscale() -> None:
     """Explain how replicas are decided, and try out policies."""
 
 
+def _bindings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from headgate.cli.objects.completing import complete_binding
+
+    return complete_binding(context, parameter, incomplete)
+
+
 @autoscale.command()
-@click.argument("binding")
-@click.option("-n", "--namespace", metavar="NAME", help="Namespace. Default: that of the kubeconfig.")
+@click.argument("binding", shell_complete=_bindings)
+@namespace_option
 @options.output("text", "json")
 @options.server
 def explain(server: Server, binding: str, namespace: str | None, output: str) -> None:

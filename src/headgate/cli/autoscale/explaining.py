@@ -74,20 +74,7 @@ def as_text(binding: api.AutoscalingPolicyBinding, policy: api.AutoscalingPolicy
         yield "The binding has changed since."
     yield ""
     if status.targets:
-        yield from _table(
-            ("TARGET", "CURRENT", "READY", "DESIRED", "MIN", "MAX"),
-            [
-                (
-                    f"{each.kind} {each.namespace}/{each.name}",
-                    str(each.current_replicas),
-                    str(each.ready_replicas),
-                    str(each.desired_replicas),
-                    str(bounds.min_replicas),
-                    str(bounds.max_replicas),
-                )
-                for each, bounds in zip(status.targets, _configurations(binding), strict=False)
-            ],
-        )
+        yield from _targets(binding, status)
         yield ""
     if status.metrics:
         yield from _table(
@@ -103,7 +90,31 @@ def as_text(binding: api.AutoscalingPolicyBinding, policy: api.AutoscalingPolicy
             ],
         )
         yield ""
+    measured = next((each for each in status.conditions if each.type == "MetricsAvailable"), None)
+    if measured is not None and measured.status == "False":
+        yield measured.message
+        yield ""
     yield from _rules(status, policy)
+
+
+def _targets(binding: api.AutoscalingPolicyBinding, status: AutoscalingPolicyBindingStatus) -> Iterator[str]:
+    """The table of the workloads, with their costs if these decide."""
+    optimizer = binding.spec.optimizer_configuration
+    costs = [str(each.cost) for each in optimizer.params] if optimizer is not None else []
+    rows = [
+        (
+            f"{each.kind} {each.namespace}/{each.name}",
+            str(each.current_replicas),
+            str(each.ready_replicas),
+            str(each.desired_replicas),
+            str(bounds.min_replicas),
+            str(bounds.max_replicas),
+            *costs[index : index + 1],
+        )
+        for index, (each, bounds) in enumerate(zip(status.targets, _configurations(binding), strict=False))
+    ]
+    head = ("TARGET", "CURRENT", "READY", "DESIRED", "MIN", "MAX", *(["COST"] if costs else []))
+    yield from _table(head, rows)
 
 
 def _rules(status: AutoscalingPolicyBindingStatus, policy: api.AutoscalingPolicy | None) -> Iterator[str]:
@@ -135,8 +146,9 @@ def _rules(status: AutoscalingPolicyBindingStatus, policy: api.AutoscalingPolicy
 def _rate(policy: AutoscalingPolicyStablePolicy, window: str) -> str:
     which = "the smaller" if policy.select_policy == "And" else "the larger"
     waits = policy.stabilization_window or window
+    counted = f"{policy.instances} replica{'' if policy.instances == 1 else 's'}"
     return (
-        f"{policy.instances} replicas or {policy.percent} % in {policy.period}, {which}; "
+        f"{counted} or {policy.percent} % in {policy.period}, {which}; "
         f"after {waits} of the same recommendation"
     )
 

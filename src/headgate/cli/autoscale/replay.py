@@ -28,7 +28,13 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> fl
 
 @click.command()
 @click.argument("policy", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
-@click.option("--trace", metavar="FILE", required=True, help="Trace of requests, or - for standard input.")
+@click.option(
+    "--trace",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    required=True,
+    help="Trace of requests, or - for standard input.",
+)
 @click.option(
     "--format",
     type=click.Choice(["auto", "mooncake", "azure", "burstgpt"]),

@@ -52,6 +52,16 @@ def complete_namespace(context: click.Context, parameter: click.Parameter, incom
     return [name for name in _answered(context, listed, []) if name.startswith(incomplete)]
 
 
+def complete_binding(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete names of AutoscalingPolicyBindings."""
+
+    async def listed(client: cluster.Client) -> list[str]:
+        resource = api.AutoscalingPolicyBinding.resource
+        return await _listed(client, resource, context.params.get("namespace"))
+
+    return [name for name in _answered(context, listed, []) if name.startswith(incomplete)]
+
+
 def _kinds(context: click.Context) -> list[str]:
     async def listed(client: cluster.Client) -> list[str]:
         return (await served.discover(client)).words()
