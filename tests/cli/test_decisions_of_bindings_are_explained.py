@@ -55,6 +55,19 @@ def test_a_missing_metric_is_told_with_its_reason() -> None:
     assert "did you mean headgate:work_seconds?" in said
 
 
+def test_a_start_that_fails_is_told() -> None:
+    """Beside the decision, which may be right all the same."""
+    condition = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "StartFailed",
+        "message": "Replicas are decided, but no Pod becomes ready: no such image",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    said = told({"conditions": [condition], "message": "Stay at 1 replica."}, scalingConfiguration=SCALING)
+    assert said.startswith("default/web: Stay at 1 replica.\nReplicas are decided, but no Pod becomes ready")
+
+
 def test_costs_are_told_where_they_decide() -> None:
     """Of each target of several; one target has none."""
     params = [{**SCALING, "cost": 1}, {**SCALING, "cost": 4}]

@@ -70,6 +70,8 @@ def as_text(binding: api.AutoscalingPolicyBinding, policy: api.AutoscalingPolicy
         yield f"{name} does not scale ({ready.reason}): {ready.message}"
     else:
         yield f"{name}: {status.message}"
+        if ready is not None and ready.reason == "StartFailed":
+            yield f"{ready.message}."
     if status.observed_generation not in (None, binding.metadata.generation):
         yield "The binding has changed since."
     yield ""

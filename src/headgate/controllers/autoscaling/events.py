@@ -27,7 +27,8 @@ def tell_turns(
         if condition.type == status.READY and status.NO_METRICS in reasons:
             continue
         if condition.type != status.SCALING_LIMITED:
-            kind = cluster.EventType.NORMAL if condition.status == "True" else cluster.EventType.WARNING
+            is_well = condition.status == "True" and condition.reason != status.START_FAILED
+            kind = cluster.EventType.NORMAL if is_well else cluster.EventType.WARNING
             events.record(binding, kind, condition.reason, f"{condition.type}: {condition.message}")
     for limit in (each for each in due.conditions if each.type == status.SCALING_LIMITED):
         old = before.get(limit.type)

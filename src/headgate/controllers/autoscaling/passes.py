@@ -45,6 +45,8 @@ class Pass(NamedTuple):
     load: Load
     problems: Sequence[str]
     """Why Pods or queries were not measured."""
+    failed: str
+    """Why no Pod becomes ready, as far as one says; or empty."""
     is_outdated: bool
     """Whether a workload had changed meanwhile, so that it is to be looked at again."""
 
@@ -90,12 +92,11 @@ class Passes:
         for each, replicas in zip(found, outcome.replicas, strict=True):
             done = await self._scaler.scale(each.target.scalable, replicas)
             is_outdated |= done is Scaled.OUTDATED
-        noted = {}
+        noted, failed = {}, memory.failures.told(found, memory.history.starts.coming)
         if deciding.may_be_zero(binding, found):
-            failure = memory.failures.told(found, memory.history.starts.coming)
-            noted = starts.notes(memory.history.expected_start_s, failure)
+            noted = starts.notes(memory.history.expected_start_s, failed)
         await self._note(binding.metadata.key, pools, noted)
-        return Pass(outcome, found, observation, load, measured.problems, is_outdated)
+        return Pass(outcome, found, observation, load, measured.problems, failed, is_outdated)
 
     def fed_by(self, pool: api.ObjectRef) -> Collection[api.ObjectKey]:
         """The bindings whose targets a pool reaches."""

@@ -24,7 +24,7 @@ from headgate.kubeschema import timestamps
 READY, TARGET_FOUND = "Ready", "TargetFound"
 METRICS_AVAILABLE, SCALING_LIMITED = "MetricsAvailable", "ScalingLimited"
 POLICY_NOT_FOUND, POLICY_INVALID, CONFLICT = "PolicyNotFound", "PolicyInvalid", "Conflict"
-SCALING = "Scaling"
+SCALING, START_FAILED = "Scaling", "StartFailed"
 STABLE, PANIC = "Stable", "Panic"
 NO_METRICS: Final = "MetricsMissing"
 _MAX_WHY: Final = 1024
@@ -41,7 +41,7 @@ def decided(
     scaled = list(zip(done.found, done.outcome.replicas, strict=True))
     named = ", ".join(str(found.target.workload) for found, _ in scaled)
     findings = [
-        _ready(decision),
+        _ready(decision, done.failed),
         Finding(TARGET_FOUND, True, "TargetFound", f"Scales {named}"),
         _metrics(decision, done),
         _limited(decision),
@@ -171,9 +171,11 @@ def is_ready(decision: Decision) -> bool:
     return decision.recommended is not None or decision.rule not in ("", "MetricMissing")
 
 
-def _ready(decision: Decision) -> Finding:
+def _ready(decision: Decision, failed: str) -> Finding:
     if not is_ready(decision):
         return Finding(READY, False, NO_METRICS, "No metric could be measured, so that replicas stay")
+    if failed:
+        return Finding(READY, True, START_FAILED, f"Replicas are decided, but no Pod becomes ready: {failed}")
     return Finding(READY, True, SCALING, "Replicas are decided by the policy")
 
 

@@ -238,6 +238,7 @@ async def a_start_that_fails_is_told(world: World) -> None:
             return "no such image" in (await world.notes()).get(marks.START_FAILED, "")
 
         await eventually(is_told)
+        assert "no such image" in await world.says("Ready", "True", "StartFailed")
         pods.ready = None
 
         async def is_over() -> bool:
