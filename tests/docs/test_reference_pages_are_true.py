@@ -12,6 +12,7 @@ import yaml
 
 from headgate import api
 from headgate.api import admission
+from headgate.api.unattended import UNATTENDED
 from headgate.kubeschema import structural
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +64,18 @@ def test_every_kind_has_a_page_and_the_index_names_it() -> None:
         assert f"| [{kind}]({page.name}) | `{api_version}` |" in index
         headings = re.findall(r"^## (.*)$", page.read_text(), re.M)
         assert headings == ["What it does", "Example", "What goes wrong", "Fields"], page.name
+
+
+def test_kinds_that_nothing_acts_on_are_called_so_and_no_others() -> None:
+    """In the index, and at the top of their pages."""
+    index = (ROOT / "docs" / "reference" / "README.md").read_text()
+    for kind, api_version in SCHEMAS:
+        is_unattended = (api_version.partition("/")[0], kind) in UNATTENDED
+        [(page, told)] = re.findall(
+            rf"^\| \[{kind}\]\((.*?)\) \| `{api_version}` \| .* \| (yes|not yet) \|$", index, re.M
+        )
+        assert (told == "not yet") is is_unattended, kind
+        assert ("no effect yet" in (ROOT / "docs" / "reference" / page).read_text()) is is_unattended, kind
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -33,7 +33,9 @@ _HISTORY_LENGTH = 65536
 
 
 class AutoscalingPolicyMetric(Part, frozen=True, kw_only=True):
-    metric_name: Annotated[str, described("Name of a metric that the Pods of the target expose.")]
+    metric_name: Annotated[
+        str, described("A signal of gateways (headgate:*), a query (prometheus:*), or a metric of the Pods.")
+    ]
     target_value: Annotated[
         int | str, described("Value that each replica should have, above 0.", **quantity.POSITIVE)
     ]

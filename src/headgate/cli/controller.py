@@ -139,7 +139,7 @@ def controller(
     metrics_host: str,
     log_level: str,
 ) -> None:
-    """Reconcile the status of Headgate's objects on an API server."""
+    """Run Models, scale workloads by policies, and report the status of Headgate's objects."""
     import asyncio
 
     from headgate import cluster
