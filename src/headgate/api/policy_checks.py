@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from headgate.api.kthena_networking import CONNECTORS
 from headgate.api.marks import KV_CONNECTOR, MODELS, SERVED_MODEL
+from headgate.api.signal_names import METRICS, PREFIX
 from headgate.api.unattended import UNATTENDED
 
 __all__ = ["CHECKS", "VARIABLES", "Check"]
@@ -182,6 +183,15 @@ _POLICY = (
         "metric-unnamed",
         "object.spec.metrics.all(m, m.metricName != '')",
         "spec.metrics[].metricName: is empty: no metric is called that",
+    ),
+    Check(
+        "signal-unknown",
+        f"object.spec.metrics.all(m, !m.metricName.startsWith('{PREFIX}')"
+        f" || m.metricName in {list(METRICS)})",
+        f"spec.metrics[].metricName: gateways have no such signal; they are {', '.join(METRICS)}",
+        "'spec.metrics[].metricName: gateways have no signal \"' + object.spec.metrics.filter(m,"
+        f" m.metricName.startsWith('{PREFIX}') && !(m.metricName in {list(METRICS)}))[0].metricName"
+        f" + '\"; they are {', '.join(METRICS)}'",
     ),
 )
 

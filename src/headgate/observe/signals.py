@@ -27,7 +27,7 @@ import httpx2
 import msgspec
 
 from headgate import http_clients
-from headgate.api import ObjectRef
+from headgate.api import ObjectRef, signal_names
 from headgate.requests.pool_signals import Page, PoolSignals, merged
 
 log = logging.getLogger(__name__)
@@ -46,18 +46,7 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Of one line: 40,000 pools."""
 MAX_PROBLEM_CHARACTERS: Final = 200
 
-PREFIX: Final = "headgate:"
-RATIOS: Final = frozenset({"headgate:kv_usage", "headgate:slo_misses"})
-"""Metrics that are means over requests or replicas; all others are sums."""
-METRICS: Final = (
-    "headgate:requests_running",
-    "headgate:requests_waiting",
-    "headgate:requests_in_flight",
-    "headgate:arrivals",
-    "headgate:work_seconds",
-    "headgate:kv_usage",
-    "headgate:slo_misses",
-)
+PREFIX, RATIOS, METRICS = signal_names.PREFIX, signal_names.RATIOS, signal_names.METRICS
 """The names that an AutoscalingPolicy may use."""
 
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})

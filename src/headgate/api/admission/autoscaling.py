@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from headgate.api.admission import durations
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.references import View
+from headgate.api.signal_names import METRICS, PREFIX, QUERY_PREFIXES, RATIOS, WORK
+from headgate.kubeschema import quantity
 
 __all__ = ["check", "check_spec", "default", "default_spec"]
 
@@ -77,8 +80,36 @@ def check_spec(spec: FieldCursor, found: Findings) -> None:
 
 def _check_metrics(metrics: FieldCursor, found: Findings) -> None:
     for metric in metrics.items():
-        if metric["metricName"].value == "":
-            found.warn(metric["metricName"], "is empty: no metric is called that")
+        name = metric["metricName"]
+        if name.value == "":
+            found.warn(name, "is empty: no metric is called that")
+        elif name.text is not None:
+            _check_name(name, name.text, found)
+            _check_target(metric["targetValue"], name.text, found)
+
+
+def _check_name(name: FieldCursor, text: str, found: Findings) -> None:
+    if text.startswith(PREFIX) and text not in METRICS:
+        known = [each.removeprefix(PREFIX) for each in METRICS]
+        near = difflib.get_close_matches(text.removeprefix(PREFIX), known, 1)
+        told = f"did you mean {PREFIX}{near[0]}?" if near else f"they are {', '.join(METRICS)}"
+        found.warn(name, f'gateways have no signal "{text[:64]}"; {told}')
+    for prefix in QUERY_PREFIXES:
+        if text.startswith(prefix) and not text.removeprefix(prefix).strip():
+            found.warn(name, f"has no query after {prefix}")
+
+
+def _check_target(target: FieldCursor, name: str, found: Findings) -> None:
+    if name not in RATIOS and name != WORK:
+        return
+    value = target.value
+    try:
+        is_reached = not isinstance(value, int | str) or quantity.parse(value) <= quantity.parse(1)
+    except quantity.QuantityError:
+        return
+    if not is_reached:
+        what = "is a share of 1" if name in RATIOS else "is 1 if a replica is busy all the time"
+        found.warn(target, f"{name} {what}: more than 1 for each replica is too late")
 
 
 def _check_stable(policy: FieldCursor, changed: str, found: Findings) -> None:

@@ -81,7 +81,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
         ),
         "ModelServer": ("connector-alone", "timeout-zero", "attempts-negative", "interval-negative"),
         "Model": ("weights-zero", "worker-zero", "no-policy-decides"),
-        "AutoscalingPolicy": ("tolerance-all", "metric-unnamed"),
+        "AutoscalingPolicy": ("tolerance-all", "metric-unnamed", "signal-unknown"),
         "AutoscalingPolicyBinding": (
             *("bounds-crossed", "bounds-equal", "costs-zero", "target-unnamed"),
             *("path", "port"),
@@ -107,6 +107,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
         "Model": ("other-name",),
         "AutoscalingPolicy": (
             *("panic-hold-zero", "panic-percent-zero", "period-zero", "steps-zero", "step-and-zero"),
+            *("query-empty", "share-above-one"),
         ),
         "AutoscalingPolicyBinding": (
             *("target-twice", "target-elsewhere", "target-vague", "target-kind", "target-missing"),

@@ -1,0 +1,21 @@
+"""Names of the metrics that gateways measure, for metricName of an AutoscalingPolicy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PREFIX: Final = "headgate:"
+RATIOS: Final = frozenset({"headgate:kv_usage", "headgate:slo_misses"})
+"""Metrics that are means over requests or replicas, from 0 to 1; all others are sums."""
+WORK: Final = "headgate:work_seconds"
+METRICS: Final = (
+    "headgate:requests_running",
+    "headgate:requests_waiting",
+    "headgate:requests_in_flight",
+    "headgate:arrivals",
+    WORK,
+    "headgate:kv_usage",
+    "headgate:slo_misses",
+)
+QUERY_PREFIXES: Final = ("prometheus:", "prometheus-mean:")
+"""What follows is a query to a Prometheus server."""
