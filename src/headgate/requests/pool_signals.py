@@ -161,9 +161,9 @@ def work_seconds(pool: PoolState, queue: PoolQueue | None, now: float) -> float:
     """Seconds of a replica's time that the pool's requests need, for each second: 1 is all that one replica
     can do.
 
-    This is the work of the requests that arrived lately, per second, and what would clear the backlog in
-    `CLEARED_S`: the requests in the queue, and prompts that endpoints have not begun. A prompt that an
-    endpoint works on is no backlog, as it needs no further replica.
+    This is the work of the requests that arrived lately (since a surge began, if one did), per second, and
+    what would clear the backlog in `CLEARED_S`: the requests in the queue, and prompts that endpoints have
+    not begun. A prompt that an endpoint works on is no backlog, as it needs no further replica.
 
     A prompt counts with its uncached tokens at the learned prefill rate. A response counts with its expected
     tokens, at what a token costs in a full batch: a step serves the whole batch, so one response alone would
@@ -175,7 +175,7 @@ def work_seconds(pool: PoolState, queue: PoolQueue | None, now: float) -> float:
     costs = TokenCosts.of(pool)
     waiting = queue.waiting_tokens() if queue is not None and queue.held else (0, 0)
     return costs.work_seconds(
-        (recent.prompt_tokens_per_s, recent.output_tokens_per_s),
+        (recent.prompt_tokens_per_s * recent.surge, recent.output_tokens_per_s * recent.surge),
         waiting,
         sum(_unbegun_s(load, now) for load in pool.loads),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
+from headgate.requests import surge
+
 WINDOW_S: Final = 15.0
 """Arrivals and missed objectives are counted over about this time."""
 MIN_WINDOW_S: Final = 1.0
@@ -23,11 +25,14 @@ class Recent(NamedTuple):
     """Streamed requests with an objective for their first token that have ended."""
     misses: int
     """Those whose first token came later, or never."""
+    surge: float = 1.0
+    """How many times as many requests arrive since a step upwards as in the whole window; 1 without one."""
 
 
 class _Counts(NamedTuple):
     at: float
     arrived: int
+    slots: int
     prompt_tokens: int
     output_tokens: int
     objectives: int
@@ -39,6 +44,7 @@ class PoolTraffic:
 
     __slots__ = (
         "_past",
+        "_slot",
         "arrived",
         "idle_since",
         "in_flight",
@@ -46,11 +52,14 @@ class PoolTraffic:
         "objectives",
         "output_tokens",
         "prompt_tokens",
+        "slots",
     )
 
     def __init__(self, now: float) -> None:
         self.arrived = 0
         """Requests that were admitted by the limits of their route, whether they were served or not."""
+        self.slots = 0
+        """Slots of time in which any arrived."""
         self.in_flight = 0
         """Those that have not ended, whether they wait or are at an endpoint."""
         self.idle_since = now
@@ -61,13 +70,18 @@ class PoolTraffic:
         """Those that all responses so far were expected to have."""
         self.objectives = 0
         self.misses = 0
+        self._slot = -1
         self._past: deque[_Counts] = deque([self._counts(now)], maxlen=int(WINDOW_S) + 1)
         """The counts at the last sweeps, oldest first."""
 
-    def entered(self) -> PoolTraffic:
+    def entered(self, now: float) -> PoolTraffic:
         """Count a request, on its way to the queue or an endpoint; returns this object."""
         self.arrived += 1
         self.in_flight += 1
+        slot = int(now * surge.SLOTS_PER_S)
+        if slot != self._slot:
+            self._slot = slot
+            self.slots += 1
         return self
 
     def asks(self, prompt_tokens: int, output_tokens: int) -> None:
@@ -91,7 +105,13 @@ class PoolTraffic:
 
     def _counts(self, now: float) -> _Counts:
         return _Counts(
-            now, self.arrived, self.prompt_tokens, self.output_tokens, self.objectives, self.misses
+            now,
+            self.arrived,
+            self.slots,
+            self.prompt_tokens,
+            self.output_tokens,
+            self.objectives,
+            self.misses,
         )
 
     def idle_s(self, now: float) -> float | None:
@@ -107,4 +127,11 @@ class PoolTraffic:
             (self.output_tokens - past.output_tokens) / seconds,
             self.objectives - past.objectives,
             self.misses - past.misses,
+            self._surge(now),
         )
+
+    def _surge(self, now: float) -> float:
+        if self.arrived - self._past[0].arrived < surge.MIN_ARRIVALS:
+            return 1.0
+        readings = [surge.Reading(each.at, each.arrived, each.slots) for each in self._past]
+        return surge.factor([*readings, surge.Reading(now, self.arrived, self.slots)])

@@ -80,7 +80,7 @@ def tokens_out(life: Life, now: float) -> None:
 def _enter(life: Life, now: float) -> None:
     pool = life.pool
     assert pool is not None
-    life.traffic, queue = pool.traffic.entered(), pool.queue
+    life.traffic, queue = pool.traffic.entered(now), pool.queue
     if queue is None or queue.passes(life.decision.scheduled.priority, now):
         attempts.first(life, pool, now)
     else:
