@@ -4,6 +4,10 @@ import json
 import subprocess
 import sys
 
+SCALE_DOWN = {"instances": 6, "percent": 100, "period": "1s", "stabilizationWindow": "5s"}
+AT_ONCE = {"spec": {"behavior": {"scaleDown": SCALE_DOWN}}}
+"""A policy whose engines go as soon as their work has gone; the example's would wait more than a minute."""
+
 
 def explained(machine, binding: str, *flags: str) -> str:
     command = [sys.executable, "-m", "headgate", "autoscale", "explain", binding, *flags]
@@ -29,6 +33,7 @@ def test_more_requests_get_more_engines(scaled, status, replicas, load, eventual
         eventually(lambda: status("sim-8b")["targets"][0]["readyReplicas"] >= 3, 120)
     events = scaled.kubectl("get", "events", "--field-selector", "involvedObject.name=sim-8b")
     assert "ScalingUp" in events
+    scaled.kubectl("patch", "asp", "by-work", "--type=merge", "-p", json.dumps(AT_ONCE))
     eventually(lambda: replicas("sim-8b") == 1, 240)
 
 
@@ -43,6 +48,9 @@ def test_a_model_at_zero_answers_its_first_request(scaled, status, replicas, eve
     assert answer.status_code == 200
     assert answer.json()["usage"]["completion_tokens"] == 3
     assert replicas("sim-rare") == 1
+    scaled.kubectl(
+        "annotate", "aspb", "sim-rare", "headgate.dev/scale-to-zero-grace-period=3s", "--overwrite"
+    )
     eventually(lambda: replicas("sim-rare") == 0, 240)
     eventually(lambda: scaled.endpoints("default/sim-rare") == [], 60)
     assert scaled.ask("sim-rare", tokens=3).status_code == 200

@@ -44,16 +44,24 @@ class Site:
         """Returns once a gateway that was started serves."""
         wait(lambda: answers(f"{self.gateways[name][1]}/readyz"))
 
+    def start_what_has_ended(self) -> None:
+        """A test that failed may have left pieces that it had stopped."""
+        for name in self.pieces.words:
+            if name not in self.pieces.running or self.pieces.running[name].poll() is not None:
+                self.pieces.start(name)
+        for name in self.gateways:
+            self.until_ready(name)
+
     @property
     def urls(self) -> list[str]:
         return [url for url, _ in self.gateways.values()]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(
     tmp_path_factory: pytest.TempPathFactory, unused_tcp_port_factory: Callable[[], int]
 ) -> Iterator[Site]:
-    """What the tests of a file share."""
+    """What all tests share; each of them leaves it as it found it."""
     directory = tmp_path_factory.mktemp("models")
     for name in ("weights", "others", "adapter", "adapter-2"):
         (directory / name).mkdir()
@@ -100,8 +108,14 @@ def start_gateway(site: Site, name: str, workers: int, new_port: Callable[[], in
 
 @pytest.fixture
 async def models(site: Site) -> AsyncIterator[Models]:
+    """Those of the site: none, at the beginning, also after a test that failed."""
+    site.start_what_has_ended()
     async with client_of(site.kubeconfig.read_text()) as http:
-        yield Models(http)
+        models = Models(http)
+        for left in await models.all():
+            await models.delete("models", left["metadata"]["name"])
+            await models.gone(left["metadata"]["uid"])
+        yield models
 
 
 @pytest.fixture

@@ -78,6 +78,13 @@ class Models:
         found: dict[str, Any] = response.json()
         return found
 
+    async def all(self) -> list[dict[str, Any]]:
+        """Every Model of the namespace."""
+        response = await self._call("GET", self._path("models"))
+        assert response.status_code == 200, response.text
+        found: list[dict[str, Any]] = response.json()["items"]
+        return found
+
     async def children(self, uid: str) -> dict[str, Any]:
         """What its objects ask for, by kind and name, without what differs from one Model to the next."""
         found = {}
