@@ -88,6 +88,18 @@ def test_the_binding_sets_the_bounds(tmp_path, trace):
     assert {window["desired"] for window in shown["windows"]} == {2.0}
 
 
+def test_names_of_engines_are_understood(policy, trace):
+    """As in a controller, which translates them: a policy for Pods needs no other names to be tried."""
+    shown = []
+    for name in ("vllm:num_requests_running", "kthena:num_requests_running"):
+        policy.write_text(POLICY.replace("headgate:work_seconds", name).replace("0.8", "8"))
+        ran = run(policy, "--trace", trace, "-o", "json")
+        assert ran.exit_code == 0, ran.output
+        shown.append(json.loads(ran.output)["windows"])
+    assert shown[0] == shown[1]
+    assert max(window["replicas"] for window in shown[0]) > 1
+
+
 def test_a_picture_is_drawn(policy, trace, tmp_path):
     pytest.importorskip("matplotlib")
     file = tmp_path / "replay.png"
@@ -104,7 +116,8 @@ def test_a_picture_is_drawn(policy, trace, tmp_path):
             (),
             "a replay has no metric 'gpu'; it has",
         ),
-        (POLICY, ("--name", "other"), "use --name: by-work"),
+        (POLICY, ("--name", "other"), "has no AutoscalingPolicy 'other'; it has by-work"),
+        (BINDING, (), "has no AutoscalingPolicy"),
         (POLICY + "---\n" + POLICY.replace("by-work", "b"), (), "has 2 AutoscalingPolicies"),
         (POLICY, ("--min", "5", "--max", "4"), "--min: 5 is more than the maximum, 4"),
         (POLICY, ("--profile", "h200"), "unknown profile 'h200'; there are 7b-a100"),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from headgate import engines
 from headgate.api import AutoscalingPolicy
 from headgate.autoscaling import Bounds, Policy, compile_policy
 from headgate.cli import manifests
@@ -30,6 +31,20 @@ from headgate.simulator.traces import Arrivals
 ROWS = 24
 """Lines of the text."""
 MOST = 100
+
+
+_UNIFIED = {
+    name: unified
+    for engine in engines.KNOWN
+    if engine.metrics is not None
+    for names, unified in (
+        (engine.metrics.running, "kthena:num_requests_running"),
+        (engine.metrics.waiting, "kthena:num_requests_waiting"),
+        (engine.metrics.kv_usage, "kthena:kv_cache_usage_perc"),
+    )
+    for name in names
+}
+"""What a replay measures for engines' own names."""
 
 
 class Run(NamedTuple):
@@ -86,23 +101,27 @@ def _policy(file: str, given: Mapping[str, Any]) -> tuple[str, Policy, Bounds]:
         raise click.ClickException(str(errors)) from None
     policies = [each for each in loaded if each.kind == "AutoscalingPolicy"]
     named = [each for each in policies if given["name"] in (None, each.content["metadata"]["name"])]
-    if len(named) != 1:
-        names = ", ".join(each.content["metadata"]["name"] for each in policies) or "none"
-        raise click.UsageError(
-            f"{file}: has {len(named)} AutoscalingPolicies to choose from; use --name: {names}"
-        )
+    if not policies:
+        raise click.ClickException(f"{file}: has no AutoscalingPolicy")
+    names = ", ".join(each.content["metadata"]["name"] for each in policies)
+    if not named:
+        raise click.UsageError(f"--name: {file} has no AutoscalingPolicy {given['name']!r}; it has {names}")
+    if len(named) > 1:
+        raise click.UsageError(f"{file}: has {len(named)} AutoscalingPolicies; use --name: {names}")
     (manifest,) = named
     name = manifest.content["metadata"]["name"]
     try:
         policy = compile_policy(msgspec.convert(manifest.content, AutoscalingPolicy).spec)
     except (msgspec.ValidationError, ValueError) as error:
         raise click.ClickException(f"{manifest.source}: {error}; headgate validate explains it") from None
-    for metric in policy.metrics:
+    metrics = tuple(metric._replace(name=_UNIFIED.get(metric.name, metric.name)) for metric in policy.metrics)
+    for metric in metrics:
         if metric.name not in signals.NAMES:
-            raise click.UsageError(
-                f"{manifest.source}: a replay has no metric {metric.name!r}; "
-                f"it has {', '.join(signals.NAMES)}"
+            raise click.ClickException(
+                f"{manifest.source}: a replay has no metric {metric.name!r}; it has "
+                f"{', '.join(signals.NAMES)}, and engines' own names of the last three"
             )
+    policy = policy._replace(metrics=metrics)
     minimum, maximum = _bounds(loaded, name)
     bounds = Bounds(given["minimum"] or minimum, given["maximum"] or maximum)
     if bounds.minimum > bounds.maximum:
@@ -136,7 +155,7 @@ def as_text(run: Run) -> str:
         f"within {setting.slo.ttft_s:g} s, {found.tpot_attainment:.2%} their further ones within "
         f"{setting.slo.tpot_s:g} s each; in the worst minute {found.worst_minute:.0%}.",
         f"{found.replica_hours:.2f} replica hours, {found.starts} starts, "
-        f"{found.reversals} changes of direction.",
+        f"{found.reversals} change{'' if found.reversals == 1 else 's'} of direction.",
         "",
         f"{'time':>8}  {'req/s':>6}  {'waiting':>7}  {'in time':>7}  replicas",
     ]
