@@ -120,6 +120,22 @@ def test_describe_shows_conditions_and_events(headgate, route) -> None:
     assert shown.rstrip().splitlines()[-1].split()[1:] == ["Warning", "Dangling", "no", "such", "server"]
 
 
+def test_describe_shows_the_latest_events_last(headgate, config_map) -> None:
+    """Twenty of any number, in the order of their times, whatever their names are."""
+    headgate("apply", "-f", "-", stdin=config_map)
+    about = headgate.object("configmap", "settings")
+    for number in range(25):
+        made = event(about, headgate.namespace)
+        made["metadata"]["name"] = f"settings.{(number * 7) % 25:02d}"
+        made |= {"reason": f"Number{number}", "lastTimestamp": f"2026-01-01T00:00:{number:02d}Z"}
+        headgate("apply", "-f", "-", stdin=json.dumps(made))
+    expected = [f"Number{number}" for number in range(5, 25)]
+    lines = headgate("describe", "configmap", "settings").splitlines()
+    assert [line.split()[2] for line in lines if "Number" in line] == expected
+    (told,) = json.loads(headgate("describe", "configmap", "settings", "-o", "json"))
+    assert [each["reason"] for each in told["events"]] == expected
+
+
 def test_describe_hides_secrets(headgate) -> None:
     """A Secret's content is not for screens."""
     secret = "{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {token: c2VjcmV0}}"

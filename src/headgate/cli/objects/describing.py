@@ -14,6 +14,7 @@ from headgate.cli.objects.printing import Column, Object, Printer, Row
 from headgate.cli.objects.served import asked, discover
 
 _MAX_EVENTS = 20
+"""The latest ones, of at most so many as one page of a list has: a server lists them in no useful order."""
 _HEAD = 14
 """Width of the names in the first lines."""
 _LONGEST_NOTE = 200
@@ -57,7 +58,7 @@ async def _whole(client: cluster.Client, obj: Object) -> Object:
     if obj["kind"] == "Secret":
         shown = {name: _hidden(part) if name in _SECRETS else part for name, part in shown.items()}
     answer = await _ask_events(client, obj, "application/json")
-    events = msgspec.json.decode(answer.body).get("items") or []
+    events = sorted(msgspec.json.decode(answer.body).get("items") or [], key=_last_seen)[-_MAX_EVENTS:]
     return {"object": shown, "events": [printing.without_managed_fields(event) for event in events]}
 
 
@@ -130,7 +131,9 @@ def _status(status: Object) -> Iterator[str]:
 async def _ask_events(client: cluster.Client, obj: Object, accept: str) -> cluster.Answer:
     meta = obj["metadata"]
     path = client.path_of(api.Event.resource, None, meta.get("namespace") or "default")
-    query = {"fieldSelector": f"involvedObject.uid={meta.get('uid', '')}", "limit": str(_MAX_EVENTS)}
+    query = {"fieldSelector": f"involvedObject.uid={meta.get('uid', '')}", "limit": str(fetching.PAGE_SIZE)}
+    if accept == fetching.TABLE:
+        query["includeObject"] = "Object"  # its times
     return await client.ask("GET", path, query=query, accept=accept)
 
 
@@ -148,4 +151,17 @@ async def _events(client: cluster.Client, obj: Object) -> list[str]:
         for column in table.column_definitions or []
     ]
     shown = Printer(columns, wide=False, with_namespace=False, with_labels=False)
-    return ["Events:", *(f"  {line}" for line in shown.lines(table.rows, with_headings=True))]
+    latest = sorted(table.rows, key=lambda row: _last_seen(row.object or {}))[-_MAX_EVENTS:]
+    return ["Events:", *(f"  {line}" for line in shown.lines(latest, with_headings=True))]
+
+
+def _last_seen(event: Object) -> str:
+    """When an Event was recorded last, in UTC, so that texts are in the order of times."""
+    series, metadata = event.get("series") or {}, event.get("metadata") or {}
+    times = (
+        series.get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        metadata.get("creationTimestamp"),
+    )
+    return next((str(time) for time in times if time), "")
