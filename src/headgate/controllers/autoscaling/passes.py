@@ -93,6 +93,8 @@ class Passes:
             done = await self._scaler.scale(each.target.scalable, replicas)
             is_outdated |= done is Scaled.OUTDATED
         noted, failed = {}, memory.failures.told(found, memory.history.starts.coming)
+        if not any(outcome.replicas):
+            failed = ""  # nothing starts: the next request is to try again
         if deciding.may_be_zero(binding, found):
             noted = starts.notes(memory.history.expected_start_s, failed)
         await self._note(binding.metadata.key, pools, noted)
