@@ -1,0 +1,216 @@
+"""How long requests wait, and how fast tokens come: the state-dependent queue of one replica.
+
+Arrivals are random (Poisson) and accepted while fewer than max_batch + max_queue requests are there. With n
+of them, the replica completes `completions_per_ms()[min(n, max_batch) - 1]`: a birth-death process, whose
+probabilities have a closed form. States above max_batch form a geometric series, so a solution takes as many
+steps as the batch has, in logarithms, without overflow.
+
+Two corrections of the reference autoscaler: gamma counts only if there is a prompt, and a request that cannot
+be accepted counts as late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from headgate.planning import tails
+from headgate.planning.replica import ModelError, Replica
+from headgate.planning.search import Array, bisect
+
+__all__ = ["Analysis", "Replicas", "Steady", "analyses", "analyze", "chunks", "steady"]
+
+_CELLS: Final = 65_536
+"""Probabilities that are computed at once: as many as fit a processor's cache."""
+
+
+class Steady(NamedTuple):
+    """Long-run state of queues, one element for each."""
+
+    waiting: Array
+    """Mean requests that wait."""
+    in_service: Array
+    """Mean requests in service."""
+    blocked: Array
+    """Share of arrivals that find the queue full."""
+    accepted_per_ms: Array
+    ratio: Array
+    """Arrivals compared with the completions of a full batch."""
+    full: Array
+    """Probability of a full batch with nobody waiting."""
+
+    @property
+    def wait_ms(self) -> Array:
+        return self.waiting / self.accepted_per_ms
+
+    @property
+    def service_ms(self) -> Array:
+        return self.in_service / self.accepted_per_ms
+
+
+def steady(log_weights: Array, batch: Array, queue: Array, log_full: Array, rate_per_ms: Array) -> Steady:
+    """Solve queues with any positive arrival rate.
+
+    A row of `log_weights` has, for n from 0, the logarithm of the product of 1 / completions over the states
+    up to n, and -inf above the batch size. `log_full` is the logarithm of the completions of a full batch.
+    """
+    states = np.arange(log_weights.shape[1], dtype=float)
+    log_rate = np.log(rate_per_ms)
+    logs = states * log_rate[:, None]
+    logs += log_weights
+    log_ratio = log_rate - log_full
+    at_batch = np.take_along_axis(logs, batch.astype(int)[:, None], axis=1)[:, 0]
+    scale = np.maximum(logs.max(axis=1), at_batch + np.maximum(queue * log_ratio, 0))
+    logs -= scale[:, None]
+    head = np.exp(logs, out=logs)
+    tail = tails.geometric(log_ratio, queue)
+    height = np.exp(at_batch + np.maximum(queue * log_ratio, 0) - scale)
+    total = head.sum(axis=1) + height * tail.total
+    blocked = np.where(queue > 0, height * tail.last, head[np.arange(len(batch)), batch.astype(int)]) / total
+    return Steady(
+        waiting=height * tail.weighted / total,
+        in_service=(head @ states + batch * height * tail.total) / total,
+        blocked=blocked,
+        accepted_per_ms=rate_per_ms * (1 - blocked),
+        ratio=np.exp(log_ratio),
+        full=np.exp(at_batch - scale) / total,
+    )
+
+
+class Replicas:
+    """Replicas that are solved together. Results have one element for each, in order."""
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self.replicas = tuple(replicas)
+        self.batch: Array = np.array([each.max_batch for each in replicas], float)
+        self.queue: Array = np.array([each.max_queue for each in replicas], float)
+        self.min_rate_per_s: Array = np.array([each.min_rate_per_s for each in replicas])
+        self.max_rate_per_s: Array = np.array([each.max_rate_per_s for each in replicas])
+        self._log_weights = np.full((len(replicas), int(self.batch.max()) + 1), -np.inf)
+        for row, each in zip(self._log_weights, replicas, strict=True):
+            row[0] = 0.0
+            row[1 : each.max_batch + 1] = -np.cumsum(np.log(each.completions_per_ms()))
+        self._full_per_ms: Array = self.batch / np.array(
+            [each.service_ms(each.max_batch) for each in replicas]
+        )
+        self._idle_prefill_ms: Array = np.array([each.prefill_ms(0.0) for each in replicas])
+        self._idle_decode_ms: Array = np.array([each.decode_ms(0.0) for each in replicas])
+        self._prefill_slope_ms: Array = (
+            np.array([each.prefill_ms(1.0) for each in replicas]) - self._idle_prefill_ms
+        )
+        self._decode_slope_ms: Array = np.array([each.profile.beta_ms for each in replicas])
+        self._steps: Array = np.array([each.decode_steps for each in replicas])
+
+    def solve(self, rate_per_s: Array) -> Steady:
+        return steady(self._log_weights, self.batch, self.queue, np.log(self._full_per_ms), rate_per_s / 1000)
+
+    def effective_batch(self, state: Steady) -> Array:
+        """The batch size at which a request takes as long as the mean one does."""
+        fixed = self._idle_prefill_ms + self._steps * self._idle_decode_ms
+        slope = self._prefill_slope_ms + self._steps * self._decode_slope_ms
+        with np.errstate(divide="ignore", invalid="ignore"):
+            batch = np.where(slope > 0, (state.service_ms - fixed) / slope, state.in_service)
+        return np.minimum(np.maximum(batch, 0), self.batch)
+
+    def prefill_ms(self, batch: Array) -> Array:
+        return self._idle_prefill_ms + self._prefill_slope_ms * batch
+
+    def itl_ms(self, batch: Array) -> Array:
+        """Time between tokens."""
+        return self._idle_decode_ms + self._decode_slope_ms * batch
+
+    def mean_ttft_ms(self, state: Steady) -> Array:
+        return state.wait_ms + self.prefill_ms(self.effective_batch(state))
+
+    def late_share(self, state: Steady, ttft_ms: Array) -> Array:
+        """Share of requests whose first token comes later than `ttft_ms` after their arrival."""
+        left_ms = ttft_ms - self.prefill_ms(self.effective_batch(state))
+        late = np.where(left_ms < 0, 1.0, self.waits_longer(state, np.maximum(left_ms, 0)))
+        return state.blocked + (1 - state.blocked) * late
+
+    def waits_longer(self, state: Steady, time_ms: Array) -> Array:
+        """Share of accepted requests that wait longer; for rates within the range of Analyze.
+
+        A request that finds k others waiting starts after k + 1 completions of a full batch: an Erlang time.
+        """
+        decided = state.full / ((1 - state.blocked) * (1 - state.ratio))
+        arrivals = self._full_per_ms * time_ms
+        early = np.exp(-arrivals * (1 - state.ratio)) * tails.poisson_at_most(
+            self.queue - 1, arrivals * state.ratio
+        )
+        lost = state.ratio**self.queue * tails.poisson_at_most(self.queue - 1, arrivals)
+        return np.minimum(np.maximum(decided * (early - lost), 0), 1)
+
+    def wait_quantile_ms(self, state: Steady, percentile: Array) -> Array:
+        """The wait that this percentage of accepted requests does not exceed."""
+        late = 1 - percentile / 100
+        zero = np.zeros_like(late)
+        decided = state.full / ((1 - state.blocked) * (1 - state.ratio))
+        longest = np.log(np.maximum(decided / late, 1)) / (self._full_per_ms * (1 - state.ratio))
+        found = bisect(lambda time_ms: self.waits_longer(state, time_ms), zero, longest, late)
+        return np.where(self.waits_longer(state, zero) <= late, 0.0, found.x)
+
+
+class Analysis(NamedTuple):
+    """What requests of one replica experience at one arrival rate."""
+
+    rate_per_s: float
+    throughput_per_s: float
+    """Arrivals that are accepted."""
+    blocked: float
+    """Share of arrivals that find the queue full."""
+    response_ms: float
+    wait_ms: float
+    in_service: float
+    """Mean batch size over time."""
+    effective_batch: float
+    """Mean batch size that a request runs in."""
+    prefill_ms: float
+    itl_ms: float
+    utilization: float
+    ttft_ms: float
+    """The mean."""
+    ttft_percentile_ms: float
+
+
+def analyze(replica: Replica, rate_per_s: float, percentile: float = 95.0) -> Analysis:
+    """Analyze one replica; raises ModelError for a rate that is not between 0 and its highest one."""
+    if not 0 < rate_per_s <= replica.max_rate_per_s:
+        raise ModelError(f"rate: {rate_per_s} is not above 0 and at most {replica.max_rate_per_s:.6g} req/s")
+    return analyses(Replicas([replica]), np.array([rate_per_s]), np.array([percentile]))[0]
+
+
+def analyses(model: Replicas, rate_per_s: Array, percentile: Array) -> list[Analysis]:
+    """Analyze replicas at rates that are within their ranges."""
+    state = model.solve(rate_per_s)
+    batch = model.effective_batch(state)
+    prefill_ms = model.prefill_ms(batch)
+    columns = (
+        rate_per_s,
+        state.accepted_per_ms * 1000,
+        state.blocked,
+        state.wait_ms + state.service_ms,
+        state.wait_ms,
+        state.in_service,
+        batch,
+        prefill_ms,
+        model.itl_ms(batch),
+        np.minimum(state.in_service / model.batch, 1.0),
+        state.wait_ms + prefill_ms,
+        model.wait_quantile_ms(state, percentile) + prefill_ms,
+    )
+    return [Analysis(*row) for row in np.stack(columns, axis=1).tolist()]
+
+
+def chunks(replicas: Sequence[Replica]) -> Iterator[list[int]]:
+    """Indexes of replicas to solve together: similar batch sizes, bounded memory."""
+    chunk: list[int] = []
+    for index in sorted(range(len(replicas)), key=lambda index: -replicas[index].max_batch):
+        if chunk and (len(chunk) + 1) * replicas[chunk[0]].max_batch > _CELLS:
+            yield chunk
+            chunk = []
+        chunk.append(index)
+    if chunk:
+        yield chunk

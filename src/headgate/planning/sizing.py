@@ -1,0 +1,172 @@
+"""The highest rate at which a replica meets its targets, for many replicas at once.
+
+By default, the target of the first token holds for a percentile of requests, not for their mean: a replica
+sized for the mean misses it for every fifth request or so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from headgate.planning.queueing import Analysis, Replicas, Steady, analyses, chunks
+from headgate.planning.replica import ModelError, Replica
+from headgate.planning.search import Array, Flags, bisect
+
+__all__ = ["PERCENTILE", "Infeasible", "Sizer", "Sizing", "Targets", "fewest", "size", "sizes"]
+
+PERCENTILE: Final = 95.0
+_TPS_SHARE: Final = 0.9
+"""With a target of throughput, this share of the highest rate is used, for stability."""
+_SLACK: Final = 1e-9
+"""Replicas that a rate exceeds by less than this share need no other one."""
+
+
+class Targets(msgspec.Struct, frozen=True, kw_only=True):
+    """Objectives of a class for a model; 0 is no target."""
+
+    ttft_ms: float = 0.0
+    itl_ms: float = 0.0
+    """Of the mean request."""
+    tokens_per_s: float = 0.0
+    """Throughput that all replicas together must be able to have."""
+    percentile: float | None = PERCENTILE
+    """Share of requests that must meet `ttft_ms`; None: their mean must."""
+
+    def __post_init__(self) -> None:
+        for name in ("ttft_ms", "itl_ms", "tokens_per_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ModelError(f"{name}: {getattr(self, name)} is not a target of at least 0")
+        if self.percentile is not None and not 0 < self.percentile < 100:
+            raise ModelError(f"percentile: {self.percentile} is not between 0 and 100")
+
+
+class Sizing(NamedTuple):
+    """What one replica can do."""
+
+    ttft_rate_per_s: float
+    itl_rate_per_s: float
+    tps_rate_per_s: float
+    """The highest rates for each target alone; the highest of all where there is none."""
+    at_limit: Analysis
+    """At the lowest of the three."""
+
+    @property
+    def rate_per_s(self) -> float:
+        """Arrivals at which all targets are met."""
+        return self.at_limit.rate_per_s
+
+    @property
+    def capacity_per_s(self) -> float:
+        """What it accepts of them."""
+        return self.at_limit.throughput_per_s
+
+    @property
+    def binding(self) -> str:
+        """The target that limits the rate: ttft, itl, tps."""
+        rates = {"ttft": self.ttft_rate_per_s, "itl": self.itl_rate_per_s, "tps": self.tps_rate_per_s}
+        return min(rates, key=lambda name: rates[name])
+
+
+class Infeasible(NamedTuple):
+    """Even an idle replica misses a target."""
+
+    target: str
+    wanted_ms: float
+    best_ms: float
+
+    @property
+    def message(self) -> str:
+        return (
+            f"{self.target} of {self.wanted_ms:g} ms cannot be met: an idle replica has {self.best_ms:.4g} ms"
+        )
+
+
+def size(replica: Replica, targets: Targets) -> Sizing | Infeasible:
+    """The sizing of one replica."""
+    return sizes([(replica, targets)])[0]
+
+
+def fewest(rate_per_s: float, capacity_per_s: float, minimum: int = 0) -> int:
+    """The fewest replicas that can take this rate."""
+    return max(minimum, math.ceil(rate_per_s / capacity_per_s * (1 - _SLACK)))
+
+
+def sizes(wanted: Sequence[tuple[Replica, Targets]]) -> list[Sizing | Infeasible]:
+    """The sizing of each replica, in order."""
+    found: dict[int, Sizing | Infeasible] = {}
+    for chunk in chunks([replica for replica, _ in wanted]):
+        found.update(zip(chunk, _sized([wanted[index] for index in chunk]), strict=True))
+    return [found[index] for index in range(len(wanted))]
+
+
+def _sized(wanted: Sequence[tuple[Replica, Targets]]) -> list[Sizing | Infeasible]:
+    model = Replicas([replica for replica, _ in wanted])
+    ttft_ms = np.array([targets.ttft_ms for _, targets in wanted], float)
+    itl_ms = np.array([targets.itl_ms for _, targets in wanted], float)
+    share = np.array([math.nan if each.percentile is None else each.percentile / 100 for _, each in wanted])
+    is_mean = np.isnan(share)
+
+    def itl_of(state: Steady) -> Array:
+        return model.itl_ms(model.effective_batch(state))
+
+    def miss_of(state: Steady) -> Array:
+        if np.all(is_mean):
+            return model.mean_ttft_ms(state)
+        return np.where(is_mean, model.mean_ttft_ms(state), model.late_share(state, ttft_ms))
+
+    miss = np.where(is_mean, ttft_ms, 1 - share)
+    by_ttft = _search(model, miss_of, miss, ttft_ms > 0)
+    by_itl = _search(model, itl_of, itl_ms, itl_ms > 0)
+    by_tps = np.where([each.tokens_per_s > 0 for _, each in wanted], _TPS_SHARE, 1) * model.max_rate_per_s
+    rate = np.fmin(np.fmin(by_ttft, by_itl), by_tps)  # of infeasible ones, any
+    percentile = np.where(is_mean, PERCENTILE, share * 100)
+    at_limit = analyses(model, rate, percentile)
+    idle = model.effective_batch(model.solve(model.min_rate_per_s))
+    best = {"TTFT": model.prefill_ms(idle), "ITL": model.itl_ms(idle)}
+    sized: list[Sizing | Infeasible] = []
+    for row, analysis in enumerate(at_limit):
+        if math.isnan(by_ttft[row]):
+            sized.append(Infeasible("TTFT", float(ttft_ms[row]), float(best["TTFT"][row])))
+        elif math.isnan(by_itl[row]):
+            sized.append(Infeasible("ITL", float(itl_ms[row]), float(best["ITL"][row])))
+        else:
+            sized.append(Sizing(float(by_ttft[row]), float(by_itl[row]), float(by_tps[row]), analysis))
+    return sized
+
+
+def _search(model: Replicas, value_of: Callable[[Steady], Array], target: Array, is_set: Flags) -> Array:
+    """The highest rate of each replica that meets its target; nan if none does."""
+    high = model.max_rate_per_s
+    if not np.any(is_set):
+        return high
+    found = bisect(lambda rate: value_of(model.solve(rate)), model.min_rate_per_s, high, target)
+    return np.where(is_set, np.where(found.side < 0, math.nan, found.x), high)
+
+
+class Sizer:
+    """Sizes replicas, and remembers the results of the last `capacity` different ones."""
+
+    def __init__(self, capacity: int = 10_000) -> None:
+        self._capacity = capacity
+        self._known: dict[tuple[Replica, Targets], Sizing | Infeasible] = {}
+        self._hits = self._misses = 0
+
+    def sizes(self, wanted: Sequence[tuple[Replica, Targets]]) -> list[Sizing | Infeasible]:
+        """Like the function."""
+        new = [each for each in dict.fromkeys(wanted) if each not in self._known]
+        self._hits += len(wanted) - len(new)
+        self._misses += len(new)
+        known = {each: self._known.pop(each) for each in dict.fromkeys(wanted) if each in self._known}
+        known.update(zip(new, sizes(new), strict=True))
+        self._known.update(known)
+        for each in list(self._known)[: max(0, len(self._known) - self._capacity)]:
+            del self._known[each]
+        return [known[each] for each in wanted]
+
+    def statistics(self) -> dict[str, int]:
+        return {"entries": len(self._known), "hits": self._hits, "misses": self._misses}

@@ -1,0 +1,25 @@
+"""Replicas in few words."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headgate.planning.replica import Profile, Replica
+
+
+def _replica(
+    alpha: float, beta: float, gamma: float, delta: float, *, batch: int, prompt: float, response: float
+) -> Replica:
+    return Replica(
+        profile=Profile(alpha_ms=alpha, beta_ms=beta, gamma_ms=gamma, delta_ms=delta),
+        input_tokens=prompt,
+        output_tokens=response,
+        max_batch=batch,
+        max_queue=10 * batch,
+    )
+
+
+@pytest.fixture(scope="session")
+def replica() -> Callable[..., Replica]:
+    """A replica with a queue of ten times its batch size."""
+    return _replica
