@@ -1,17 +1,25 @@
 """Decides which hardware serves each model, and with how many replicas.
 
-It gets profiles of engines, mean requests and objectives, and returns the rate that a replica can take, with
-its latencies. The room is pure: rates, limits and the current state are arguments.
+A plan gets demands, objectives, profiles of engines and the accelerators that there are, and returns replicas
+with their predicted latencies. The room is pure: rates, limits and the current state are arguments.
 """
 
+from headgate.planning.demand_model import served_share
+from headgate.planning.planner import plan
+from headgate.planning.problem import Assignment, Demand, Option, Plan, Problem
 from headgate.planning.queueing import Analysis, analyze
 from headgate.planning.replica import ModelError, Profile, Replica
 from headgate.planning.sizing import Infeasible, Sizer, Sizing, Targets, fewest, size
 
 __all__ = [
     "Analysis",
+    "Assignment",
+    "Demand",
     "Infeasible",
     "ModelError",
+    "Option",
+    "Plan",
+    "Problem",
     "Profile",
     "Replica",
     "Sizer",
@@ -19,5 +27,7 @@ __all__ = [
     "Targets",
     "analyze",
     "fewest",
+    "plan",
+    "served_share",
     "size",
 ]

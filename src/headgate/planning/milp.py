@@ -1,0 +1,126 @@
+"""Mixed-integer programs, solved by HiGHS.
+
+The library is imported when the first program is solved: most processes never plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import highspy
+
+__all__ = ["Outcome", "Program"]
+
+_ABSOLUTE_GAP: Final = 1e-6
+_LEAST_S: Final = 1e-3
+"""A limit of 0 s would be none."""
+
+
+class Outcome(NamedTuple):
+    """Of one run."""
+
+    values: tuple[float, ...] | None
+    """One for each variable; None: no solution was found within the time."""
+    objective: float
+    bound: float
+    """No solution is better than this."""
+    is_optimal: bool
+    seconds: float
+    """That the solver took."""
+
+
+class Program:
+    """Variables and linear constraints. Grows only; each `minimize` has its own objective."""
+
+    def __init__(self) -> None:
+        self._low: list[float] = []
+        self._high: list[float] = []
+        self._whole: list[bool] = []
+        self._rows: list[tuple[float, float, dict[int, float]]] = []
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return len(self._low)
+
+    def variable(self, low: float = 0.0, high: float = math.inf, *, whole: bool = False) -> int:
+        """Add a variable; returns its index."""
+        self._low.append(low)
+        self._high.append(high)
+        self._whole.append(whole)
+        return len(self._low) - 1
+
+    def constrain(
+        self, terms: Mapping[int, float], *, least: float = -math.inf, most: float = math.inf
+    ) -> None:
+        """Bound a sum of variables times factors."""
+        self._rows.append((least, most, dict(terms)))
+
+    def minimize(
+        self,
+        objective: Mapping[int, float],
+        limit_s: float,
+        *,
+        start: Sequence[float] | None = None,
+        raised: Mapping[int, float] | None = None,
+    ) -> Outcome:
+        """Find the least value of the objective, with the lower bounds of `raised` for this run.
+
+        With a feasible `start`, there always is a solution.
+        """
+        import highspy
+
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        for name, value in self._options(limit_s).items():
+            solver.setOptionValue(name, value)
+        solver.passModel(self._model(objective, raised or {}))
+        if start is not None:
+            given = highspy.HighsSolution()
+            given.col_value = list(start)
+            solver.setSolution(given)
+        solver.run()
+        info = solver.getInfo()
+        is_optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        seconds = solver.getRunTime()
+        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return Outcome(None, math.inf, -math.inf, False, seconds)
+        found = tuple(solver.getSolution().col_value)
+        value = info.objective_function_value
+        bound = value if is_optimal else info.mip_dual_bound if any(self._whole) else -math.inf
+        return Outcome(found, value, bound, is_optimal, seconds)
+
+    def _options(self, limit_s: float) -> dict[str, bool | int | float]:
+        return {
+            "output_flag": False,
+            "threads": 1,
+            "time_limit": max(limit_s, _LEAST_S),
+            "mip_rel_gap": 0.0,
+            "mip_abs_gap": _ABSOLUTE_GAP,
+        }
+
+    def _model(self, objective: Mapping[int, float], raised: Mapping[int, float]) -> highspy.HighsLp:
+        import highspy
+
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = len(self._low), len(self._rows)
+        costs = np.zeros(len(self._low))
+        for index, factor in objective.items():
+            costs[index] = factor
+        model.col_cost_ = costs
+        model.col_lower_ = np.array([raised.get(index, low) for index, low in enumerate(self._low)])
+        model.col_upper_ = np.array(self._high)
+        model.row_lower_ = np.array([least for least, _, _ in self._rows], float)
+        model.row_upper_ = np.array([most for _, most, _ in self._rows], float)
+        kinds = highspy.HighsVarType
+        model.integrality_ = [kinds.kInteger if whole else kinds.kContinuous for whole in self._whole]
+        matrix = model.a_matrix_
+        matrix.format_ = highspy.MatrixFormat.kRowwise
+        matrix.start_ = np.cumsum([0, *(len(terms) for _, _, terms in self._rows)], dtype=np.int32)
+        matrix.index_ = np.array([each for _, _, terms in self._rows for each in terms], np.int32)
+        matrix.value_ = np.array([each for _, _, terms in self._rows for each in terms.values()], float)
+        return model
