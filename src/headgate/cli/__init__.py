@@ -23,6 +23,7 @@ _COMMANDS = {
     "validate": "headgate.cli.validate:validate",
     "route": "headgate.cli.route.command:route",
     "autoscale": "headgate.cli.autoscale.command:autoscale",
+    "plan": "headgate.cli.plan.command:plan",
     "flow": "headgate.cli.flow.command:flow",
     "gateway": "headgate.cli.gateway:gateway",
     "apiserver": "headgate.cli.apiserver:apiserver",

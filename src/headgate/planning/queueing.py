@@ -25,6 +25,9 @@ __all__ = ["Analysis", "Replicas", "Steady", "analyses", "analyze", "chunks", "s
 _CELLS: Final = 65_536
 """Probabilities that are computed at once: as many as fit a processor's cache."""
 
+_FLAT: Final = 1e-9
+"""A full batch that takes longer by less than this share takes as long as an empty one."""
+
 
 class Steady(NamedTuple):
     """Long-run state of queues, one element for each."""
@@ -107,11 +110,16 @@ class Replicas:
         return steady(self._log_weights, self.batch, self.queue, np.log(self._full_per_ms), rate_per_s / 1000)
 
     def effective_batch(self, state: Steady) -> Array:
-        """The batch size at which a request takes as long as the mean one does."""
+        """The batch size at which a request takes as long as the mean one does.
+
+        Where the time does not depend on it, the mean batch size over time.
+        """
         fixed = self._idle_prefill_ms + self._steps * self._idle_decode_ms
         slope = self._prefill_slope_ms + self._steps * self._decode_slope_ms
-        with np.errstate(divide="ignore", invalid="ignore"):
-            batch = np.where(slope > 0, (state.service_ms - fixed) / slope, state.in_service)
+        is_flat = slope * self.batch <= _FLAT * fixed
+        batch = np.where(
+            is_flat, state.in_service, (state.service_ms - fixed) / np.where(is_flat, 1.0, slope)
+        )
         return np.minimum(np.maximum(batch, 0), self.batch)
 
     def prefill_ms(self, batch: Array) -> Array:

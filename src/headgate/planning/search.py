@@ -36,7 +36,7 @@ def is_within(value: Array | float, target: Array | float, tolerance: float = TO
     """Whether the relative distance is at most `tolerance`. Nothing but zero itself is near a target of zero,
     and no other value is near for a negative tolerance."""
     value, target = np.asarray(value, float), np.asarray(target, float)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         near = np.abs((value - target) / target) <= tolerance
     return np.equal(value, target) | (np.not_equal(target, 0) & near & (tolerance >= 0))
 

@@ -63,7 +63,7 @@ def poisson_at_most(most: Array, mean: Array) -> Array:
     The bound of Chernoff decides most cases; the others are summed in logarithms.
     """
     count = most + 1
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         distance = np.where(mean > 0, mean - count + count * np.log(count / mean), np.inf)
     distance = np.where(count > 0, distance, np.inf)
     share = np.where((count > 0) & (mean < count), 1.0, 0.0)

@@ -1,0 +1,1 @@
+"""`headgate plan`: which hardware, and how many replicas."""

@@ -1,0 +1,251 @@
+"""What a server could run on: for each accelerator, the replicas that it needs, their cost and latencies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headgate.planning.problem import MAX_REPLICAS
+from headgate.planning.queueing import analyze
+from headgate.planning.replica import QUEUE_TO_BATCH, ModelError, Profile, Replica
+from headgate.planning.sizing import PERCENTILE, Infeasible, Sizer, Sizing, Targets, fewest
+from headgate.planning.system import Accelerator, AllocationData, Performance, Server, System, Target
+
+__all__ = ["Candidate", "Entry", "Rejected", "candidates", "predicted", "transition_penalty"]
+
+_MOVING: Final = 0.1
+"""Price of another accelerator, as a share of the costs before and after."""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A server on an accelerator. A server that needs no replicas has the accelerator ""."""
+
+    accelerator: str
+    type: str = ""
+    units: int = 0
+    """Devices of this type for one replica."""
+    replicas: int
+    batch: int = 0
+    cost: float
+    value: float
+    """How much worse it is than what runs now; negative: better."""
+    itl_ms: float = 0.0
+    ttft_ms: float = 0.0
+    """The mean, or the percentile of the targets."""
+    utilization: float = 0.0
+    capacity_per_s: float = 0.0
+    """Requests that one replica takes."""
+    replica: Replica | None = None
+    """None without load."""
+    percentile: float | None = None
+    """That `ttft_ms` is for."""
+
+    def is_saturated(self, rate_per_min: float) -> bool:
+        """Whether the rate exceeds what all replicas take."""
+        return rate_per_min > self.replicas * self.capacity_per_s * 60
+
+
+class Rejected(NamedTuple):
+    accelerator: str
+    reason: str
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A server with its candidates, best first."""
+
+    server: Server
+    priority: int
+    rate_per_s: float
+    """Requests, or what the target of throughput asks for, if that is more."""
+    candidates: tuple[Candidate, ...]
+    rejected: tuple[Rejected, ...] = ()
+
+
+def transition_penalty(current: AllocationData, accelerator: str, replicas: int, cost: float) -> float:
+    """What a change costs: the difference, and a tenth of both costs if the accelerator is another one."""
+    if current.accelerator == accelerator:
+        return 0.0 if current.num_replicas == replicas else cost - current.cost
+    return _MOVING * (current.cost + cost) + cost - current.cost
+
+
+def candidates(
+    system: System, percentile: float | None = PERCENTILE, sizer: Sizer | None = None
+) -> list[Entry]:
+    """Size all servers on all accelerators that they may use.
+
+    `percentile` is for targets without their own; None: their mean.
+    """
+    tries = [_tries(system, server, percentile) for server in system.servers.values()]
+    wanted = [each for one in tries for each in one if isinstance(each, _Try) and each.replica is not None]
+    sized = (sizer or Sizer()).sizes(
+        [(each.replica, each.targets) for each in wanted if each.replica is not None]
+    )
+    results = iter(sized)
+    return [
+        _entry(system, server, one, results)
+        for server, one in zip(system.servers.values(), tries, strict=True)
+    ]
+
+
+class _Try(NamedTuple):
+    accelerator: Accelerator
+    performance: Performance
+    replica: Replica | None
+    """None: the server has no load."""
+    targets: Targets
+
+
+def _tries(system: System, server: Server, percentile: float | None) -> list[_Try | Rejected]:
+    names: Sequence[str] = list(system.accelerators)
+    current = server.current_alloc.accelerator
+    if server.keep_accelerator and current:
+        if current not in system.accelerators:
+            return [Rejected(current, f"keepAccelerator: there is no accelerator {current}")]
+        names = [current]
+    target = system.target(server)
+    if target is None:
+        return [Rejected("", f"class {server.service_class} has no target for the model {server.model}")]
+    return [_try(system, server, target, name, percentile) for name in names]
+
+
+def _try(
+    system: System, server: Server, target: Target, name: str, percentile: float | None
+) -> _Try | Rejected:
+    performance = system.performance.get((server.model, name))
+    if performance is None:
+        return Rejected(name, f"there is no profile of {server.model}")
+    targets = Targets(
+        ttft_ms=target.ttft,
+        itl_ms=target.itl,
+        tokens_per_s=target.tps,
+        percentile=percentile if target.percentile is None else target.percentile,
+    )
+    load = server.current_alloc.load
+    try:
+        replica = _replica(server, performance) if load.arrival_rate and load.avg_out_tokens else None
+    except ModelError as error:
+        return Rejected(name, str(error))
+    return _Try(system.accelerators[name], performance, replica, targets)
+
+
+def _profile(performance: Performance) -> Profile:
+    return Profile(
+        alpha_ms=performance.decode_parms.alpha,
+        beta_ms=performance.decode_parms.beta,
+        gamma_ms=performance.prefill_parms.gamma,
+        delta_ms=performance.prefill_parms.delta,
+    )
+
+
+def _replica(server: Server, performance: Performance) -> Replica:
+    load = server.current_alloc.load
+    batch = server.max_batch_size or performance.max_batch_size
+    if not server.max_batch_size and performance.at_tokens:
+        batch = max(int(performance.max_batch_size * performance.at_tokens // load.avg_out_tokens), 1)
+    return Replica(
+        profile=_profile(performance),
+        input_tokens=load.avg_in_tokens,
+        output_tokens=load.avg_out_tokens,
+        max_batch=batch,
+        max_queue=QUEUE_TO_BATCH * batch,
+    )
+
+
+def _entry(
+    system: System,
+    server: Server,
+    tries: Sequence[_Try | Rejected],
+    results: Iterator[Sizing | Infeasible],
+) -> Entry:
+    found: list[Candidate] = []
+    rejected: list[Rejected] = []
+    target = system.target(server)
+    for each in tries:
+        one: Candidate | Rejected
+        if isinstance(each, Rejected):
+            one = each
+        elif each.replica is None:
+            one = _idle(server, each)
+        else:
+            one = _sized(server, each, each.replica, next(results))
+        if isinstance(one, Rejected):
+            rejected.append(one)
+        elif one.accelerator or one not in found:
+            found.append(one)
+    return Entry(
+        server=server,
+        priority=system.priority(server),
+        rate_per_s=_rate_per_s(server, target.tps if target is not None else 0.0),
+        candidates=tuple(sorted(found, key=lambda each: (each.value, each.cost, each.accelerator))),
+        rejected=tuple(rejected),
+    )
+
+
+def _sized(server: Server, each: _Try, replica: Replica, sizing: Sizing | Infeasible) -> Candidate | Rejected:
+    if isinstance(sizing, Infeasible):
+        return Rejected(each.accelerator.name, sizing.message)
+    rate_per_s = _rate_per_s(server, each.targets.tokens_per_s)
+    number = fewest(rate_per_s, sizing.capacity_per_s, server.min_num_replicas)
+    if number > MAX_REPLICAS:
+        return Rejected(each.accelerator.name, f"needs {number} replicas, more than {MAX_REPLICAS}")
+    cost = each.accelerator.cost * each.performance.count * number
+    found = Candidate(
+        accelerator=each.accelerator.name,
+        type=each.accelerator.kind,
+        units=each.performance.count * max(each.accelerator.multiplicity, 1),
+        replicas=number,
+        batch=replica.max_batch,
+        cost=cost,
+        value=transition_penalty(server.current_alloc, each.accelerator.name, number, cost),
+        capacity_per_s=sizing.capacity_per_s,
+        replica=replica,
+        percentile=each.targets.percentile,
+    )
+    return predicted(found, rate_per_s / number)
+
+
+def predicted(candidate: Candidate, rate_per_s: float) -> Candidate:
+    """With the latencies at a rate of each replica; those of an idle one without load."""
+    if candidate.replica is None or rate_per_s <= 0:
+        return candidate
+    rate_per_s = min(rate_per_s, candidate.replica.max_rate_per_s)
+    found = analyze(candidate.replica, rate_per_s, candidate.percentile or PERCENTILE)
+    return msgspec.structs.replace(
+        candidate,
+        itl_ms=found.itl_ms,
+        ttft_ms=found.ttft_ms if candidate.percentile is None else found.ttft_percentile_ms,
+        utilization=found.utilization,
+    )
+
+
+def _rate_per_s(server: Server, tokens_per_s: float) -> float:
+    """Unlike the reference, a target of throughput does not hide that more requests arrive."""
+    load = server.current_alloc.load
+    if not load.avg_out_tokens:
+        return 0.0
+    return max(load.arrival_rate / 60, tokens_per_s / load.avg_out_tokens if load.arrival_rate else 0.0)
+
+
+def _idle(server: Server, each: _Try) -> Candidate:
+    """Without load, the minimum; on no accelerator if that is 0."""
+    if not server.min_num_replicas:
+        return Candidate(accelerator="", replicas=0, cost=0.0, value=0.0)
+    batch = server.max_batch_size or each.performance.max_batch_size
+    profile = _profile(each.performance)
+    cost = each.accelerator.cost * each.performance.count * server.min_num_replicas
+    token_ms, prefill_ms = profile.alpha_ms + profile.beta_ms, profile.gamma_ms + profile.delta_ms
+    full_ms = prefill_ms + profile.alpha_ms + profile.beta_ms * batch
+    return Candidate(
+        accelerator=each.accelerator.name,
+        type=each.accelerator.kind,
+        units=each.performance.count * max(each.accelerator.multiplicity, 1),
+        replicas=server.min_num_replicas,
+        batch=batch,
+        cost=cost,
+        value=transition_penalty(server.current_alloc, each.accelerator.name, server.min_num_replicas, cost),
+        itl_ms=token_ms,
+        ttft_ms=prefill_ms,
+        capacity_per_s=1000 * batch / full_ms if full_ms > 0 else 0.0,
+    )
