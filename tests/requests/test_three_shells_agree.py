@@ -33,6 +33,7 @@ from headgate.simulator.fleet.queue_shell import VirtualShell
 from headgate.simulator.fleet.request import TracedRequest
 from headgate.simulator.fleet.timeline import Timeline
 from headgate.simulator.fleet.transfers import SharedLink
+from headgate.simulator.fleet.uptime import Uptime
 from headgate.simulator.model import FinishedRequest
 from headgate.simulator.traces import TimedRequest
 from headgate.telemetry import Registry
@@ -267,7 +268,7 @@ class Engine:
     config = SimpleNamespace(block_size=16, kv_bytes_per_token=1)
 
     def __init__(self, run: Engines, load) -> None:
-        self._run, self.load, self.used_s = run, load, 0.0
+        self._run, self.load, self.uptime = run, load, Uptime()
 
     def send(self, request, listener):
         self._run.timeline.at(self._run.timeline.now + 0.1, lambda: self._behave(request, listener))
