@@ -239,6 +239,23 @@ async def test_waiting_requests_are_told_even_if_a_gateway_is_missing(follow, ev
     await eventually(lambda: not signals.starved())
 
 
+async def test_work_that_rises_is_told_at_once(follow, eventually):
+    """By much more than chance; a failure of the listener ends nothing."""
+    signals, (one,) = await follow(1)
+    heard = []
+
+    def risen(pool: ObjectRef) -> None:
+        heard.append((pool, signals.of(pool).metrics["headgate:work_seconds"]))
+        raise RuntimeError
+
+    signals.on_risen = risen
+    await eventually(lambda: one.calls)
+    for work in (1.0, 1.1, 5.0, 4.0, 4.1, 6.0):
+        one.send(line(pool(work_seconds=work)))
+        await eventually(lambda work=work: signals.of(POOL).metrics.get("headgate:work_seconds") == work)
+    assert heard == [(POOL, 1.0), (POOL, 5.0), (POOL, 6.0)]
+
+
 async def test_gateways_come_and_go(follow, eventually):
     """Those that are not to be followed any more do not count, and get no more calls."""
     signals, _ = await follow(2, line(pool(requests_running=1)))

@@ -3,6 +3,7 @@
     signals = Signals()
     signals.use(["http://10.0.0.7:9090", "http://10.0.0.8:9090"])  # the metrics ports of all gateways
     signals.on_starved = wake                     # called with the ObjectRef of a pool, within milliseconds
+    signals.on_risen = look                       # called with that of a pool which has much more work
     task = tasks.create_task(signals.run())       # until cancelled; keeps connecting
 
     load = signals.of(ObjectRef("ModelServer", "default", "llama"))
@@ -46,6 +47,10 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Of one line: 40,000 pools."""
 MAX_PROBLEM_CHARACTERS: Final = 200
 
+RISEN: Final = 1.2
+RISEN_S: Final = 0.2
+"""Work has risen if it is larger by this factor, and by so many seconds of a replica per second."""
+
 PREFIX, RATIOS, METRICS = signal_names.PREFIX, signal_names.RATIOS, signal_names.METRICS
 """The names that an AutoscalingPolicy may use."""
 
@@ -80,6 +85,8 @@ class Signals:
         self.on_starved: Callable[[ObjectRef], object] = lambda pool: None
         """Called when requests begin to wait for an endpoint of a pool; more than once if several gateways
         have such requests."""
+        self.on_risen: Callable[[ObjectRef], object] = lambda pool: None
+        """Called when a line of any gateway has much more work of a pool than the one before."""
         self._clock = clock
         self._gateways: dict[str, Gateway] = {}
         self._tasks: dict[Gateway, asyncio.Task[None]] = {}
@@ -92,7 +99,7 @@ class Signals:
             del self._gateways[url]
         for url in wanted:
             if url not in self._gateways:
-                self._gateways[url] = Gateway(url, self._clock, self._starved)
+                self._gateways[url] = Gateway(url, self._clock, self._starved, self._risen)
         self._changed.set()
 
     @property
@@ -165,6 +172,12 @@ class Signals:
         except Exception:
             log.exception("a request waits for an endpoint of %s", pool)
 
+    def _risen(self, pool: ObjectRef) -> None:
+        try:
+            self.on_risen(pool)
+        except Exception:
+            log.exception("the work of %s has risen", pool)
+
 
 def _metrics(load: PoolSignals) -> dict[str, float]:
     found: dict[str, float] = {
@@ -185,7 +198,11 @@ class Gateway:
     """What one gateway has told."""
 
     def __init__(
-        self, url: str, clock: Callable[[], float], on_starved: Callable[[ObjectRef], object]
+        self,
+        url: str,
+        clock: Callable[[], float],
+        on_starved: Callable[[ObjectRef], object],
+        on_risen: Callable[[ObjectRef], object],
     ) -> None:
         self.problem = "it has not answered yet"
         """Why it is not known."""
@@ -194,6 +211,7 @@ class Gateway:
         self.url = url
         self._clock = clock
         self._on_starved = on_starved
+        self._on_risen = on_risen
         self._told_at: float | None = None
         self._pools: dict[ObjectRef, PoolSignals] = {}
         """By the latest complete line."""
@@ -251,7 +269,9 @@ class Gateway:
         except msgspec.MsgspecError as error:
             raise ValueError(f"it sends a line that is no page of signals: {error}") from error
         pools = {ObjectRef(each.kind, each.namespace, each.name): each for each in page.pools}
+        risen: list[ObjectRef] = []
         if page.is_complete:
+            risen = [pool for pool, each in pools.items() if _has_risen(self._pools.get(pool), each)]
             self._told_at = self._clock()
             self._pools = pools
             self.problem = "it has sent nothing for a while"
@@ -263,6 +283,13 @@ class Gateway:
         }
         for pool in self.starved.keys() - before.keys():
             self._on_starved(pool)
+        for pool in risen:
+            self._on_risen(pool)
+
+
+def _has_risen(before: PoolSignals | None, now: PoolSignals) -> bool:
+    work_s = before.work_seconds if before is not None else 0.0
+    return now.work_seconds > RISEN * work_s and now.work_seconds - work_s > RISEN_S
 
 
 async def _lines(response: httpx2.Response, take: Callable[[bytes], None]) -> None:

@@ -73,7 +73,7 @@ class AutoscalingController:
         self._policies: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
         self._followed = Followed(self._touched, self._policies.add)
         self._signals = Signals()
-        self._signals.on_starved = self._starved
+        self._signals.on_starved = self._signals.on_risen = self._needs_more
         self._meter = Meter(self._settings, _prometheus(self._settings))
         self._passes = Passes(client, self._followed, self._signals, self._meter)
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
@@ -130,8 +130,8 @@ class AutoscalingController:
             memory.quiet_until = 0.0
         self._queue.add(key)
 
-    def _starved(self, pool: api.ObjectRef) -> None:
-        """A request waits for a pool without endpoints."""
+    def _needs_more(self, pool: api.ObjectRef) -> None:
+        """A request waits for a pool without endpoints, or its work has risen."""
         for key in self._passes.fed_by(pool):
             self._queue.add(key)
 
