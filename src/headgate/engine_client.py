@@ -104,15 +104,28 @@ class Client:
         """The complete response, whatever its status. Raises FetchError."""
         return await self._send(f"GET {path}", f"accept: {accept}\r\n", b"", max_bytes, timeout_s)
 
+    def get_again(self, path: str, accept: str, max_bytes: int) -> asyncio.Future[Response] | None:
+        """Like `get` on the connection that is kept, without a task and a time limit; None if there is none.
+
+        The response may be NoResponseError, if the server closed the connection meanwhile, or FetchError.
+        Whoever does not wait for it cancels it, and closes the client.
+        """
+        kept = self._connection
+        if kept is None or not kept.is_usable:
+            return None
+        return kept.begin(self._request(f"GET {path}", f"accept: {accept}\r\n"), max_bytes)
+
+    def _request(self, line: str, headers: str) -> bytes:
+        head = f"{line} HTTP/1.1\r\nhost: {self._host_header}\r\n{headers}user-agent: headgate\r\n\r\n"
+        return head.encode("latin-1")
+
     async def post(self, path: str, body: bytes, max_bytes: int, timeout_s: float) -> Response:
         """The complete response to JSON, whatever its status. Raises FetchError."""
         headers = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
         return await self._send(f"POST {path}", headers, body, max_bytes, timeout_s)
 
     async def _send(self, line: str, headers: str, body: bytes, max_bytes: int, timeout_s: float) -> Response:
-        request = (
-            f"{line} HTTP/1.1\r\nhost: {self._host_header}\r\n{headers}user-agent: headgate\r\n\r\n"
-        ).encode("latin-1") + body
+        request = self._request(line, headers) + body
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._exchange(request, max_bytes)
@@ -128,12 +141,12 @@ class Client:
         if kept is not None and kept.is_usable:
             try:
                 return await kept.exchange(request, max_bytes)
-            except _NoResponseError:
+            except NoResponseError:
                 pass  # the server closed the idle connection just as the request was sent
         self._connection = connection = await self._connect()
         try:
             return await connection.exchange(request, max_bytes)
-        except _NoResponseError as error:
+        except NoResponseError as error:
             why = f": {error}" if str(error) else ""
             raise FetchError(f"closed the connection without an answer{why}") from error
 
@@ -170,7 +183,7 @@ class Client:
             self._connection = None
 
 
-class _NoResponseError(Exception):
+class NoResponseError(Exception):
     """The connection ended before any part of the response arrived."""
 
 
@@ -202,14 +215,19 @@ class _Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, request: bytes, max_bytes: int) -> Response:
-        """Send a request and return the response. Raises FetchError or _NoResponseError, after which the
+        """Send a request and return the response. Raises FetchError or NoResponseError, after which the
         connection is unusable."""
         if self._transport is None:
-            raise _NoResponseError
-        self._response = asyncio.get_running_loop().create_future()
+            raise NoResponseError
+        return await self.begin(request, max_bytes)
+
+    def begin(self, request: bytes, max_bytes: int) -> asyncio.Future[Response]:
+        """Send a request on a usable connection."""
+        assert self._transport is not None
+        self._response = response = asyncio.get_running_loop().create_future()
         self._reset(max_bytes)
         self._transport.write(request)
-        return await self._response
+        return response
 
     def abort(self) -> None:
         """Close at once, even if the loop is still connecting."""
@@ -291,7 +309,7 @@ class _Connection(asyncio.Protocol):
         elif self._is_body or self._head_left < MAX_HEAD_BYTES:
             self._fail(FetchError("closed the connection amid its answer"))
         else:
-            self._fail(_NoResponseError(str(error) if error is not None else ""))
+            self._fail(NoResponseError(str(error) if error is not None else ""))
 
     def _fail(self, error: Exception) -> None:
         if self._response is not None and not self._response.done():

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headgate.controllers.autoscaling import pod_metrics, prometheus, readings
+from headgate.controllers.autoscaling import pod_pages, prometheus, readings
 from headgate.fleet import answer_sizes, estimator, pool_rates
 from headgate.gateway.request import OBJECTIVES_MS
 from headgate.observe import signals
@@ -60,10 +60,10 @@ def test_the_example_is_a_page_and_every_field_is_explained():
         f"fit into one step ({estimator.STEP_TOKENS:,})",
         f"{1000 * pool_rates.PRIOR_TOKEN_S:g} ms for a prompt token, and {answer_sizes.USUAL_TOKENS} tokens",
         f"Up to {MAX_WATCHES} clients can watch",
-        f"does not answer within {pod_metrics.POD_S:g} s",
-        f"more than {pod_metrics.MAX_PAGE_BYTES >> 20} MiB",
-        f"At most {pod_metrics.MAX_OF_TARGET} Pods of a target are read at a time",
-        f"and {pod_metrics.MAX_OF_ALL} of all, so slow Pods",
+        f"does not answer within {pod_pages.POD_S:g} s",
+        f"more than {pod_pages.MAX_PAGE_BYTES >> 20} MiB",
+        f"At most {pod_pages.MAX_OF_TARGET} Pods of a target are read at a time",
+        f"and {pod_pages.MAX_OF_ALL} of all, so slow Pods",
         f"two readings at least {readings.SHORTEST_S:g} s apart",
         f"the {100 * readings.DEFAULT_QUANTILE:g}th percentile",
         f"`{prometheus.SUM}QUERY`",

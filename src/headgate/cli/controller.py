@@ -142,7 +142,7 @@ def controller(
     """Run Models, scale workloads by policies, and report the status of Headgate's objects."""
     import asyncio
 
-    from headgate import cluster
+    from headgate import cluster, garbage
     from headgate.cli import process
     from headgate.controllers import ControllersConfig, run_controllers
     from headgate.controllers.autoscaling import AutoscalingSettings
@@ -169,6 +169,7 @@ def controller(
     )
 
     def announce() -> None:
+        garbage.spare_what_there_is()
         process.say("headgate controller is ready", err=True)
 
     async def main(stop: asyncio.Event) -> None:

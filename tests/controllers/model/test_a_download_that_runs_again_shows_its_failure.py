@@ -32,3 +32,15 @@ def test_until_there_is_progress(downloads, reason, told):
     state = duties.reported(state, Children(()), [pod], lambda _: (), lambda _: downloads)
     assert state.trouble.reason == reason
     assert told in state.trouble.message
+
+
+def test_words_of_a_container_are_not_taken_for_ours():
+    """One that waits for its next run does not run, whatever it said last."""
+    said = {"terminated": {"exitCode": 1, "message": "broken; it runs again"}}
+    waiting = {"name": "download", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": said}
+    pod = msgspec.convert(
+        {"metadata": {"name": "p"}, "status": {"initContainerStatuses": [waiting]}}, KnownPod
+    )
+    trouble = troubles.of_pod(pod)
+    assert trouble is not None
+    assert not trouble.runs_again

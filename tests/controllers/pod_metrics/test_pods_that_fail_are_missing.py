@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headgate.controllers.autoscaling import pod_metrics
+from headgate.controllers.autoscaling import pod_pages
 
 NAMES = ["waiting"]
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"
@@ -23,13 +23,13 @@ FAILURES = {
 async def test_failures_are_missing_and_told(pods, metrics, page, raw, failure):
     data, told = FAILURES[failure]
     bad, good = await pods.add("bad", raw(data)), await pods.add("good", page("waiting 2\n"))
-    samples = await metrics.read([bad, good], pods.port, "/metrics", NAMES, 30)
-    assert [each.values for each in samples] == [{}, {"waiting": 2}]
+    measured = await metrics.read([bad, good], pods.port, "/metrics", NAMES, 30)
+    assert measured == [{}, {"waiting": 2}]
     assert told in metrics.problem(bad, pods.port, "/metrics")
     assert metrics.problem(good, pods.port, "/metrics") == ""
     pods.behaviors["bad"] = page("waiting 5\n")
-    samples = await metrics.read([bad, good], pods.port, "/metrics", NAMES, 30)
-    assert [each.values for each in samples] == [{"waiting": 5}, {"waiting": 2}]
+    measured = await metrics.read([bad, good], pods.port, "/metrics", NAMES, 30)
+    assert measured == [{"waiting": 5}, {"waiting": 2}]
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ async def test_values_that_are_none_are_missing(pods, metrics, clock, page, text
     """In particular they are not 0."""
     pod = await pods.add("a", page(text))
     for _ in range(2):
-        (sample,) = await metrics.read([pod], pods.port, "/metrics", NAMES, 30)
-        assert sample.values == {}
+        (values,) = await metrics.read([pod], pods.port, "/metrics", NAMES, 30)
+        assert values == {}
         clock.now += 30
 
 
@@ -59,8 +59,8 @@ async def test_paths_that_cannot_be_asked_for_are_told(pods, metrics, page):
     """No header can be smuggled in through a binding."""
     pod = await pods.add("a", page("waiting 1\n"))
     for uri in ("metrics", "/a b", "/a HTTP/1.1\r\nx: y", ""):
-        (sample,) = await metrics.read([pod], pods.port, uri, NAMES, 30)
-        assert sample.values == {}
+        (values,) = await metrics.read([pod], pods.port, uri, NAMES, 30)
+        assert values == {}
         assert "must begin with /" in metrics.problem(pod, pods.port, uri)
     assert pods.asked == []
 
@@ -69,17 +69,17 @@ async def test_slow_pods_delay_no_other_target(pods, metrics, page, silent, monk
     """Those of another target are read at the same time, and those of their own before its deadline."""
     slow = [await pods.add(f"slow-{number}", silent) for number in range(40)]
     good = [await pods.add(f"good-{number}", page("waiting 2\n")) for number in range(4)]
-    monkeypatch.setattr(pod_metrics, "POD_S", 3600.0)
+    monkeypatch.setattr(pod_pages, "POD_S", 3600.0)
     stuck = asyncio.create_task(metrics.read([*slow, good[3]], pods.port, "/metrics", NAMES, 3600.0))
     async with asyncio.timeout(60):
-        samples = await metrics.read(good[:3], pods.port, "/metrics", NAMES, 50)
-    assert [each.values for each in samples] == [{"waiting": 2}] * 3
+        measured = await metrics.read(good[:3], pods.port, "/metrics", NAMES, 50)
+    assert measured == [{"waiting": 2}] * 3
     assert not stuck.done()
     stuck.cancel()
     await asyncio.gather(stuck, return_exceptions=True)
-    samples = await metrics.read([*slow, *good], pods.port, "/metrics", NAMES, 0.5)
-    assert len(samples) == 44
-    assert all(each.values == {} for each in samples[:40])
+    measured = await metrics.read([*slow, *good], pods.port, "/metrics", NAMES, 0.5)
+    assert len(measured) == 44
+    assert all(each == {} for each in measured[:40])
     assert "0.5 s" in metrics.problem(slow[0], pods.port, "/metrics")
     assert metrics.reads["failed"] >= 40
 

@@ -57,6 +57,7 @@ class Meter:
         return True
 
     async def aclose(self) -> None:
+        self._pods.close()
         if self._prometheus is not None:
             await self._prometheus.close()
 
@@ -80,9 +81,9 @@ class Meter:
         for each in found:
             configured = each.target.configuration.target
             page = configured.metric_endpoint if configured is not None else MetricEndpoint()
-            samples = await self._pods.read(each.pods, page.port, page.uri, names, self._settings.deadline_s)
-            for pod, sample in zip(each.pods, samples, strict=True):
-                values[pod.metadata.uid] = sample.values
+            measured = await self._pods.read(each.pods, page.port, page.uri, names, self._settings.deadline_s)
+            for pod, own in zip(each.pods, measured, strict=True):
+                values[pod.metadata.uid] = own
                 if problem := self._pods.problem(pod, page.port, page.uri):
                     problems.append(f"Pod {pod.metadata.name} at port {page.port} {problem}")
         return values

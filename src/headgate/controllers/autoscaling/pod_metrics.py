@@ -1,22 +1,20 @@
-"""Reads the metrics of Pods at their metricEndpoint.
+"""Measures the metrics of Pods at their metricEndpoint.
 
 A Pod that does not answer in time, or without a valid value, has no value: it is missing, and never taken
-for idle. Each target has a deadline of its own and few connections, so that slow Pods delay no others.
+for idle. Each target has a deadline of its own and few reads at a time, so that slow Pods delay no others.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from headgate import api
 from headgate.autoscaling.histograms import Bucket, HistogramError, merged, quantile
-from headgate.autoscaling.samples import PodSample
+from headgate.controllers.autoscaling.pod_pages import PageReader, PodPage
 from headgate.controllers.autoscaling.readings import (
     EXPIRED_WINDOWS,
     WINDOW_S,
@@ -25,20 +23,12 @@ from headgate.controllers.autoscaling.readings import (
     Readings,
     read,
 )
-from headgate.engine_client import Client, FetchError, LargeResponses
+from headgate.engine_client import Response
 from headgate.engines import PageTooLargeError
-from headgate.loop_turns import Turns
 from headgate.routing.endpoints import is_page_path
 
 log = logging.getLogger(__name__)
 
-MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
-POD_S: Final = 3.0
-"""For one Pod to send its page."""
-MAX_OF_TARGET: Final = 16
-"""Pods of one target that are read at a time."""
-MAX_OF_ALL: Final = 128
-"""Pods that are read at a time."""
 SWEEP_S: Final = 60.0
 MAX_NAMES: Final = 64
 """Metrics of one policy that are read."""
@@ -54,8 +44,7 @@ class PodMetrics:
         """Counters and histograms are about the last `over_s` seconds."""
         self._clock = clock
         self._over_s = over_s
-        self._places = asyncio.Semaphore(MAX_OF_ALL)
-        self._large = LargeResponses()
+        self._reader = PageReader()
         self._pods: dict[_Key, _Pod] = {}
         self._swept_at = clock()
         self.reads = {"read": 0, "failed": 0}
@@ -63,8 +52,8 @@ class PodMetrics:
 
     async def read(
         self, pods: Sequence[api.Pod], port: int, uri: str, names: Sequence[str], deadline_s: float
-    ) -> list[PodSample]:
-        """One sample of each Pod, with the values that could be measured within `deadline_s` seconds.
+    ) -> list[dict[str, float]]:
+        """The values of each Pod that could be measured within `deadline_s` seconds.
 
         Each Pod gets the quantile of a histogram over all Pods together, as that of a single one would be
         chance.
@@ -72,74 +61,76 @@ class PodMetrics:
         wanted = {name: Name.of(name) for name in names[:MAX_NAMES]}
         families = {name.family for name in wanted.values()}
         read = await self._pages(pods, port, uri, families, deadline_s) if families else {}
-        return self._samples(pods, (port, uri), wanted, read)
+        return self._values(pods, (port, uri), wanted, read)
 
     def problem(self, pod: api.Pod, port: int, uri: str) -> str:
         """Why the last read of a Pod failed, in words that follow its name; empty if it did not."""
         known = self._pods.get((pod.metadata.uid, port, uri))
-        return known.problem if known is not None else ""
+        return known.page.problem if known is not None else ""
+
+    def close(self) -> None:
+        """Disconnect from all Pods."""
+        for pod in self._pods.values():
+            self._reader.drop(pod.page)
 
     def statistics(self) -> dict[str, int]:
-        return {"pods": len(self._pods), **self.reads}
+        return {"pods": len(self._pods), "connections": self._reader.kept, **self.reads}
 
     async def _pages(
         self, pods: Sequence[api.Pod], port: int, uri: str, families: Iterable[str], deadline_s: float
     ) -> dict[str, Mapping[str, Reading]]:
         """The readings of all Pods that answer in time, by UID."""
-        few = asyncio.Semaphore(MAX_OF_TARGET)
-        turns = Turns(asyncio.get_running_loop())
+        asked = [pod for pod in pods if pod.ready and pod.status.pod_ip]
+        pages = [self._page(pod, port, uri) for pod in asked]
+        if not is_page_path(uri):
+            for page in pages:
+                page.problem = f"cannot be asked for {uri[:64]!r}: it must begin with / and have no spaces"
+            responses: Sequence[Response | None] = [None] * len(pages)
+        else:
+            responses = await self._reader.fetch(pages, port, uri, deadline_s)
         found: dict[str, Mapping[str, Reading]] = {}
-
-        async def one(pod: api.Pod) -> None:
-            known = self._pods.setdefault((pod.metadata.uid, port, uri), _Pod(self._over_s))
-            known.used_at = self._clock()
-            known.problem = f"was not read within {deadline_s:g} s, as other Pods are slow"
-            async with few, self._places:
-                known.problem = f"sent no page within {deadline_s:g} s"
-                client = Client(pod.status.pod_ip, port, None, "", turns=turns, large=self._large)
-                try:
-                    found[pod.metadata.uid] = await self._read_page(client, uri, families)
-                    known.problem = ""
-                    self.reads["read"] += 1
-                except (FetchError, PageTooLargeError) as error:
-                    known.problem = str(error)
-                    self.reads["failed"] += 1
-                except Exception:
-                    # Our own error with some page: the other Pods must not suffer from it.
-                    log.exception("reading the metrics of Pod %s", pod.metadata.key)
-                    known.problem = "has a page that could not be read: see the log"
-                    self.reads["failed"] += 1
-                finally:
-                    client.close()
-
-        tasks = [asyncio.create_task(one(pod)) for pod in pods if pod.ready and pod.status.pod_ip]
-        try:
-            if tasks:
-                await asyncio.wait(tasks, timeout=deadline_s)
-        finally:
-            late = [task for task in tasks if not task.done()]
-            self.reads["failed"] += len(late)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        for pod, page, response in zip(asked, pages, responses, strict=True):
+            readings = self._readings(pod, page, uri, families, response) if response is not None else None
+            if readings is not None:
+                found[pod.metadata.uid] = readings
+            self.reads["failed" if readings is None else "read"] += 1
         return found
 
-    async def _read_page(self, client: Client, uri: str, families: Iterable[str]) -> Mapping[str, Reading]:
-        if not is_page_path(uri):
-            raise FetchError(f"cannot be asked for {uri[:64]!r}: it must begin with / and have no spaces")
-        response = await client.get(uri, "text/plain", MAX_PAGE_BYTES, POD_S)
+    def _page(self, pod: api.Pod, port: int, uri: str) -> PodPage:
+        known = self._pods.setdefault((pod.metadata.uid, port, uri), _Pod(self._over_s))
+        known.used_at = self._clock()
+        if known.page.address != pod.status.pod_ip:
+            self._reader.drop(known.page)
+            known.page = PodPage()
+            known.page.address = pod.status.pod_ip
+        return known.page
+
+    def _readings(
+        self, pod: api.Pod, page: PodPage, uri: str, families: Iterable[str], response: Response
+    ) -> Mapping[str, Reading] | None:
+        """None, with a problem, if the page cannot be read."""
         if response.status != 200:
-            raise FetchError(f"answers {response.status} to GET {uri}")
-        readings = {family: read(response.body, family) for family in families}
+            page.problem = f"answers {response.status} to GET {uri}"
+            return None
+        try:
+            readings = {family: read(response.body, family) for family in families}
+        except PageTooLargeError as error:
+            page.problem = str(error)
+            return None
+        except Exception:
+            # Our own error with some page: the other Pods must not suffer from it.
+            log.exception("reading the metrics of Pod %s", pod.metadata.key)
+            page.problem = "has a page that could not be read: see the log"
+            return None
         return {family: reading for family, reading in readings.items() if reading is not None}
 
-    def _samples(
+    def _values(
         self,
         pods: Sequence[api.Pod],
         page: tuple[int, str],
         wanted: Mapping[str, Name],
         read: Mapping[str, Mapping[str, Reading]],
-    ) -> list[PodSample]:
+    ) -> list[dict[str, float]]:
         now = self._clock()
         changes = {
             uid: self._pods[(uid, *page)].changes(readings, now)
@@ -152,10 +143,7 @@ class PodMetrics:
             measured = {uid: each[name.family] for uid, each in changes.items() if name.family in each}
             for uid, value in _by_pod(measured, name.quantile).items():
                 values[uid][metric] = value
-        return [
-            PodSample(pod.metadata.name, pod.ready, values[pod.metadata.uid], _created_at(pod))
-            for pod in pods
-        ]
+        return [values[pod.metadata.uid] for pod in pods]
 
     def _sweep(self, now: float) -> None:
         """Forget Pods that nobody has asked for a while."""
@@ -164,7 +152,7 @@ class PodMetrics:
         self._swept_at = now
         expired_s = EXPIRED_WINDOWS * self._over_s
         for key in [key for key, pod in self._pods.items() if now - pod.used_at > expired_s]:
-            del self._pods[key]
+            self._reader.drop(self._pods.pop(key).page)
 
 
 class _Measured(NamedTuple):
@@ -178,11 +166,11 @@ class _Measured(NamedTuple):
 class _Pod:
     """One page of one Pod."""
 
-    __slots__ = ("_over_s", "_readings", "problem", "used_at")
+    __slots__ = ("_over_s", "_readings", "page", "used_at")
 
     def __init__(self, over_s: float) -> None:
         self._over_s = over_s
-        self.problem = ""
+        self.page = PodPage()
         self.used_at = -math.inf
         self._readings: dict[str, Readings] = {}
 
@@ -211,11 +199,3 @@ def _by_pod(measured: Mapping[str, _Measured], share: float) -> dict[str, float]
         return found | dict.fromkeys(histograms, together)
     except HistogramError:  # Pods of two versions may have different buckets
         return found | {uid: quantile(buckets, share) for uid, buckets in histograms.items()}
-
-
-def _created_at(pod: api.Pod) -> float | None:
-    """In seconds since the epoch."""
-    try:
-        return datetime.fromisoformat(pod.metadata.creation_timestamp).timestamp()
-    except ValueError:
-        return None

@@ -118,7 +118,7 @@ def _started(adapter: StartAdapter, pods: Sequence[KnownPod]) -> ModelAdapterSta
 
 def _may_have_recovered(trouble: Trouble) -> bool:
     """Whether it is a download that failed before, and runs again."""
-    return trouble.reason == troubles.DOWNLOAD_FAILED and trouble.message.endswith(troubles.RUNS_AGAIN)
+    return trouble.reason == troubles.DOWNLOAD_FAILED and trouble.runs_again
 
 
 def _downloading(pod: KnownPod, downloads: Sequence[Download]) -> Trouble | None:

@@ -18,8 +18,6 @@ DOWNLOAD_FAILED, ENGINE_FAILING, UNSCHEDULABLE = "DownloadFailed", "EngineFailin
 SIDECAR_FAILING, PODS_REJECTED, DOWNLOADING = "SidecarFailing", "PodsRejected", "Downloading"
 NOT_SUPPORTED = "NotSupported"
 
-RUNS_AGAIN: Final = "; it runs again"
-"""How the message ends about a container that failed before, and runs."""
 LONGEST = 1024
 """Characters of a message that a container left."""
 
@@ -47,6 +45,8 @@ class Trouble(NamedTuple):
     message: str
     has_progress: bool = False
     """Of a download: whether it is known how far it is."""
+    runs_again: bool = False
+    """Whether it is about a container that failed before, and runs."""
 
 
 _ORDER: Final = (
@@ -78,7 +78,7 @@ def of_pod(pod: KnownPod) -> Trouble | None:
         return Trouble(ENGINE_FAILING, f"Pod {name}: {plain(why)}")
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return worst(
-        Trouble(_reason(each.name), f"Pod {name}, container {each.name}: {why}")
+        Trouble(_reason(each.name), f"Pod {name}, container {each.name}: {why}", runs_again=_runs_again(each))
         for each in statuses
         if (why := _failure(each))
     )
@@ -129,8 +129,12 @@ def _failure(status: api.ContainerStatus) -> str:
     # One that runs again has not recovered before it is ready, or has succeeded.
     if last is not None and not status.ready:
         ended = _ending(last)
-        return f"{ended}{RUNS_AGAIN}" if ended else ""
+        return f"{ended}; it runs again" if ended else ""
     return ""
+
+
+def _runs_again(status: api.ContainerStatus) -> bool:
+    return status.state.terminated is None and status.state.waiting is None
 
 
 def _ending(ended: api.ContainerStateTerminated) -> str:

@@ -57,19 +57,19 @@ def _histogram(name: str, *counts: int) -> str:
 async def counters_count_as_their_present_rate(world: World) -> None:
     """A29: a reading is compared with the newest one that is old enough, so that an old rate is forgotten
     after the window."""
-    pods = await world.workload(replicas=2, rates=[4.0, 4.0])
+    pods = await world.workload(replicas=2, rate=8.0)
     await world.policy(jobs_total=1)
     await world.binding(most=6)
     async with controlling(world.client, over_s=OVER_S):
         await world.has(6)
-        pods.rates = [0.75, 0.75]
+        pods.rate = 1.5
         await world.has(2)
 
 
 @behavior
 async def readings_from_long_ago_are_not_compared_with(world: World) -> None:
     """A29: what happened while nobody read the Pods is no rate, and without one nothing goes."""
-    pods = await world.workload(replicas=2, rates=[0.75, 0.75])
+    pods = await world.workload(replicas=2, rate=1.5)
     await world.policy(jobs_total=1)
     await world.binding(most=50)
     async with controlling(world.client, over_s=OVER_S) as controller:
@@ -77,10 +77,10 @@ async def readings_from_long_ago_are_not_compared_with(world: World) -> None:
         await world.has(2)
         pods.is_silent = True
         await world.says("MetricsAvailable", "False", "MetricsMissing")
-        pods.rates = [1000.0, 1000.0]
+        pods.rate = 2000.0
         await asyncio.sleep(6 * OVER_S)
         pods.advance()
-        pods.rates = [0.75, 0.75]
+        pods.rate = 1.5
         pods.is_silent = False
         await world.says("MetricsAvailable", "True", "Measured")
         await _pages(controller, 6)

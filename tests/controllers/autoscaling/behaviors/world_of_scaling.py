@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
+from played_pods import Pods
 
 from headgate import api, cluster
 from headgate.api import apps, leaderworkersets
@@ -33,56 +33,6 @@ ANY_SPEED = {"scaleUp": {"stablePolicy": AT_ONCE}, "scaleDown": AT_ONCE}
 _addresses = itertools.count(2)
 
 T = TypeVar("T")
-
-
-@dataclass
-class Pods:
-    """The Pods of one workload, as the test wants them to be."""
-
-    workload: tuple[str, str, str]
-    """Namespace, kind and name."""
-    values: dict[str, float | Sequence[float | None]] = field(default_factory=dict)
-    """A metric's value of every Pod, or of each, in the order of their creation: None is missing."""
-    totals: dict[str, float] = field(default_factory=dict)
-    """A metric's sum over the ready Pods."""
-    rates: Sequence[float] = ()
-    """How fast the counter jobs_total of each Pod grows, in the order of their creation; 0 for the others."""
-    texts: Sequence[str] = ()
-    """Further lines of the page of each."""
-    ready: int | None = None
-    """How many are ready; all if None."""
-    labels: str = ""
-    """Selects them; of the workload's name if empty."""
-    order: list[str] = field(default_factory=list)
-    """Their names."""
-    addresses: dict[str, str] = field(default_factory=dict)
-    is_silent: bool = False
-    """Whether their pages are errors."""
-    counted: dict[str, float] = field(default_factory=dict)
-    """The counters, which grow until `counted_at`."""
-    counted_at: float = field(default_factory=time.monotonic)
-
-    def is_ready(self, name: str) -> bool:
-        return self.ready is None or self.order.index(name) < self.ready
-
-    def advance(self) -> None:
-        """Let the counters grow until now."""
-        now = time.monotonic()
-        for name, rate in zip(self.order, self.rates, strict=False):
-            self.counted[name] = self.counted.get(name, 0.0) + rate * (now - self.counted_at)
-        self.counted_at = now
-
-    def page(self, name: str) -> str:
-        number = self.order.index(name)
-        ready = sum(self.is_ready(each) for each in self.order)
-        lines = [f"{metric} {total / max(ready, 1)}" for metric, total in self.totals.items()]
-        for metric, given in self.values.items():
-            each = [given] * len(self.order) if isinstance(given, float | int) else [*given]
-            lines += [f"{metric} {value}" for value in each[number : number + 1] if value is not None]
-        if self.rates:
-            self.advance()
-            lines += [f"jobs_total {self.counted.get(name, 0.0)}"]
-        return "\n".join([*lines, *self.texts[number : number + 1]]) + "\n"
 
 
 @dataclass
@@ -116,6 +66,8 @@ class World:
             "metadata": {"labels": labels},
             "spec": {"containers": [{"name": "engine", "image": "engine:1"}]},
         }
+        lws = {leaderworkersets.NAME: name, leaderworkersets.WORKER_INDEX: "0"}
+        self.pods[place].labels = lws if kind == "LeaderWorkerSet" else labels
         spec: dict[str, Any] = {"replicas": replicas}
         if kind == "LeaderWorkerSet":
             spec["leaderWorkerTemplate"] = {"size": 1, "workerTemplate": template}
@@ -124,6 +76,21 @@ class World:
         if kind == "StatefulSet":
             spec |= {"serviceName": name, "podManagementPolicy": "Parallel"}
         await self.put(KINDS[kind].resource, name, spec, namespace=namespace)
+        return self.pods[place]
+
+    async def adopt(self, name: str) -> Pods:
+        """Play the Pods of a Deployment that somebody else makes, once it is there."""
+        place = (self.namespace, "Deployment", name)
+
+        async def is_there() -> bool:
+            try:
+                found = await self.client.get_manifest(api.Deployment.resource, name, self.namespace)
+            except cluster.NotFound:
+                return False
+            self.pods[place] = Pods(place, labels=found["spec"]["selector"]["matchLabels"])
+            return True
+
+        await eventually(is_there)
         return self.pods[place]
 
     async def policy(self, name: str = "p", namespace: str = "", **targets: Any) -> None:
@@ -263,15 +230,12 @@ class World:
             await asyncio.sleep(0.05)
 
     async def _tend(self, place: tuple[str, str, str], pods: Pods) -> None:
-        namespace, kind, name = place
-        if kind == "LeaderWorkerSet":
-            selector = f"{leaderworkersets.NAME}={name}"
-        else:
-            selector = f"app={name}"
+        namespace = place[0]
+        selector = ",".join(f"{label}={value}" for label, value in pods.labels.items())
         known = await self.client.list(api.Pod, namespace, label_selector=selector)
         alive = [pod for pod in known if pod.metadata.deletion_timestamp is None]
         if self.makes_pods:
-            await self._make(place, [pod.metadata.name for pod in alive])
+            await self._make(place, pods.labels, [pod.metadata.name for pod in alive])
         names = [pod.metadata.name for pod in sorted(alive, key=_age)]
         pods.order = [each for each in pods.order if each in names]
         pods.order += [each for each in names if each not in pods.order]
@@ -296,14 +260,15 @@ class World:
                 },
             )
 
-    async def _make(self, place: tuple[str, str, str], there: Sequence[str]) -> None:
+    async def _make(
+        self, place: tuple[str, str, str], labels: Mapping[str, str], there: Sequence[str]
+    ) -> None:
         namespace, kind, name = place
-        wanted = await self.replicas(name, kind, namespace)
+        workload = await self.client.get_manifest(KINDS[kind].resource, name, namespace)
+        wanted = int(workload["spec"].get("replicas", 1))
         for leaving in sorted(there)[wanted:]:
             await self.client.delete(api.Pod, leaving, namespace, grace_s=0)
-        labels = {"app": name}
-        if kind == "LeaderWorkerSet":
-            labels |= {leaderworkersets.NAME: name, leaderworkersets.WORKER_INDEX: "0"}
+        template = workload["spec"].get("template", {}).get("metadata", {}).get("labels", {})
         for _ in range(wanted - len(there)):
             manifest = {
                 "apiVersion": "v1",
@@ -311,7 +276,7 @@ class World:
                 "metadata": {
                     "name": f"{name}-{uuid.uuid4().hex[:8]}",
                     "namespace": namespace,
-                    "labels": labels,
+                    "labels": {"app": name, **template, **labels},
                 },
                 "spec": {"containers": [{"name": "engine", "image": "engine:1"}]},
             }
