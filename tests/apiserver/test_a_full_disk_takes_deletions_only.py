@@ -185,7 +185,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
             yield disk
         finally:
             os.kill(disk.server, signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(100) == 0
 
 
 @contextlib.asynccontextmanager

@@ -53,7 +53,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert process.stdout.readline().startswith("API server ready")
     yield state / "kubeconfig"
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     process.stdout.close()
 
 

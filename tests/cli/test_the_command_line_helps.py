@@ -118,7 +118,7 @@ def test_a_gateway_without_an_api_server_says_where_it_looked(tmp_path) -> None:
         [sys.executable, "-m", "headgate", "gateway", *ports, "--kubeconfig", str(missing)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert done.returncode == 1
     assert str(missing) in done.stderr

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent / "driver"))
 
 KUBECONFIG_VARIABLE = "HEADGATE_TEST_KUBECONFIG"
 GROUP = "conformance.headgate.dev"
-WAIT_S = 30.0
+WAIT_S = 120.0
 SERVE = """
 import sys
 from headgate.cli.apiserver import apiserver

@@ -26,9 +26,9 @@ from headgate.telemetry import LineLog, Registry
 SIZE = 30_000_000
 MAX_CPU_S = 0.05
 """In one step of the loop."""
-MAX_WAIT_S = 2.0
+MAX_WAIT_S = 10.0
 """Of another client; the machine may be very busy."""
-TRIES = 3
+TRIES = 5
 JSON = "application/json"
 FORM = "multipart/form-data; boundary=XX"
 CHAT = "/v1/chat/completions"

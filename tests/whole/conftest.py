@@ -105,7 +105,7 @@ class Machine:
             input=text,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
         )
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done.stdout + done.stderr

@@ -75,7 +75,7 @@ def test_what_is_not_ready_in_time_is_explained(new_machine, tmp_path: Path):
             break
     process.terminate()
     process.stdout.read()
-    assert process.wait(30) == 0
+    assert process.wait(100) == 0
     process.stdout.close()
     assert "Not ready after " in seen
     assert "Pod default/crashing-" in seen

@@ -31,7 +31,7 @@ def test_plain_lines_show_the_progress_where_there_is_no_terminal(machine):
 def test_the_printed_curl_line_streams_an_answer(machine):
     """The line works as it is printed, in a shell."""
     line = next(line.split("Ask:")[1] for line in machine.output.splitlines() if "Ask:" in line)
-    answer = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=30).stdout
+    answer = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=100).stdout
     events = [event for event in answer.split("\n\n") if event]
     assert events[-1] == "data: [DONE]"
     assert json.loads(events[0].removeprefix("data: "))["choices"][0]["delta"]["role"] == "assistant"

@@ -99,7 +99,7 @@ def operate(tmp_path: Path) -> Iterator[Any]:
     yield start
     for process in started:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(100) == 0
     log.close()
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import urllib3
 from kubernetes import config
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 JSON = "application/json"
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"

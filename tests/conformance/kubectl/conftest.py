@@ -22,7 +22,7 @@ HOW_TO_GET_IT = (
     "these tests need kubectl 1.29 or newer. Install it (https://kubernetes.io/docs/tasks/tools/, or your "
     f"system's package manager), or name one or more in {BINARIES_VARIABLE} (separated by '{os.pathsep}')."
 )
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 ENVIRONMENT = os.environ | {"GOGC": "off"}
 """kubectl without garbage collection, which is a third of the CPU time of a command that ends at once."""
 

@@ -29,7 +29,7 @@ def test_a_condition_is_waited_for(north: Any) -> None:
     now = north.refused("wait", "gate/north", "--for=condition=Ready", "--timeout=0s")
     assert now == "error: condition not met for gates/north\n"
     set_status(north, '{"conditions":[{"type":"Ready","status":"True"}]}')
-    assert (waiting.stdout.read(), waiting.wait(20)) == (MET, 0)
+    assert (waiting.stdout.read(), waiting.wait(100)) == (MET, 0)
     assert north("wait", "gate/north", "--for=condition=Ready=true") == MET
     assert north.run("wait", "gate/north", "--for=condition=Ready=False", "--timeout=1s") == (1, "", LATE)
 
@@ -39,7 +39,7 @@ def test_a_value_is_waited_for(north: Any) -> None:
     waiting = north.start("wait", "gate/north", "--for=jsonpath={.status.state}=open", "--timeout=60s")
     set_status(north, '{"state":"shut"}')
     set_status(north, '{"state":"open"}')
-    assert (waiting.stdout.read(), waiting.wait(20)) == (MET, 0)
+    assert (waiting.stdout.read(), waiting.wait(100)) == (MET, 0)
     assert north("wait", "gates", "--all", "--for=jsonpath={.spec.width}=3", "--timeout=60s") == MET
     assert north("wait", "gates", "-l", "river=aare", "--for=jsonpath={.spec.width}=3") == MET
 
@@ -48,7 +48,7 @@ def test_a_deletion_is_waited_for(north: Any) -> None:
     """It ends when the object is gone, and at once if there is none."""
     waiting = north.start("wait", "gate/north", "--for=delete", "--timeout=60s")
     north("delete", "gate", "north")
-    assert waiting.wait(20) == 0
+    assert waiting.wait(100) == 0
     assert north("wait", "gate/north", "--for=delete", "--timeout=60s") == ""
 
 
@@ -61,7 +61,7 @@ def test_a_creation_is_waited_for(kubectl: Any, gate: Any) -> None:
         return
     waiting = kubectl.start("wait", "gate/north", "--for=create", "--timeout=60s")
     kubectl("create", "-f", "-", stdin=gate)
-    assert (waiting.stdout.read(), waiting.wait(20)) == (MET, 0)
+    assert (waiting.stdout.read(), waiting.wait(100)) == (MET, 0)
 
 
 def test_nothing_to_wait_for_is_told(kubectl: Any) -> None:

@@ -99,7 +99,7 @@ def test_a_finalizer_holds_an_object(kubectl: Any, gate: Any) -> None:
     refused = kubectl.run("patch", "gate", "north", "--type=merge", "-p", more)
     assert (refused.code, "metadata.finalizers: Forbidden: " in refused.err) == (1, True)
     kubectl("patch", "gate", "north", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    assert deleting.wait(20) == 0
+    assert deleting.wait(100) == 0
     assert kubectl.run("get", "gate", "north").code == 1
 
 

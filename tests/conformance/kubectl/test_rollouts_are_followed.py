@@ -32,7 +32,7 @@ def node(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         process = subprocess.Popen([sys.executable, "-c", command, *arguments], stderr=log)
         yield
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(100) == 0
 
 
 @pytest.fixture
@@ -146,4 +146,4 @@ def test_logs_are_read_and_followed(kubectl: Any) -> None:
     assert kubectl("logs", "pod/talk", "-c", "talk", "--tail=1") == "two\n"
     assert kubectl("get", "pod", "talk").splitlines()[1].split()[:4] == ["talk", "1/1", "Running", "0"]
     assert kubectl("delete", "pod", "talk") == 'pod "talk" deleted\n'
-    assert following.wait(20) == 0
+    assert following.wait(100) == 0
