@@ -296,7 +296,7 @@ def _report(done: Pass) -> Report:
     decision = done.outcome.decision
     configurations = [each.target.configuration for each in done.found]
     return Report(
-        "" if status.is_ready(decision) else status.NO_METRICS,
+        "" if status.is_ready(done) else status.NO_METRICS,
         decision,
         sum(each.min_replicas for each in configurations),
         sum(each.max_replicas for each in configurations),

@@ -41,7 +41,7 @@ def decided(
     scaled = list(zip(done.found, done.outcome.replicas, strict=True))
     named = ", ".join(str(found.target.workload) for found, _ in scaled)
     findings = [
-        _ready(decision, done.failed),
+        _ready(done),
         Finding(TARGET_FOUND, True, "TargetFound", f"Scales {named}"),
         _metrics(decision, done),
         _limited(decision),
@@ -166,16 +166,27 @@ def _metric(view: MetricView) -> AutoscalingMetricStatus:
     )
 
 
-def is_ready(decision: Decision) -> bool:
-    """Whether something decided: without any metric, replicas stay."""
-    return decision.recommended is not None or decision.rule not in ("", "MetricMissing")
+def is_ready(done: Pass) -> bool:
+    """Whether something decided: without any metric, replicas stay. At zero, gateways have to tell of
+    requests, and Pods have no metrics."""
+    decision = done.outcome.decision
+    if decision.recommended is not None:
+        return True
+    if not decision.desired:
+        return done.observation.idle_since is not None
+    return decision.rule not in ("", "MetricMissing")
 
 
-def _ready(decision: Decision, failed: str) -> Finding:
-    if not is_ready(decision):
-        return Finding(READY, False, NO_METRICS, "No metric could be measured, so that replicas stay")
-    if failed:
-        return Finding(READY, True, START_FAILED, f"Replicas are decided, but no Pod becomes ready: {failed}")
+def _ready(done: Pass) -> Finding:
+    if not is_ready(done):
+        told = "No metric could be measured, so that replicas stay"
+        if not done.outcome.decision.desired:
+            why = conditions.enumerated(done.load.missing, "; ", _MAX_WHY)
+            told = f"There are no replicas, and not every gateway tells whether requests wait: {why}"
+        return Finding(READY, False, NO_METRICS, told)
+    if done.failed:
+        told = f"Replicas are decided, but no Pod becomes ready: {done.failed}"
+        return Finding(READY, True, START_FAILED, told)
     return Finding(READY, True, SCALING, "Replicas are decided by the policy")
 
 
