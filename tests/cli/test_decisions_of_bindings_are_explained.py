@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from headgate import api
 from headgate.cli import main
-from headgate.cli.autoscale.explaining import as_text
+from headgate.cli.autoscale.explaining import as_json, as_text
 
 SCALING = {
     "target": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
@@ -83,6 +83,15 @@ def test_one_replica_is_no_plural() -> None:
     """In the limits of a policy with the defaults."""
     said = told({}, scalingConfiguration=SCALING)
     assert "1 replica or 100 % in 15s" in said
+
+
+def test_programs_get_the_defaults_of_the_policy() -> None:
+    """Those that are in effect although nobody wrote them."""
+    policy = msgspec.convert(POLICY, api.AutoscalingPolicy)
+    spec = as_json(binding({}, scalingConfiguration=SCALING), policy)["policySpec"]
+    assert spec["tolerancePercent"] == 10
+    assert spec["behavior"]["scaleUp"]["stablePolicy"]["instances"] == 1
+    assert "panicPolicy" not in spec["behavior"]["scaleUp"]
 
 
 def test_shells_complete_names_of_bindings(headgate: Any) -> None:

@@ -53,10 +53,18 @@ def as_json(binding: api.AutoscalingPolicyBinding, policy: api.AutoscalingPolicy
             {"minReplicas": each.min_replicas, "maxReplicas": each.max_replicas}
             for each in _configurations(binding)
         ],
-        "policySpec": msgspec.to_builtins(policy.spec) if policy is not None else None,
+        "policySpec": _complete(policy.spec) if policy is not None else None,
         "expectedStartSeconds": _start_s(status),
         **shown,
     }
+
+
+def _complete(value: Any) -> Any:
+    """With the fields that have their defaults, which are in effect as well."""
+    if isinstance(value, msgspec.Struct):
+        fields = {each.encode_name: getattr(value, each.name) for each in msgspec.structs.fields(value)}
+        return {name: _complete(field) for name, field in fields.items() if field is not None}
+    return [_complete(each) for each in value] if isinstance(value, list) else value
 
 
 def as_text(binding: api.AutoscalingPolicyBinding, policy: api.AutoscalingPolicy | None) -> Iterator[str]:
