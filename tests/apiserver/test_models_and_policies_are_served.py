@@ -221,7 +221,10 @@ async def test_policies_and_bindings_print_what_they_scale(client: httpx2.AsyncC
         (
             "autoscalingpolicybindings",
             binding,
-            ["Name", "Policy", "Target", "Min", "Max", "Current", "Desired", "Mode", "Ready", "Age"],
+            [
+                *("Name", "Policy", "Target", "Min", "Max", "Current", "Desired"),
+                *("Metric", "Value", "Rule", "Mode", "Ready", "Reason", "Age"),
+            ],
             ["b", "p", "chat", 1, 4],
         ),
     ):
