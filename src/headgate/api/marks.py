@@ -221,7 +221,12 @@ def start_s(annotations: Mapping[str, str]) -> float | None:
 
 def start_failure(annotations: Mapping[str, str]) -> str:
     """Why the last start failed, on one line and cut to MAX_FAILURE_CHARACTERS; empty if it did not."""
-    given = annotations.get(START_FAILED, "")[: 4 * MAX_FAILURE_CHARACTERS]
+    return failure_text(annotations.get(START_FAILED, ""))
+
+
+def failure_text(given: str) -> str:
+    """As much of it as clients get: one line, with dots where it was cut."""
+    given = given[: 4 * MAX_FAILURE_CHARACTERS]
     text = " ".join("".join(char if char.isprintable() else " " for char in given).split())
     return text if len(text) <= MAX_FAILURE_CHARACTERS else f"{text[: MAX_FAILURE_CHARACTERS - 3]}..."
 

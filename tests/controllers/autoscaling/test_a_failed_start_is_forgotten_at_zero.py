@@ -10,7 +10,7 @@ from headgate.api import marks
 
 async def test_gateways_unlearn_it_with_the_last_replica(world: World) -> None:
     """As soon as there is to be none: its Pod may take a while to go, and nothing is decided after that until
-    a request comes."""
+    a request comes. What gateways know before is one line, cut where dots say so."""
     await world.workload(replicas=1, ready=0)
     await world.server(idle_s=None, requests_running=1)
     await world.policy(**{"headgate:requests_in_flight": 4})
@@ -19,7 +19,7 @@ async def test_gateways_unlearn_it_with_the_last_replica(world: World) -> None:
 
         async def is_told() -> bool:
             for pod in await world.client.list(api.Pod, world.namespace, label_selector="app=web"):
-                waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+                waiting = {"reason": "ImagePullBackOff", "message": f"no such image{' ' * 9}{'x' * 400}"}
                 container = {"name": "engine", "image": "engine:1", "imageID": "", "ready": False}
                 container |= {"restartCount": 0, "state": {"waiting": waiting}}
                 status = {"containerStatuses": [container]}
@@ -27,6 +27,9 @@ async def test_gateways_unlearn_it_with_the_last_replica(world: World) -> None:
             return marks.START_FAILED in await world.notes()
 
         await eventually(is_told)
+        noted = (await world.notes())[marks.START_FAILED]
+        assert "no such image xxx" in noted
+        assert noted.endswith("xxx...")
         world.makes_pods = False  # nobody deletes the Pod
         world.signals["web"] = {"idle_s": 5.0}
 

@@ -54,7 +54,7 @@ class Failures:
         if any(pod.ready for pod in pods):
             return ""
         worst = troubles.worst(each for each in known if each.reason in _FAILURES)
-        return worst.message[: marks.MAX_FAILURE_CHARACTERS] if worst is not None else ""
+        return marks.failure_text(worst.message) if worst is not None else ""
 
 
 def _statuses(pod: api.Pod) -> Iterable[api.ContainerStatus]:
