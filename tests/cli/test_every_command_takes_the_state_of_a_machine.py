@@ -59,6 +59,7 @@ ALONE = {
     "simulate profiles",
     "simulate trace",
     "explain-field",
+    "plan solve",
     "crds",
     "convert",
     "completion",

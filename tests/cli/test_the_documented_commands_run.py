@@ -31,7 +31,8 @@ def steady(text: str) -> str:
 
 
 PAGES = [
-    *("cli.md", "downloads.md", "explain.md", "inference-pool.md", "prefill-decode.md", "rate-limits.md"),
+    *("cli.md", "downloads.md", "explain.md", "inference-pool.md", "planning.md", "prefill-decode.md"),
+    "rate-limits.md",
     *("migrate-from-kthena.md", "migrate-from-gie-llm-d.md", "migrate-from-wva.md"),
 ]
 

@@ -1,8 +1,8 @@
 """Decides which hardware serves each model, and with how many replicas.
 
-A plan gets demands, objectives, profiles of engines and the accelerators that there are, and returns replicas
-with their predicted latencies. `system` reads the description of all of it in one JSON document, and `solving`
-solves it. The room is pure: rates, limits and the current state are arguments.
+A plan gets demands, objectives, profiles of engines and the available accelerators, and returns replicas
+with their predicted latencies. `system` reads a JSON description of all of it, and `solving` solves it. The
+room is pure: rates, limits and the current state are arguments.
 """
 
 from headgate.planning.demand_model import served_share
