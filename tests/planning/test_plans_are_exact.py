@@ -164,6 +164,18 @@ def test_without_time_there_is_a_plan_with_its_gap() -> None:
     assert found.is_optimal or found.gap >= 0
 
 
+def test_without_time_everything_is_served_where_nothing_is_scarce() -> None:
+    """By the cheapest single option, at most a replica of each demand too dear."""
+    demands = [
+        msgspec.structs.replace(variants(rpm), name=f"m{rpm}", priority=rpm % 3)
+        for rpm in range(10, 1000, 97)
+    ]
+    found = plan(Problem(demands=tuple(demands)), limit_s=0)
+    assert set(found.served.values()) == {1.0}
+    assert 0 <= found.gap < 0.5
+    assert found.bound <= plan(Problem(demands=tuple(demands))).cost * 1.1 + 1e-6
+
+
 kinds = st.sampled_from("ABC")
 choices = st.lists(
     st.tuples(kinds, st.integers(1, 4), st.integers(1, 60)), max_size=3, unique_by=lambda c: c[0]

@@ -25,7 +25,7 @@ __all__ = ["plan"]
 _EQUAL: Final = 1e-6
 """What later steps may lose of the result of an earlier one, in rounding."""
 _ATTEMPT: Final = 0.5
-"""Share of the time for the attempt to serve everything, before demands are served by priority."""
+"""Share of the time for the first of two steps: demands alone, and the attempt to serve all of them."""
 
 
 class _Found(NamedTuple):
@@ -56,25 +56,34 @@ def plan(problem: Problem, limit_s: float = 10.0) -> Plan:
         )
         for demand in sorted(problem.demands, key=lambda demand: (demand.priority, demand.name))
     ]
-    clock = _Clock(limit_s)
+    clock = _Clock(limit_s if problem.capacity is None else limit_s * _ATTEMPT)
     alone = [_alone(demand, problem, clock) for demand in demands]
     if problem.capacity is None or _fits(demands, alone, problem.capacity):
         return _as_plan(demands, problem, _merged(alone))
     model = DemandModel(demands, problem, problem.capacity, [found.bound for found in alone])
     start = _first_fit(demands, alone, problem.capacity)
+    clock.left_s += limit_s * (1 - _ATTEMPT)
     return _as_plan(demands, problem, _solved(model, start, clock))
 
 
 def _alone(demand: Demand, problem: Problem, clock: _Clock) -> _Found:
     """The plan of one demand with as many accelerators as it wants."""
     if len(demand.options) > 1:
-        model = DemandModel([demand], problem, None)
-        return _solved(model, (0,) * len(demand.options), clock)
+        whole = (counts for counts in _on_one_option(demand) if is_served(demand, counts))
+        start = next(whole, (0,) * len(demand.options))
+        found = _solved(DemandModel([demand], problem, None), start, clock)
+        return found._replace(bound=max(found.bound, _least_cost(demand, found.counts)))
     counts = tuple(_whole(demand, option) for option in demand.options)
     if not is_served(demand, counts) and not problem.best_effort:
         counts = (0,) * len(counts)
     cost = sum(price(each, n, problem.switching) for each, n in zip(demand.options, counts, strict=True))
     return _Found(counts, cost, True)
+
+
+def _least_cost(demand: Demand, counts: Counts) -> float:
+    """A bound that needs no solver: as if parts of replicas were possible."""
+    rate_per_s = demand.rate_per_s * served_share(demand, counts)
+    return rate_per_s * min(option.cost / option.rate_per_s for option in demand.options)
 
 
 def _whole(demand: Demand, option: Option) -> int:
@@ -128,7 +137,7 @@ def _on_one_option(demand: Demand) -> Iterator[Counts]:
 
 def _solved(model: DemandModel, start: Counts, clock: _Clock) -> _Found:
     """All steps, from a plan that is possible."""
-    found = _everything(model, clock)
+    found = _everything(model, start, clock)
     if found is None:
         best, is_proven = model.start(start), True
         for group in _priorities(model):
@@ -142,12 +151,19 @@ def _solved(model: DemandModel, start: Counts, clock: _Clock) -> _Found:
     return found if model.switching else _with_fewest_changes(model, found, clock)
 
 
-def _everything(model: DemandModel, clock: _Clock) -> _Found | None:
-    """The cheapest plan that serves all demands whole; None if there is none, or none was found."""
+def _everything(model: DemandModel, start: Counts, clock: _Clock) -> _Found | None:
+    """The cheapest plan that serves all demands whole; None if there is none, or none was found.
+
+    If the start is one, no time is kept for other steps.
+    """
     if not all(demand.options for demand in model.demands):
         return None
     every = dict.fromkeys(model.served, 1.0)
-    outcome = clock.took(model.program.minimize(model.objective, clock.left_s * _ATTEMPT, raised=every))
+    values = model.start(start)
+    is_one = all(values[variable] for variable in model.served)
+    limit_s = clock.left_s if is_one else clock.left_s * _ATTEMPT
+    given = values if is_one else None
+    outcome = clock.took(model.program.minimize(model.objective, limit_s, start=given, raised=every))
     if outcome.values is None:
         return None
     model.program.constrain(every, least=len(every))
