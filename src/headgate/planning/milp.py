@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     import highspy
 
-__all__ = ["Outcome", "Program"]
+__all__ = ["Outcome", "Program", "Relaxed"]
 
 _ABSOLUTE_GAP: Final = 1e-6
 _LEAST_S: Final = 1e-3
@@ -32,6 +32,16 @@ class Outcome(NamedTuple):
     is_optimal: bool
     seconds: float
     """That the solver took."""
+
+
+class Relaxed(NamedTuple):
+    """Of a linear program."""
+
+    objective: float
+    values: tuple[float, ...]
+    duals: tuple[float, ...]
+    """What one unit more of each bound would save, as a negative number."""
+    seconds: float
 
 
 class Program:
@@ -57,9 +67,27 @@ class Program:
 
     def constrain(
         self, terms: Mapping[int, float], *, least: float = -math.inf, most: float = math.inf
-    ) -> None:
-        """Bound a sum of variables times factors."""
+    ) -> int:
+        """Bound a sum of variables times factors; returns the index of the constraint."""
         self._rows.append((least, most, dict(terms)))
+        return len(self._rows) - 1
+
+    def relaxed(self, objective: Mapping[int, float], limit_s: float) -> Relaxed | None:
+        """Minimize with fractions of whole variables; None: not solved within the time."""
+        import highspy
+
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        for name, value in self._options(limit_s).items():
+            solver.setOptionValue(name, value)
+        model = self._model(objective, {})
+        model.integrality_ = []
+        solver.passModel(model)
+        solver.run()
+        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        found = solver.getSolution()
+        value = solver.getInfo().objective_function_value
+        return Relaxed(value, tuple(found.col_value), tuple(found.row_dual), solver.getRunTime())
 
     def minimize(
         self,

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from headgate.planning import columns, covering
 from headgate.planning.demand_model import Counts, DemandModel, is_served, price, served_share
 from headgate.planning.milp import Outcome
 from headgate.planning.problem import Assignment, Demand, Option, Plan, Problem
@@ -60,19 +61,43 @@ def plan(problem: Problem, limit_s: float = 10.0) -> Plan:
     alone = [_alone(demand, problem, clock) for demand in demands]
     if problem.capacity is None or _fits(demands, alone, problem.capacity):
         return _as_plan(demands, problem, _merged(alone))
-    model = DemandModel(demands, problem, problem.capacity, [found.bound for found in alone])
     start = _first_fit(demands, alone, problem.capacity)
     clock.left_s += limit_s * (1 - _ATTEMPT)
+    found = _by_columns(demands, problem, problem.capacity, alone, clock)
+    if found is not None:
+        return _as_plan(demands, problem, found)
+    model = DemandModel(demands, problem, problem.capacity, [found.bound for found in alone])
     return _as_plan(demands, problem, _solved(model, start, clock))
+
+
+def _by_columns(
+    demands: Sequence[Demand],
+    problem: Problem,
+    capacity: Mapping[str, int],
+    alone: Sequence[_Found],
+    clock: _Clock,
+) -> _Found | None:
+    """The fast way, if all demands can be served; takes half of the time at most."""
+    served = (is_served(demand, found.counts) for demand, found in zip(demands, alone, strict=True))
+    if not problem.switching or not all(served):
+        return None
+    clock.left_s /= 2
+    choices = [found.counts for found in alone]
+    best = columns.best_within(demands, capacity, problem.switching, choices, clock.left_s)
+    return None if best is None else _Found(best.counts, best.bound, best.is_optimal)
 
 
 def _alone(demand: Demand, problem: Problem, clock: _Clock) -> _Found:
     """The plan of one demand with as many accelerators as it wants."""
+    found = covering.cheapest(demand, problem.switching) if problem.switching else None
+    if found is not None:
+        clock.left_s = max(0.0, clock.left_s - found.nodes * covering.NODE_S)
+        return _Found(found.counts, found.price, True)
     if len(demand.options) > 1:
         whole = (counts for counts in _on_one_option(demand) if is_served(demand, counts))
         start = next(whole, (0,) * len(demand.options))
-        found = _solved(DemandModel([demand], problem, None), start, clock)
-        return found._replace(bound=max(found.bound, _least_cost(demand, found.counts)))
+        solved = _solved(DemandModel([demand], problem, None), start, clock)
+        return solved._replace(bound=max(solved.bound, _least_cost(demand, solved.counts)))
     counts = tuple(_whole(demand, option) for option in demand.options)
     if not is_served(demand, counts) and not problem.best_effort:
         counts = (0,) * len(counts)

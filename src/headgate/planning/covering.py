@@ -1,0 +1,106 @@
+"""The cheapest replicas that serve one demand whole: branch and bound over its options.
+
+Takes a fraction of a millisecond where the program of the solver takes ten, and is as exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headgate.planning.problem import Demand, Option
+from headgate.planning.sizing import fewest
+
+__all__ = ["NODE_S", "Cheapest", "cheapest", "within"]
+
+_NODES: Final = 50_000
+"""Harder demands are left to the solver."""
+_SLACK: Final = 1e-9
+
+
+NODE_S: Final = 4e-6
+"""Seconds that a node takes, roughly."""
+
+
+class Cheapest(NamedTuple):
+    counts: tuple[int, ...]
+    """Replicas of each option."""
+    price: float
+    nodes: int
+    """Visited by the search: a measure of the time that it took."""
+
+
+def cheapest(demand: Demand, switching: float, fees: Sequence[float] | None = None) -> Cheapest | None:
+    """The best choice; None: unknown, or there is none.
+
+    `fees` are added to the cost of a replica of each option. Servers with a minimum are left to the solver.
+    """
+    if demand.rate_per_s <= 0 or any(option.minimum for option in demand.options):
+        return None
+    search = _Search(demand, switching, fees or (0.0,) * len(demand.options))
+    search.visit(0, demand.rate_per_s, search.idle_price, frozenset())
+    if search.best is None or search.nodes > _NODES:
+        return None
+    return Cheapest(search.best, search.price, search.nodes)
+
+
+def within(
+    demand: Demand, switching: float, fees: Sequence[float], limit: float, most: int
+) -> list[tuple[int, ...]] | None:
+    """All choices without a superfluous replica whose price is at most `limit`; None if there are more than
+    `most`, or if they are too many to look at."""
+    search = _Search(demand, switching, fees)
+    search.price, search.found = limit * (1 + _SLACK), []
+    search.visit(0, demand.rate_per_s, search.idle_price, frozenset())
+    return None if search.nodes > _NODES or len(search.found) > most else search.found
+
+
+class _Search:
+    """The best choice, or, where `found` is a list, all that are cheaper than `price`."""
+
+    def __init__(self, demand: Demand, switching: float, fees: Sequence[float]) -> None:
+        self.best: tuple[int, ...] | None = None
+        self.found: list[tuple[int, ...]] | None = None
+        self.price = float("inf")
+        self.nodes = 0
+        self._least = demand.rate_per_s * _SLACK
+        self._options = demand.options
+        self._switching = switching
+        self._fees = fees
+        self.idle_price = sum(switching * option.cost * option.current for option in demand.options)
+        ratios = [self._per_rate(option, fee) for option, fee in zip(demand.options, fees, strict=True)]
+        self._order = sorted(range(len(ratios)), key=lambda place: ratios[place])
+        self._ratios = [ratios[place] for place in self._order]
+        self._counts = [0] * len(ratios)
+
+    def _per_rate(self, option: Option, fee: float) -> float:
+        """The least price of a request per second: stopping less pays for some of it."""
+        change = -self._switching if option.current else self._switching
+        return (option.cost * (1 + change) + fee) / option.rate_per_s
+
+    def visit(self, depth: int, rate_per_s: float, price: float, used: frozenset[str]) -> None:
+        """`rate_per_s` is left for the options from `depth` on, at this price so far."""
+        self.nodes += 1
+        if rate_per_s <= self._least:
+            if self.found is not None:
+                if price <= self.price:
+                    self.found.append(tuple(self._counts))
+            elif price < self.price - _SLACK * abs(price):
+                self.best, self.price = tuple(self._counts), price
+            return
+        if depth == len(self._order) or self.nodes > _NODES:
+            return
+        bound = price + rate_per_s * max(self._ratios[depth], 0.0)
+        if bound > self.price if self.found is not None else bound >= self.price * (1 - _SLACK):
+            return
+        place = self._order[depth]
+        option = self._options[place]
+        most = 0 if option.server in used else min(option.maximum, fewest(rate_per_s, option.rate_per_s))
+        idle = self._switching * option.current
+        for number in range(most, -1, -1):
+            self._counts[place] = number
+            change = self._switching * abs(number - option.current) - idle
+            own = option.cost * (number + change) + self._fees[place] * number
+            taken = used | {option.server} if number else used
+            self.visit(depth + 1, rate_per_s - number * option.rate_per_s, price + own, taken)
+        self._counts[place] = 0

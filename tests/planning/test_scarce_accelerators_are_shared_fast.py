@@ -1,0 +1,122 @@
+"""The fast searches find what the integer program of all demands finds."""
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.planning import Demand, Option, Problem, columns, covering, plan
+from headgate.planning.demand_model import is_served, price
+
+options = st.builds(
+    Option,
+    server=st.sampled_from(["s0", "s1", "s2"]),
+    accelerator=st.uuids().map(str),
+    type=st.sampled_from("ABC"),
+    units=st.integers(1, 3),
+    cost=st.integers(1, 50),
+    rate_per_s=st.floats(0.2, 3),
+    maximum=st.integers(1, 4),
+    current=st.integers(0, 4),
+)
+demands = st.builds(
+    Demand,
+    name=st.just("m"),
+    rate_per_s=st.floats(0.1, 8),
+    priority=st.just(1),
+    options=st.lists(options, min_size=1, max_size=4).map(tuple),
+)
+
+
+def every_choice(demand: Demand) -> list[tuple[tuple[int, ...], float]]:
+    """All that serve it on one option of each server, with their price."""
+    found = []
+    for counts in itertools.product(*(range(option.maximum + 1) for option in demand.options)):
+        used = [option.server for n, option in zip(counts, demand.options, strict=True) if n]
+        if len(used) == len(set(used)) and is_served(demand, counts):
+            found.append(
+                (counts, sum(price(each, n, 0.1) for n, each in zip(counts, demand.options, strict=True)))
+            )
+    return found
+
+
+@given(demands)
+def test_one_demand_gets_its_cheapest_choice(demand) -> None:
+    """As if all of them were tried; with fees too."""
+    found = covering.cheapest(demand, 0.1)
+    choices = every_choice(demand)
+    assert (found is None) == (not choices)
+    if found is not None:
+        assert found.price == pytest.approx(min(cost for _, cost in choices))
+        assert dict(choices)[found.counts] == pytest.approx(found.price)
+
+
+@given(demands, st.floats(0, 30))
+def test_all_cheap_choices_are_listed(demand, more) -> None:
+    """But for those that have a replica too much."""
+    choices = dict(every_choice(demand))
+    if not choices:
+        return
+    limit = min(choices.values()) + more
+    found = covering.within(demand, 0.1, [0.0] * len(demand.options), limit, 10_000)
+    assert found is not None
+    assert {counts for counts in found if choices[counts] > limit * (1 + 1e-6)} == set()
+    for counts, cost in choices.items():
+        fewer = [(*counts[:place], n - 1, *counts[place + 1 :]) for place, n in enumerate(counts) if n]
+        if cost < limit * (1 - 1e-6) and not any(each in choices for each in fewer):
+            assert counts in found
+
+
+def scarce(seed: int, models: int = 6, variants: int = 4) -> Problem:
+    """Random variants; of the types that are wanted most, there are fewer than wanted."""
+    rng = random.Random(seed)
+    wanted = tuple(
+        Demand(
+            name=f"m{model}",
+            rate_per_s=rng.uniform(1, 20),
+            priority=rng.randint(1, 5),
+            options=tuple(
+                Option(
+                    server=f"m{model}-{variant}",
+                    accelerator=f"t{variant}",
+                    type=f"t{variant}",
+                    units=rng.choice([1, 1, 2]),
+                    cost=rng.randint(20, 120),
+                    rate_per_s=rng.uniform(0.5, 3),
+                    current=rng.choice([0, 0, 2]),
+                )
+                for variant in range(variants)
+            ),
+        )
+        for model in range(models)
+    )
+    free = plan(Problem(demands=wanted))
+    used = {f"t{variant}": 8 for variant in range(variants)}
+    for each in free.assignments:
+        used[each.option.type] += each.replicas * each.option.units
+    return Problem(demands=wanted, capacity={kind: int(0.75 * number) for kind, number in used.items()})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_columns_find_the_plan_of_the_whole_program(seed, monkeypatch) -> None:
+    """At the same price; both are proven."""
+    problem = scarce(seed)
+    fast = plan(problem, limit_s=60)
+    monkeypatch.setattr(columns, "best_within", lambda *_: None)
+    slow = plan(problem, limit_s=60)
+    assert fast.is_optimal
+    assert slow.is_optimal
+    assert fast.cost + fast.switching_cost == pytest.approx(slow.cost + slow.switching_cost, rel=1e-6)
+
+
+def test_a_thousand_variants_are_planned_to_the_end() -> None:
+    """100 models on 10 types of accelerators, with 5 priorities: proven to be the best."""
+    problem = scarce(1, models=100, variants=10)
+    found = plan(problem, limit_s=120)
+    assert set(found.served.values()) == {1.0}
+    assert found.is_optimal
+    assert problem.capacity is not None
+    for kind, limit in problem.capacity.items():
+        assert sum(a.replicas * a.option.units for a in found.assignments if a.option.type == kind) <= limit
