@@ -174,7 +174,12 @@ def test_what_a_server_cannot_run_on_has_a_reason() -> None:
     """No profile, no target, or a target that cannot be met."""
     described = system(accelerators={"gpu": 1, "new": 1})
     described = msgspec.structs.replace(described, performance={("m", "gpu"): performance("gpu", *LLAMA)})
-    assert entry(described).rejected == (("new", "there is no profile of m"),)
+    assert [each.accelerator for each in entry(described).candidates] == ["gpu"]
+    described = msgspec.structs.replace(described, performance={})
+    assert entry(described).rejected == (("", "no accelerator has a profile of m"),)
+    kept = system(keep_accelerator=True, current=AllocationData(accelerator="gpu", num_replicas=1))
+    kept = msgspec.structs.replace(kept, performance={})
+    assert entry(kept).rejected == (("gpu", "there is no profile of m"),)
     assert entry(system(class_="d")).rejected == (("", "class d has no target for the model m"),)
     (infeasible,) = entry(system(targets=(1, 0.1, 0))).rejected
     assert infeasible.reason.startswith("TTFT of 1 ms cannot be met: an idle replica has 16")

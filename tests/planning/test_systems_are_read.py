@@ -206,6 +206,17 @@ def test_other_documents_are_refused(data, told) -> None:
         read(data)
 
 
+def test_more_candidates_than_can_be_planned_are_refused() -> None:
+    """Each of 501 servers could run on each of 400 accelerators."""
+    parms = {"decodeParms": {"alpha": 1, "beta": 1}, "prefillParms": {"gamma": 1, "delta": 1}}
+    models = [{"name": "m", "acc": f"a{n}", **parms} for n in range(400)]
+    servers = [{"name": f"s{n}", "model": "m"} for n in range(501)]
+    found = errors_of({"system": {"modelData": {"models": models}, "serverData": {"servers": servers}}})
+    assert len(found) == 1
+    assert found[0].startswith("system.serverData.servers: Too many")
+    assert "200400 candidates together; at most 200000" in found[0]
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (

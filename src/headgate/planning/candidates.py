@@ -77,7 +77,14 @@ def candidates(
 
     `percentile` is for targets without their own; None: their mean.
     """
-    tries = [_tries(system, server, percentile) for server in system.servers.values()]
+    profiled: dict[str, list[str]] = {}
+    for model, accelerator in system.performance:
+        if accelerator in system.accelerators:
+            profiled.setdefault(model, []).append(accelerator)
+    tries = [
+        _tries(system, server, profiled.get(server.model, []), percentile)
+        for server in system.servers.values()
+    ]
     wanted = [each for one in tries for each in one if isinstance(each, _Try) and each.replica is not None]
     sized = (sizer or Sizer()).sizes(
         [(each.replica, each.targets) for each in wanted if each.replica is not None]
@@ -97,8 +104,10 @@ class _Try(NamedTuple):
     targets: Targets
 
 
-def _tries(system: System, server: Server, percentile: float | None) -> list[_Try | Rejected]:
-    names: Sequence[str] = list(system.accelerators)
+def _tries(
+    system: System, server: Server, names: Sequence[str], percentile: float | None
+) -> list[_Try | Rejected]:
+    """`names` are the accelerators with a profile of the model."""
     current = server.current_alloc.accelerator
     if server.keep_accelerator and current:
         if current not in system.accelerators:
@@ -107,6 +116,8 @@ def _tries(system: System, server: Server, percentile: float | None) -> list[_Tr
     target = system.target(server)
     if target is None:
         return [Rejected("", f"class {server.service_class} has no target for the model {server.model}")]
+    if not names:
+        return [Rejected("", f"no accelerator has a profile of {server.model}")]
     return [_try(system, server, target, name, percentile) for name in names]
 
 

@@ -6,6 +6,7 @@ Headgate's own: `slo-percentile` of a target, `demand` and `maxNumReplicas` of a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -37,6 +38,8 @@ DEFAULT_CLASS: Final = "Free"
 DEFAULT_PRIORITY: Final = 100
 _MOST: Final = 10_000
 """Entries of a list."""
+_CANDIDATES: Final = 200_000
+"""Servers times the accelerators that have a profile of their model."""
 _NUMBER: Final = 1e12
 
 Amount: TypeAlias = Annotated[float, Meta(ge=0, le=_NUMBER)]
@@ -302,6 +305,11 @@ def _repeated(sections: _Sections) -> Iterator[FieldError]:
 def _at_odds(sections: _Sections) -> Iterator[FieldError]:
     """Values that contradict each other."""
     first: dict[str, Server] = {}
+    profiles = Counter(each.name for each in sections.model_data.models)
+    together = sum(profiles[server.model] for server in sections.server_data.servers)
+    if together > _CANDIDATES:
+        detail = f"they have {together} candidates together; at most {_CANDIDATES} are planned"
+        yield FieldError("FieldValueTooMany", "system.serverData.servers", detail)
     for index, server in enumerate(sections.server_data.servers):
         path = f"system.serverData.servers[{index}]"
         if 0 < server.max_num_replicas < server.min_num_replicas:
