@@ -1,8 +1,8 @@
 """What the gateway would tell of the fleet, by the names that it has in an AutoscalingPolicy.
 
 The figures are those of `GET /signals`: a gateway knows requests in flight, and predicts work from tokens and
-learned rates. Here the rates are those of the engine; how long responses are is learned from earlier ones. The
-gateway's own code adds up the work.
+learned rates. Here the rates are those of the engine; how long responses are is learned from earlier ones.
+The gateway's own code adds up the work.
 """
 
 from __future__ import annotations
