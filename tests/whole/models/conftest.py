@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from fleet_of_models import LIMIT_S, Models, client_of
 from model_traffic import Load, WrongAnswerError, ask, load
 from up_pieces import Pieces, answers, wait
 
+FOLDER = Path(__file__).parent
 ENGINE = ["headgate", "simulate", "as", "--profile", "fast", "--base-s", "0.02"]
 """A stream of the load takes it about a second."""
 PATTERNS = ("vllm/*", "lmsysorg/*", "other/*")
@@ -45,7 +46,7 @@ class Site:
         wait(lambda: answers(f"{self.gateways[name][1]}/readyz"))
 
     def start_what_has_ended(self) -> None:
-        """A test that failed may have left pieces that it had stopped."""
+        """Tests of another folder may have come between, or one that failed with pieces stopped."""
         for name in self.pieces.words:
             if name not in self.pieces.running or self.pieces.running[name].poll() is not None:
                 self.pieces.start(name)
@@ -57,11 +58,36 @@ class Site:
         return [url for url, _ in self.gateways.values()]
 
 
-@pytest.fixture(scope="session")
-def site(
-    tmp_path_factory: pytest.TempPathFactory, unused_tcp_port_factory: Callable[[], int]
-) -> Iterator[Site]:
+_sites: list[Site] = []
+"""The one that runs, if any."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Processes that the next test does not need would take CPU until the end of the session."""
+    if nextitem is None or FOLDER not in nextitem.path.parents:
+        end_sites()
+
+
+def pytest_sessionfinish() -> None:
+    """Nothing outlives tests that were interrupted."""
+    end_sites()
+
+
+def end_sites() -> None:
+    while _sites:
+        _sites.pop().pieces.end()
+
+
+@pytest.fixture
+def site(tmp_path_factory: pytest.TempPathFactory, unused_tcp_port_factory: Callable[[], int]) -> Site:
     """What all tests share; each of them leaves it as it found it."""
+    if not _sites:
+        start_site(tmp_path_factory, unused_tcp_port_factory)
+    return _sites[0]
+
+
+def start_site(tmp_path_factory: pytest.TempPathFactory, unused_tcp_port_factory: Callable[[], int]) -> None:
     directory = tmp_path_factory.mktemp("models")
     for name in ("weights", "others", "adapter", "adapter-2"):
         (directory / name).mkdir()
@@ -79,6 +105,7 @@ def site(
         )
     )
     site = Site(Pieces(directory), directory, {})
+    _sites.append(site)
     state = directory / "state"
     try:
         site.pieces.start("apiserver", "apiserver", "--state", state, "--port", unused_tcp_port_factory())
@@ -90,9 +117,10 @@ def site(
             start_gateway(site, name, workers, unused_tcp_port_factory)
         for name in site.gateways:
             site.until_ready(name)
-        yield site
-    finally:
+    except BaseException:
+        _sites.remove(site)
         site.pieces.end()
+        raise
 
 
 def start_gateway(site: Site, name: str, workers: int, new_port: Callable[[], int]) -> None:
