@@ -273,6 +273,27 @@ async def a_restart_keeps_the_windows(world: World) -> None:
 
 
 @behavior
+async def a_restart_keeps_panic(world: World) -> None:
+    """Nothing is removed until it is over, by the clock of before the restart."""
+    pods = await world.workload(totals={"load": 6.0})
+    await world.policy(load=1, behavior=panic(1000))
+    await world.binding()
+    async with controlling(world.client):
+        await world.has(6)
+        until = (await world.decides(6))["panicUntil"]
+    pods.totals["load"] = 1.0
+    async with controlling(world.client):
+
+        async def is_held() -> bool:
+            found = await world.status()
+            return (found.get("rule"), found.get("mode")) == ("Panic", "Panic")
+
+        await eventually(is_held)
+        await world.has(6)
+        assert (await world.status())["panicUntil"] == until
+
+
+@behavior
 async def a_policy_that_changes_keeps_the_windows(world: World) -> None:
     """So that an edit does not scale down at once."""
     window = {**AT_ONCE, "stabilizationWindow": "30m"}
