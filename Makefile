@@ -13,7 +13,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit test-long unit-compiled test-api test-cluster control-plane lws helm monitoring kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit test-long unit-compiled test-api test-cluster control-plane lws helm monitoring kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -104,6 +104,9 @@ bench-routing: $(DEV_STAMP)  ## our policies and published ones on traces, in vi
 bench-autoscaling: $(DEV_STAMP)  ## our autoscaler and published ones on traces, in virtual time (ARGS="--traces DIR")
 	$(BIN)/python bench/autoscaling.py $(ARGS)
 
+bench-autoscaling-live: $(DEV_STAMP)  ## how fast a step in load is met, and a model at zero answers, with real processes
+	$(BIN)/python bench/autoscaling_live.py $(ARGS)
+
 bench-routing-live: $(DEV_STAMP)  ## routing of a trace over HTTP, compared with Rust routers (ARGS="--trace FILE")
 	$(BIN)/python bench/routing_live.py $(ARGS)
 
@@ -134,6 +137,9 @@ soak: $(DEV_STAMP)  ## ten minutes with failing engines, changes and killed work
 
 soak-health: $(DEV_STAMP)  ## ten minutes with randomly failing engines, compared with an ideal picker
 	$(BIN)/python bench/soak_health.py $(ARGS)
+
+soak-autoscaling: $(DEV_STAMP)  ## an hour of random load, with engines, controllers and gateways killed (ARGS="--minutes 5")
+	$(BIN)/python bench/soak_autoscaling.py $(ARGS)
 
 soak-limits: $(DEV_STAMP) redis-server  ## two minutes of one limit shared by four gateways, while their Redis fails
 	$(BIN)/python bench/limits_redis.py $(ARGS)
