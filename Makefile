@@ -13,7 +13,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit test-long unit-compiled test-api test-cluster control-plane lws helm monitoring kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test check unit test-long unit-compiled test-api test-cluster control-plane lws helm monitoring keda kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -79,6 +79,9 @@ helm:  ## build Helm 3 and 4 for the tests of the chart into the user's cache; t
 
 monitoring:  ## fetch Prometheus and build its adapter for tests in a control plane into the user's cache; takes a few minutes and needs Go
 	@$(CONTROL_PLANE) build-monitoring
+
+keda:  ## build KEDA for tests in a control plane into the user's cache; takes ten minutes and needs Go
+	@$(CONTROL_PLANE) build-keda
 
 kustomize-base: helm  ## render deploy/kustomize/base from the Helm chart
 	@$(PYTHON) tools/kustomize_base.py "$$($(CONTROL_PLANE) path-helm | head -n 1)"

@@ -26,6 +26,7 @@ list-*) cp go.mod "$HERE/$(basename "$PWD").mod" ;;
 build-*)
 	echo "$PWD" >> "$HERE/builds"
 	echo "$@" >> "$HERE/flags"
+	[ ! -d pkg ] || cp -r pkg "$HERE/"
 	[ -z "$FAILURE" ] || { echo "$FAILURE" >&2; exit 1; }
 	while [ -f "$HERE/hold" ]; do sleep 0.05; done
 	while [ "$1" != -o ]; do shift; done
@@ -33,7 +34,7 @@ build-*)
 	shift 2
 	for package; do
 		[ -d "$into" ] && program=$into/${package##*/} || program=$into
-		printf '#!/bin/sh\\necho Kubernetes v1.36.3 or LWS v0.8.0\\n' > "$program"
+		printf '#!/bin/sh\\necho Kubernetes v1.36.3 or LWS v0.8.0 or metrics-service\\n' > "$program"
 		chmod +x "$program"
 	done ;;
 esac
@@ -249,6 +250,50 @@ def test_lws_is_built_with_the_files_of_its_module(done, tmp_path):
     (home / "webhooks.yaml").unlink()
     status, _, errors = done("build-lws", HEADGATE_LWS=str(home))
     assert (status, errors) == (2, f"HEADGATE_LWS={home} has no webhooks.yaml\n")
+
+
+CHOICE = """package scaling
+	switch triggerType {
+	case "mongodb":
+		return scalers.NewMongoDBScaler(config)
+	case "prometheus":
+		return scalers.NewPrometheusScaler(config)
+	default:
+		return nil
+	}
+"""
+
+
+def test_keda_is_built_once_with_the_trigger_that_is_tested(start, done, tmp_path):
+    """A second build waits for the first one. The definitions are kept beside the programs."""
+    home = tmp_path / "cache" / "headgate" / "keda" / "2.21.0"
+    scalers = ("scaler.go", "prometheus_scaler.go", "azure_queue_scaler.go", "mongo_scaler.go")
+    texts = {f"pkg/scalers/{name}": "" for name in scalers} | {"pkg/scaling/scalers_builder.go": CHOICE}
+    texts |= {"go.mod": "", "go.sum": "", "cmd/operator/main.go": "", "config/crd/bases/keda.yaml": "kinds"}
+    for name, text in texts.items():
+        file = tmp_path / "files" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(0o444)
+    assert done("path-keda") == (0, "\n", "")
+    (tmp_path / "hold").touch()
+    both = [start("build-keda") for _ in range(2)]
+    until(lambda: builds(tmp_path) == 1)
+    (tmp_path / "hold").unlink()
+    for process in both:
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output) == (0, f"KEDA is in {home}\n"), errors
+    assert builds(tmp_path) == 1
+    assert done("path-keda", PATH="/nowhere") == (0, f"{home}\n", "")
+    assert sorted(path.name for path in home.iterdir()) == ["definitions", "keda", "keda-adapter"]
+    assert (home / "definitions" / "keda.yaml").read_text() == "kinds"
+    compiled = tmp_path / "pkg"
+    assert {path.name for path in (compiled / "scalers").iterdir()} == {*scalers[:3]}
+    mongo = '	case "mongodb":\n		return scalers.NewMongoDBScaler(config)\n'
+    assert (compiled / "scaling" / "scalers_builder.go").read_text() == CHOICE.replace(mongo, "")
+    (home / "keda").unlink()
+    status, _, errors = done("build-keda", HEADGATE_KEDA=str(home))
+    assert (status, errors) == (2, f"HEADGATE_KEDA={home} has no keda\n")
 
 
 def test_an_unknown_version_is_named(done):

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+PURPOSES = ("lister", "authentication", "authorization")
+"""For which a server of metrics has a kubeconfig each."""
+
 
 @contextmanager
 def aggregated_api(

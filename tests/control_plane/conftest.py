@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from charts import helm  # noqa: F401 - a fixture
 from clusters import TOOL, WAIT_S, Cluster, control_plane, wait_until
 from containers import lasting_node, run_container  # noqa: F401 - fixtures
+from keda import keda  # noqa: F401 - a fixture
 from prometheus import monitoring, run_adapter, run_prometheus  # noqa: F401 - fixtures
 from traffic import listen, start, start_engine, start_gateway  # noqa: F401 - fixtures
 from webhook_processes import webhook_of  # noqa: F401 - a fixture

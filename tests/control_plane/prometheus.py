@@ -13,13 +13,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from aggregation import aggregated_api
+from aggregation import PURPOSES, aggregated_api
 from traffic import answers
 
 TOOL = Path(__file__).parents[2] / "tools" / "control_plane"
 API = "custom.metrics.k8s.io"
-PURPOSES = ("lister", "authentication", "authorization")
-"""For which the adapter has a kubeconfig each."""
 
 
 @pytest.fixture(scope="session")

@@ -84,9 +84,9 @@ class Pages:
         return found | (grouped - known)
 
     def labels(self, name: str) -> set[str]:
-        """Of all series of a metric."""
+        """Of all series of a metric, also if the last scrape was too slow."""
         if name not in self._labels:
-            series = self._prometheus.query(name)
+            series = self._prometheus.query(f"last_over_time({name}[10m])")
             self._labels[name] = {label for each in series for label in each["metric"]}
         return self._labels[name]
 

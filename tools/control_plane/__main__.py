@@ -14,6 +14,7 @@ from pathlib import Path
 
 import build
 import helm
+import keda
 import lws
 import monitoring
 import namespace
@@ -39,6 +40,8 @@ def main() -> int:
                 _say("Helm is in " + ", ".join(str(each) for each in helm.build_all(os.environ)))
             case "build-monitoring":
                 _say("\n".join(str(each) for each in monitoring.build_all(os.environ).values()))
+            case "build-keda":
+                _say(f"KEDA is in {keda.build_it(os.environ)}")
             case "check":
                 return _check(os.environ)
             case "path":
@@ -47,6 +50,8 @@ def main() -> int:
                 _say("\n".join(str(each) for each in helm.find(os.environ)))
             case "path-monitoring":
                 _say("\n".join(str(each) for each in monitoring.find(os.environ).values()))
+            case "path-keda":
+                _say(str(keda.find(os.environ) or ""))
             case "up":
                 servers.up(_found(os.environ), given.state, has_audit=given.audit, is_bare=given.bare)
             case "lws":
@@ -74,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("path-helm", help="print the paths of the Helms that are found, one on each line")
     commands.add_parser("build-monitoring", help="build Prometheus and its adapter, unless they are found")
     commands.add_parser("path-monitoring", help="print the paths of Prometheus and its adapter")
+    commands.add_parser("build-keda", help="build KEDA, unless it is there already")
+    commands.add_parser("path-keda", help="print the directory of KEDA; nothing if there is none")
     commands.add_parser("check", help="report whether the tests can run here; if not, exit with status 1")
     commands.add_parser("path", help="print the directory of the programs")
     up = commands.add_parser("up", help="start a control plane and print its kubeconfig; Ctrl-C ends it")
@@ -125,6 +132,8 @@ def _check(environ: Mapping[str, str]) -> int:
             without += f", without those with Prometheus: {monitoring.HOW_TO_GET}"
         if lws.find(environ) is None:
             without += f", without those of LWS: {lws.HOW_TO_GET}"
+        if keda.find(environ) is None:
+            without += f", without those of KEDA: {keda.HOW_TO_GET}"
         _say(f"The tests in a real control plane are included ({found.origin}){without}")
         return 0
     return 1

@@ -59,7 +59,7 @@ def build(version: str, home: Path) -> Path:
     done = home / version
     with _disk_full_explained(home):
         home.mkdir(parents=True, exist_ok=True)
-        with _locked(home / f"{version}.lock", version):
+        with locked(home / f"{version}.lock", f"Kubernetes {version}"):
             if not (done / "bin").exists():
                 _build_anew(version, home, done)
     return done / "bin"
@@ -128,12 +128,13 @@ def _try_program(program: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, version: str) -> Iterator[None]:
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Holds a lock file; waits for another process that builds the same."""
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report(f"Waiting for another process that builds Kubernetes {version} ...")
+            report(f"Waiting for another process that builds {what} ...")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

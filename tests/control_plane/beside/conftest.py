@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,10 +23,11 @@ from traffic import MODEL, answers, route_to, server
 PAGE = Path(__file__).parents[3] / "docs" / "beside-hpa-and-keda.md"
 RANGE = "10.244.80.0/24"
 """Addresses of the engines."""
-PROMPT_WORDS = range(40, 800)
-"""Of many lengths, so that gateways can learn what a token costs."""
-TOKEN_S = 0.002
-"""Of an engine, for a token of a prompt: a few requests are work for several engines."""
+PROMPT_WORDS = range(3000, 7000)
+"""Of many lengths, so that gateways can learn what a token costs. Even by their first guess, the requests
+below are work for several engines."""
+TOKEN_S = 0.0003
+"""Of an engine, for a token of a prompt."""
 
 
 def block(word: str) -> str:
@@ -61,7 +63,7 @@ class Model:
     def command(self, words: str) -> list[str]:
         """The words after `kubectl` of a command of the page, for this namespace."""
         [line] = re.findall(rf"^kubectl ({words} .*)$", PAGE.read_text(), re.M)
-        return line.replace("team-a", self.namespace).split()
+        return shlex.split(line.replace("team-a", self.namespace))
 
     def get(self, kind: str, name: str = "chat") -> Any:
         return self.cluster.get(kind, name, "-n", self.namespace)
@@ -71,12 +73,6 @@ class Model:
 
     def ready(self) -> int:
         return int(self.get("deployment")["status"].get("readyReplicas", 0))
-
-    def managers(self) -> list[str]:
-        """Who has set the replicas."""
-        words = ("deployment", "chat", "-n", self.namespace, "--show-managed-fields")
-        entries = self.cluster.get(*words)["metadata"]["managedFields"]
-        return [each["manager"] for each in entries if "f:replicas" in each["fieldsV1"].get("f:spec", {})]
 
     def ask(self, gateway: int = 0, timeout_s: float = 600) -> httpx2.Response:
         """A streamed request with a prompt that no engine has seen."""
@@ -170,15 +166,16 @@ def _deployment(node: str) -> dict[str, Any]:
 
 @pytest.fixture
 def keep_busy() -> Iterator[Callable[..., threading.Event]]:
-    """Keeps requests under way at all gateways until the event is set, or the test ends."""
+    """Keeps requests under way at all gateways until the event is set, or the test ends. None may fail."""
+    statuses: set[int] = set()
     with ExitStack() as running:
 
-        def run(model: Model, at_once: int = 4) -> threading.Event:
+        def run(model: Model, at_once: int = 6) -> threading.Event:
             enough = threading.Event()
 
             def client(gateway: int) -> None:
                 while not enough.is_set():
-                    assert model.ask(gateway).status_code == 200
+                    statuses.add(model.ask(gateway).status_code)
 
             for number in range(at_once):
                 thread = threading.Thread(target=client, args=(number % len(model.gateways),))
@@ -188,6 +185,7 @@ def keep_busy() -> Iterator[Callable[..., threading.Event]]:
             return enough
 
         yield run
+    assert statuses <= {200}
 
 
 @pytest.fixture

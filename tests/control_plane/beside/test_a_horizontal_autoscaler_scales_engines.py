@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 SLOW_S = 240.0
@@ -28,6 +30,8 @@ def test_engines_follow_the_work_of_all_gateways(
     eventually(lambda: model.replicas() == 3, SLOW_S)
     [metric] = model.get("hpa")["status"]["currentMetrics"]
     assert metric["object"]["metric"]["name"] == "headgate:work_seconds"
+    [item] = json.loads(cluster.kubectl(*model.command("get --raw")))["items"]
+    assert item["describedObject"]["name"] == "chat"
     eventually(lambda: model.ready() == 3)
 
     enough.set()
