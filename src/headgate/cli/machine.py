@@ -64,6 +64,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float
     images: Path | None = None
     """The file of commands that run in place of images."""
+    prometheus: str = ""
+    """Server for metrics of AutoscalingPolicies that are queries."""
+    controller_metrics_port: int | None = None
 
     @property
     def kubeconfig(self) -> Path:
@@ -114,6 +117,14 @@ class Following(NamedTuple):
     steps: Sequence[str]
     until_ready: Callable[[cluster.Client, Progress], Awaitable[str]]
     """Returns what to print then."""
+
+
+def _controller_arguments(options: Options) -> list[object]:
+    words: list[object] = ["--kubeconfig", options.kubeconfig, "--gateway", options.metrics_url]
+    words += ["--prometheus", options.prometheus] if options.prometheus else []
+    if options.controller_metrics_port is not None:
+        words += ["--metrics-port", options.controller_metrics_port]
+    return words
 
 
 async def run(options: Options, following: Following | None = None, *, descriptor: int = 1) -> None:
@@ -241,8 +252,7 @@ class _Machine:
                 words = ["--kubeconfig", options.kubeconfig, "--state", options.state]
                 words += ["--images", options.images] if options.images is not None else []
                 self._start_child("node", "node", *words)
-                words = ["--kubeconfig", options.kubeconfig, "--gateway", options.metrics_url]
-                self._start_child("controller", "controller", *words)
+                self._start_child("controller", "controller", *_controller_arguments(options))
                 self._start_gateway()
                 if options.manifests:
                     progress.detail(_OBJECTS, "applying")

@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     help="File of the gateway's settings; flags of this command override it.",
 )
 @images_file.images
+@click.option(
+    "--prometheus",
+    metavar="URL",
+    default="",
+    help="Prometheus server for metrics prometheus:QUERY of AutoscalingPolicies.",
+)
+@click.option(
+    "--controller-metrics-port",
+    type=click.IntRange(1, 65535),
+    metavar="NUMBER",
+    help="Serve the metrics of the controllers on this port of 127.0.0.1. Default: nowhere.",
+)
 @click.option("--wait", "wait_s", default=120.0, help="Seconds to wait before printing what is not ready.")
 def up(
     manifests: tuple[str, ...],
