@@ -9,7 +9,9 @@ could not be measured never leads to fewer replicas than there are:
 - if these change the direction, nothing changes;
 - a metric without any value has no opinion, and while there is such a metric, no other scales down.
 
-The tolerance is around the current number: a change smaller than this percentage of it is not made.
+The tolerance is around the current number: a change smaller than this percentage of it is not made. A single
+replica goes only if the others have room for the noise of the load, or it would be back in a moment: with a
+tolerance of 10 %, the second of two replicas goes at a need of 0.8, not of 1.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ __all__ = ["MOST_REPLICAS", "MetricView", "Recommendation", "recommend", "rounde
 
 MOST_REPLICAS = 1_000_000_000
 _ROUNDING = 1e-9
+_MARGIN = 2.0
+"""Of a single replica that goes, in tolerances of one replica. The noise of a load grows with its root."""
 
 
 class MetricView(NamedTuple):
@@ -84,9 +88,13 @@ def _assessed(policy: Policy, metric: MetricTarget, observation: Observation) ->
 
 def rounded(policy: Policy, needed: float, current: int) -> int:
     """Whole replicas, or the current ones if the change is within the tolerance."""
-    if abs(needed - current) * 100.0 < policy.tolerance_percent * current:
+    tolerance = policy.tolerance_percent / 100.0
+    if abs(needed - current) < tolerance * current:
         return current
-    return math.ceil(min(needed, MOST_REPLICAS) - _ROUNDING)
+    desired = math.ceil(min(needed, MOST_REPLICAS) - _ROUNDING)
+    if desired == current - 1 and needed > desired - _MARGIN * tolerance * math.sqrt(desired) + _ROUNDING:
+        return current
+    return desired
 
 
 def _of_total(metric: MetricTarget, total: Total, observation: Observation) -> MetricView:
