@@ -47,7 +47,11 @@ RISING = History(
 )
 CASES = {
     "": (decided(POLICY, 3, 41.2), "Scale up from 3 to 6 replicas: work is 41.2 in total, which needs 5.15"),
-    "Tolerance": (decided(POLICY, 6, 45), "Stay at 6 replicas: {}; the change is within the tolerance."),
+    " of what rounds up to the same": (
+        decided(POLICY, 6, 45),
+        "Stay at 6 replicas: {}, which needs 5.62 at 8 each.",
+    ),
+    "Tolerance": (decided(POLICY, 6, 49), "Stay at 6 replicas: {}; the change is within the tolerance."),
     "NotReady": (
         decided(POLICY, 5, None, pods=(POD, POD._replace(is_ready=False))),
         "Stay at 5 replicas: work is 24 in total, which needs 3 at 8 each, with 3 not measured; replicas are "
@@ -107,6 +111,10 @@ CASES = {
     "Waking": (
         decided(POLICY, 0, None, bounds=Bounds(0, 9), wanted=True),
         "Scale up from 0 to 1 replica: a request waits.",
+    ),
+    "Waking as measured": (
+        decided(POLICY, 0, 0.01, bounds=Bounds(0, 9), wanted=True),
+        "Scale up from 0 to 1 replica: {}; a request waits.",
     ),
 }
 

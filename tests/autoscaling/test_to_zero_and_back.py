@@ -38,7 +38,8 @@ def decided(
 
 
 def test_the_last_replica_goes_after_the_grace_period() -> None:
-    assert decided(1, idle_s=29).desired == 1
+    early = decided(1, idle_s=29)
+    assert (early.desired, early.held_until) == (1, NOW + 1)
     decision = decided(1, idle_s=30)
     assert (decision.desired, decision.rule) == (0, "Zero")
     assert decision.message.endswith("no request came for the grace period.")

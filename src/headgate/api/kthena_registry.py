@@ -253,7 +253,10 @@ class AutoscalingPolicyBindingStatus(Part, frozen=True, kw_only=True):
     ] = ""
     held_until: Annotated[
         str | None,
-        described("When a window, a rate or panic can allow more, at the earliest.", format="date-time"),
+        described(
+            "When a window, a rate, panic or the grace period can allow more, at the earliest.",
+            format="date-time",
+        ),
     ] = None
     mode: Annotated[str, described("Stable or Panic.")] = ""
     panic_until: Annotated[

@@ -32,7 +32,7 @@ class Decision(NamedTuple):
     outlook: Outlook | None = None
     """None before a replica was seen to start, since nobody knows how far to look ahead."""
     held_until: float | None = None
-    """When the rule StabilizationWindow, Rate or Panic can allow more, at the earliest."""
+    """When the rule StabilizationWindow, Rate, Panic or Zero can allow more, at the earliest."""
 
 
 def sentence(

@@ -82,7 +82,7 @@ def _assessed(policy: Policy, metric: MetricTarget, observation: Observation) ->
         return view
     current = observation.current
     desired = rounded(policy, view.needed, current)
-    is_held = desired == current and abs(view.needed - current) > _ROUNDING
+    is_held = desired == current != whole(view.needed)
     return view._replace(desired=desired, rule="Tolerance" if is_held else "")
 
 
@@ -91,10 +91,15 @@ def rounded(policy: Policy, needed: float, current: int) -> int:
     tolerance = policy.tolerance_percent / 100.0
     if abs(needed - current) < tolerance * current:
         return current
-    desired = math.ceil(min(needed, MOST_REPLICAS) - _ROUNDING)
+    desired = whole(needed)
     if desired == current - 1 and needed > desired - _MARGIN * tolerance * math.sqrt(desired) + _ROUNDING:
         return current
     return desired
+
+
+def whole(needed: float) -> int:
+    """Whole replicas for it."""
+    return math.ceil(min(needed, MOST_REPLICAS) - _ROUNDING)
 
 
 def _of_total(metric: MetricTarget, total: Total, observation: Observation) -> MetricView:

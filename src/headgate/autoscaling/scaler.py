@@ -53,7 +53,10 @@ def settle(
     if desired == 0 and (idle or recommended is None) and not (rule and desired < current):
         rule = "Zero"
     deciding = recommendation.deciding
-    until = until if rule in ("StabilizationWindow", "Rate", "Panic") else None
+    if rule == "Zero" and desired > 0:
+        until = zero.idle_at(bounds, observation)
+    elif rule not in ("StabilizationWindow", "Rate", "Panic"):
+        until = None
     decision = Decision(
         desired=desired,
         current=current,
@@ -101,6 +104,8 @@ def _within(
         return floor, least
     if desired > bounds.maximum:
         return bounds.maximum, "Maximum"
+    if least == "Waking" and desired == floor:
+        return desired, least
     if recommended is not None and rule in ("", "Forecast"):
         if desired == bounds.maximum < recommended:
             return desired, "Maximum"
