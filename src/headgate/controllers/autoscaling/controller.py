@@ -42,8 +42,6 @@ WORDS_S, VALUES_S, HISTORY_S = 15.0, 60.0, 300.0
 """How often a status is written in which only words, only measured values, or only the history have changed.
 A history that is older than two minutes holds replicas a little longer after a restart, and no more."""
 SOON_S = 0.1
-SWEEP_S = 60.0
-"""How long after the start it is known which pools have bindings."""
 
 
 class Plan(NamedTuple):
@@ -136,8 +134,12 @@ class AutoscalingController:
             self._queue.add(key)
 
     async def _sweep(self) -> None:
-        await asyncio.sleep(SWEEP_S)
+        # Only a leader runs passes, so whoever begins to lead does not know yet which pools have bindings.
         await self._leadership.acquired()
+        await asyncio.sleep(self._settings.sweep_s)
+        while not self._leadership.is_held():
+            await self._leadership.acquired()
+            await asyncio.sleep(self._settings.sweep_s)
         try:
             await self._passes.sweep()
         except cluster.ApiError as error:

@@ -18,6 +18,9 @@ class AutoscalingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the reading of one target may take; what has not come by then is missing."""
     workers: int = 64
     """Bindings that are decided at the same time: one whose Pods respond slowly holds up no other."""
+    sweep_s: float = 60.0
+    """How long after it begins to lead a controller knows which pools have bindings: annotations of others
+    are removed."""
     gateways: tuple[str, ...] = ()
     """URLs of the metrics ports of gateways."""
     gateway_service: str = ""
