@@ -71,6 +71,15 @@ def test_a_text_that_is_too_long_is_not_read() -> None:
         History.from_json('"' + "x" * 65_536 + '"')
 
 
+@pytest.mark.parametrize(
+    "text", ['{"highs": [[9e9, 9], [5, 1]]}', '{"fewest": [[9e9, 0], [5, 1]]}', '{"x": ' + "[" * 60_000]
+)
+def test_what_would_never_be_forgotten_or_read_is_an_error(text: str) -> None:
+    """An entry in the future before one in the past would bound replicas for ever."""
+    with pytest.raises(ValueError, match="not a history"):
+        History.from_json(text)
+
+
 def test_an_empty_history_is_short() -> None:
     assert History.empty().to_json() == "{}"
     assert History.from_json("{}") == History.empty()

@@ -57,9 +57,13 @@ class History(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if len(text) > _LARGEST_TEXT:
             raise ValueError(f"a history of {len(text)} characters is longer than {_LARGEST_TEXT}")
         try:
-            return msgspec.json.decode(text, type=History)
-        except msgspec.DecodeError as error:
+            found = msgspec.json.decode(text, type=History)
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(f"not a history of an autoscaler: {error}") from error
+        for entries in (found.highs, found.lows, found.most, found.fewest):
+            if not windows.are_in_order(entries):
+                raise ValueError("not a history of an autoscaler: its entries are not in the order of time")
+        return found
 
     def observed(self, observation: Observation) -> History:
         """Take in everything but the metrics."""

@@ -14,7 +14,16 @@ from typing import Annotated, Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Meta
 
-__all__ = ["LONGEST_S", "MOST_ENTRIES", "Entries", "Snapshots", "extreme", "with_high", "with_low"]
+__all__ = [
+    "LONGEST_S",
+    "MOST_ENTRIES",
+    "Entries",
+    "Snapshots",
+    "are_in_order",
+    "extreme",
+    "with_high",
+    "with_low",
+]
 
 LONGEST_S: Final = 1800.0
 """The longest window of a policy."""
@@ -44,6 +53,12 @@ def extreme(entries: Entries, since: float, *, or_at: bool) -> tuple[float, int]
         if entry[0] > since or (or_at and entry[0] == since):
             return entry
     return None
+
+
+def are_in_order(entries: Entries) -> bool:
+    """Whether their times rise, as in all that the functions of this module return. An entry in the future
+    before one in the past would stay for ever."""
+    return all(earlier[0] <= later[0] for earlier, later in itertools.pairwise(entries))
 
 
 def _recent(entries: Entries, now: float) -> Entries:
