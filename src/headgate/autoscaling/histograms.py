@@ -76,6 +76,6 @@ def quantile(histogram: Histogram, share: float) -> float:
 def _check(histogram: Histogram) -> None:
     below = 0.0
     for bucket in histogram:
-        if not bucket.cumulative >= below:  # also for NaN
-            raise HistogramError(f"the count of the bucket up to {bucket.upper} fell")
+        if not below <= bucket.cumulative < math.inf:  # also for NaN
+            raise HistogramError(f"the count of the bucket up to {bucket.upper} fell, or is not finite")
         below = bucket.cumulative

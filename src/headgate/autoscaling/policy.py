@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Final, NamedTuple
 
 from headgate.api.kthena_registry import (
+    AutoscalingPolicyMetric,
     AutoscalingPolicyPanicPolicy,
     AutoscalingPolicySpec,
     AutoscalingPolicyStablePolicy,
@@ -13,6 +15,8 @@ from headgate.kubeschema import duration, quantity
 
 __all__ = ["Bounds", "MetricTarget", "Panic", "Policy", "Rate", "compile_policy"]
 
+_SHOWN: Final = 64
+"""Characters of a value in an error."""
 _UP_WINDOW_S, _DOWN_WINDOW_S = 0.0, 300.0
 
 
@@ -69,19 +73,25 @@ class Bounds(NamedTuple):
 
 
 def compile_policy(spec: AutoscalingPolicySpec) -> Policy:
-    """Raises ValueError if a duration or quantity cannot be read, which the schema rules out."""
+    """Raises ValueError if a duration or quantity cannot be read or is out of range: the schema rules out
+    most of that, but the one in the cluster may be of another version."""
     behavior = spec.behavior
     panic = behavior.scale_up.panic_policy
     return Policy(
-        metrics=tuple(
-            MetricTarget(metric.metric_name, float(quantity.parse(metric.target_value)))
-            for metric in spec.metrics
-        ),
+        metrics=tuple(_target(index, metric) for index, metric in enumerate(spec.metrics)),
         tolerance_percent=float(spec.tolerance_percent),
         up=_rate(behavior.scale_up.stable_policy, _UP_WINDOW_S),
         down=_rate(behavior.scale_down, _DOWN_WINDOW_S),
         panic=_panic(panic) if panic is not None else None,
     )
+
+
+def _target(index: int, metric: AutoscalingPolicyMetric) -> MetricTarget:
+    value = float(quantity.parse(metric.target_value))
+    if not 0 < value < math.inf:
+        told = str(metric.target_value)[:_SHOWN]
+        raise ValueError(f"metrics[{index}].targetValue is {told}: it must be above 0 and less than 1e308")
+    return MetricTarget(metric.metric_name, value)
 
 
 def _rate(stable: AutoscalingPolicyStablePolicy, window_s: float) -> Rate:

@@ -29,6 +29,8 @@ MOST_REPLICAS = 1_000_000_000
 _ROUNDING = 1e-9
 _MARGIN = 2.0
 """Of a single replica that goes, in tolerances of one replica. The noise of a load grows with its root."""
+_LARGEST = 1e300
+"""Of one Pod: larger values, which only a broken page has, count as this, so that sums are finite."""
 
 
 class MetricView(NamedTuple):
@@ -103,7 +105,7 @@ def whole(needed: float) -> int:
 
 
 def _of_total(metric: MetricTarget, total: Total, observation: Observation) -> MetricView:
-    needed: float | None = total.value / metric.value
+    needed: float | None = min(total.value / metric.value, float(MOST_REPLICAS))
     if total.is_ratio:
         # A mean is over the replicas that serve. Those that start will take load from them.
         needed = needed * observation.ready if needed is not None and observation.ready > 0 else None
@@ -123,8 +125,8 @@ def _of_pods(metric: MetricTarget, pods: Iterable[PodSample], current: int) -> M
     missing = max(unmeasured, 0) + (current - unmeasured - unready - len(measured))
     if not measured:
         return MetricView(name, target, missing=missing, unready=unready)
-    total = math.fsum(measured)
-    needed = total / target
+    total = math.fsum(min(value, _LARGEST) for value in measured)
+    needed = min(total / target, float(MOST_REPLICAS))
     rule = ""
     if needed >= len(measured):
         if (missing or unready) and needed < current:
