@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from reference_cases import panic
 from registered import Behavior, into
 from world_of_scaling import AT_ONCE, SETTINGS, World, controlling, eventually
 
