@@ -20,6 +20,7 @@ def test_the_first_request_waits_for_its_engine_and_load_for_more(
     prometheus = run_prometheus(chart, "gateway")
     eventually(lambda: len(prometheus.query("headgate_gateway_pool_work_seconds")) == 2)
     cluster.kubectl(*model.command("annotate modelserver"))
+    eventually(lambda: len(prometheus.query("headgate_gateway_pool_starts_from_zero == 1")) == 2)
     words = {
         "http://prometheus.monitoring:9090": prometheus.url,
         f"cooldownPeriod: {COOLDOWN_S}0": f"cooldownPeriod: {COOLDOWN_S}",
