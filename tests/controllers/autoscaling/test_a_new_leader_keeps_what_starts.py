@@ -46,7 +46,7 @@ async def leave_behind(world: World, name: str) -> None:
 
 
 async def test_only_pools_without_a_binding_are_swept(world: World) -> None:
-    """The one that waited has run no pass: it knows no pool with a binding before it has led for a while."""
+    """Whoever waited has run no pass, so it knows no pool with a binding until it has led for a while."""
     await world.workload(replicas=0)
     await world.server(idle_s=9.0)
     await world.server("left", idle_s=9.0)

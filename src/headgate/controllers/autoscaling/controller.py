@@ -238,7 +238,9 @@ class AutoscalingController:
         """Whether a pass would come to the same as the last one: there are no requests, and as few replicas
         as there may be. Most of many models are so most of the time."""
         memory = self._memories.get(key)
-        return memory is not None and self._now() < memory.quiet_until and self._passes.is_idle(key)
+        # A clock that was set back makes no period longer.
+        is_early = memory is not None and 0 < memory.quiet_until - self._now() <= self._settings.period_s
+        return is_early and self._passes.is_idle(key)
 
     def _memory(self, binding: api.AutoscalingPolicyBinding) -> Memory:
         key, uid = binding.metadata.key, binding.metadata.uid
@@ -269,7 +271,8 @@ class AutoscalingController:
         """Write a status if it is time to; `due` has no history if there is a memory of it."""
         now, before = self._now(), binding.status
         if memory is not None:
-            if before is not None and now - memory.written_at < _patience_s(before, due):
+            # A clock that was set back says nothing about when that was.
+            if before is not None and 0 <= now - memory.written_at < _patience_s(before, due):
                 return None
             due = msgspec.structs.replace(due, history=memory.history.to_json())
         if before == due:
