@@ -141,7 +141,7 @@ class Passes:
 
     def _pools_of(self, found: Sequence[Found]) -> dict[api.ObjectRef, float]:
         """The pools of all targets, each with the share of its ready Pods that are theirs."""
-        own = {pod.metadata.uid for each in found for pod in each.pods}
+        own = [each.target.scalable.members for each in found]
         shares: dict[api.ObjectRef, float] = {}
         for each in found:
             for pool in self._followed.pools.of(each.target.scalable):

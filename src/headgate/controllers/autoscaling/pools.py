@@ -118,11 +118,8 @@ class Pools:
         selecting = self._selections.selecting(api.Pod(metadata=metadata))
         return sorted(each for each in selecting if isinstance(each, api.ObjectRef))
 
-    def share(self, pool: api.ObjectRef, own: Collection[str]) -> float:
-        """The part of its ready Pods that have one of these UIDs; 1 if none is ready."""
-        pods = self._selections.pods(pool)
-        others = [pod for pod in pods if pod.metadata.uid not in own and pod.ready]
-        if not others:
-            return 1.0
-        mine = sum(pod.ready for pod in pods) - len(others)
-        return mine / (mine + len(others))
+    def share(self, pool: api.ObjectRef, own: Collection[LabelSelector]) -> float:
+        """The part of its ready Pods that one of these selects; 1 if none is ready."""
+        ready = [pod for pod in self._selections.pods(pool) if pod.ready]
+        mine = sum(any(each.matches(pod.metadata.labels) for each in own) for pod in ready)
+        return mine / len(ready) if mine < len(ready) else 1.0

@@ -65,6 +65,11 @@ class Scalable(Part, frozen=True, kw_only=True):
         return self.spec.selector
 
     @property
+    def members(self) -> LabelSelector:
+        """Selects all its Pods."""
+        return self.selector
+
+    @property
     def pod_labels(self) -> Mapping[str, str]:
         """Those of a new Pod that stands for a replica."""
         return self.spec.template.metadata.labels
@@ -87,6 +92,10 @@ class ScalableLeaderWorkerSet(Scalable, frozen=True, kw_only=True):
     def selector(self) -> LabelSelector:
         labels = {leaderworkersets.NAME: self.metadata.name, leaderworkersets.WORKER_INDEX: "0"}
         return LabelSelector(match_labels=labels)
+
+    @property
+    def members(self) -> LabelSelector:
+        return LabelSelector(match_labels={leaderworkersets.NAME: self.metadata.name})
 
     @property
     def pod_labels(self) -> Mapping[str, str]:

@@ -1,0 +1,52 @@
+"""Labels that say which Pods are measured do not make the others those of another workload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate import api, cluster
+from headgate.api import leaderworkersets
+from headgate.controllers.autoscaling.pools import Pools, PoolServer, ref_of
+from headgate.controllers.autoscaling.workloads import ScalableDeployment, ScalableLeaderWorkerSet
+from headgate.routing.selections import Selections
+
+SERVER = msgspec.convert(
+    {
+        "metadata": {"name": "s", "namespace": "n"},
+        "spec": {"workloadSelector": {"matchLabels": {"pool": "p"}}},
+    },
+    PoolServer,
+)
+DEPLOYMENT = msgspec.convert(
+    {"metadata": {"name": "d", "namespace": "n"}, "spec": {"selector": {"matchLabels": {"app": "d"}}}},
+    ScalableDeployment,
+)
+GROUPS = msgspec.convert({"metadata": {"name": "g", "namespace": "n"}}, ScalableLeaderWorkerSet)
+D: dict[str, str] = {"app": "d"}
+G = {leaderworkersets.NAME: "g"}
+LEADER, WORKER = G | {leaderworkersets.WORKER_INDEX: "0"}, G | {leaderworkersets.WORKER_INDEX: "1"}
+
+
+@pytest.mark.parametrize(
+    ("target", "pods", "share"),
+    [
+        (DEPLOYMENT, [D | {"role": "leader"}, D], 1.0),
+        (DEPLOYMENT, [D, {"app": "other"}, {"app": "other"}, D], 0.5),
+        (DEPLOYMENT, [{"app": "other"}], 0.0),
+        (DEPLOYMENT, [], 1.0),
+        (GROUPS, [LEADER, WORKER, LEADER, WORKER], 1.0),
+        (GROUPS, [LEADER, WORKER, D, D], 0.5),
+    ],
+)
+def test_the_share_of_a_pool(target: Any, pods: list[dict[str, str]], share: float) -> None:
+    selections: Selections[Any] = Selections(lambda _: None)
+    pools = Pools(selections)
+    pools.put(cluster.Change(cluster.ChangeKind.ADDED, None, SERVER))
+    for number, labels in enumerate(pods):
+        metadata = api.ObjectMeta(name=f"p{number}", namespace="n", labels=labels | {"pool": "p"})
+        ready = api.PodStatus(conditions=[api.Condition(type="Ready", status="True")])
+        selections.put(metadata.key, api.Pod(metadata=metadata, status=ready))
+    assert pools.share(ref_of(SERVER), [target.members]) == share
