@@ -220,12 +220,15 @@ class AutoscalingController:
         done = await self._passes.run(binding, plan.policy, plan.targets, memory, self._now())
         if done.is_outdated:
             return SOON_S
-        self._tell_direction(binding, memory, done.outcome)
+        if not done.rejected:
+            self._tell_direction(binding, memory, done.outcome)
         self.figures.take(binding.metadata.key, _report(done))
         due = status.decided(binding, done, references)
         again_s = await self._write(binding, due, memory)
         if again_s is not None:
             return again_s
+        if done.rejected:
+            return self._settings.period_s
         is_told = any(observing.is_signal(each.name) for each in plan.policy.metrics)
         if not is_told and not deciding.may_be_zero(binding, done.found):
             return self._settings.period_s
@@ -300,8 +303,9 @@ def _patience_s(before: AutoscalingPolicyBindingStatus, due: AutoscalingPolicyBi
 def _report(done: Pass) -> Report:
     decision = done.outcome.decision
     configurations = [each.target.configuration for each in done.found]
+    reason = "" if status.is_ready(done) else status.NO_METRICS
     return Report(
-        "" if status.is_ready(done) else status.NO_METRICS,
+        status.REJECTED if done.rejected else reason,
         decision,
         sum(each.min_replicas for each in configurations),
         sum(each.max_replicas for each in configurations),

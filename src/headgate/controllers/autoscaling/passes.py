@@ -47,6 +47,8 @@ class Pass(NamedTuple):
     """Why Pods or queries were not measured."""
     failed: str
     """Why no Pod becomes ready, as far as one says; or empty."""
+    rejected: Sequence[str]
+    """Why the API server rejected replicas, for each target for which it did."""
     is_outdated: bool
     """Whether a workload had changed meanwhile, so that it is to be looked at again."""
 
@@ -78,7 +80,7 @@ class Passes:
         memory: Memory,
         now: float,
     ) -> Pass:
-        """Raises ApiError other than NotFound and Conflict."""
+        """Raises ApiError other than NotFound and Conflict, and than Forbidden and Invalid for replicas."""
         measured = memory.measured
         found = self._found(binding, targets)
         if await self._meter.measure(measured, policy, found, now):
@@ -88,17 +90,21 @@ class Passes:
         observation = observing.observation(found, measured.values, load, now)
         outcome = deciding.decide_all(binding, policy, found, memory.history, observation, measured.values)
         memory.history = outcome.history
-        is_outdated = False
+        is_outdated, rejected = False, []
         for each, replicas in zip(found, outcome.replicas, strict=True):
-            done = await self._scaler.scale(each.target.scalable, replicas)
-            is_outdated |= done is Scaled.OUTDATED
+            try:
+                done = await self._scaler.scale(each.target.scalable, replicas)
+            except (cluster.Forbidden, cluster.Invalid) as error:
+                rejected.append(f"{each.target.workload} cannot get {replicas}: {error}")
+            else:
+                is_outdated |= done is Scaled.OUTDATED
         noted, failed = {}, memory.failures.told(found, memory.history.starts.coming)
         if not any(outcome.replicas):
             failed = ""  # nothing starts: the next request is to try again
         if deciding.may_be_zero(binding, found):
             noted = starts.notes(memory.history.expected_start_s, failed)
         await self._note(binding.metadata.key, pools, noted)
-        return Pass(outcome, found, observation, load, measured.problems, failed, is_outdated)
+        return Pass(outcome, found, observation, load, measured.problems, failed, rejected, is_outdated)
 
     def fed_by(self, pool: api.ObjectRef) -> Collection[api.ObjectKey]:
         """The bindings whose targets a pool reaches."""

@@ -126,6 +126,11 @@ class PoolNotes:
             return
         except cluster.Conflict as error:
             log.info("%s %s is annotated by somebody else: %s", resource.kind, pool.metadata.key, error)
+        except (cluster.Forbidden, cluster.Invalid):
+            raise  # it would be so again
+        except BaseException:
+            self._tried.pop(ref, None)
+            raise
 
 
 def _noted(pool: KnownPool) -> dict[str, str]:

@@ -24,7 +24,7 @@ from headgate.kubeschema import timestamps
 READY, TARGET_FOUND = "Ready", "TargetFound"
 METRICS_AVAILABLE, SCALING_LIMITED = "MetricsAvailable", "ScalingLimited"
 POLICY_NOT_FOUND, POLICY_INVALID, CONFLICT = "PolicyNotFound", "PolicyInvalid", "Conflict"
-SCALING, START_FAILED = "Scaling", "StartFailed"
+SCALING, START_FAILED, REJECTED = "Scaling", "StartFailed", "ScaleRejected"
 STABLE, PANIC = "Stable", "Panic"
 NO_METRICS: Final = "MetricsMissing"
 _MAX_WHY: Final = 1024
@@ -47,7 +47,7 @@ def decided(
         _limited(decision),
         *([references] if references is not None else []),
     ]
-    is_change = any(desired != found.current for found, desired in scaled)
+    is_change = not done.rejected and any(desired != found.current for found, desired in scaled)
     return AutoscalingPolicyBindingStatus(
         conditions=_conditions(binding, findings, now),
         observed_generation=binding.metadata.generation,
@@ -178,6 +178,8 @@ def is_ready(done: Pass) -> bool:
 
 
 def _ready(done: Pass) -> Finding:
+    if done.rejected:
+        return Finding(READY, False, REJECTED, conditions.enumerated(done.rejected, "; "))
     if not is_ready(done):
         told = "No metric could be measured, so that replicas stay"
         if not done.outcome.decision.desired:
