@@ -46,11 +46,12 @@ async def leave_behind(world: World, name: str) -> None:
 
 
 async def test_only_pools_without_a_binding_are_swept(world: World) -> None:
-    """Whoever waited has run no pass, so it knows no pool with a binding until it has led for a while."""
-    await world.workload(replicas=0)
-    await world.server(idle_s=9.0)
-    await world.server("left", idle_s=9.0)
-    await world.policy(**{"headgate:requests_in_flight": 4})
+    """Whoever waited has run no pass, so it knows no pool with a binding until it has led for a while: pages
+    of Pods are read first."""
+    await world.workload(totals={"load": 1.0})
+    await world.server(requests_running=1)
+    await world.server("without", idle_s=9.0)
+    await world.policy(**{"headgate:requests_in_flight": 4, "load": 1})
     await world.binding(least=0, annotations={marks.ZERO_GRACE_PERIOD: "1s"})
 
     async def is_noted() -> bool:
@@ -58,7 +59,7 @@ async def test_only_pools_without_a_binding_are_swept(world: World) -> None:
 
     async with controlling(world.client, world.port):
         await eventually(is_noted)
-    await leave_behind(world, "left")
+    await leave_behind(world, "without")
     before = await world.client.get(api.ModelServer, "web", world.namespace)
 
     leadership, ready = Leadership(), asyncio.Event()
@@ -72,7 +73,7 @@ async def test_only_pools_without_a_binding_are_swept(world: World) -> None:
         leadership.give()
 
         async def is_swept() -> bool:
-            return marks.SCALE_FROM_ZERO not in await world.notes("left")
+            return marks.SCALE_FROM_ZERO not in await world.notes("without")
 
         await eventually(is_swept)
         running.cancel()

@@ -65,6 +65,16 @@ async def test_paths_that_cannot_be_asked_for_are_told(pods, metrics, page):
     assert pods.asked == []
 
 
+@pytest.mark.parametrize("port", [0, -1, 65_536, 1 << 31])
+async def test_ports_that_there_are_not_are_told(pods, metrics, page, port, caplog):
+    """The schema of a binding does not bound them, and a typing error is none of the controller's own."""
+    pod = await pods.add("a", page("waiting 1\n"))
+    (sample,) = await metrics.read([pod], port, "/metrics", NAMES, 30)
+    assert sample.values == {}
+    assert "a number from 1 to 65535" in metrics.problem(pod, port, "/metrics")
+    assert not caplog.records
+
+
 async def test_slow_pods_delay_no_other_target(pods, metrics, page, silent, monkeypatch):
     """Those of another target are read at the same time, and those of their own before its deadline."""
     slow = [await pods.add(f"slow-{number}", silent) for number in range(40)]

@@ -119,6 +119,11 @@ def test_queries_name_their_target():
         (answer(b"<html>", "502 Bad Gateway"), "answers 502"),
         (answer(b"[]"), "answers 200"),
         (answer(b"{" * 100_000), "answers 200"),
+        (answer(b'{"status": "success", "data": {"result": ' + b"[" * 100_000), "answers 200"),
+        (
+            answer(b'{"status":"success","data":{"resultType":"scalar","result":[1,1%b]}}' % (b"0" * 400)),
+            "no finite number",
+        ),
         (answer(b" " * (module.MAX_RESPONSE_BYTES + 1)), "aggregate to one number"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{", "cannot be asked"),
         (b"no HTTP at all\r\n\r\n", "cannot be asked"),

@@ -82,9 +82,9 @@ class PodMetrics:
         """The readings of all Pods that answer in time, by UID."""
         asked = [pod for pod in pods if pod.ready and pod.status.pod_ip]
         pages = [self._page(pod, port, uri) for pod in asked]
-        if not is_page_path(uri):
+        if wrong := _wrong(port, uri):
             for page in pages:
-                page.problem = f"cannot be asked for {uri[:64]!r}: it must begin with / and have no spaces"
+                page.problem = wrong
             responses: Sequence[Response | None] = [None] * len(pages)
         else:
             responses = await self._reader.fetch(pages, port, uri, deadline_s)
@@ -153,6 +153,15 @@ class PodMetrics:
         expired_s = EXPIRED_WINDOWS * self._over_s
         for key in [key for key, pod in self._pods.items() if now - pod.used_at > expired_s]:
             self._reader.drop(self._pods.pop(key).page)
+
+
+def _wrong(port: int, uri: str) -> str:
+    """Why no Pod can be asked; or empty."""
+    if not is_page_path(uri):
+        return f"cannot be asked for {uri[:64]!r}: it must begin with / and have no spaces"
+    if not 0 < port < 65_536:
+        return "cannot be asked: a port is a number from 1 to 65535"
+    return ""
 
 
 class _Measured(NamedTuple):

@@ -175,7 +175,7 @@ class Prometheus:
                     )
         try:
             return msgspec.json.decode(body, type=_Answer)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             raise QueryError(f"Prometheus answers {response.status_code}, with no result") from None
 
 
@@ -202,7 +202,7 @@ def _number(answer: _Answer) -> float:
         raise QueryError(f"the query gives a {kind[:32] or 'result of no type'}, not a number")
     try:
         value = float(sample[1]) if isinstance(sample, list) and len(sample) == 2 else math.nan
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
         raise QueryError("the query gives no finite number")
