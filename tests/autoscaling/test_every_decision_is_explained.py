@@ -95,6 +95,10 @@ CASES = {
         decided(POLICY, 12, None),
         "Scale down from 12 to 10 replicas: the maximum is 10.",
     ),
+    "Rate by far": (
+        decided(POLICY, 3, 98_765, bounds=Bounds(1, 99_999)),
+        "Scale up from 3 to 6 replicas: work is 98765 in total, which needs 12346 at 8 each; 12346",
+    ),
     "Forecast": (
         decided(POLICY, 3, 24, history=RISING),
         "Scale up from 3 to 5 replicas: {}; by the trend, 4.",

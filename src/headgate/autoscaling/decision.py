@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headgate.autoscaling.forecast import Outlook
 from headgate.autoscaling.recommendation import MetricView
+
+_LARGEST_WHOLE: Final = 1e15
+"""Larger numbers are shown with an exponent."""
 
 __all__ = ["Decision", "sentence"]
 
@@ -58,9 +61,9 @@ def _measured(view: MetricView | None) -> str:
     if view is None or view.value is None or view.needed is None:
         return ""
     kind = "on average" if view.is_ratio else "in total"
-    need = f"which needs {view.needed:.3g} at {view.target:.4g} each"
+    need = f"which needs {_figure(view.needed, 3)} at {_figure(view.target, 4)} each"
     missing = f", with {view.missing} not measured" if view.missing else ""
-    return f"{view.name} is {view.value:.4g} {kind}, {need}{missing}"
+    return f"{view.name} is {_figure(view.value, 4)} {kind}, {need}{missing}"
 
 
 def _reason(
@@ -93,7 +96,9 @@ def _reason(
             return limit if recommended is None else f"{recommended} recommended, but {limit}"
         case "Forecast" if outlook is not None:
             source = "trend" if outlook.method == "trend" else "day before"
-            return f"by the {source}, {outlook.needed:.3g} will be needed in {outlook.horizon_s:.0f} s"
+            return (
+                f"by the {source}, {_figure(outlook.needed, 3)} will be needed in {outlook.horizon_s:.0f} s"
+            )
         case "Zero" if desired > 0:
             return "the last replica goes only after the grace period without requests"
         case "Zero":
@@ -110,6 +115,11 @@ def _missing(deciding: MetricView | None) -> str:
     if deciding.rule == "MetricMissing":
         return "what was not measured could change the direction"
     return "another metric could not be measured, so no replica is removed"
+
+
+def _figure(number: float, digits: int) -> str:
+    """With so many digits, or as a whole number: people read no exponents."""
+    return f"{number:.0f}" if 10**digits <= number < _LARGEST_WHOLE else f"{number:.{digits}g}"
 
 
 def _replicas(number: int) -> str:
