@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -50,9 +51,10 @@ class Meter:
         if 0 <= now - measured.at < 0.9 * self._settings.period_s and ready == measured.ready:
             return False
         problems: list[str] = []
-        measured.values = await self._of_pods(of_pods, found, problems)
         queries = [each for each in names if is_query(each)]
-        measured.totals = await self._of_queries(queries, found, problems)
+        measured.values, measured.totals = await asyncio.gather(
+            self._of_pods(of_pods, found, problems), self._of_queries(queries, found, problems)
+        )
         measured.ready, measured.at, measured.problems = ready, now, tuple(problems)
         return True
 
@@ -78,10 +80,15 @@ class Meter:
         values: dict[str, Mapping[str, float]] = {}
         if not names:
             return values
-        for each in found:
-            configured = each.target.configuration.target
-            page = configured.metric_endpoint if configured is not None else MetricEndpoint()
-            measured = await self._pods.read(each.pods, page.port, page.uri, names, self._settings.deadline_s)
+        pages = [_page_of(each) for each in found]
+        deadline_s = self._settings.deadline_s
+        read = await asyncio.gather(
+            *(
+                self._pods.read(each.pods, page.port, page.uri, names, deadline_s)
+                for each, page in zip(found, pages, strict=True)
+            )
+        )
+        for each, page, measured in zip(found, pages, read, strict=True):
             for pod, own in zip(each.pods, measured, strict=True):
                 values[pod.metadata.uid] = own
                 if problem := self._pods.problem(pod, page.port, page.uri):
@@ -98,8 +105,11 @@ class Meter:
             return {}
         places = {(each.target.workload.namespace, each.target.workload.name) for each in found}
         by_query: dict[str, dict[str, Total | None]] = {name: {} for name in names}
-        for namespace, name in sorted(places):
-            totals = await self._prometheus.totals(names, namespace, name, self._settings.deadline_s)
+        ordered, deadline_s = sorted(places), self._settings.deadline_s
+        asked = await asyncio.gather(
+            *(self._prometheus.totals(names, namespace, name, deadline_s) for namespace, name in ordered)
+        )
+        for (namespace, name), totals in zip(ordered, asked, strict=True):
             for metric in names:
                 # A query that does not depend on the target is about all of them.
                 by_query[metric][query_of(metric, namespace, name)] = totals.get(metric)
@@ -108,6 +118,11 @@ class Meter:
         return {
             name: total for name, each in by_query.items() if (total := _together(name, each)) is not None
         }
+
+
+def _page_of(found: Found) -> MetricEndpoint:
+    configured = found.target.configuration.target
+    return configured.metric_endpoint if configured is not None else MetricEndpoint()
 
 
 def _together(metric: str, totals: Mapping[str, Total | None]) -> Total | None:
