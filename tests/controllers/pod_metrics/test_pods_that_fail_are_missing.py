@@ -69,8 +69,8 @@ async def test_paths_that_cannot_be_asked_for_are_told(pods, metrics, page):
 async def test_ports_that_there_are_not_are_told(pods, metrics, page, port, caplog):
     """The schema of a binding does not bound them, and a typing error is none of the controller's own."""
     pod = await pods.add("a", page("waiting 1\n"))
-    (sample,) = await metrics.read([pod], port, "/metrics", NAMES, 30)
-    assert sample.values == {}
+    (values,) = await metrics.read([pod], port, "/metrics", NAMES, 30)
+    assert values == {}
     assert "a number from 1 to 65535" in metrics.problem(pod, port, "/metrics")
     assert not caplog.records
 
