@@ -22,7 +22,6 @@ class PolicyController:
         self._policy = policy
         self._bounds = bounds
         self._history = History.empty()
-        self._signals = signals.Signals()
         self._created: dict[str, float] = {}
         self.decisions: list[Decision] = []
 
@@ -34,7 +33,7 @@ class PolicyController:
             current=fleet.current,
             ready=len(fleet.ready),
             pods=signals.pods(fleet, self._created),
-            totals=self._signals.totals(fleet),
+            totals=signals.totals(fleet),
             is_wanted=bool(fleet.held),
         )
         decision, self._history = decide(self._policy, self._bounds, self._history, observation)

@@ -11,7 +11,7 @@ from headgate.simulator.fleet import Slo
 from headgate.simulator.model import EngineConfig
 
 TICK_S = 1.0
-"""How often replicas are brought up to date and counted."""
+"""How often replicas are brought up to date and counted, and arrivals counted, as by a gateway."""
 LONGEST_TAIL_S = 3600.0
 """How long after the last arrival requests may still be served."""
 
@@ -86,6 +86,7 @@ def replay(works: Sequence[Work], controller: Controller, setting: Setting) -> R
     while tick * TICK_S <= ends_s:
         now = tick * TICK_S
         fleet.advance(now)
+        fleet.traffic.sweep(now)
         if now >= decides_at - 1e-9:
             decides_at = max(decides_at + controller.period_s, now)
             desired = min(max(controller.desired(fleet), setting.minimum), setting.maximum)

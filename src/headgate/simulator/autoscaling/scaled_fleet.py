@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 
+from headgate.requests.traffic import PoolTraffic
 from headgate.simulator.autoscaling.replica import Replica
 from headgate.simulator.autoscaling.work import Ledger, Work
 from headgate.simulator.model import EngineConfig
@@ -27,6 +28,8 @@ class ScaledFleet:
         """When each will be ready, and its name, oldest first."""
         self.held: deque[Work] = deque()
         """Requests that wait in the gateway, since no replica is ready."""
+        self.traffic = PoolTraffic(0.0)
+        """What the gateway counts; its expected output tokens are not known here."""
         self.replica_s = 0.0
         """Seconds of replicas that start, serve or drain, until now."""
         self.starts = 0
@@ -70,6 +73,7 @@ class ScaledFleet:
         if self.starting and self.starting[0][0] <= work.at_s:
             self.advance(work.at_s)
         self.ledger.arrive(work)
+        self.traffic.entered(work.at_s).asks(work.uncached_tokens, 0)
         if self.ready:
             self._send(work, work.at_s)
         else:
@@ -95,6 +99,7 @@ class ScaledFleet:
         twin.draining = [each.fork() for each in self.draining]
         twin.starting = self.starting.copy()
         twin.held = self.held.copy()
+        twin.traffic = copy.copy(self.traffic)
         return twin
 
     def _send(self, work: Work, now: float) -> None:

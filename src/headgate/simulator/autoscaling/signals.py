@@ -2,60 +2,42 @@
 
 The figures are those of `GET /signals`: a gateway knows requests in flight, and predicts work from tokens and
 learned rates. Here the rates are those of the engine; how long responses are is learned from earlier ones.
-The gateway's own code adds up the work.
+The gateway's own code counts arrivals and adds up the work.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 
 from headgate.autoscaling import PodSample, Total
 from headgate.fleet.answer_sizes import USUAL_TOKENS
 from headgate.requests.pool_signals import MAX_BATCH, TokenCosts
-from headgate.requests.traffic import WINDOW_S
 from headgate.simulator.autoscaling.replica import Replica
 from headgate.simulator.autoscaling.scaled_fleet import ScaledFleet
 
 
-class Signals:
-    """Follows one fleet; each reading also remembers counters for those over time."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int, int]] = deque()
-
-    def totals(self, fleet: ScaledFleet) -> Mapping[str, Total]:
-        """The signals of the pool."""
-        running = sum(each.requests for each in fleet.ready)
-        waiting = len(fleet.held)
-        arrivals, prompt_tokens = self._arrivals(fleet)
-        costs, output_tokens = _costs(fleet), expected_output(fleet)
-        work_s = costs.work_seconds(
-            (prompt_tokens, arrivals * output_tokens),
-            (sum(work.uncached_tokens for work in fleet.held), waiting * output_tokens),
-            sum(each.queued_tokens for each in fleet.ready) * costs.prompt_s,
-        )
-        totals = {
-            "headgate:requests_running": Total(running),
-            "headgate:requests_waiting": Total(waiting),
-            "headgate:requests_in_flight": Total(running + waiting),
-            "headgate:arrivals": Total(arrivals),
-            "headgate:work_seconds": Total(work_s),
-        }
-        if fleet.ready:
-            usage = sum(each.kv_usage for each in fleet.ready) / len(fleet.ready)
-            totals["headgate:kv_usage"] = Total(usage, is_ratio=True)
-        return totals
-
-    def _arrivals(self, fleet: ScaledFleet) -> tuple[float, float]:
-        """Requests and their uncached tokens, per second."""
-        now, ledger = fleet.now, fleet.ledger
-        self._seen.append((now, ledger.arrived, ledger.arrived_uncached))
-        while len(self._seen) > 2 and self._seen[1][0] <= now - WINDOW_S:
-            self._seen.popleft()
-        since, arrived, tokens = self._seen[0]
-        seconds = max(now - since, 1.0)
-        return (ledger.arrived - arrived) / seconds, (ledger.arrived_uncached - tokens) / seconds
+def totals(fleet: ScaledFleet) -> Mapping[str, Total]:
+    """The signals of the pool."""
+    running = sum(each.requests for each in fleet.ready)
+    waiting = len(fleet.held)
+    recent = fleet.traffic.recent(fleet.now)
+    costs, output_tokens = _costs(fleet), expected_output(fleet)
+    work_s = costs.work_seconds(
+        (recent.prompt_tokens_per_s * recent.surge, recent.arrivals_per_s * recent.surge * output_tokens),
+        (sum(work.uncached_tokens for work in fleet.held), waiting * output_tokens),
+        sum(each.queued_tokens for each in fleet.ready) * costs.prompt_s,
+    )
+    found = {
+        "headgate:requests_running": Total(running),
+        "headgate:requests_waiting": Total(waiting),
+        "headgate:requests_in_flight": Total(running + waiting),
+        "headgate:arrivals": Total(recent.arrivals_per_s),
+        "headgate:work_seconds": Total(work_s),
+    }
+    if fleet.ready:
+        usage = sum(each.kv_usage for each in fleet.ready) / len(fleet.ready)
+        found["headgate:kv_usage"] = Total(usage, is_ratio=True)
+    return found
 
 
 def _costs(fleet: ScaledFleet) -> TokenCosts:

@@ -35,7 +35,6 @@ class Ledger:
     __slots__ = (
         "arrived",
         "arrived_prompt",
-        "arrived_uncached",
         "ended_s",
         "finished",
         "finished_output",
@@ -50,7 +49,7 @@ class Ledger:
     def __init__(self, requests: int) -> None:
         self.first_s = [math.nan] * requests
         self.ended_s = [math.nan] * requests
-        self.arrived = self.arrived_prompt = self.arrived_uncached = 0
+        self.arrived = self.arrived_prompt = 0
         self.started = self.started_uncached = 0
         """Requests with a first token, and their prefilled tokens."""
         self.ttft_sum_s = 0.0
@@ -61,7 +60,6 @@ class Ledger:
     def arrive(self, work: Work) -> None:
         self.arrived += 1
         self.arrived_prompt += work.prompt_tokens
-        self.arrived_uncached += work.uncached_tokens
 
     def first(self, work: Work, now: float) -> None:
         self.first_s[work.number] = now
