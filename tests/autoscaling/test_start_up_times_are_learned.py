@@ -36,6 +36,13 @@ def test_a_pod_that_started_between_two_passes_counts() -> None:
     assert passes((1_000, []), (1_015, [pod("new", 1_003, True)])).expected_start_s == 12
 
 
+def test_a_pod_that_waited_for_hours_teaches_nothing() -> None:
+    """It waited for room in the cluster, say. Requests at zero would be rejected by such an expectation."""
+    coming, ready = pod("new", 1_001, False), pod("new", 1_001, True)
+    assert passes((1_000, []), (1_015, [coming]), (20_000, [ready])).expected_start_s is None
+    assert passes((1_000, []), (1_015, [coming]), (4_600, [ready])).expected_start_s == 3_599
+
+
 def test_a_restart_of_a_ready_pod_is_not_a_start() -> None:
     ready, down = pod("old", 0, True), pod("old", 0, False)
     assert passes((1_000, [ready]), (1_015, [down]), (1_300, [ready])).expected_start_s is None

@@ -16,6 +16,8 @@ _MOST_STARTS: Final = 16
 _MOST_COMING: Final = 32
 _QUANTILE: Final = 0.75
 _CLOCK_SKEW_S: Final = 5.0
+_LONGEST_S: Final = 3600.0
+"""A replica that took longer waited for something else, such as room in the cluster: nothing is learned."""
 
 
 Duration: TypeAlias = Annotated[float, Meta(ge=0, le=1e12)]
@@ -46,8 +48,10 @@ class Starts(msgspec.Struct, frozen=True, omit_defaults=True):
             if created is None or (created < since and pod.name not in self.coming):
                 continue
             if pod.is_ready:
-                if pod.name in self.coming or (passed_at is not None and created > passed_at):
-                    took.append(round(max(now - created, 0.0), 1))
+                took_s = max(now - created, 0.0)
+                is_seen = pod.name in self.coming or (passed_at is not None and created > passed_at)
+                if is_seen and took_s <= _LONGEST_S:
+                    took.append(round(took_s, 1))
             else:
                 coming.append(pod.name)
         if not took and not coming and not self.coming:

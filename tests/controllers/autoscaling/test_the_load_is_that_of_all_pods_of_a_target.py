@@ -42,11 +42,27 @@ LEADER, WORKER = G | {leaderworkersets.WORKER_INDEX: "0"}, G | {leaderworkersets
     ],
 )
 def test_the_share_of_a_pool(target: Any, pods: list[dict[str, str]], share: float) -> None:
+    assert share_of(target, [(labels, READY) for labels in pods]) == share
+
+
+STARTING = api.PodStatus(phase="Running")
+READY = api.PodStatus(phase="Running", conditions=[api.Condition(type="Ready", status="True")])
+
+
+def test_the_share_of_pods_that_are_not_ready_is_unknown() -> None:
+    """What the others do is not what they will have to do: nobody may scale them down for it."""
+    others = [({"app": "other"}, READY)]
+    assert share_of(DEPLOYMENT, [*others, (D, STARTING)]) is None
+    assert share_of(DEPLOYMENT, [*others, (D, STARTING), (D, READY)]) == 0.5
+    assert share_of(DEPLOYMENT, [*others, (D, api.PodStatus(phase="Failed"))]) == 0.0
+    assert share_of(DEPLOYMENT, [(D, STARTING)]) == 1.0
+
+
+def share_of(target: Any, pods: list[tuple[dict[str, str], api.PodStatus]]) -> float | None:
     selections: Selections[Any] = Selections(lambda _: None)
     pools = Pools(selections)
     pools.put(cluster.Change(cluster.ChangeKind.ADDED, None, SERVER))
-    for number, labels in enumerate(pods):
+    for number, (labels, status) in enumerate(pods):
         metadata = api.ObjectMeta(name=f"p{number}", namespace="n", labels=labels | {"pool": "p"})
-        ready = api.PodStatus(conditions=[api.Condition(type="Ready", status="True")])
-        selections.put(metadata.key, api.Pod(metadata=metadata, status=ready))
-    assert pools.share(ref_of(SERVER), [target.members]) == share
+        selections.put(metadata.key, api.Pod(metadata=metadata, status=status))
+    return pools.share(ref_of(SERVER), [target.members])

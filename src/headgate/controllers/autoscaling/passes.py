@@ -14,10 +14,10 @@ from headgate.controllers.autoscaling.deciding import Outcome
 from headgate.controllers.autoscaling.following import Followed
 from headgate.controllers.autoscaling.measuring import Measured, Meter
 from headgate.controllers.autoscaling.observing import Found, Load
-from headgate.controllers.autoscaling.pools import ref_of
+from headgate.controllers.autoscaling.pools import is_to_serve, ref_of
 from headgate.controllers.autoscaling.scaling import Scaled, Scaler
 from headgate.controllers.autoscaling.targets import Target
-from headgate.observe.signals import Signals
+from headgate.observe.signals import PoolLoad, Signals
 
 
 @dataclass
@@ -135,20 +135,16 @@ class Passes:
         return [
             Found.of(
                 target,
-                [
-                    pod
-                    for pod in self._followed.pods(key, index, target)
-                    if pod.metadata.deletion_timestamp is None and pod.status.phase not in _ENDED
-                ],
+                [pod for pod in self._followed.pods(key, index, target) if is_to_serve(pod)],
                 self._scaler.replicas(target.scalable),
             )
             for index, target in enumerate(targets)
         ]
 
-    def _pools_of(self, found: Sequence[Found]) -> dict[api.ObjectRef, float]:
-        """The pools of all targets, each with the share of its ready Pods that are theirs."""
+    def _pools_of(self, found: Sequence[Found]) -> dict[api.ObjectRef, float | None]:
+        """The pools of all targets, each with the share of its ready Pods that are theirs, if it is known."""
         own = [each.target.scalable.members for each in found]
-        shares: dict[api.ObjectRef, float] = {}
+        shares: dict[api.ObjectRef, float | None] = {}
         for each in found:
             for pool in self._followed.pools.of(each.target.scalable):
                 if pool not in shares:
@@ -156,11 +152,20 @@ class Passes:
         return shares
 
     def _load(
-        self, policy: Policy, found: Sequence[Found], pools: Mapping[api.ObjectRef, float], measured: Measured
+        self,
+        policy: Policy,
+        found: Sequence[Found],
+        pools: Mapping[api.ObjectRef, float | None],
+        measured: Measured,
     ) -> Load:
         current = sum(each.current for each in found)
         told = observing.load_of(
-            policy, current, [(self._signals.of(pool), share) for pool, share in pools.items()]
+            policy,
+            current,
+            [
+                (_UNKNOWN, 0.0) if share is None else (self._signals.of(pool), share)
+                for pool, share in pools.items()
+            ],
         )
         return told._replace(totals={**told.totals, **measured.totals})
 
@@ -185,4 +190,4 @@ class Passes:
                 await self._notes.write(known, each[0] if each else {})
 
 
-_ENDED = ("Succeeded", "Failed")
+_UNKNOWN = PoolLoad(is_known=False, missing=("only Pods of others in the pool are ready",))

@@ -85,6 +85,11 @@ def reduced(pool: KnownPool) -> KnownPool:
     return msgspec.structs.replace(pool, metadata=metadata)
 
 
+def is_to_serve(pod: api.Pod) -> bool:
+    """Whether it is neither leaving nor has ended."""
+    return pod.metadata.deletion_timestamp is None and pod.status.phase not in ("Succeeded", "Failed")
+
+
 class Pools:
     """Pools by the labels that they select. Finding those of a workload compares a few of them."""
 
@@ -118,8 +123,15 @@ class Pools:
         selecting = self._selections.selecting(api.Pod(metadata=metadata))
         return sorted(each for each in selecting if isinstance(each, api.ObjectRef))
 
-    def share(self, pool: api.ObjectRef, own: Collection[LabelSelector]) -> float:
-        """The part of its ready Pods that one of these selects; 1 if none is ready."""
-        ready = [pod for pod in self._selections.pods(pool) if pod.ready]
-        mine = sum(any(each.matches(pod.metadata.labels) for each in own) for pod in ready)
-        return mine / len(ready) if mine < len(ready) else 1.0
+    def share(self, pool: api.ObjectRef, own: Collection[LabelSelector]) -> float | None:
+        """The part of its ready Pods that one of these selects; 1 if none is ready. None if all of theirs are
+        still to be ready: what these will have to do is not what the others do."""
+        ready = mine = coming = 0
+        for pod in self._selections.pods(pool):
+            is_mine = any(each.matches(pod.metadata.labels) for each in own)
+            ready += pod.ready
+            mine += pod.ready and is_mine
+            coming += is_mine and not pod.ready and is_to_serve(pod)
+        if ready and coming and not mine:
+            return None
+        return mine / ready if mine < ready else 1.0
