@@ -62,10 +62,13 @@ async def _run(
         election = _election(client, config)
         leadership = election or cluster.Undisputed()
         statuses = StatusController(client, config.namespaces, leadership=leadership)
-        unattended = UnattendedObjects(client, config.namespaces, leadership=leadership)
         settings = ModelSettings(headgate_image=config.headgate_image, host_path_roots=config.host_path_roots)
         models = ModelController(client, config.namespaces, settings, leadership=leadership)
         scaling = AutoscalingController(client, config.namespaces, config.autoscaling, leadership=leadership)
+        unattended = UnattendedObjects(
+            client, config.namespaces, leadership=leadership, rival=scaling.rival_of_variant
+        )
+        scaling.tell_contested_variants(unattended.look_again)
         waiting = {"statuses", "models", "scaling"}
 
         def is_ready(which: str) -> None:

@@ -16,7 +16,7 @@ from headgate.controllers import conditions
 from headgate.controllers.status_writes import COMPONENT, Outcome, write_status
 from headgate.kubeschema import timestamps
 
-READY, NOT_IMPLEMENTED = "Ready", "NotImplemented"
+READY, NOT_IMPLEMENTED, CONFLICT = "Ready", "NotImplemented", "Conflict"
 
 Unattended: TypeAlias = api.VariantAutoscaling
 KINDS: tuple[type[Unattended], ...] = (api.VariantAutoscaling,)
@@ -31,8 +31,11 @@ class UnattendedObjects:
         namespaces: Sequence[str] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         leadership: cluster.Leadership | None = None,
+        rival: Callable[[api.ObjectKey], str] = lambda key: "",
     ) -> None:
+        """`rival` tells who has the workload of a VariantAutoscaling, as a sentence, or nothing."""
         self._client = client
+        self._rival = rival
         self._leadership = leadership or cluster.Undisputed()
         self._scopes = cluster.scopes(namespaces)
         self._clock = clock
@@ -52,6 +55,10 @@ class UnattendedObjects:
             tasks.create_task(self._events.run())
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, 1))
 
+    def look_again(self, variant: api.ObjectKey) -> None:
+        """Another may have its workload now."""
+        self._queue.add((api.VariantAutoscaling, variant))
+
     def _changed(self, change: cluster.Change[Any]) -> None:
         subject = type(change.object), change.object.metadata.key
         if change.new is None:
@@ -61,6 +68,8 @@ class UnattendedObjects:
             self._queue.add(subject)
 
     def _findings(self, obj: Unattended) -> list[conditions.Finding]:
+        if rival := self._rival(obj.metadata.key):
+            return [conditions.Finding(READY, False, CONFLICT, rival)]
         resource = obj.resource
         told = UNATTENDED[resource.group, resource.kind]
         return [conditions.Finding(READY, False, NOT_IMPLEMENTED, told)]

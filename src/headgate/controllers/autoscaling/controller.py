@@ -145,6 +145,18 @@ class AutoscalingController:
         except cluster.ApiError as error:
             log.warning("annotations of pools that no binding reaches may be left: %s", error)
 
+    def tell_contested_variants(self, told: Callable[[api.ObjectKey], object]) -> None:
+        """Call `told` with VariantAutoscalings for which `rival_of_variant` may return something else."""
+        self._followed.variant_contested = told
+
+    def rival_of_variant(self, key: api.ObjectKey) -> str:
+        """Who decides the replicas of a VariantAutoscaling's workload in its place, in words; or empty."""
+        found = self._followed.rival_of_variant(key)
+        if found is None:
+            return ""
+        rival, workload = found
+        return f"{rival}, which is older, decides the replicas of {workload}; delete one of them"
+
     def reads(self) -> dict[str, int]:
         """Pages, queries and gateways, for metrics."""
         return {**self._passes.statistics(), **self._signals.statistics()}

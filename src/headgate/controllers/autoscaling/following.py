@@ -29,7 +29,7 @@ from headgate.controllers.grants import Grants
 from headgate.controllers.model.observed import owner_of
 from headgate.routing.selections import Selections
 
-BINDING = api.AutoscalingPolicyBinding.resource.kind
+BINDING, VARIANT = api.AutoscalingPolicyBinding.resource.kind, Variant.resource.kind
 _SCALABLE = (ScalableDeployment, ScalableStatefulSet, ScalableLeaderWorkerSet)
 Key = TypeVar("Key", bound=Hashable)
 
@@ -45,6 +45,8 @@ class Followed:
     ) -> None:
         """`touched` is called with bindings that have to be looked at, `judged` with policies."""
         self._touched, self._judged = touched, judged
+        self.variant_contested: Callable[[api.ObjectKey], object] = lambda key: None
+        """Called with VariantAutoscalings when others who want to decide for their workloads come or go."""
         self._bindings: dict[api.ObjectKey, api.AutoscalingPolicyBinding] = {}
         self._policies: dict[api.ObjectKey, api.AutoscalingPolicy] = {}
         self._by_policy: defaultdict[api.ObjectKey, set[api.ObjectKey]] = defaultdict(set)
@@ -88,6 +90,16 @@ class Followed:
         """Who decides the replicas of the workload in place of the binding."""
         holder = self._claims.holder(workload)
         return holder if holder is not None and holder.id != _claimant(binding).id else None
+
+    def rival_of_variant(self, key: api.ObjectKey) -> tuple[Claimant, Workload] | None:
+        """The older binding that decides the replicas of a VariantAutoscaling's workload. A
+        HorizontalPodAutoscaler is no rival, as it may scale by the plan."""
+        for kind in (each.resource.kind for each in _SCALABLE):
+            workload = Workload(key.namespace, kind, key.name)
+            holder = self._claims.holder(workload)
+            if holder is not None and holder.kind == BINDING:
+                return holder, workload
+        return None
 
     def pods(self, binding: api.ObjectKey, index: int, target: Target) -> list[api.Pod]:
         """Pods that stand for replicas of a target, which is the one with this index."""
@@ -202,7 +214,7 @@ class Followed:
         metadata = change.object.metadata
         kinds = [each.resource.kind for each in _SCALABLE] if change.new is not None else []
         claimed = [Workload(metadata.namespace, kind, metadata.name) for kind in kinds]
-        self._claimed(_other(Variant.resource.kind, metadata), claimed)
+        self._claimed(_other(VARIANT, metadata), claimed)
 
     def _claim(self, key: api.ObjectKey) -> None:
         """Take over what a binding claims, and which Pods it measures."""
@@ -238,8 +250,11 @@ class Followed:
     def _claimed(self, claimant: Claimant, on: Collection[Workload]) -> None:
         for workload in self._claims.put(claimant, on):
             for each in self._claims.on(workload):
-                if each.kind == BINDING and each.id != claimant.id:
-                    self._touched(api.ObjectKey(each.namespace, each.name))
+                key = api.ObjectKey(each.namespace, each.name)
+                if each.kind == VARIANT:
+                    self.variant_contested(key)
+                elif each.kind == BINDING and each.id != claimant.id:
+                    self._touched(key)
 
     def _touch(self, keys: Collection[api.ObjectKey]) -> None:
         for key in keys:
