@@ -37,5 +37,12 @@ def test_at_zero_only_kedas_is_active():
     assert not horizontal("False", "ScalingDisabled", MODEL).is_active
 
 
+def test_one_that_has_brought_a_workload_within_its_bounds_does_so_again():
+    """That needs no metrics, so that a binding would fight with it for ever."""
+    found = horizontal("False", "FailedGetExternalMetric")
+    status = msgspec.structs.replace(found.status, last_scale_time="2026-01-01T00:00:00Z")
+    assert msgspec.structs.replace(found, status=status).is_active
+
+
 def test_a_new_one_is_not_active_yet():
     assert not Horizontal().is_active
