@@ -29,6 +29,8 @@ MOST_REPLICAS = 1_000_000_000
 _ROUNDING = 1e-9
 _MARGIN = 2.0
 """Of a single replica that goes, in tolerances of one replica. The noise of a load grows with its root."""
+_MOST_MARGIN = 3.0
+"""More is not needed where replicas are many, as the tolerance of all of them is more, and would cost."""
 _LARGEST = 1e300
 """Of one Pod: larger values, which only a broken page has, count as this, so that sums are finite."""
 
@@ -94,7 +96,8 @@ def rounded(policy: Policy, needed: float, current: int) -> int:
     if abs(needed - current) < tolerance * current:
         return current
     desired = whole(needed)
-    if desired == current - 1 and needed > desired - _MARGIN * tolerance * math.sqrt(desired) + _ROUNDING:
+    margin = tolerance * min(_MARGIN * math.sqrt(desired), _MOST_MARGIN)
+    if desired == current - 1 and needed > desired - margin + _ROUNDING:
         return current
     return desired
 
