@@ -9,9 +9,10 @@ could not be measured never leads to fewer replicas than there are:
 - if these change the direction, nothing changes;
 - a metric without any value has no opinion, and while there is such a metric, no other scales down.
 
-The tolerance is around the current number: a change smaller than this percentage of it is not made. A single
-replica goes only if the others have room for the noise of the load, or it would be back in a moment: with a
-tolerance of 10 %, the second of two replicas goes at a need of 0.8, not of 1.
+The tolerance is around the current number: a change smaller than this percentage of it is not made. That is
+little for a few replicas. So a single one of up to four goes only if the others have room for the noise of
+the load, or it would be back in a moment: with a tolerance of 10 %, the second of two goes at a need of 0.8,
+not of 1.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ MOST_REPLICAS = 1_000_000_000
 _ROUNDING = 1e-9
 _MARGIN = 2.0
 """Of a single replica that goes, in tolerances of one replica. The noise of a load grows with its root."""
-_MOST_MARGIN = 3.0
-"""More is not needed where replicas are many, as the tolerance of all of them is more, and would cost."""
+_FEW = 3
+"""Where more are left, the tolerance around all of them is enough."""
 _LARGEST = 1e300
 """Of one Pod: larger values, which only a broken page has, count as this, so that sums are finite."""
 
@@ -96,8 +97,8 @@ def rounded(policy: Policy, needed: float, current: int) -> int:
     if abs(needed - current) < tolerance * current:
         return current
     desired = whole(needed)
-    margin = tolerance * min(_MARGIN * math.sqrt(desired), _MOST_MARGIN)
-    if desired == current - 1 and needed > desired - margin + _ROUNDING:
+    margin = _MARGIN * tolerance * math.sqrt(desired)
+    if desired == current - 1 <= _FEW and needed > desired - margin + _ROUNDING:
         return current
     return desired
 
