@@ -5,6 +5,8 @@
 - In `src`, no Python process is started without "-P" or "-I": it would import from its working directory.
   Every use of `sys.executable` counts, unless safe options follow it directly; so do "python3" as the first
   word of a command, and multiprocessing.
+- In `tests`, no two modules beside the tests have the same name: they are imported by name, so that one would
+  get the place of the other when both are needed in one run.
 """
 
 from __future__ import annotations
@@ -124,13 +126,23 @@ def raised(body: list[ast.stmt]) -> Iterator[ast.Raise]:
                         yield from raised(each.body)
 
 
+OWN_TO_A_FOLDER = ("conftest.py", "__init__.py")
+
+
+def namesakes(paths: list[Path]) -> Iterator[str]:
+    """One line for each helper of tests that has the name of an earlier one."""
+    known: dict[str, Path] = {}
+    for path in paths:
+        if "tests" in path.parts and not path.name.startswith("test_") and path.name not in OWN_TO_A_FOLDER:
+            if path.name in known:
+                yield f"{path}: has the name of {known[path.name]}, and one run of tests may need both"
+            known.setdefault(path.name, path)
+
+
 def main(folders: list[str]) -> int:
-    found = [
-        line
-        for folder in folders or [str(ROOT / name) for name in FOLDERS]
-        for path in sorted(Path(folder).rglob("*.py"))
-        for line in problems(path)
-    ]
+    chosen = folders or [str(ROOT / name) for name in FOLDERS]
+    paths = [path for folder in chosen for path in sorted(Path(folder).rglob("*.py"))]
+    found = [line for path in paths for line in problems(path)] + list(namesakes(paths))
     sys.stdout.write("".join(f"{line}\n" for line in found))
     return bool(found)
 

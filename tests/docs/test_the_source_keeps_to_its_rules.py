@@ -92,3 +92,10 @@ def test_a_raise_in_a_plain_except_is_fine(tool, tmp_path):
     """Only `except*` wraps errors."""
     (tmp_path / "code.py").write_text("try:\n    pass\nexcept OSError:\n    raise\n")
     assert tool.main([str(tmp_path)]) == 0
+
+
+def test_helpers_of_tests_with_the_same_name_are_found(tool, tmp_path):
+    """Not those that pytest itself finds by their folder."""
+    folders = [tmp_path / "tests" / name for name in ("a", "b")]
+    paths = [folder / name for folder in folders for name in ("helper.py", "conftest.py", "test_it.py")]
+    assert [line.split(":")[0] for line in tool.namesakes(paths)] == [str(folders[1] / "helper.py")]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import behaviors_of_bindings
 import behaviors_of_metrics
-import behaviors_of_models
+import behaviors_of_scaled_models
 import behaviors_of_scaling
 import pytest
 from reference_cases import CASES, check
@@ -17,7 +17,7 @@ from world_of_scaling import World
 BEHAVIORS = (
     *behaviors_of_scaling.BEHAVIORS,
     *behaviors_of_metrics.BEHAVIORS,
-    *behaviors_of_models.BEHAVIORS,
+    *behaviors_of_scaled_models.BEHAVIORS,
     *behaviors_of_bindings.BEHAVIORS,
 )
 
