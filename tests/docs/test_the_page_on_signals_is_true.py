@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from headgate.api import signal_names
 from headgate.controllers.autoscaling import pod_pages, prometheus, readings
 from headgate.fleet import answer_sizes, estimator, pool_rates
 from headgate.gateway.request import OBJECTIVES_MS
-from headgate.observe import signals
 from headgate.requests import pool_signals, traffic
 from headgate.requests.pool_signals import Page, PoolSignals
 from headgate.workers.signals import MAX_WATCHES
@@ -17,7 +17,7 @@ from headgate.workers.signals import MAX_WATCHES
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "signals.md").read_text()
 WORDS = " ".join(PAGE.split())
-KINDS = {name: "mean" if name in signals.RATIOS else "sum" for name in signals.METRICS}
+KINDS = {name: "mean" if name in signal_names.RATIOS else "sum" for name in signal_names.METRICS}
 
 
 def test_every_metric_has_its_line_and_kind():

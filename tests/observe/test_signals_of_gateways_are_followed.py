@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.api import ObjectRef
+from headgate.api.signal_names import METRICS, RATIOS
 from headgate.observe import signals as module
-from headgate.observe.signals import RATIOS, Signals
+from headgate.observe.signals import Signals
 from headgate.requests.pool_signals import PoolSignals, merged
 
 POOL = ObjectRef("ModelServer", "default", "m")
@@ -93,7 +94,7 @@ async def test_gateways_are_added_up(follow, eventually):
         "headgate:kv_usage": pytest.approx(0.4),
         "headgate:slo_misses": 0.75,
     }
-    assert set(load.metrics) == set(module.METRICS)
+    assert set(load.metrics) == set(METRICS)
     assert set(load.metrics) >= RATIOS
     assert load.idle_s is None
     one.send(line(pool(idle_s=3.0)))

@@ -28,7 +28,8 @@ import httpx2
 import msgspec
 
 from headgate import http_clients
-from headgate.api import ObjectRef, signal_names
+from headgate.api import ObjectRef
+from headgate.api.signal_names import RATIOS
 from headgate.requests.pool_signals import Page, PoolSignals, merged
 
 log = logging.getLogger(__name__)
@@ -51,9 +52,6 @@ RISEN: Final = 1.2
 RISEN_S: Final = 0.2
 """Work has risen if it is larger by this factor, and by so many seconds of a replica per second."""
 
-PREFIX, RATIOS, METRICS = signal_names.PREFIX, signal_names.RATIOS, signal_names.METRICS
-"""The names that an AutoscalingPolicy may use."""
-
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
@@ -63,7 +61,8 @@ class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):
     is_known: bool
     """Whether all gateways have told of it."""
     metrics: Mapping[str, float] = _NONE
-    """Values by the names of `METRICS`, without those that nobody can measure; empty unless `is_known`."""
+    """Values by the names of `signal_names.METRICS`, without those that nobody can measure; empty unless
+    `is_known`."""
     lower_bounds: Mapping[str, float] = _NONE
     """The sums over the gateways that have told: with the others, they can only be more."""
     idle_s: float | None = None

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from headgate.api.signal_names import METRICS, PREFIX
 from headgate.autoscaling import PodSample
 from headgate.controllers.autoscaling.observing import is_signal
 from headgate.controllers.autoscaling.prometheus import is_query
-from headgate.observe.signals import METRICS, PREFIX
 
 _WHEN_ABSENT: Final = {
     "headgate:kv_usage": "no engine reports it",

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from headgate import api
+from headgate.api.signal_names import PREFIX, RATIOS
 from headgate.autoscaling import Observation, PodSample, Policy, Total
 from headgate.controllers.autoscaling.targets import Target
 from headgate.engines import unified
-from headgate.observe.signals import PREFIX, RATIOS, PoolLoad
+from headgate.observe.signals import PoolLoad
 
 SERVED: Final = unified.GENERATED.name
 """Counts the work of a Pod, from which the capacity of its hardware is learned."""

@@ -66,6 +66,3 @@ class Scaler:
         self.writes += 1
         self._unseen[workload.place] = (metadata.resource_version, replicas)
         return Scaled.WRITTEN
-
-    def forget(self, workload: Workload) -> None:
-        self._unseen.pop(workload, None)
