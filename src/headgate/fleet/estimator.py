@@ -37,6 +37,7 @@ from headgate.fleet.prediction import Prediction
 from headgate.fleet.prefill_group import PrefillGroup
 from headgate.fleet.prefill_queue import PrefillQueue
 from headgate.fleet.rates import Rates
+from headgate.fleet.shared_prefill import SharedPrefill
 from headgate.fleet.unseen import UnseenPrompts
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Estimator:
         "_order",
         "_others",
         "_queue",
+        "_shared",
         "_unseen",
         "arrivals",
         "busy_until",
@@ -83,6 +85,7 @@ class Estimator:
         self.decoding = DecodingSequences()
         self._queue = PrefillQueue()
         self._others = OthersQueue()
+        self._shared = SharedPrefill()
         self._group = PrefillGroup()
         self._deviation = Deviation(self.rates)
         self._order = ServingOrder()
@@ -345,11 +348,13 @@ class Estimator:
         self._unseen.read(reading)
         if reading is None:
             self._others.clear()
+            self._shared.clear()
             self.kv.unknown()
             self._set_clock()
             return
         others = self._others.read(reading, own_requests, self.arrivals.prompt_tokens, self._token_s())
         self._group.is_blurred = self._group.is_blurred or others > 0
+        self._learn_shared(reading, others)
         if self._unseen or self._counted.is_good(reading.at):
             self._count(reading, own_requests)
         if reading.waiting is not None and self._unseen and not others:
@@ -391,6 +396,15 @@ class Estimator:
             self._close_group()
         if self._counted.is_sure and took_s > 0.0 and not any(booking.loads_adapter for booking in served):
             self._group.add(round(lesson.tokens), took_s, lesson.starts)
+
+    def _learn_shared(self, reading: EngineReading, others: int) -> None:
+        """Learn from the first tokens of all gateways, as far as only prefill took the time. Prompts of
+        others are assumed to be as long as ours usually are."""
+        if lesson := self._shared.read(reading, others):
+            tokens = round(lesson.first_tokens * (self.arrivals.prompt_tokens + 1))
+            beside_s = tokens / STEP_TOKENS * (reading.running or 0) * self.rates.beside_s
+            if (took_s := lesson.took_s - beside_s) > 0.0:
+                self.rates = self._deviation.learn(self.rates, 0.0, tokens, took_s)
 
     def _bound(self, waiting: int, at: float) -> None:
         """Set the clock to the range of work that `waiting` requests, all of them ours, can have left."""

@@ -170,7 +170,7 @@ def keep_busy() -> Iterator[Callable[..., threading.Event]]:
     statuses: set[int] = set()
     with ExitStack() as running:
 
-        def run(model: Model, at_once: int = 6) -> threading.Event:
+        def run(model: Model, at_once: int = 10) -> threading.Event:
             enough = threading.Event()
 
             def client(gateway: int) -> None:
