@@ -90,7 +90,9 @@ async def engines(start_gateway):
             pool = routing.Pool(key=key, endpoints=tuple(roles), phases=phases)
             models = gateway.shell.plane.snapshot.models
             gateway.shell.use(routing.Snapshot(models=models, pools={key: pool}))
-            client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{gateway.port}", timeout=20, verify=False)
+            client = httpx2.AsyncClient(
+                base_url=f"http://127.0.0.1:{gateway.port}", timeout=120, verify=False
+            )
             await stack.enter_async_context(client)
             return Engines(client, gateway, addresses)
 
