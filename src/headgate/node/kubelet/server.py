@@ -117,10 +117,10 @@ class Server:
         try:
             await self._converse(reader, writer)
         except asyncio.CancelledError:
-            writer.transport.abort()  # a client that reads nothing must not hold up the node's end
+            _shut_down(peer)  # a client that reads nothing must not hold up the node's end
             raise
         finally:
-            await _close(writer)
+            await _close(writer, peer)
 
     def _warn(self, error: ssl.SSLCertVerificationError) -> None:
         """The client cannot show why: it is told by a reset connection. At most once a minute."""
@@ -202,7 +202,7 @@ async def _left(reader: asyncio.StreamReader) -> None:
             pass
 
 
-async def _close(writer: asyncio.StreamWriter) -> None:
+async def _close(writer: asyncio.StreamWriter, peer: socket.socket) -> None:
     writer.close()
     try:
         async with asyncio.timeout(_CLOSE_S):
@@ -210,4 +210,10 @@ async def _close(writer: asyncio.StreamWriter) -> None:
     except (OSError, TimeoutError):
         pass
     finally:
-        writer.transport.abort()
+        _shut_down(peer)
+
+
+def _shut_down(peer: socket.socket) -> None:
+    """End a connection at once. In Python 3.11.2, transports of TLS cannot be aborted once they are closing."""
+    with contextlib.suppress(OSError):  # it has ended
+        peer.shutdown(socket.SHUT_RDWR)
