@@ -13,7 +13,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test check unit test-long unit-compiled test-api test-cluster control-plane lws helm monitoring keda kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster control-plane lws helm monitoring keda kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -21,7 +21,7 @@ help:  ## show this list
 up: $(STAMP) fresh  ## install Headgate into .venv and start the quickstart, or EXAMPLE, with the commands of IMAGES
 	@$(BIN)/headgate up $(EXAMPLE) --images $(IMAGES)
 
-compiled: $(COMPILE_STAMP)  ## compile the data path with mypyc; takes half a minute and needs a C compiler
+compiled: $(COMPILE_STAMP)  ## compile the data path with mypyc; takes two minutes and needs a C compiler
 	@$(BIN)/python tools/compile.py
 
 wheels:  ## build a pure Python wheel, and a compiled one for each of PYTHONS, into dist
@@ -36,9 +36,13 @@ pure: $(STAMP)  ## remove the compiled modules: Headgate runs as pure Python aga
 fresh: $(STAMP)
 	@$(BIN)/python tools/compile.py fresh
 
-test:  ## static checks, then the whole test suite, with the tests in a control plane if one is built
+test: check  ## static checks, then the tests of all rooms
+	@$(MAKE) --no-print-directory unit ARGS="-m 'not whole'"
+
+test-all:  ## static checks, then all tests, also of the whole system, and in a control plane if one is built
 	@$(CONTROL_PLANE) check || test $$? = 1
-	@$(MAKE) --no-print-directory check unit
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory unit ARGS="-m whole"
 	@if $(CONTROL_PLANE) check >/dev/null; then $(MAKE) --no-print-directory test-cluster ARGS=; fi
 	@$(CONTROL_PLANE) check || test $$? = 1
 
@@ -50,7 +54,7 @@ check: $(DEV_STAMP)  ## ruff, additional source rules, mypy --strict, import con
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(DEV_STAMP) pure redis-server kubectl s3-server  ## the test suite, as pure Python (ARGS="-k name" selects tests)
+unit: $(DEV_STAMP) pure redis-server kubectl s3-server  ## the tests that need no control plane, as pure Python (ARGS="-k name" selects tests)
 	$(BIN)/python -m pytest $(ARGS)
 
 test-long:  ## the test suite, with more and other examples of hypothesis (ARGS="tests/flow" selects tests)

@@ -15,6 +15,7 @@ MIXES = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("scrape_s", [0.1, 1.0, 0.0], ids=["read often", "read", "no metrics page"])
 @pytest.mark.parametrize("name", MIXES)
 def test_a_queue_costs_no_throughput(name, scrape_s):

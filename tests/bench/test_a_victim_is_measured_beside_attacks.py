@@ -102,6 +102,7 @@ def test_every_attack_has_a_name_of_its_own():
     assert len(names) >= 10 + len(FAULTS) + len(FLOODS)
 
 
+@pytest.mark.whole
 async def test_attacks_are_made_and_answered():
     """A client, an engine, engines of their own and a token attack one install, whose victim is served."""
     names = ("surrogates", "head without end", "empty lists in a list", "writes of one")

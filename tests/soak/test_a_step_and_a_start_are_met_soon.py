@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.whole
+
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "autoscaling_live.py"
 HANG_S = 30.0
 """More than a busy machine adds to a few seconds at most."""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.whole
+
 SOAK = Path(__file__).resolve().parents[2] / "bench" / "soak.py"
 
 

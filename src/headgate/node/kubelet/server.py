@@ -214,6 +214,6 @@ async def _close(writer: asyncio.StreamWriter, peer: socket.socket) -> None:
 
 
 def _shut_down(peer: socket.socket) -> None:
-    """End a connection at once. In Python 3.11.2, transports of TLS cannot be aborted once they are closing."""
+    """End a connection at once. In Python 3.11.2, transports of TLS that are closing cannot be aborted."""
     with contextlib.suppress(OSError):  # it has ended
         peer.shutdown(socket.SHUT_RDWR)
