@@ -1,10 +1,14 @@
 """Replicas in few words."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from headgate.planning.replica import Profile, Replica
+
+sys.path.insert(0, str(Path(__file__).parent))  # for variant_objects
 
 
 def _replica(

@@ -124,7 +124,7 @@ def _tries(
 def _try(
     system: System, server: Server, target: Target, name: str, percentile: float | None
 ) -> _Try | Rejected:
-    performance = system.performance.get((server.model, name))
+    performance = system.profile(server, name)
     if performance is None:
         return Rejected(name, f"there is no profile of {server.model}")
     targets = Targets(

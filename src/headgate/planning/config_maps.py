@@ -25,6 +25,7 @@ __all__ = [
     "NAMESPACE",
     "RETENTION_S",
     "SCALE_TO_ZERO",
+    "ConfigKey",
     "ConfigProblem",
     "Configuration",
     "ScaleToZero",
@@ -63,10 +64,16 @@ class _Zero(NamedTuple):
     retention_s: float | None = None
 
 
-class ClassKey(NamedTuple):
+class ConfigKey(NamedTuple):
+    """One key of a ConfigMap."""
+
     namespace: str
     config_map: str
     key: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.namespace}/{self.config_map}"
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +81,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
     accelerators: Mapping[str, Accelerator]
     """By the name that VariantAutoscalings have."""
-    classes: Mapping[ClassKey, ServiceClass]
+    classes: Mapping[ConfigKey, ServiceClass]
     period_s: float = PERIOD_S
     prometheus: PrometheusSettings | None = None
     """None: no server is configured."""
@@ -82,9 +89,15 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     default_zero: ScaleToZero = ScaleToZero(False, RETENTION_S)
     zero: Mapping[str, ScaleToZero] = {}
     """By model, where it is not the default."""
+    namespace: str = NAMESPACE
+    """Of the ConfigMaps."""
 
     def scale_to_zero_of(self, model: str) -> ScaleToZero:
         return self.zero.get(model, self.default_zero)
+
+    def problems_of(self, place: ConfigKey) -> list[ConfigProblem]:
+        """Those of one key of a ConfigMap."""
+        return [each for each in self.problems if (each.config_map, each.key) == (place.place, place.key)]
 
 
 def read(
@@ -105,10 +118,10 @@ def read(
     """
     problems: list[ConfigProblem] = []
     accelerators = _accelerators(f"{namespace}/{COSTS}", costs, problems)
-    found: dict[ClassKey, ServiceClass] = {}
+    found: dict[ConfigKey, ServiceClass] = {}
     for (place, name), data in {(namespace, CLASSES): classes, **(other_classes or {})}.items():
         for key, one in _classes(f"{place}/{name}", data, problems).items():
-            found[ClassKey(place, name, key)] = one
+            found[ConfigKey(place, name, key)] = one
     settings = read_settings(f"{namespace}/{MAIN}", main or {}, environment or {}, problems)
     default, zero = _scale_to_zero(
         f"{namespace}/{SCALE_TO_ZERO}", scale_to_zero or {}, settings.may_scale_to_zero, problems
@@ -121,6 +134,7 @@ def read(
         problems=tuple(problems),
         default_zero=default,
         zero=zero,
+        namespace=namespace,
     )
 
 

@@ -227,6 +227,14 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     servers: dict[str, Server]
     optimizer: Optimizer = Optimizer()
     capacity: dict[str, int] = {}
+    own_performance: dict[str, Performance] = {}
+    """By server, for those that have another profile than others of their model on the same accelerator."""
+
+    def profile(self, server: Server, accelerator: str) -> Performance | None:
+        own = self.own_performance.get(server.name)
+        if own is not None and own.acc == accelerator:
+            return own
+        return self.performance.get((server.model, accelerator))
 
     def target(self, server: Server) -> Target | None:
         own = self.classes.get(server.service_class)

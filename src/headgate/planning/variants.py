@@ -1,0 +1,233 @@
+"""A VariantAutoscaling as planning needs it, and what keeps it from being planned."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from headgate.api.llmd import VariantAutoscaling
+from headgate.api.meta import ObjectKey
+from headgate.planning.config_maps import CLASSES, COSTS, MAIN, SCALE_TO_ZERO, ConfigKey, Configuration
+from headgate.planning.config_values import ConfigProblem, decimal
+from headgate.planning.replica import MAX_BATCH
+from headgate.planning.system import DecodeParms, Performance, PrefillParms, ServiceClass, Target
+
+__all__ = [
+    "ACCELERATOR_LABEL",
+    "ClassFound",
+    "Variant",
+    "VariantProblem",
+    "class_of",
+    "configuration_problems",
+    "cost_problem",
+]
+
+ACCELERATOR_LABEL: Final = "inference.optimization/acceleratorName"
+_MOST_ACCELERATORS: Final = 1024
+"""Of one replica."""
+
+
+class VariantProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a variant is not planned, or not as its object says."""
+
+    reason: str
+    """For a condition: InvalidProfile, AcceleratorDiffers, VariantIDDiffers, SLONotFound, SLOReferenceBroken,
+    CostMissing, InvalidConfiguration, ClassesDiffer, CapacityUnknown, OptimizationFailed."""
+    message: str
+    is_warning: bool = False
+    """Whether the variant is planned nevertheless."""
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to serve a model, with the Deployment of the same name."""
+
+    key: ObjectKey
+    model: str
+    variant_id: str
+    accelerator: str
+    """Of the spec. A label that differs is reported, and has no effect."""
+    count: int
+    """Accelerators of one replica."""
+    class_ref: tuple[str, str]
+    """ConfigMap and key."""
+    performance: Performance | None
+    """None: see the problems."""
+    problems: tuple[VariantProblem, ...] = ()
+
+    @classmethod
+    def of(cls, scaled: VariantAutoscaling) -> Variant:
+        """Read an object that keeps to its schema. What is wrong with it is in `problems`."""
+        spec = scaled.spec
+        wrong = [*_profile_problems(scaled)]
+        return cls(
+            key=scaled.metadata.key,
+            model=spec.model_id,
+            variant_id=spec.variant_id,
+            accelerator=spec.accelerator,
+            count=spec.accelerator_count,
+            class_ref=(spec.slo_class_ref.name, spec.slo_class_ref.key),
+            performance=None if wrong else _performance(scaled),
+            problems=(*wrong, *_differences(scaled)),
+        )
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """Model and namespace: the variants that share a load."""
+        return self.model, self.key.namespace
+
+
+def _performance(scaled: VariantAutoscaling) -> Performance:
+    spec = scaled.spec
+    decode = spec.variant_profile.perf_parms.decode_parms
+    prefill = spec.variant_profile.perf_parms.prefill_parms
+    return Performance(
+        name=spec.model_id,
+        acc=spec.accelerator,
+        acc_count=spec.accelerator_count,
+        max_batch_size=spec.variant_profile.max_batch_size,
+        decode_parms=DecodeParms(alpha=float(decode["alpha"]), beta=float(decode["beta"])),
+        prefill_parms=PrefillParms(gamma=float(prefill["gamma"]), delta=float(prefill["delta"])),
+    )
+
+
+def _profile_problems(scaled: VariantAutoscaling) -> list[VariantProblem]:
+    spec = scaled.spec
+    profile = spec.variant_profile
+    told: list[str] = []
+    for field, parameters, names in (
+        ("decodeParms", profile.perf_parms.decode_parms, ("alpha", "beta")),
+        ("prefillParms", profile.perf_parms.prefill_parms, ("gamma", "delta")),
+    ):
+        path = f"spec.variantProfile.perfParms.{field}"
+        for name in names:
+            if name not in parameters:
+                told.append(f'{path} has no {name}; write it in milliseconds, as in {name}: "0.5"')
+            elif decimal(parameters[name]) is None:
+                shown = parameters[name][:80]
+                told.append(f'{path}.{name}: "{shown}" is not a number of milliseconds; write it as in "0.5"')
+    if profile.max_batch_size > MAX_BATCH:
+        told.append(f"spec.variantProfile.maxBatchSize: {profile.max_batch_size} is more than {MAX_BATCH}")
+    if spec.accelerator_count > _MOST_ACCELERATORS:
+        told.append(f"spec.acceleratorCount: {spec.accelerator_count} is more than {_MOST_ACCELERATORS}")
+    return [VariantProblem(reason="InvalidProfile", message=each) for each in told]
+
+
+def _differences(scaled: VariantAutoscaling) -> list[VariantProblem]:
+    """Fields that say the same thing in different ways."""
+    spec, found = scaled.spec, []
+    label = scaled.metadata.labels.get(ACCELERATOR_LABEL)
+    if label is not None and label != spec.accelerator:
+        told = (
+            f'metadata.labels["{ACCELERATOR_LABEL}"] is "{label}", but spec.accelerator is '
+            f'"{spec.accelerator}", which is used; set both to the accelerator of the Deployment'
+        )
+        found.append(VariantProblem(reason="AcceleratorDiffers", message=told, is_warning=True))
+    expected = f"{spec.model_id}-{spec.accelerator}-{spec.accelerator_count}"
+    if spec.variant_id != expected:
+        told = (
+            f'spec.variantID is "{spec.variant_id}", but modelID, accelerator and acceleratorCount make '
+            f'"{expected}"; metrics go by variantID'
+        )
+        found.append(VariantProblem(reason="VariantIDDiffers", message=told, is_warning=True))
+    return found
+
+
+class ClassFound(msgspec.Struct, frozen=True, kw_only=True):
+    """The service class of a variant."""
+
+    key: ConfigKey
+    service_class: ServiceClass
+    target: Target
+    warning: VariantProblem | None = None
+
+
+def class_of(variant: Variant, configuration: Configuration) -> ClassFound | VariantProblem:
+    """The class that `sloClassRef` names, in the variant's namespace or that of the configuration.
+
+    The reference ignores the field, so that many objects name a key that does not exist. They get the
+    class that lists their model, as there: the most important one, if there are several.
+    """
+    config_map, name = variant.class_ref
+    places = [
+        ConfigKey(place, config_map, name) for place in (variant.key.namespace, configuration.namespace)
+    ]
+    for place in places:
+        if place in configuration.classes:
+            return _with_target(variant, place, configuration)
+        broken = [each for each in configuration.problems_of(place) if not each.is_warning]
+        if broken:
+            return VariantProblem(reason="SLONotFound", message=broken[0].message)
+    told = f"spec.sloClassRef: ConfigMap {config_map} has no key {name}"
+    other = _listing(variant.model, configuration)
+    if other is None:
+        fix = f"add the key, with the model {variant.model} under data"
+        return VariantProblem(reason="SLONotFound", message=f"{told}; {fix}")
+    found = configuration.classes[other]
+    told = f"{told}; class {found.name} of the key {other.key} is used, since it lists {variant.model}"
+    warning = VariantProblem(reason="SLOReferenceBroken", message=told, is_warning=True)
+    return msgspec.structs.replace(_targeted(found, other, variant.model), warning=warning)
+
+
+def _with_target(
+    variant: Variant, key: ConfigKey, configuration: Configuration
+) -> ClassFound | VariantProblem:
+    service_class = configuration.classes[key]
+    if any(target.model == variant.model for target in service_class.model_targets):
+        return _targeted(service_class, key, variant.model)
+    broken = [each.message for each in configuration.problems_of(key) if each.model == variant.model]
+    told = (
+        f"ConfigMap {key.place}, key {key.key}: class {service_class.name} has no targets for the model "
+        f"{variant.model}; add it under data"
+    )
+    return VariantProblem(reason="SLONotFound", message=broken[0] if broken else told)
+
+
+def _targeted(service_class: ServiceClass, key: ConfigKey, model: str) -> ClassFound:
+    target = next(each for each in service_class.model_targets if each.model == model)
+    return ClassFound(key=key, service_class=service_class, target=target)
+
+
+def _listing(model: str, configuration: Configuration) -> ConfigKey | None:
+    """The most important class of the common ConfigMap that has targets for a model."""
+    own = [
+        (found.rank, key)
+        for key, found in configuration.classes.items()
+        if (key.namespace, key.config_map) == (configuration.namespace, CLASSES)
+        and any(target.model == model for target in found.model_targets)
+    ]
+    return min(own)[1] if own else None
+
+
+def cost_problem(variant: Variant, configuration: Configuration) -> VariantProblem:
+    """Why its accelerator has no cost."""
+    where = ConfigKey(configuration.namespace, COSTS, variant.accelerator)
+    for each in configuration.problems_of(where):
+        return VariantProblem(reason="CostMissing", message=each.message)
+    told = f"ConfigMap {configuration.namespace}/{COSTS} has no key {variant.accelerator}"
+    fix = f'add {variant.accelerator}: {{"device": "...", "cost": "40.00"}}, in cents per hour'
+    return VariantProblem(reason="CostMissing", message=f"{told}; {fix}")
+
+
+def configuration_problems(
+    variant: Variant, key: ConfigKey | None, configuration: Configuration
+) -> list[VariantProblem]:
+    """Problems of the configuration that concern a planned variant; `key` is that of its class."""
+    settings = {f"{configuration.namespace}/{name}" for name in (MAIN, SCALE_TO_ZERO)}
+    costs = f"{configuration.namespace}/{COSTS}"
+
+    def concerns(problem: ConfigProblem) -> bool:
+        if problem.model:
+            return problem.model == variant.model and (problem.config_map in settings or is_of_class(problem))
+        if problem.config_map in settings:
+            return not problem.key.startswith("model.")
+        return is_of_class(problem) or (problem.config_map, problem.key) == (costs, variant.accelerator)
+
+    def is_of_class(problem: ConfigProblem) -> bool:
+        return key is not None and (problem.config_map, problem.key) == (key.place, key.key)
+
+    return [
+        VariantProblem(reason="InvalidConfiguration", message=each.message, is_warning=True)
+        for each in configuration.problems
+        if concerns(each)
+    ]
