@@ -271,6 +271,7 @@ class NodeStatus(Part, frozen=True, kw_only=True):
     conditions: Annotated[list[Condition], described("Ready and others.", **_BY_TYPE)] = []
     addresses: Annotated[list[NodeAddress], described("How the node is reached.", **_BY_TYPE)] = []
     node_info: Annotated[dict[str, Any], described("Versions of the machine's software.")] = {}
+    allocatable: Annotated[dict[str, Any], described("Quantities of resources that Pods may use.")] = {}
 
 
 class Node(Part, frozen=True, kw_only=True):
