@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from headgate.planning import solving
+from headgate.planning import reallocating, solving
 from headgate.planning.candidates import Entry, candidates, transition_penalty
 from headgate.planning.system import (
     Accelerator,
@@ -300,3 +300,69 @@ def test_servers_that_share_a_demand_are_planned_together() -> None:
     assert found.allocations["s"].load.arrival_rate == pytest.approx(90)
     assert (found.allocations["s"].share, found.allocations["t"].share) == (1, 0)
     assert solving.as_reference(described).allocations["t"].num_replicas == 1
+
+
+def running(accelerator: str = "gpu", replicas: int = 1, cost: float = 100) -> AllocationData:
+    return AllocationData(accelerator=accelerator, num_replicas=replicas, cost=cost)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (None, running(), ("none", "gpu", 0, 1, 100)),
+        (running(), None, ("gpu", "none", 1, 0, -100)),
+        (running(), running("big", 3, 450), ("gpu", "big", 1, 3, 350)),
+        (running(), running(), ("gpu", "gpu", 1, 1, 0)),
+    ],
+)
+def test_two_allocations_have_a_difference(old, new, told) -> None:
+    """Also to and from nothing."""
+    found = reallocating.difference(old, new)
+    assert found is not None
+    assert msgspec.structs.astuple(found) == told
+    assert reallocating.difference(None, None) is None
+
+
+@pytest.mark.parametrize(("rpm", "increment"), [(360, 4), (60, 0), (30, 0)])
+def test_a_server_is_scaled_where_it_runs(rpm, increment) -> None:
+    """By the replicas that its load needs more than there are."""
+    found = reallocating.scale(system(rpm=rpm, current=running()), "s")
+    assert found is not None
+    assert (found.candidate.accelerator, found.increment) == ("gpu", increment)
+
+
+def test_a_server_without_load_is_scaled_to_its_minimum() -> None:
+    """Which is a change as well."""
+    described = system(rpm=0, current=running(replicas=3))
+    for minimum, increment in ((0, -3), (1, -2), (5, 2)):
+        server = msgspec.structs.replace(described.servers["s"], min_num_replicas=minimum)
+        found = reallocating.scale(msgspec.structs.replace(described, servers={"s": server}), "s")
+        assert found is not None
+        assert found.increment == increment
+
+
+def test_a_server_is_reallocated_to_the_cheapest_accelerator() -> None:
+    """Whatever runs now; the one that cannot meet the targets is no choice."""
+    described = system(
+        rpm=360,
+        accelerators={"gpu": 100, "small": 90, "slow": 1},
+        keep_accelerator=True,
+        current=running(),
+    )
+    slow = performance("slow", 5000, 2, 10, 1.5)
+    described = msgspec.structs.replace(described, performance={**described.performance, ("m", "slow"): slow})
+    found = reallocating.reallocate(described, "s")
+    assert found is not None
+    assert (found.accelerator, found.replicas, found.cost) == ("small", 5, 450)
+
+
+def test_what_is_unknown_or_impossible_is_not_scaled() -> None:
+    """A server, an accelerator, a target."""
+    described = system(current=running())
+    assert reallocating.scale(described, "t") is None
+    assert reallocating.reallocate(described, "t") is None
+    impossible = system(targets=(1, 0.1, 0), current=running())
+    assert reallocating.scale(impossible, "s") is None
+    assert reallocating.reallocate(impossible, "s") is None
+    assert reallocating.scale(system(), "s") is None  # it runs on nothing
+    assert reallocating.scale(system(current=running("other")), "s") is None
