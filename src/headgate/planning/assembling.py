@@ -14,7 +14,7 @@ import msgspec
 
 from headgate.api.meta import ObjectKey
 from headgate.planning import figures, variants
-from headgate.planning.config_maps import ConfigKey, Configuration
+from headgate.planning.config_maps import ClassKey, Configuration
 from headgate.planning.solving import Solution
 from headgate.planning.system import AllocationData, Load, Optimizer, Server, System
 from headgate.planning.variants import ClassFound, Variant, VariantProblem
@@ -171,7 +171,7 @@ def _report_different_classes(
     problems: Mapping[ObjectKey, list[VariantProblem]],
 ) -> None:
     """Nobody knows which requests of a model belong to which of its classes."""
-    groups: dict[Group, set[ConfigKey]] = {}
+    groups: dict[Group, set[ClassKey]] = {}
     for variant in planned:
         groups.setdefault(variant.group, set()).add(classes[variant.key].key)
     for variant in planned:
@@ -186,7 +186,7 @@ def _report_different_classes(
             )
 
 
-def _class_names(found: Iterable[ClassFound]) -> dict[ConfigKey, str]:
+def _class_names(found: Iterable[ClassFound]) -> dict[ClassKey, str]:
     """A name for each class: its own, and where it is written if others have the same name."""
     own = {each.key: each.service_class.name for each in found}
     times = Counter(own.values())

@@ -39,8 +39,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that one replica takes."""
     replica: Replica | None = None
     """None without load."""
-    percentile: float | None = None
-    """That `ttft_ms` is for."""
+    targets: Targets | None = None
+    """That it was sized for; `ttft_ms` is for their percentile."""
 
     def is_saturated(self, rate_per_min: float) -> bool:
         """Whether the rate exceeds what all replicas take."""
@@ -212,7 +212,7 @@ def _sized(server: Server, each: _Try, replica: Replica, sizing: Sizing | Infeas
         value=transition_penalty(server.current_alloc, each.accelerator.name, number, cost),
         capacity_per_s=sizing.capacity_per_s,
         replica=replica,
-        percentile=each.targets.percentile,
+        targets=each.targets,
     )
     return predicted(found, rate_per_s / number)
 
@@ -222,11 +222,12 @@ def predicted(candidate: Candidate, rate_per_s: float) -> Candidate:
     if candidate.replica is None or rate_per_s <= 0:
         return candidate
     rate_per_s = min(rate_per_s, candidate.replica.max_rate_per_s)
-    found = analyze(candidate.replica, rate_per_s, candidate.percentile or PERCENTILE)
+    percentile = candidate.targets.percentile if candidate.targets is not None else None
+    found = analyze(candidate.replica, rate_per_s, percentile or PERCENTILE)
     return msgspec.structs.replace(
         candidate,
         itl_ms=found.itl_ms,
-        ttft_ms=found.ttft_ms if candidate.percentile is None else found.ttft_percentile_ms,
+        ttft_ms=found.ttft_ms if percentile is None else found.ttft_percentile_ms,
         utilization=found.utilization,
     )
 

@@ -25,7 +25,7 @@ __all__ = [
     "NAMESPACE",
     "RETENTION_S",
     "SCALE_TO_ZERO",
-    "ConfigKey",
+    "ClassKey",
     "ConfigProblem",
     "Configuration",
     "ScaleToZero",
@@ -64,7 +64,7 @@ class _Zero(NamedTuple):
     retention_s: float | None = None
 
 
-class ConfigKey(NamedTuple):
+class ClassKey(NamedTuple):
     """One key of a ConfigMap."""
 
     namespace: str
@@ -81,7 +81,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
     accelerators: Mapping[str, Accelerator]
     """By the name that VariantAutoscalings have."""
-    classes: Mapping[ConfigKey, ServiceClass]
+    classes: Mapping[ClassKey, ServiceClass]
     period_s: float = PERIOD_S
     prometheus: PrometheusSettings | None = None
     """None: no server is configured."""
@@ -95,7 +95,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     def scale_to_zero_of(self, model: str) -> ScaleToZero:
         return self.zero.get(model, self.default_zero)
 
-    def problems_of(self, place: ConfigKey) -> list[ConfigProblem]:
+    def problems_of(self, place: ClassKey) -> list[ConfigProblem]:
         """Those of one key of a ConfigMap."""
         return [each for each in self.problems if (each.config_map, each.key) == (place.place, place.key)]
 
@@ -118,10 +118,10 @@ def read(
     """
     problems: list[ConfigProblem] = []
     accelerators = _accelerators(f"{namespace}/{COSTS}", costs, problems)
-    found: dict[ConfigKey, ServiceClass] = {}
+    found: dict[ClassKey, ServiceClass] = {}
     for (place, name), data in {(namespace, CLASSES): classes, **(other_classes or {})}.items():
         for key, one in _classes(f"{place}/{name}", data, problems).items():
-            found[ConfigKey(place, name, key)] = one
+            found[ClassKey(place, name, key)] = one
     settings = read_settings(f"{namespace}/{MAIN}", main or {}, environment or {}, problems)
     default, zero = _scale_to_zero(
         f"{namespace}/{SCALE_TO_ZERO}", scale_to_zero or {}, settings.may_scale_to_zero, problems

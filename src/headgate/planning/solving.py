@@ -14,7 +14,17 @@ from headgate.planning.problem import MAX_REPLICAS, SWITCHING, Demand, Option, P
 from headgate.planning.sizing import PERCENTILE, Sizer
 from headgate.planning.system import Load, Server, System
 
-__all__ = ["LIMIT_S", "Allocation", "Solution", "TypeTotal", "as_reference", "exactly"]
+__all__ = [
+    "LIMIT_S",
+    "Allocation",
+    "Solution",
+    "TypeTotal",
+    "as_demand",
+    "as_reference",
+    "by_demand",
+    "exactly",
+    "with_shared_loads",
+]
 
 LIMIT_S: Final = 10.0
 _PARTLY: Final = 1 - 1e-6
@@ -89,9 +99,9 @@ def exactly(
 ) -> Solution:
     """All servers together, by default for a percentile of requests. Servers that name the same demand share
     its load."""
-    entries = candidates(_with_shared_loads(system), percentile, sizer)
+    entries = candidates(with_shared_loads(system), percentile, sizer)
     problem = Problem(
-        demands=tuple(_demand(name, group) for name, group in _by_demand(entries).items()),
+        demands=tuple(as_demand(name, group) for name, group in by_demand(entries).items()),
         capacity=None if system.optimizer.unlimited else system.capacity,
         best_effort=system.optimizer.saturation_policy != "None",
         switching=switching,
@@ -99,13 +109,14 @@ def exactly(
     plan = planner.plan(problem, limit_s)
     found: dict[str, Allocation] = {}
     chosen: dict[str, Candidate] = {}
-    for name, group in _by_demand(entries).items():
+    for name, group in by_demand(entries).items():
         _assign(plan, name, group, found, chosen)
     solution = _solution(system, entries, found, chosen)
     return msgspec.structs.replace(solution, optimal=plan.is_optimal, gap=plan.gap)
 
 
-def _by_demand(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+def by_demand(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """The servers of each demand, by the name of its `Demand`."""
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         groups.setdefault(_demand_of(entry.server), []).append(entry)
@@ -116,7 +127,7 @@ def _demand_of(server: Server) -> str:
     return f"demand {server.demand}" if server.demand else f"server {server.name}"
 
 
-def _with_shared_loads(system: System) -> System:
+def with_shared_loads(system: System) -> System:
     """Each server has the load of its demand: arrivals are added up, lengths are means of all requests."""
     groups: dict[str, list[Load]] = {}
     for server in system.servers.values():
@@ -143,7 +154,8 @@ def _sum(loads: Sequence[Load]) -> Load:
     )
 
 
-def _demand(name: str, entries: Sequence[Entry]) -> Demand:
+def as_demand(name: str, entries: Sequence[Entry]) -> Demand:
+    """What is to be planned for the servers of one demand."""
     return Demand(
         name=name,
         rate_per_s=max(entry.rate_per_s for entry in entries),

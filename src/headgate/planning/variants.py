@@ -8,7 +8,7 @@ import msgspec
 
 from headgate.api.llmd import VariantAutoscaling
 from headgate.api.meta import ObjectKey
-from headgate.planning.config_maps import CLASSES, COSTS, MAIN, SCALE_TO_ZERO, ConfigKey, Configuration
+from headgate.planning.config_maps import CLASSES, COSTS, MAIN, SCALE_TO_ZERO, ClassKey, Configuration
 from headgate.planning.config_values import ConfigProblem, decimal
 from headgate.planning.replica import MAX_BATCH
 from headgate.planning.system import DecodeParms, Performance, PrefillParms, ServiceClass, Target
@@ -136,7 +136,7 @@ def _differences(scaled: VariantAutoscaling) -> list[VariantProblem]:
 class ClassFound(msgspec.Struct, frozen=True, kw_only=True):
     """The service class of a variant."""
 
-    key: ConfigKey
+    key: ClassKey
     service_class: ServiceClass
     target: Target
     warning: VariantProblem | None = None
@@ -149,9 +149,7 @@ def class_of(variant: Variant, configuration: Configuration) -> ClassFound | Var
     class that lists their model, as there: the most important one, if there are several.
     """
     config_map, name = variant.class_ref
-    places = [
-        ConfigKey(place, config_map, name) for place in (variant.key.namespace, configuration.namespace)
-    ]
+    places = [ClassKey(place, config_map, name) for place in (variant.key.namespace, configuration.namespace)]
     for place in places:
         if place in configuration.classes:
             return _with_target(variant, place, configuration)
@@ -170,7 +168,7 @@ def class_of(variant: Variant, configuration: Configuration) -> ClassFound | Var
 
 
 def _with_target(
-    variant: Variant, key: ConfigKey, configuration: Configuration
+    variant: Variant, key: ClassKey, configuration: Configuration
 ) -> ClassFound | VariantProblem:
     service_class = configuration.classes[key]
     if any(target.model == variant.model for target in service_class.model_targets):
@@ -183,12 +181,12 @@ def _with_target(
     return VariantProblem(reason="SLONotFound", message=broken[0] if broken else told)
 
 
-def _targeted(service_class: ServiceClass, key: ConfigKey, model: str) -> ClassFound:
+def _targeted(service_class: ServiceClass, key: ClassKey, model: str) -> ClassFound:
     target = next(each for each in service_class.model_targets if each.model == model)
     return ClassFound(key=key, service_class=service_class, target=target)
 
 
-def _listing(model: str, configuration: Configuration) -> ConfigKey | None:
+def _listing(model: str, configuration: Configuration) -> ClassKey | None:
     """The most important class of the common ConfigMap that has targets for a model."""
     own = [
         (found.rank, key)
@@ -201,7 +199,7 @@ def _listing(model: str, configuration: Configuration) -> ConfigKey | None:
 
 def cost_problem(variant: Variant, configuration: Configuration) -> VariantProblem:
     """Why its accelerator has no cost."""
-    where = ConfigKey(configuration.namespace, COSTS, variant.accelerator)
+    where = ClassKey(configuration.namespace, COSTS, variant.accelerator)
     for each in configuration.problems_of(where):
         return VariantProblem(reason="CostMissing", message=each.message)
     told = f"ConfigMap {configuration.namespace}/{COSTS} has no key {variant.accelerator}"
@@ -210,7 +208,7 @@ def cost_problem(variant: Variant, configuration: Configuration) -> VariantProbl
 
 
 def configuration_problems(
-    variant: Variant, key: ConfigKey | None, configuration: Configuration
+    variant: Variant, key: ClassKey | None, configuration: Configuration
 ) -> list[VariantProblem]:
     """Problems of the configuration that concern a planned variant; `key` is that of its class."""
     settings = {f"{configuration.namespace}/{name}" for name in (MAIN, SCALE_TO_ZERO)}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from headgate.cli import options
+from headgate.cli.plan import changes, sources
 
-_MOST_BYTES = 64 * 2**20
+if TYPE_CHECKING:
+    from headgate.planning.changing import Change, Demand
 
 
 @click.group()
@@ -29,29 +31,40 @@ def _percentile(ctx: click.Context, param: click.Parameter, text: str | None) ->
     return value
 
 
+_solver = options.together(
+    click.option(
+        "--percentile",
+        "default",
+        callback=_percentile,
+        metavar="PERCENT|mean",
+        help="Share of requests that must meet slo-ttft, for targets without slo-percentile. "
+        "Default: 95, or mean with --reference.",
+    ),
+    click.option(
+        "--time-limit",
+        type=click.FloatRange(0, 3600),
+        default=10.0,
+        metavar="SECONDS",
+        help="Time for the solver; after it, the best plan so far is printed.",
+    ),
+)
+
+
+def _chosen(default: float | None, otherwise: float | None = 95.0) -> float | None:
+    """The percentile to plan for; None: the mean."""
+    return otherwise if default is None else default or None
+
+
 @plan.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@sources.file_argument()
 @click.option(
     "--reference",
     is_flag=True,
     help="Choose as the reference autoscaler does: each server alone, or greedily within the capacity.",
 )
-@click.option(
-    "--percentile",
-    callback=_percentile,
-    metavar="PERCENT|mean",
-    help="Share of requests that must meet slo-ttft, for targets without slo-percentile. "
-    "Default: 95, or mean with --reference.",
-)
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(0, 3600),
-    default=10.0,
-    metavar="SECONDS",
-    help="Time for the solver; after it, the best plan so far is printed.",
-)
+@_solver
 @options.output("text", "json")
-def solve(file: str, reference: bool, percentile: float | None, time_limit: float, output: str) -> None:
+def solve(file: str, reference: bool, default: float | None, time_limit: float, output: str) -> None:
     """Solve a system description: the cheapest replicas that meet all objectives.
 
     FILE is a JSON document with accelerators, models, classes, servers and capacity, or - for standard input.
@@ -60,28 +73,98 @@ def solve(file: str, reference: bool, percentile: float | None, time_limit: floa
     """
     from headgate.cli.objects import printing
     from headgate.cli.plan import rendering
-    from headgate.planning import solving, system
+    from headgate.planning import solving
 
-    name = "standard input" if file == "-" else file
-    with click.open_file(file, "rb") as opened:
-        data = opened.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise click.ClickException(f"{name} has more than {_MOST_BYTES} bytes")
-    try:
-        described = system.read(data)
-    except system.SystemErrors as errors:
-        for error in errors.errors:
-            click.echo(printing.escaped(f"{name}: {error.message()}"), err=True)
-        sys.exit(1)
-    default = None if reference else 95.0
-    chosen = default if percentile is None else percentile or None
+    described = sources.described(file)
     found = (
-        solving.as_reference(described, chosen)
+        solving.as_reference(described, _chosen(default, None))
         if reference
-        else solving.exactly(described, chosen, limit_s=time_limit)
+        else solving.exactly(described, _chosen(default), limit_s=time_limit)
     )
     if output == "json":
         click.echo(rendering.as_json(found), nl=False)
         return
     for line in rendering.as_text(described, found):
+        click.echo(printing.escaped(line))
+
+
+@plan.command()
+@sources.file_or_server
+@changes.demand
+@_solver
+@options.output("text", "json")
+def explain(
+    source: sources.Source,
+    demand: list[Demand],
+    default: float | None,
+    time_limit: float,
+    output: str,
+) -> None:
+    """Explain a plan: what each model needs, what limits it, and what else could be.
+
+    FILE is a system description, or - for standard input. Without it, the VariantAutoscalings of the server
+    are planned, for the loads that --demand gives.
+
+    \b
+    Examples:
+      headgate plan explain examples/planning/system.json
+      headgate plan explain -n llm --demand meta/llama-3.1-8b=600,512,256
+    """
+    from headgate.cli.objects import printing
+    from headgate.cli.plan import explained
+    from headgate.planning import explaining, solving
+
+    with changes.explained():
+        found = sources.read(source, demand)
+    solution = solving.exactly(found.system, _chosen(default), limit_s=time_limit)
+    demands = explaining.explain(found.system, solution, _chosen(default))
+    if output == "json":
+        click.echo(explained.as_json([*demands], found.problems), nl=False)
+        return
+    for line in explained.as_text(demands, found.problems, found.unplanned):
+        click.echo(printing.escaped(line))
+
+
+@plan.command("what-if")
+@sources.file_or_server
+@changes.others
+@changes.demand
+@_solver
+@options.output("text", "json")
+def what_if(
+    source: sources.Source,
+    demand: list[Demand],
+    default: float | None,
+    time_limit: float,
+    output: str,
+    **others: list[Change],
+) -> None:
+    """Compare the plan with that for other objectives, prices, accelerators or demands.
+
+    FILE is a system description, or - for standard input. Without it, the VariantAutoscalings of the server
+    are planned; the first --demand of a model is then its load in both plans, a second one that of the other.
+
+    \b
+    Examples:
+      headgate plan what-if examples/planning/system.json --slo-ttft Premium=300
+      headgate plan what-if examples/planning/system.json --demand llama-8b=x2 --capacity L40S=8
+    """
+    from headgate.cli.objects import printing
+    from headgate.cli.plan import explained
+    from headgate.planning import changing, solving
+
+    present, later = changes.of_present(demand) if source.file is None else ([], demand)
+    wanted = [change for listed in (*others.values(), later) for change in listed]
+    if not wanted:
+        raise click.UsageError("nothing would change; give an option such as --slo-ttft 300")
+    with changes.explained():
+        found = sources.read(source, present)
+        other = changing.changed(found.system, wanted)
+    before, after = (
+        solving.exactly(each, _chosen(default), limit_s=time_limit) for each in (found.system, other)
+    )
+    if output == "json":
+        click.echo(explained.comparison_as_json(before, after), nl=False)
+        return
+    for line in explained.comparison_as_text(found.system, before, after):
         click.echo(printing.escaped(line))

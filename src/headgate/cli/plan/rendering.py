@@ -18,7 +18,7 @@ def as_json(found: Solution) -> str:
 
 def as_text(system: System, found: Solution) -> Iterator[str]:
     """Servers, accelerators, the total, and servers without an allocation."""
-    yield from _table(
+    yield from table(
         (
             "SERVER",
             "CLASS",
@@ -36,7 +36,7 @@ def as_text(system: System, found: Solution) -> Iterator[str]:
     )
     if found.allocation_by_type:
         yield ""
-        yield from _table(
+        yield from table(
             ("TYPE", "USED", "LIMIT", "COST"),
             [
                 (kind, str(each.count), "-" if each.limit is None else str(each.limit), f"{each.cost:g}")
@@ -44,7 +44,7 @@ def as_text(system: System, found: Solution) -> Iterator[str]:
             ],
         )
     yield ""
-    yield f"Cost: {found.cost:g} cents per hour.{_proof(found)}"
+    yield f"Cost: {found.cost:g} cents per hour.{proof(found)}"
     for name, reason in sorted(found.unserved.items()):
         yield f"{name} is not served: {reason}."
 
@@ -66,7 +66,7 @@ def _row(server: Server, allocation: Allocation) -> tuple[str, ...]:
     )
 
 
-def _proof(found: Solution) -> str:
+def proof(found: Solution) -> str:
     if found.optimal is None:
         return ""
     if found.optimal:
@@ -74,7 +74,7 @@ def _proof(found: Solution) -> str:
     return f" The time was up: another plan may cost up to {100 * (found.gap or 0):.1f}% less, or serve more."
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     for row in [header, *rows]:
         yield _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
