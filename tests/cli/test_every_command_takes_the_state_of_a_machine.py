@@ -37,6 +37,8 @@ ASKS = {
     "import": [],
     "route explain": ["--model", "m"],
     "autoscale explain": ["b"],
+    "plan explain": [],
+    "plan what-if": ["--slo-ttft", "300"],
     "flow": [],
     "gateway": ["--port", "0", "--metrics-port", "0", "--admin-port", "0"],
     "node": ["--node-name", "n"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import click
@@ -154,7 +155,7 @@ def what_if(
     from headgate.planning import changing, solving
 
     present, later = changes.of_present(demand) if source.file is None else ([], demand)
-    wanted = [change for listed in (*others.values(), later) for change in listed]
+    wanted: list[Change] = [*itertools.chain.from_iterable(others.values()), *later]
     if not wanted:
         raise click.UsageError("nothing would change; give an option such as --slo-ttft 300")
     with changes.explained():
