@@ -270,6 +270,9 @@ def test_signals_of_pools_are_those_of_all_gateways(check):
         f'headgate_gateway_pool_requests_waiting{{pool="{server}",instance="1"}}': "2",
         f'headgate_gateway_pool_arrivals_total{{pool="{server}",instance="1"}}': "+60",
         f'headgate_gateway_pool_arrivals_total{{pool="{server}",instance="2"}}': "+120",
+        f'headgate_gateway_pool_prompt_tokens_total{{pool="{server}",instance="1"}}': "+6000",
+        f'headgate_gateway_pool_cached_prompt_tokens_total{{pool="{server}",instance="1"}}': "+1500",
+        f'headgate_gateway_pool_output_tokens_total{{pool="{server}",instance="1"}}': "+3000",
         f'headgate_gateway_pool_kv_usage_ratio{{pool="{server}",instance="1"}}': "0.25",
         f'headgate_gateway_pool_kv_usage_ratio{{pool="{server}",instance="2"}}': "0.75",
         **{
@@ -285,6 +288,9 @@ def test_signals_of_pools_are_those_of_all_gateways(check):
         f"headgate:requests_running{{{of_server}}}": 3,
         f"headgate:requests_waiting{{{of_server}}}": 2,
         f"headgate:arrivals{{{of_server}}}": 6,
+        f"headgate:prompt_tokens{{{of_server}}}": 200,
+        f"headgate:cached_tokens{{{of_server}}}": 50,
+        f"headgate:output_tokens{{{of_server}}}": 100,
         f"headgate:kv_usage{{{of_server}}}": 0.5,
         f"headgate:slo_misses{{{of_server}}}": 0.25,
     }

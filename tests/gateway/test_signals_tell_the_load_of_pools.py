@@ -227,6 +227,10 @@ async def test_prometheus_reads_the_same(start_gateway, endpoint, eventually):
         return gateway.metric(f"{PREFIX}{name}", pool="default/pool", **labels)
 
     assert (told("requests_running"), told("requests_waiting"), told("arrivals_total")) == (1, 1, 2)
+    shown = await signals(gateway)
+    mean = shown.output_tokens / shown.arrivals
+    assert told("output_tokens_total") / told("arrivals_total") == pytest.approx(mean)
+    assert told("cached_prompt_tokens_total") == 0
     assert told("work_seconds") == pytest.approx((await signals(gateway)).work_seconds, rel=0.1)
     before = told("last_request_timestamp_seconds")
     call.answer(b"data: {}\n\n")
@@ -256,3 +260,22 @@ async def test_only_paths_that_generate_tokens_count_for_them(gateway, endpoint,
 
 def test_paths_without_output_are_among_those_that_are_forwarded():
     assert paths.WITHOUT_OUTPUT < paths.DEFAULT
+
+
+async def test_tokens_of_requests_are_told(gateway, endpoint, eventually):
+    """Those of prompts with what caches have of them, for requests that were sent at once and that waited."""
+    sweep(gateway, after_s=20)
+    prompt = "hello " * 2_000
+    for _ in range(2):
+        client = await gateway.connect()
+        client.post({"model": "m", "prompt": prompt, "max_tokens": 50})
+        (await endpoint.call()).answer(b"{}")
+        await client.response()
+    told = await signals(gateway)
+    assert told.output_tokens / told.arrivals == pytest.approx(50)
+    tokens = told.prompt_tokens / told.arrivals
+    assert 1_000 < tokens < 20_000
+    assert 0.4 < told.cached_tokens / told.prompt_tokens <= 0.5, "the second prompt is cached"
+    sweep(gateway, after_s=traffic.WINDOW_S + 2)
+    told = await signals(gateway)
+    assert (told.prompt_tokens, told.cached_tokens, told.output_tokens) == (0, 0, 0)

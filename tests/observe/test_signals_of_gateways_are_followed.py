@@ -77,8 +77,33 @@ async def test_gateways_are_added_up(follow, eventually):
     signals, (one, other, third) = await follow(3)
     assert signals.of(POOL).missing
     await eventually(lambda: one.calls and other.calls and third.calls)
-    one.send(line(pool(requests_running=2, arrivals=1.5, kv_usage=0.2, slo_requests=3, slo_misses=3)))
-    other.send(line(pool(requests_waiting=1, arrivals=0.5, kv_usage=0.6, slo_requests=1, idle_s=7.0)))
+    one.send(
+        line(
+            pool(
+                requests_running=2,
+                arrivals=1.5,
+                prompt_tokens=900,
+                cached_tokens=150,
+                kv_usage=0.2,
+                slo_requests=3,
+                slo_misses=3,
+            )
+        )
+    )
+    other.send(
+        line(
+            pool(
+                requests_waiting=1,
+                arrivals=0.5,
+                prompt_tokens=100,
+                cached_tokens=100,
+                output_tokens=400,
+                kv_usage=0.6,
+                slo_requests=1,
+                idle_s=7.0,
+            )
+        )
+    )
     await eventually(lambda: len(signals.of(POOL).missing) == 1)
     assert signals.of(POOL).metrics == {}
     assert signals.of(POOL).lower_bounds["headgate:arrivals"] == 2
@@ -90,6 +115,9 @@ async def test_gateways_are_added_up(follow, eventually):
         "headgate:requests_waiting": 1,
         "headgate:requests_in_flight": 3,
         "headgate:arrivals": 2,
+        "headgate:prompt_tokens": 1000,
+        "headgate:cached_tokens": 250,
+        "headgate:output_tokens": 400,
         "headgate:work_seconds": 0,
         "headgate:kv_usage": pytest.approx(0.4),
         "headgate:slo_misses": 0.75,
@@ -280,6 +308,9 @@ FIGURES = st.builds(
     waiting_for_endpoints=st.integers(0, 9),
     idle_s=st.none() | st.floats(0, 1e6),
     arrivals=st.floats(0, 1e6),
+    prompt_tokens=st.floats(0, 1e6),
+    cached_tokens=st.floats(0, 1e6),
+    output_tokens=st.floats(0, 1e6),
     work_seconds=st.floats(0, 1e6),
     kv_usage=st.none() | st.floats(0, 1),
     slo_requests=st.integers(0, 9),
@@ -294,6 +325,8 @@ def test_merging_loses_nothing(figures):
     assert total.requests_running == sum(each.requests_running for each in figures)
     assert total.requests_waiting == sum(each.requests_waiting for each in figures)
     assert total.waiting_for_endpoints == sum(each.waiting_for_endpoints for each in figures)
+    for name in ("prompt_tokens", "cached_tokens", "output_tokens"):
+        assert getattr(total, name) == pytest.approx(sum(getattr(each, name) for each in figures))
     idle = [each.idle_s for each in figures]
     assert total.idle_s == (None if None in idle else min(idle))
     usages = [each.kv_usage for each in figures if each.kv_usage is not None]

@@ -32,7 +32,7 @@ class Minute:
 
     def _arrive(self, at: float) -> None:
         self.traffic.entered(self.now + at)
-        self.traffic.asks(100, 10)
+        self.traffic.asks(100, 10, 0)
 
     def evenly(self, per_s: int, seconds: int) -> None:
         for _ in range(seconds):

@@ -35,6 +35,24 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
             of_pools,
             read.arrivals,
         ),
+        Counter(
+            f"{prefix}_prompt_tokens",
+            "Tokens of the prompts that arrived, whether a cache has them or not.",
+            of_pools,
+            read.prompt_tokens,
+        ),
+        Counter(
+            f"{prefix}_cached_prompt_tokens",
+            "Those that a cache was expected to have.",
+            of_pools,
+            read.cached_tokens,
+        ),
+        Counter(
+            f"{prefix}_output_tokens",
+            "Tokens that the responses to requests that arrived are expected to have.",
+            of_pools,
+            read.output_tokens,
+        ),
         Gauge(
             f"{prefix}_work_seconds",
             "Predicted seconds of a replica's time that the requests need, for each second.",
@@ -90,6 +108,16 @@ class _Reader:
 
     def arrivals(self) -> _Samples:
         return [((pool.name,), pool.traffic.arrived) for pool in self._shell.plane.pools.values()]
+
+    def prompt_tokens(self) -> _Samples:
+        traffics = [(pool.name, pool.traffic) for pool in self._shell.plane.pools.values()]
+        return [((name,), traffic.prompt_tokens + traffic.cached_tokens) for name, traffic in traffics]
+
+    def cached_tokens(self) -> _Samples:
+        return [((pool.name,), pool.traffic.cached_tokens) for pool in self._shell.plane.pools.values()]
+
+    def output_tokens(self) -> _Samples:
+        return [((pool.name,), pool.traffic.output_tokens) for pool in self._shell.plane.pools.values()]
 
     def work(self) -> _Samples:
         now, queues = self._shell.now(), self._shell.queues

@@ -184,6 +184,9 @@ def _metrics(load: PoolSignals) -> dict[str, float]:
         "headgate:requests_waiting": load.requests_waiting,
         "headgate:requests_in_flight": load.requests_running + load.requests_waiting,
         "headgate:arrivals": load.arrivals,
+        "headgate:prompt_tokens": load.prompt_tokens,
+        "headgate:cached_tokens": load.cached_tokens,
+        "headgate:output_tokens": load.output_tokens,
         "headgate:work_seconds": load.work_seconds,
     }
     if load.kv_usage is not None:

@@ -28,8 +28,10 @@ def count_work(life: Life, pool: PoolState, cached_tokens: int) -> None:
     if life.account.attempts == 1 and life.wait is None:
         scheduled = life.decision.scheduled
         uncached_tokens = scheduled.prompt_tokens - cached_tokens
+        if uncached_tokens < 0:
+            uncached_tokens, cached_tokens = 0, scheduled.prompt_tokens
         output_tokens = scheduled.output_tokens or charging.output_tokens(scheduled, life.plane)
-        pool.traffic.asks(uncached_tokens if uncached_tokens > 0 else 0, output_tokens)
+        pool.traffic.asks(uncached_tokens, output_tokens, cached_tokens)
 
 
 def book(life: Life, attempt: Attempt) -> None:

@@ -51,6 +51,12 @@ class PoolSignals(msgspec.Struct, frozen=True, kw_only=True):
     """How long there has been no request; None while there is one."""
     arrivals: Amount = 0.0
     """Requests per second, in the last 15 s."""
+    prompt_tokens: Amount = 0.0
+    """Tokens of their prompts, per second."""
+    cached_tokens: Amount = 0.0
+    """Those that a cache was expected to have."""
+    output_tokens: Amount = 0.0
+    """Tokens that their responses are expected to have, per second."""
     work_seconds: Amount = 0.0
     """Seconds of a replica's time that its requests need, for each second; see `work_seconds` below."""
     kv_usage: Amount | None = None
@@ -101,6 +107,9 @@ def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals
         waiting_for_endpoints=_starved(pool, queue, now),
         idle_s=traffic.idle_s(now),
         arrivals=recent.arrivals_per_s,
+        prompt_tokens=recent.prompt_tokens_per_s + recent.cached_tokens_per_s,
+        cached_tokens=recent.cached_tokens_per_s,
+        output_tokens=recent.output_tokens_per_s,
         work_seconds=work_seconds(pool, queue, now),
         kv_usage=kv_usage(pool),
         slo_requests=recent.objectives,
@@ -138,6 +147,9 @@ def merged(same: Sequence[PoolSignals]) -> PoolSignals:
         waiting_for_endpoints=sum(each.waiting_for_endpoints for each in same),
         idle_s=min(idle) if len(idle) == len(same) else None,
         arrivals=sum(each.arrivals for each in same),
+        prompt_tokens=sum(each.prompt_tokens for each in same),
+        cached_tokens=sum(each.cached_tokens for each in same),
+        output_tokens=sum(each.output_tokens for each in same),
         work_seconds=sum(each.work_seconds for each in same),
         kv_usage=sum(usages) / len(usages) if usages else None,
         slo_requests=sum(each.slo_requests for each in same),

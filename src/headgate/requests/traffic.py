@@ -25,6 +25,8 @@ class Recent(NamedTuple):
     """Streamed requests with an objective for their first token that have ended."""
     misses: int
     """Those whose first token came later, or never."""
+    cached_tokens_per_s: float = 0.0
+    """Tokens of their prompts that a cache was expected to have."""
     surge: float = 1.0
     """How many times as many requests arrive since a step upwards as in the whole window; 1 without one."""
 
@@ -37,6 +39,7 @@ class _Counts(NamedTuple):
     output_tokens: int
     objectives: int
     misses: int
+    cached_tokens: int
 
 
 class PoolTraffic:
@@ -46,6 +49,7 @@ class PoolTraffic:
         "_past",
         "_slot",
         "arrived",
+        "cached_tokens",
         "idle_since",
         "in_flight",
         "misses",
@@ -68,6 +72,8 @@ class PoolTraffic:
         """Those of all requests so far that no cache was expected to have."""
         self.output_tokens = 0
         """Those that all responses so far were expected to have."""
+        self.cached_tokens = 0
+        """The others of their prompts."""
         self.objectives = 0
         self.misses = 0
         self._slot = -1
@@ -84,9 +90,11 @@ class PoolTraffic:
             self.slots += 1
         return self
 
-    def asks(self, prompt_tokens: int, output_tokens: int) -> None:
-        """Count the work of a request, once: as soon as it is known what caches have of its prompt."""
+    def asks(self, prompt_tokens: int, output_tokens: int, cached_tokens: int) -> None:
+        """Count the work of a request, once: as soon as it is known what caches have of its prompt, which
+        `prompt_tokens` are without."""
         self.prompt_tokens += prompt_tokens
+        self.cached_tokens += cached_tokens
         self.output_tokens += output_tokens
 
     def ended(self, now: float) -> None:
@@ -112,6 +120,7 @@ class PoolTraffic:
             self.output_tokens,
             self.objectives,
             self.misses,
+            self.cached_tokens,
         )
 
     def idle_s(self, now: float) -> float | None:
@@ -127,6 +136,7 @@ class PoolTraffic:
             (self.output_tokens - past.output_tokens) / seconds,
             self.objectives - past.objectives,
             self.misses - past.misses,
+            (self.cached_tokens - past.cached_tokens) / seconds,
             self._surge(now),
         )
 

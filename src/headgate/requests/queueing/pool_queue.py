@@ -244,7 +244,8 @@ class PoolQueue:
         uncached_tokens = charging.uncached_tokens(decision.scheduled, self._plane, self._pool.loads)
         output_tokens = charging.output_tokens(decision.scheduled, self._plane)
         if life.wait is None:
-            self._pool.traffic.asks(uncached_tokens, output_tokens)
+            cached_tokens = decision.scheduled.prompt_tokens - uncached_tokens
+            self._pool.traffic.asks(uncached_tokens, output_tokens, cached_tokens)
         work = uncached_tokens + output_tokens
         waiting = entering.waiting(owner, hints, flow, work, size, self.settings, now)
         kind = kind_of(decision, waiting)

@@ -73,7 +73,7 @@ class ScaledFleet:
         if self.starting and self.starting[0][0] <= work.at_s:
             self.advance(work.at_s)
         self.ledger.arrive(work)
-        self.traffic.entered(work.at_s).asks(work.uncached_tokens, 0)
+        self.traffic.entered(work.at_s).asks(work.uncached_tokens, 0, 0)
         if self.ready:
             self._send(work, work.at_s)
         else:
