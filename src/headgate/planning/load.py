@@ -1,0 +1,145 @@
+"""The load of a model: what gateways or engines have measured, and what a plan should be made for. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from headgate.autoscaling.forecast import Forecast
+from headgate.planning import levels
+
+__all__ = ["CLEARED_S", "WINDOW_S", "Load", "LoadFilter", "of_signals"]
+
+WINDOW_S: Final = 15.0
+"""Signals of gateways are means over this time."""
+CLEARED_S: Final = 60.0
+"""Requests that have waited for a while are to be served within this time, beside those that arrive."""
+WAITED_S: Final = 10.0
+"""A queue counts by the fewest requests that it had within this time: short ones come and go by chance."""
+SILENCE_S: Final = 300.0
+"""Without any arrival for this long, none is expected."""
+FORGOTTEN_S: Final = 900.0
+"""What was known before a gap of this length does not count."""
+_LOOKS: Final = 64
+_TREND_CERTAIN: Final = 2.0
+"""How many standard deviations of chance a growth that is forecast exceeds."""
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests for a model. Tokens are those of the mean request."""
+
+    arrivals_per_s: float
+    prompt_tokens: float = 0.0
+    """Those in caches included."""
+    output_tokens: float = 0.0
+    cached_share: float = 0.0
+    """The share of prompt tokens that caches have."""
+    waiting: int = 0
+    """Requests that wait in gateways or engines."""
+    ttft_ms: float = 0.0
+    """Observed means of the time to the first token and between tokens; 0: unknown."""
+    itl_ms: float = 0.0
+
+
+def of_signals(metrics: Mapping[str, float]) -> Load:
+    """From the signals of gateways, by their names."""
+    arrivals = metrics.get("headgate:arrivals", 0.0)
+    prompt = metrics.get("headgate:prompt_tokens", 0.0)
+    cached = metrics.get("headgate:cached_tokens", 0.0)
+    output = metrics.get("headgate:output_tokens", 0.0)
+    return Load(
+        arrivals_per_s=arrivals,
+        prompt_tokens=prompt / arrivals if arrivals else 0.0,
+        output_tokens=output / arrivals if arrivals else 0.0,
+        cached_share=min(cached / prompt, 1.0) if prompt else 0.0,
+        waiting=int(metrics.get("headgate:requests_waiting", 0.0)),
+    )
+
+
+class LoadFilter:
+    """Follows the load of one model in one namespace.
+
+    The load that it returns is steady while nothing changes but by chance. A clear step counts at once, with
+    what waits, and with what a trend adds while replicas start.
+    """
+
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        """Arrivals and tokens are means over the last `window_s` before a call."""
+        self._window_s = window_s
+        self._last: tuple[float, Load, Load] | None = None
+        """When it was last called, with what, and what it returned."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._arrivals = levels.Level(levels.by_arrivals)
+        self._prompt = levels.Level(levels.by_size)
+        self._output = levels.Level(levels.by_size)
+        self._cached = levels.Level(levels.by_share)
+        self._forecast = Forecast()
+        self._waiting: deque[tuple[float, int]] = deque(maxlen=_LOOKS)
+        self._arrived_at = -math.inf
+
+    def add(self, load: Load, now: float, start_s: float = 0.0) -> Load:
+        """The load to plan for, with `arrivals_per_s` that serve what waits as well. `start_s` is how long a
+        replica takes to start; with 0, nothing is forecast.
+
+        Once a second is enough. A call with the same arguments returns the same, and changes nothing.
+        """
+        last = self._last
+        if last is not None and last[0] == now and last[1] == load:
+            return last[2]
+        since_s = math.inf if last is None else now - last[0]
+        if not 0 <= since_s <= FORGOTTEN_S:
+            self._begin()
+            since_s = self._window_s
+        arrivals = self._level(load, now, min(since_s, self._window_s))
+        arrivals += self._growth(arrivals, now, start_s) + self._backlog(load, now) / CLEARED_S
+        planned = Load(
+            arrivals_per_s=arrivals,
+            prompt_tokens=self._prompt.told,
+            output_tokens=self._output.told,
+            cached_share=self._cached.told,
+            waiting=load.waiting,
+            ttft_ms=load.ttft_ms,
+            itl_ms=load.itl_ms,
+        )
+        self._last = (now, load, planned)
+        return planned
+
+    def _level(self, load: Load, now: float, new_s: float) -> float:
+        rate, window_s = load.arrivals_per_s, self._window_s
+        if rate > 0:
+            self._arrived_at = now
+        elif now - self._arrived_at > SILENCE_S and self._arrivals.told:
+            self._arrivals = levels.Level(levels.by_arrivals)
+        whole, new = rate * window_s, rate * new_s
+        if whole > 0:
+            for level, value in ((self._prompt, load.prompt_tokens), (self._output, load.output_tokens)):
+                if value > 0:
+                    level.add(value, whole, new, now, window_s)
+            if load.prompt_tokens > 0:
+                self._cached.add(load.cached_share, whole, new, now, window_s)
+        return self._arrivals.add(rate, window_s, new_s, now, window_s)
+
+    def _growth(self, arrivals: float, now: float, start_s: float) -> float:
+        """Arrivals that a trend adds until a replica that is created now is ready."""
+        if not start_s:
+            return 0.0
+        self._forecast = self._forecast.after(now, arrivals, start_s)
+        outlook = self._forecast.outlook(start_s)
+        # The forecast has a level of its own, which follows later.
+        growth = outlook.needed - self._forecast.level if outlook.method else 0.0
+        return growth if growth > _TREND_CERTAIN * math.sqrt(arrivals / outlook.horizon_s) else 0.0
+
+    def _backlog(self, load: Load, now: float) -> int:
+        looks = self._waiting
+        looks.append((now, load.waiting))
+        while len(looks) > 1 and looks[1][0] <= now - WAITED_S:
+            looks.popleft()
+        if not self._arrivals.told:
+            return load.waiting
+        return min(waiting for _, waiting in looks) if len(looks) > 1 else 0
