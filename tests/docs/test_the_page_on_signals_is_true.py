@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from headgate.api import signal_names
+from headgate.controllers import prometheus_client
 from headgate.controllers.autoscaling import pod_pages, prometheus, readings
 from headgate.fleet import answer_sizes, estimator, pool_rates
 from headgate.gateway.request import OBJECTIVES_MS
@@ -68,9 +69,9 @@ def test_the_example_is_a_page_and_every_field_is_explained():
         f"the {100 * readings.DEFAULT_QUANTILE:g}th percentile",
         f"`{prometheus.SUM}QUERY`",
         f"`{prometheus.MEAN}QUERY`",
-        f"A query may have {prometheus.MAX_QUERY_CHARACTERS >> 10} KiB",
-        f"its response {prometheus.MAX_RESPONSE_BYTES >> 10} KiB, and each has {prometheus.QUERY_S:g} s",
-        f"At most {prometheus.MAX_OF_ALL} are asked at a time",
+        f"A query may have {prometheus_client.MAX_QUERY_CHARACTERS >> 10} KiB",
+        f"its response {prometheus_client.MAX_RESPONSE_BYTES >> 10} KiB, and each has {prometheus_client.QUERY_S:g} s",
+        f"At most {prometheus_client.MAX_OF_ALL} are asked at a time",
         *(f"`{name.decode()}`" for name in OBJECTIVES_MS),
     ],
 )

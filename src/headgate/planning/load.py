@@ -5,14 +5,29 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from headgate.autoscaling.forecast import Forecast
 from headgate.planning import levels
 
-__all__ = ["CLEARED_S", "WINDOW_S", "Load", "LoadFilter", "of_signals"]
+__all__ = [
+    "CLEARED_S",
+    "METRICS_MISSING",
+    "METRICS_STALE",
+    "PROMETHEUS_ERROR",
+    "WINDOW_S",
+    "Load",
+    "LoadFilter",
+    "Missing",
+    "of_signals",
+]
+
+METRICS_MISSING: Final = "MetricsMissing"
+METRICS_STALE: Final = "MetricsStale"
+PROMETHEUS_ERROR: Final = "PrometheusError"
+"""Reasons in the condition MetricsAvailable."""
 
 WINDOW_S: Final = 15.0
 """Signals of gateways are means over this time."""
@@ -43,6 +58,13 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     ttft_ms: float = 0.0
     """Observed means of the time to the first token and between tokens; 0: unknown."""
     itl_ms: float = 0.0
+
+
+class Missing(NamedTuple):
+    """Why there is no load."""
+
+    reason: str
+    message: str
 
 
 def of_signals(metrics: Mapping[str, float]) -> Load:

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from headgate.autoscaling.samples import Total
-from headgate.controllers.autoscaling import prometheus as module
+from headgate.controllers import prometheus_client as module
 from headgate.controllers.autoscaling.prometheus import Prometheus, is_query, query_of
 
 TOOL = Path(__file__).parents[3] / "tools" / "control_plane"

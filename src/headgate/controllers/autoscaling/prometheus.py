@@ -10,34 +10,22 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import httpx2
-import msgspec
-
-from headgate import http_clients
 from headgate.autoscaling.samples import Total
+from headgate.controllers.prometheus_client import Data, PrometheusClient, QueryError
+from headgate.planning.settings_map import PrometheusSettings
 
 SUM: Final = "prometheus:"
 MEAN: Final = "prometheus-mean:"
 
-QUERY_S: Final = 5.0
-"""For the response to one query."""
 FRESH_S: Final = 1.0
 """The result of a query counts for this long, for all bindings that have the same one."""
-MAX_QUERY_CHARACTERS: Final = 8 * 1024
-MAX_RESPONSE_BYTES: Final = 256 * 1024
-"""One number has a few hundred; the rest are labels and warnings."""
-MAX_OF_ALL: Final = 16
-"""Queries at a time."""
 MAX_KNOWN: Final = 4096
 """Results and problems that are remembered."""
-MAX_PROBLEM_CHARACTERS: Final = 200
-MAX_TOKEN_BYTES: Final = 64 * 1024
 
 _VARIABLE: Final = re.compile(r"\$(namespace|name)\b")
 
@@ -45,21 +33,6 @@ _VARIABLE: Final = re.compile(r"\$(namespace|name)\b")
 def is_query(metric_name: str) -> bool:
     """Whether Prometheus measures the metric."""
     return metric_name.startswith((SUM, MEAN))
-
-
-class QueryError(Exception):
-    """Why a query has no value."""
-
-
-class _Data(msgspec.Struct, frozen=True):
-    resultType: str = ""  # noqa: N815 - Prometheus names it
-    result: Any = None
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    status: str
-    data: _Data = _Data()
-    error: str = ""
 
 
 class Prometheus:
@@ -74,15 +47,16 @@ class Prometheus:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`token_file` has the bearer token, and is read for each query; `ca_file` the certificates of the
-        authorities that may have signed the server's. Raises OSError and ssl.SSLError for `ca_file`."""
-        self._url = url.rstrip("/")
-        self._token_file = token_file
+        authorities that may have signed the server's. Raises OSError for `ca_file`."""
         self._clock = clock
-        self._places = asyncio.Semaphore(MAX_OF_ALL)
-        verify = http_clients.verifying(ssl.create_default_context(cafile=ca_file))
-        self._client = httpx2.AsyncClient(
-            transport=http_clients.transport(verify=verify), timeout=httpx2.Timeout(QUERY_S)
+        self._client = PrometheusClient(
+            PrometheusSettings(
+                url=url.rstrip("/"),
+                ca_path=str(ca_file or ""),
+                token_path=str(token_file or ""),
+            )
         )
+        self._client.connect()
         self._known: dict[str, tuple[float, float | QueryError]] = {}
         """The last result of each query, and when it was asked for."""
         self._asked: dict[str, asyncio.Task[float]] = {}
@@ -117,7 +91,7 @@ class Prometheus:
         for task in self._asked.values():
             task.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
-        await self._client.aclose()
+        await self._client.close()
 
     async def _value(self, query: str) -> float:
         """The result of a query, which is asked for once at a time. Raises QueryError."""
@@ -140,15 +114,9 @@ class Prometheus:
     async def _ask_once(self, query: str) -> float:
         began = self._clock()
         try:
-            async with self._places, asyncio.timeout(QUERY_S):
-                value: float | QueryError = _number(await self._ask(query))
-        except TimeoutError:
-            value = QueryError(f"Prometheus did not answer within {QUERY_S:g} s")
+            value: float | QueryError = _number(await self._client.ask(query))
         except QueryError as error:
             value = error
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
-            told = str(error)[:MAX_PROBLEM_CHARACTERS] or type(error).__name__
-            value = QueryError(f"Prometheus cannot be asked: {told}")
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
         self._known[query] = (began, value)
@@ -156,27 +124,6 @@ class Prometheus:
         if isinstance(value, QueryError):
             raise value
         return value
-
-    async def _ask(self, query: str) -> _Answer:
-        if len(query) > MAX_QUERY_CHARACTERS:
-            raise QueryError(f"the query has more than {MAX_QUERY_CHARACTERS} characters")
-        headers = {"accept": "application/json", "accept-encoding": "identity"}
-        if self._token_file is not None:
-            headers["authorization"] = f"Bearer {_token(self._token_file)}"
-        form: Mapping[str, str] = {"query": query, "timeout": f"{QUERY_S:g}s"}
-        url = f"{self._url}/api/v1/query"
-        async with self._client.stream("POST", url, data=form, headers=headers) as response:
-            body = bytearray()
-            async for piece in response.aiter_raw():
-                body += piece
-                if len(body) > MAX_RESPONSE_BYTES:
-                    raise QueryError(
-                        f"the response has more than {MAX_RESPONSE_BYTES} bytes: aggregate to one number"
-                    )
-        try:
-            return msgspec.json.decode(body, type=_Answer)
-        except (msgspec.MsgspecError, RecursionError):
-            raise QueryError(f"Prometheus answers {response.status_code}, with no result") from None
 
 
 def query_of(metric_name: str, namespace: str, name: str) -> str:
@@ -186,12 +133,9 @@ def query_of(metric_name: str, namespace: str, name: str) -> str:
     return _VARIABLE.sub(lambda found: values[found[1]], query)
 
 
-def _number(answer: _Answer) -> float:
-    """The only number of a response. Raises QueryError."""
-    if answer.status != "success":
-        told = answer.error[:MAX_PROBLEM_CHARACTERS] or "it does not say why"
-        raise QueryError(f"Prometheus rejects the query: {told}")
-    kind, result = answer.data.resultType, answer.data.result
+def _number(data: Data) -> float:
+    """The only number of a result. Raises QueryError."""
+    kind, result = data.resultType, data.result
     if kind == "vector" and isinstance(result, list):
         if len(result) != 1:
             raise QueryError(f"the query gives {len(result)} series, not one")
@@ -207,11 +151,3 @@ def _number(answer: _Answer) -> float:
     if not math.isfinite(value):
         raise QueryError("the query gives no finite number")
     return value
-
-
-def _token(file: Path) -> str:
-    with file.open("rb") as opened:
-        token = opened.read(MAX_TOKEN_BYTES).decode("ascii", "replace").strip()
-    if not token or not token.isprintable():
-        raise QueryError(f"{file} has no valid token")
-    return token
