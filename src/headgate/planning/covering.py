@@ -5,13 +5,14 @@ Takes a fraction of a millisecond where the program of the solver takes ten, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from headgate.planning.problem import Demand, Option
 from headgate.planning.sizing import fewest
 
-__all__ = ["NODE_S", "Cheapest", "cheapest", "within"]
+__all__ = ["NODE_S", "Cheapest", "can_serve", "cheapest", "within"]
 
 _NODES: Final = 50_000
 """Harder demands are left to the solver."""
@@ -33,15 +34,22 @@ class Cheapest(NamedTuple):
 def cheapest(demand: Demand, switching: float, fees: Sequence[float] | None = None) -> Cheapest | None:
     """The best choice; None: unknown, or there is none.
 
-    `fees` are added to the cost of a replica of each option. Servers with a minimum are left to the solver.
+    `fees` are added to the cost of a replica of each option.
     """
-    if demand.rate_per_s <= 0 or any(option.minimum for option in demand.options):
-        return None
     search = _Search(demand, switching, fees or (0.0,) * len(demand.options))
     search.visit(0, demand.rate_per_s, search.idle_price, frozenset())
     if search.best is None or search.nodes > _NODES:
         return None
     return Cheapest(search.best, search.price, search.nodes)
+
+
+def can_serve(demand: Demand) -> bool:
+    """Whether the servers together, each on its best option, can take all of it."""
+    most: dict[str, float] = {}
+    for option in demand.options:
+        rate_per_s = option.maximum * option.rate_per_s
+        most[option.server] = max(most.get(option.server, 0.0), rate_per_s)
+    return sum(most.values()) >= demand.rate_per_s * (1 - _SLACK)
 
 
 def within(
@@ -71,7 +79,31 @@ class _Search:
         ratios = [self._per_rate(option, fee) for option, fee in zip(demand.options, fees, strict=True)]
         self._order = sorted(range(len(ratios)), key=lambda place: ratios[place])
         self._ratios = [ratios[place] for place in self._order]
-        self._counts = [0] * len(ratios)
+        servers = Counter(option.server for option in demand.options)
+        self._must_run = frozenset(
+            option.server for option in demand.options if option.minimum and servers[option.server] > 1
+        )
+        self._least_counts = [
+            0 if option.server in self._must_run else option.minimum for option in demand.options
+        ]
+        self._counts = list(self._least_counts)
+        self._minimums = self._of_minimums()
+
+    def _of_minimums(self) -> list[tuple[float, float]]:
+        """What the minimums of the options from each depth on cost, and the rate that they take."""
+        totals = [(0.0, 0.0)]
+        for place in reversed(self._order):
+            price, rate_per_s = totals[-1]
+            number = self._least_counts[place]
+            taken_per_s = number * self._options[place].rate_per_s
+            totals.append((price + self._price(place, number), rate_per_s + taken_per_s))
+        return totals[::-1]
+
+    def _price(self, place: int, number: int) -> float:
+        """Compared with none."""
+        option = self._options[place]
+        change = self._switching * (abs(number - option.current) - option.current)
+        return option.cost * (number + change) + self._fees[place] * number
 
     def _per_rate(self, option: Option, fee: float) -> float:
         """The least price of a request per second: stopping less pays for some of it."""
@@ -81,26 +113,39 @@ class _Search:
     def visit(self, depth: int, rate_per_s: float, price: float, used: frozenset[str]) -> None:
         """`rate_per_s` is left for the options from `depth` on, at this price so far."""
         self.nodes += 1
-        if rate_per_s <= self._least:
-            if self.found is not None:
-                if price <= self.price:
-                    self.found.append(tuple(self._counts))
-            elif price < self.price - _SLACK * abs(price):
-                self.best, self.price = tuple(self._counts), price
+        minimum_price, minimum_rate_per_s = self._minimums[depth]
+        if rate_per_s - minimum_rate_per_s <= self._least and self._must_run <= used:
+            self._end(price + minimum_price)
             return
         if depth == len(self._order) or self.nodes > _NODES:
             return
-        bound = price + rate_per_s * max(self._ratios[depth], 0.0)
+        more = max(rate_per_s - minimum_rate_per_s, 0.0) * max(self._ratios[depth], 0.0)
+        bound = price + minimum_price + more
         if bound > self.price if self.found is not None else bound >= self.price * (1 - _SLACK):
             return
         place = self._order[depth]
         option = self._options[place]
-        most = 0 if option.server in used else min(option.maximum, fewest(rate_per_s, option.rate_per_s))
-        idle = self._switching * option.current
-        for number in range(most, -1, -1):
+        for number in self._numbers(place, rate_per_s, option.server in used):
             self._counts[place] = number
-            change = self._switching * abs(number - option.current) - idle
-            own = option.cost * (number + change) + self._fees[place] * number
             taken = used | {option.server} if number else used
+            own = self._price(place, number)
             self.visit(depth + 1, rate_per_s - number * option.rate_per_s, price + own, taken)
-        self._counts[place] = 0
+        self._counts[place] = self._least_counts[place]
+
+    def _numbers(self, place: int, rate_per_s: float, is_used: bool) -> Iterable[int]:
+        """Replicas of an option to try. `is_used`: its server runs on another one."""
+        if is_used:
+            return (0,)
+        option = self._options[place]
+        most = min(option.maximum, fewest(rate_per_s, option.rate_per_s, option.minimum))
+        if option.server in self._must_run:
+            return *range(most, option.minimum - 1, -1), 0
+        return range(most, option.minimum - 1, -1)
+
+    def _end(self, price: float) -> None:
+        """All is taken."""
+        if self.found is not None:
+            if price <= self.price:
+                self.found.append(tuple(self._counts))
+        elif price < self.price - _SLACK * abs(price):
+            self.best, self.price = tuple(self._counts), price

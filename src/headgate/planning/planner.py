@@ -63,28 +63,36 @@ def plan(problem: Problem, limit_s: float = 10.0) -> Plan:
         return _as_plan(demands, problem, _merged(alone))
     start = _first_fit(demands, alone, problem.capacity)
     clock.left_s += limit_s * (1 - _ATTEMPT)
-    found = _by_columns(demands, problem, problem.capacity, alone, clock)
+    found = _by_columns(demands, problem, problem.capacity, start, clock)
     if found is not None:
-        return _as_plan(demands, problem, found)
+        if not problem.best_effort or (found.is_optimal and _is_whole(demands, found.counts)):
+            return _as_plan(demands, problem, found)
+        start = found.counts
     model = DemandModel(demands, problem, problem.capacity, [found.bound for found in alone])
     return _as_plan(demands, problem, _solved(model, start, clock))
 
 
 def _by_columns(
-    demands: Sequence[Demand],
-    problem: Problem,
-    capacity: Mapping[str, int],
-    alone: Sequence[_Found],
-    clock: _Clock,
+    demands: Sequence[Demand], problem: Problem, capacity: Mapping[str, int], start: Counts, clock: _Clock
 ) -> _Found | None:
-    """The fast way, if all demands can be served; takes half of the time at most."""
-    served = (is_served(demand, found.counts) for demand, found in zip(demands, alone, strict=True))
-    if not problem.switching or not all(served):
+    """The fast way, for demands that are served whole or not at all; takes half of the time at most."""
+    if not problem.switching:
         return None
     clock.left_s /= 2
-    choices = [found.counts for found in alone]
-    best = columns.best_within(demands, capacity, problem.switching, choices, clock.left_s)
+    parts = list(_parts(demands, start))
+    best = columns.best_within(demands, capacity, problem.switching, parts, clock.left_s)
     return None if best is None else _Found(best.counts, best.bound, best.is_optimal)
+
+
+def _parts(demands: Sequence[Demand], counts: Counts) -> Iterator[Counts]:
+    """The replicas of each demand."""
+    left = iter(counts)
+    for demand in demands:
+        yield tuple(next(left) for _ in demand.options)
+
+
+def _is_whole(demands: Sequence[Demand], counts: Counts) -> bool:
+    return all(is_served(demand, own) for demand, own in zip(demands, _parts(demands, counts), strict=True))
 
 
 def _alone(demand: Demand, problem: Problem, clock: _Clock) -> _Found:
@@ -229,9 +237,8 @@ def _most(
 def _as_plan(demands: Sequence[Demand], problem: Problem, found: _Found) -> Plan:
     assignments: list[Assignment] = []
     served: dict[str, float] = {}
-    switching, left = 0.0, iter(found.counts)
-    for demand in demands:
-        counts = [next(left) for _ in demand.options]
+    switching = 0.0
+    for demand, counts in zip(demands, _parts(demands, found.counts), strict=True):
         served[demand.name] = served_share(demand, counts) if demand.options else 0.0
         total = sum(n * option.rate_per_s for n, option in zip(counts, demand.options, strict=True))
         for n, option in zip(counts, demand.options, strict=True):
