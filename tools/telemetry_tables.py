@@ -15,6 +15,7 @@ from headgate.apiserver.handlers.health import FAMILIES
 from headgate.controllers import pages
 from headgate.controllers.autoscaling import AutoscalingController
 from headgate.controllers.model import ModelController
+from headgate.controllers.planning import PlanningController
 from headgate.controllers.statuses import StatusController
 from headgate.gateway import GatewaySettings, gauges
 from headgate.gateway.access_fields import FIELDS
@@ -77,8 +78,14 @@ def controller_families() -> list[Family]:
 async def _of_controller() -> list[Family]:
     async with cluster.Client.from_url("http://localhost") as client:
         statistics = StatusController(client).statistics, ModelController(client).statistics
-        registry = pages.metrics(*statistics, AutoscalingController(client), cluster.Undisputed())
-        own = [each for each in sums.families(registry) if each.name.startswith("headgate_controller_")]
+        scaling = AutoscalingController(client)
+        planning = PlanningController(client, scaling)
+        registry = pages.metrics(*statistics, scaling, planning, cluster.Undisputed())
+        own = [
+            each
+            for each in sums.families(registry)
+            if each.name.startswith(("headgate_controller_", "inferno_"))
+        ]
         return sorted(own, key=lambda family: family.name)
 
 

@@ -121,7 +121,14 @@ def examples() -> list[dict[str, Any]]:
     server = found["networking.volcano.sh/v1alpha1", "ModelServer"]
     server["metadata"]["annotations"] = {"headgate.dev/tls-ca": "engines-ca"}
     server["spec"]["workloadPort"]["protocol"] = "https"
-    return list(found.values())
+    # The workload of the VariantAutoscaling owns it.
+    labels = {"app": "variant"}
+    engine = {"containers": [{"name": "engine", "image": "engine:1"}]}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}}
+    template = {"metadata": {"labels": labels}, "spec": engine}
+    variant = found["llmd.ai/v1alpha1", "VariantAutoscaling"]["metadata"]["name"]
+    workload = _object("apps/v1", "Deployment", variant, {**spec, "template": template})
+    return [*found.values(), workload]
 
 
 def test_nothing_is_forbidden_and_nothing_is_unused(

@@ -90,6 +90,11 @@ ZERO_GRACE_PERIOD = "headgate.dev/scale-to-zero-grace-period"
 """On an AutoscalingPolicyBinding with minReplicas 0: how long there must be no requests before the last
 replica goes, as a duration. Without it, one replica stays."""
 
+ACTUATE = "headgate.dev/actuate"
+"""On a VariantAutoscaling: `direct` has the controller write the replicas of its workload. Without it, others
+scale by the gauges."""
+DIRECT = "direct"
+
 OF_PODS = frozenset(
     {
         *(ADDRESS, PORT, BOOTSTRAP_PORT, *ACTIVE_PORTS),
@@ -123,6 +128,9 @@ OF_MODEL_SERVERS = frozenset(
 
 OF_BINDINGS = frozenset({ZERO_GRACE_PERIOD, MANIFEST_HASH})
 """Annotations that are read on AutoscalingPolicyBindings."""
+
+OF_VARIANTS = frozenset({ACTUATE, MANIFEST_HASH})
+"""Annotations that are read on VariantAutoscalings."""
 
 POOL_V1 = "headgate.dev/inference-pool-v1"
 """On a v1alpha1 InferencePool converted from v1: JSON of what v1alpha1 has no field for."""

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from headgate.api.kthena_networking import CONNECTORS
 from headgate.api.marks import KV_CONNECTOR, MODELS, SERVED_MODEL
 from headgate.api.signal_names import METRICS, PREFIX
-from headgate.api.unattended import UNATTENDED
 
 __all__ = ["CHECKS", "VARIABLES", "Check"]
 
@@ -26,10 +25,6 @@ class Check(NamedTuple):
     told: str = ""
     """An expression for the message, if it has values."""
     is_error: bool = False
-
-
-def _unattended(group: str, kind: str) -> Check:
-    return Check("unattended", "false", f"kind: {UNATTENDED[group, kind]}")
 
 
 _LIMIT = "!has(object.spec.rateLimit)"
@@ -308,7 +303,6 @@ _VARIANT_ID = (
     "object.spec.modelID + '-' + object.spec.accelerator + '-' + string(object.spec.acceleratorCount)"
 )
 _VARIANT = (
-    _unattended("llmd.ai", "VariantAutoscaling"),
     Check(
         "variant-id",
         f"object.spec.variantID == {_VARIANT_ID}",

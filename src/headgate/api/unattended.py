@@ -4,7 +4,5 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-UNATTENDED: Mapping[tuple[str, str], str] = {
-    ("llmd.ai", "VariantAutoscaling"): "nothing plans replicas by it yet: set those of the workload yourself",
-}
+UNATTENDED: Mapping[tuple[str, str], str] = {}
 """By group and kind, for the status of each object and for the warning on a write."""

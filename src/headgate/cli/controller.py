@@ -6,6 +6,9 @@ import click
 
 from headgate.cli import options
 
+NAMESPACE = "workload-variant-autoscaler-system"
+"""That of llm-d's workload variant autoscaler."""
+
 
 def _directories(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     for path in given:
@@ -113,6 +116,13 @@ def _urls(context: click.Context, option: click.Parameter, given: tuple[str, ...
     show_default=True,
 )
 @click.option(
+    "--planning-namespace",
+    metavar="NAMESPACE",
+    default=NAMESPACE,
+    help="Namespace of the ConfigMaps that VariantAutoscalings are planned by.",
+    show_default=True,
+)
+@click.option(
     "--metrics-port",
     type=click.IntRange(1, 65535),
     help="Serve /metrics, /healthz and /readyz on this port. Default: nowhere.",
@@ -135,6 +145,7 @@ def controller(
     prometheus_token_file: Path | None,
     prometheus_ca_file: Path | None,
     autoscaling_period: float,
+    planning_namespace: str,
     metrics_port: int | None,
     metrics_host: str,
     log_level: str,
@@ -146,6 +157,7 @@ def controller(
     from headgate.cli import process
     from headgate.controllers import ControllersConfig, run_controllers
     from headgate.controllers.autoscaling import AutoscalingSettings
+    from headgate.controllers.planning import PlanningSettings
 
     config = ControllersConfig(
         kubeconfig=kubeconfig,
@@ -164,6 +176,7 @@ def controller(
             prometheus_token_file=prometheus_token_file,
             prometheus_ca_file=prometheus_ca_file,
         ),
+        planning=PlanningSettings(namespace=planning_namespace),
         metrics_host=metrics_host,
         metrics_port=metrics_port,
     )

@@ -13,6 +13,8 @@ from starlette.routing import Route
 from headgate import cluster
 from headgate.controllers.autoscaling import AutoscalingController, add_figures
 from headgate.controllers.model import ModelController, ModelStatistics
+from headgate.controllers.planning import PlanningController
+from headgate.controllers.planning import add_figures as add_planning_figures
 from headgate.controllers.statuses import StatusController, StatusStatistics
 from headgate.telemetry import Counter, Gauge, Registry, add_process_metrics
 
@@ -24,16 +26,17 @@ def pages(
     statuses: StatusController,
     models: ModelController,
     scaling: AutoscalingController,
+    planning: PlanningController,
     leadership: cluster.Leadership,
 ) -> Starlette:
     """GET /healthz, /readyz and /metrics. Ready: all objects are loaded, whether it leads or not."""
-    registry = metrics(statuses.statistics, models.statistics, scaling, leadership)
+    registry = metrics(statuses.statistics, models.statistics, scaling, planning, leadership)
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"message": "ok"})
 
     async def readyz(_: Request) -> Response:
-        ready = statuses.is_ready and models.is_ready and scaling.is_ready
+        ready = statuses.is_ready and models.is_ready and scaling.is_ready and planning.is_ready
         return JSONResponse({"message": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     async def page(request: Request) -> Response:
@@ -47,6 +50,7 @@ def metrics(
     current: Callable[[], StatusStatistics],
     models: Callable[[], ModelStatistics],
     scaling: AutoscalingController,
+    planning: PlanningController,
     leadership: cluster.Leadership,
 ) -> Registry:
     """All metrics of a controller process."""
@@ -147,6 +151,7 @@ def metrics(
         ),
     )
     add_figures(registry, scaling.figures, scaling.reads)
+    add_planning_figures(registry, planning.figures)
     add_process_metrics(registry)
     return registry
 

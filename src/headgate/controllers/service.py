@@ -13,6 +13,7 @@ from headgate import cluster, serving
 from headgate.controllers import pages
 from headgate.controllers.autoscaling import AutoscalingController, AutoscalingSettings
 from headgate.controllers.model import ModelController, ModelSettings
+from headgate.controllers.planning import PlanningController, PlanningSettings
 from headgate.controllers.statuses import StatusController
 from headgate.controllers.unattended import UnattendedObjects
 
@@ -35,6 +36,7 @@ class ControllersConfig(msgspec.Struct, frozen=True, kw_only=True):
     host_path_roots: tuple[str, ...] = ()
     """Directories of nodes that caches of Models may be in; none for any."""
     autoscaling: AutoscalingSettings = AutoscalingSettings()
+    planning: PlanningSettings = PlanningSettings()
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
     """Where to serve health and metrics; None to serve none."""
@@ -65,11 +67,11 @@ async def _run(
         settings = ModelSettings(headgate_image=config.headgate_image, host_path_roots=config.host_path_roots)
         models = ModelController(client, config.namespaces, settings, leadership=leadership)
         scaling = AutoscalingController(client, config.namespaces, config.autoscaling, leadership=leadership)
-        unattended = UnattendedObjects(
-            client, config.namespaces, leadership=leadership, rival=scaling.rival_of_variant
+        planning = PlanningController(
+            client, scaling, config.namespaces, config.planning, leadership=leadership
         )
-        scaling.tell_contested_variants(unattended.look_again)
-        waiting = {"statuses", "models", "scaling"}
+        unattended = UnattendedObjects(client, config.namespaces, leadership=leadership)
+        waiting = {"statuses", "models", "scaling", "planning"}
 
         def is_ready(which: str) -> None:
             waiting.discard(which)
@@ -81,10 +83,13 @@ async def _run(
                 tasks.create_task(statuses.run(config.workers, lambda: is_ready("statuses"))),
                 tasks.create_task(models.run(config.workers, lambda: is_ready("models"))),
                 tasks.create_task(scaling.run(lambda: is_ready("scaling"))),
+                tasks.create_task(planning.run(lambda: is_ready("planning"))),
                 tasks.create_task(unattended.run()),
             ]
             if listener is not None:
-                page = serving.serve_page(pages.pages(statuses, models, scaling, leadership), listener)
+                page = serving.serve_page(
+                    pages.pages(statuses, models, scaling, planning, leadership), listener
+                )
                 running.append(tasks.create_task(page))
             runs = tasks.create_task(election.run()) if election is not None else None
             await stop.wait()

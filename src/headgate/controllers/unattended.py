@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -16,10 +16,10 @@ from headgate.controllers import conditions
 from headgate.controllers.status_writes import COMPONENT, Outcome, write_status
 from headgate.kubeschema import timestamps
 
-READY, NOT_IMPLEMENTED, CONFLICT = "Ready", "NotImplemented", "Conflict"
+READY, NOT_IMPLEMENTED = "Ready", "NotImplemented"
 
-Unattended: TypeAlias = api.VariantAutoscaling
-KINDS: tuple[type[Unattended], ...] = (api.VariantAutoscaling,)
+KINDS: tuple[type[Any], ...] = ()
+"""Kinds with a status that has conditions."""
 
 
 class UnattendedObjects:
@@ -31,22 +31,21 @@ class UnattendedObjects:
         namespaces: Sequence[str] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         leadership: cluster.Leadership | None = None,
-        rival: Callable[[api.ObjectKey], str] = lambda key: "",
+        kinds: Sequence[type[Any]] = KINDS,
     ) -> None:
-        """`rival` tells who has the workload of a VariantAutoscaling, as a sentence, or nothing."""
         self._client = client
-        self._rival = rival
+        self._kinds = kinds
         self._leadership = leadership or cluster.Undisputed()
         self._scopes = cluster.scopes(namespaces)
         self._clock = clock
-        self._objects: dict[tuple[type[Unattended], api.ObjectKey], Unattended] = {}
-        self._queue: cluster.WorkQueue[tuple[type[Unattended], api.ObjectKey]] = cluster.WorkQueue()
+        self._objects: dict[tuple[type[Any], api.ObjectKey], Any] = {}
+        self._queue: cluster.WorkQueue[tuple[type[Any], api.ObjectKey]] = cluster.WorkQueue()
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
 
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for kind, scope in itertools.product(KINDS, self._scopes):
+            for kind, scope in itertools.product(self._kinds, self._scopes):
                 informer: cluster.Informer[Any] = cluster.Informer(
                     self._client, kind, scope, may_be_absent=True
                 )
@@ -54,10 +53,6 @@ class UnattendedObjects:
                 tasks.create_task(informer.run())
             tasks.create_task(self._events.run())
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, 1))
-
-    def look_again(self, variant: api.ObjectKey) -> None:
-        """Another may have its workload now."""
-        self._queue.add((api.VariantAutoscaling, variant))
 
     def _changed(self, change: cluster.Change[Any]) -> None:
         subject = type(change.object), change.object.metadata.key
@@ -67,14 +62,12 @@ class UnattendedObjects:
             self._objects[subject] = change.new
             self._queue.add(subject)
 
-    def _findings(self, obj: Unattended) -> list[conditions.Finding]:
-        if rival := self._rival(obj.metadata.key):
-            return [conditions.Finding(READY, False, CONFLICT, rival)]
+    def _findings(self, obj: cluster.KubeObject) -> list[conditions.Finding]:
         resource = obj.resource
         told = UNATTENDED[resource.group, resource.kind]
         return [conditions.Finding(READY, False, NOT_IMPLEMENTED, told)]
 
-    async def _reconcile(self, subject: tuple[type[Unattended], api.ObjectKey]) -> float | None:
+    async def _reconcile(self, subject: tuple[type[Any], api.ObjectKey]) -> float | None:
         await self._leadership.acquired()
         obj = self._objects.get(subject)
         if obj is None:

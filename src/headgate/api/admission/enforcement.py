@@ -88,7 +88,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
         ),
         "InferencePool": ("selector-empty", "port-zero", "served-model-alone", "connector-unknown"),
         "InferenceModel": ("name-empty", "weights-zero", "target-unnamed"),
-        "VariantAutoscaling": ("unattended", "variant-id", "accelerator"),
+        "VariantAutoscaling": ("variant-id", "accelerator"),
     },
     EnforcedBy.WEBHOOK: {
         "ModelRoute": (
@@ -120,6 +120,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
         ),
         "VariantAutoscaling": (
             *("number-missing", "number-invalid", "objective-missing", "objective-key", "workload-missing"),
+            *("annotation-unknown", "actuate-invalid"),
         ),
     },
     EnforcedBy.MANIFEST: {"InferenceModel": ("weight-unset",)},

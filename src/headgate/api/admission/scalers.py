@@ -174,6 +174,11 @@ def check_variant(variant: FieldCursor, old: FieldCursor | None, others: View, f
     _check_numbers(parameters["prefillParms"], ("gamma", "delta"), found)
     _check_objective(variant, others, found)
     _check_same_workload(variant, others, found)
+    annotations = variant.at("metadata.annotations")
+    warn_of_own("VariantAutoscalings", annotations, marks.OF_VARIANTS, found)
+    asked = annotations.key(marks.ACTUATE)
+    if asked.text not in (None, marks.DIRECT):
+        found.warn(asked, f'is not "{marks.DIRECT}": replicas are left to others, who scale by gauges')
 
 
 def _check_identity(variant: FieldCursor, found: Findings) -> None:

@@ -27,8 +27,10 @@ from headgate.controllers.autoscaling.gateways import ServiceEndpoints
 from headgate.controllers.autoscaling.measuring import Meter
 from headgate.controllers.autoscaling.passes import Memory, Pass, Passes
 from headgate.controllers.autoscaling.prometheus import Prometheus
+from headgate.controllers.autoscaling.scaling import Scaler
 from headgate.controllers.autoscaling.settings import AutoscalingSettings
 from headgate.controllers.autoscaling.targets import Refusal, Target
+from headgate.controllers.autoscaling.waking import Waking
 from headgate.controllers.conditions import Finding
 from headgate.controllers.status_writes import COMPONENT, write_status
 from headgate.controllers.status_writes import Outcome as Written
@@ -49,6 +51,15 @@ class Plan(NamedTuple):
 
     policy: Policy
     targets: Sequence[Target]
+
+
+class Shared(NamedTuple):
+    """Parts that another controller of the process may use."""
+
+    followed: Followed
+    signals: Signals
+    scaler: Scaler
+    waking: Waking
 
 
 class AutoscalingController:
@@ -77,7 +88,9 @@ class AutoscalingController:
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
         self._memories: dict[api.ObjectKey, Memory] = {}
         self.figures = Figures()
-        self.is_ready = False
+        self.needs_more: Callable[[api.ObjectRef], object] = lambda pool: None
+        """Called with pools whose work has risen, or that a request waits for."""
+        self.loaded = asyncio.Event()
         """Whether all objects are loaded."""
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -95,8 +108,13 @@ class AutoscalingController:
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, self._settings.workers))
             tasks.create_task(cluster.run_workers(self._policies, self._judge, 1))
             tasks.create_task(self._sweep())
-            self.is_ready = True
+            self.loaded.set()
             on_ready()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all objects are loaded."""
+        return self.loaded.is_set()
 
     def _gateways(self) -> list[cluster.Informer[Any]]:
         """Begin to follow the signals of all gateways."""
@@ -132,6 +150,7 @@ class AutoscalingController:
         """A request waits for a pool without endpoints, or its work has risen."""
         for key in self._passes.fed_by(pool):
             self._queue.add(key)
+        self.needs_more(pool)
 
     async def _sweep(self) -> None:
         # Only a leader runs passes, so whoever begins to lead does not know yet which pools have bindings.
@@ -141,21 +160,14 @@ class AutoscalingController:
             await self._leadership.acquired()
             await asyncio.sleep(self._settings.sweep_s)
         try:
-            await self._passes.sweep()
+            await self._passes.waking.sweep()
         except cluster.ApiError as error:
             log.warning("annotations of pools that no binding reaches may be left: %s", error)
 
-    def tell_contested_variants(self, told: Callable[[api.ObjectKey], object]) -> None:
-        """Call `told` with VariantAutoscalings for which `rival_of_variant` may return something else."""
-        self._followed.variant_contested = told
-
-    def rival_of_variant(self, key: api.ObjectKey) -> str:
-        """Who decides the replicas of a VariantAutoscaling's workload in its place, in words; or empty."""
-        found = self._followed.rival_of_variant(key)
-        if found is None:
-            return ""
-        rival, workload = found
-        return f"{rival}, which is older, decides the replicas of {workload}; delete one of them"
+    @property
+    def shared(self) -> Shared:
+        """What planning uses as well."""
+        return Shared(self._followed, self._signals, self._passes.scaler, self._passes.waking)
 
     def reads(self) -> dict[str, int]:
         """Pages, queries and gateways, for metrics."""

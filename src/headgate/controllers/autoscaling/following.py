@@ -45,8 +45,9 @@ class Followed:
     ) -> None:
         """`touched` is called with bindings that have to be looked at, `judged` with policies."""
         self._touched, self._judged = touched, judged
-        self.variant_contested: Callable[[api.ObjectKey], object] = lambda key: None
-        """Called with VariantAutoscalings when others who want to decide for their workloads come or go."""
+        self.variant_touched: Callable[[api.ObjectKey], object] = lambda key: None
+        """Called with keys that VariantAutoscalings may have when the workload of this name changes, or when
+        others who want to decide for it come or go."""
         self._bindings: dict[api.ObjectKey, api.AutoscalingPolicyBinding] = {}
         self._policies: dict[api.ObjectKey, api.AutoscalingPolicy] = {}
         self._by_policy: defaultdict[api.ObjectKey, set[api.ObjectKey]] = defaultdict(set)
@@ -91,15 +92,24 @@ class Followed:
         holder = self._claims.holder(workload)
         return holder if holder is not None and holder.id != _claimant(binding).id else None
 
-    def rival_of_variant(self, key: api.ObjectKey) -> tuple[Claimant, Workload] | None:
-        """The older binding that decides the replicas of a VariantAutoscaling's workload. A
-        HorizontalPodAutoscaler is no rival, as it may scale by the plan."""
-        for kind in (each.resource.kind for each in _SCALABLE):
-            workload = Workload(key.namespace, kind, key.name)
-            holder = self._claims.holder(workload)
-            if holder is not None and holder.kind == BINDING:
-                return holder, workload
-        return None
+    def workload_of_variant(self, key: api.ObjectKey) -> Scalable | None:
+        """The workload with the name of a VariantAutoscaling."""
+        places = (Workload(key.namespace, each.resource.kind, key.name) for each in _SCALABLE)
+        return next((found for each in places if (found := self._workloads.get(each)) is not None), None)
+
+    def claimants(self, workload: Workload) -> list[Claimant]:
+        """All who want to decide the replicas of a workload, in order of precedence."""
+        return self._claims.on(workload)
+
+    def pods_of_variant(self, workload: Scalable) -> list[api.Pod]:
+        """Pods that stand for replicas of a VariantAutoscaling's workload; see `select_for_variant`."""
+        pods = self._pods.pods((VARIANT, workload.place))
+        return [pod for pod in pods if workload.selector.matches(pod.metadata.labels)]
+
+    def select_for_variant(self, place: Workload, workload: Scalable | None) -> None:
+        """Find the Pods of a workload from now on; None: no longer."""
+        labels = dict(workload.selector.match_labels or workload.pod_labels) if workload is not None else {}
+        self._pods.select((VARIANT, place), place.namespace, labels)
 
     def pods(self, binding: api.ObjectKey, index: int, target: Target) -> list[api.Pod]:
         """Pods that stand for replicas of a target, which is the one with this index."""
@@ -190,6 +200,7 @@ class Followed:
                 self._claim(key)
         if change.old is None or change.new is None or change.old.spec != change.new.spec:
             self._touch(concerned)
+        self.variant_touched(change.object.metadata.key)
 
     def _pod_changed(self, change: cluster.Change[api.Pod]) -> None:
         self._pods.put(change.object.metadata.key, change.new)
@@ -252,7 +263,7 @@ class Followed:
             for each in self._claims.on(workload):
                 key = api.ObjectKey(each.namespace, each.name)
                 if each.kind == VARIANT:
-                    self.variant_contested(key)
+                    self.variant_touched(key)
                 elif each.kind == BINDING and each.id != claimant.id:
                     self._touched(key)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,12 +10,13 @@ from headgate import api, cluster
 from headgate.autoscaling import History, Observation, Policy
 from headgate.controllers.autoscaling import deciding, observing, starts
 from headgate.controllers.autoscaling.deciding import Outcome
-from headgate.controllers.autoscaling.following import Followed
+from headgate.controllers.autoscaling.following import BINDING, Followed
 from headgate.controllers.autoscaling.measuring import Measured, Meter
 from headgate.controllers.autoscaling.observing import Found, Load
-from headgate.controllers.autoscaling.pools import is_to_serve, ref_of
+from headgate.controllers.autoscaling.pools import is_to_serve
 from headgate.controllers.autoscaling.scaling import Scaled, Scaler
 from headgate.controllers.autoscaling.targets import Target
+from headgate.controllers.autoscaling.waking import Sleeper, Waking
 from headgate.observe.signals import PoolLoad, Signals
 
 
@@ -66,11 +66,8 @@ class Passes:
         self._followed = followed
         self._signals = signals
         self._meter = meter
-        self._scaler = Scaler(client)
-        self._notes = starts.PoolNotes(client)
-        self._wanted: defaultdict[api.ObjectRef, dict[api.ObjectKey, dict[str, str]]] = defaultdict(dict)
-        """Annotations of pools, by the bindings whose targets they reach."""
-        self._pools: dict[api.ObjectKey, frozenset[api.ObjectRef]] = {}
+        self.scaler = Scaler(client)
+        self.waking = Waking(client, followed.pools)
 
     async def run(
         self,
@@ -93,7 +90,7 @@ class Passes:
         is_outdated, rejected = False, []
         for each, replicas in zip(found, outcome.replicas, strict=True):
             try:
-                done = await self._scaler.scale(each.target.scalable, replicas)
+                done = await self.scaler.scale(each.target.scalable, replicas)
             except (cluster.Forbidden, cluster.Invalid) as error:
                 rejected.append(f"{each.target.workload} cannot get {replicas}: {error}")
             else:
@@ -103,32 +100,26 @@ class Passes:
             failed = ""  # nothing starts: the next request is to try again
         if deciding.may_be_zero(binding, found):
             noted = starts.notes(memory.history.expected_start_s, failed)
-        await self._note(binding.metadata.key, pools, noted)
+        await self.waking.note(_sleeper(binding.metadata.key), pools, noted)
         return Pass(outcome, found, observation, load, measured.problems, failed, rejected, is_outdated)
 
     def fed_by(self, pool: api.ObjectRef) -> Collection[api.ObjectKey]:
         """The bindings whose targets a pool reaches."""
-        return tuple(self._wanted.get(pool, ()))
+        return [each.key for each in self.waking.fed_by(pool) if each.kind == BINDING]
 
     def is_idle(self, key: api.ObjectKey) -> bool:
         """Whether gateways are known to have no requests for the targets of a binding."""
-        loads = [self._signals.of(pool) for pool in self._pools.get(key, ())]
+        loads = [self._signals.of(pool) for pool in self.waking.pools_of(_sleeper(key))]
         return bool(loads) and all(
             load.idle_s is not None and not load.waiting_for_endpoints for load in loads
         )
 
     async def leave(self, key: api.ObjectKey) -> None:
         """The binding does not scale any longer: its pools do not start from zero."""
-        await self._note(key, (), {})
-
-    async def sweep(self) -> None:
-        """Remove annotations of pools that no binding reaches: it may have gone while nobody looked."""
-        for pool in list(self._followed.pools.all()):
-            if ref_of(pool) not in self._wanted:
-                await self._notes.write(pool, {})
+        await self.waking.note(_sleeper(key), (), {})
 
     def statistics(self) -> dict[str, int]:
-        return {**self._meter.statistics(), "scaled": self._scaler.writes}
+        return {**self._meter.statistics(), "scaled": self.scaler.writes}
 
     def _found(self, binding: api.AutoscalingPolicyBinding, targets: Sequence[Target]) -> list[Found]:
         key = binding.metadata.key
@@ -136,7 +127,7 @@ class Passes:
             Found.of(
                 target,
                 [pod for pod in self._followed.pods(key, index, target) if is_to_serve(pod)],
-                self._scaler.replicas(target.scalable),
+                self.scaler.replicas(target.scalable),
             )
             for index, target in enumerate(targets)
         ]
@@ -169,25 +160,9 @@ class Passes:
         )
         return told._replace(totals={**told.totals, **measured.totals})
 
-    async def _note(
-        self, key: api.ObjectKey, pools: Collection[api.ObjectRef], noted: dict[str, str]
-    ) -> None:
-        before = self._pools.get(key, frozenset())
-        for pool in pools:
-            self._wanted[pool][key] = noted
-        for pool in before.difference(pools):
-            self._wanted[pool].pop(key, None)
-            if not self._wanted[pool]:
-                del self._wanted[pool]
-        if pools:
-            self._pools[key] = frozenset(pools)
-        else:
-            self._pools.pop(key, None)
-        for pool in before.union(pools):
-            known = self._followed.pools.get(pool)
-            if known is not None:
-                each = [wanted for wanted in self._wanted.get(pool, {}).values() if wanted]
-                await self._notes.write(known, each[0] if each else {})
+
+def _sleeper(binding: api.ObjectKey) -> Sleeper:
+    return Sleeper(BINDING, binding)
 
 
 _UNKNOWN = PoolLoad(is_known=False, missing=("only Pods of others in the pool are ready",))

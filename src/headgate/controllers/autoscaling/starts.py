@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from headgate import api, cluster
@@ -28,7 +28,7 @@ _FAILURES: Final = frozenset(
 
 
 class Failures:
-    """Finds out why no Pod of a binding's targets becomes ready.
+    """Finds out why no Pod of some workloads becomes ready.
 
     A container may end once, as when it is killed or its node has no memory left: it is started again, and
     requests wait for it. One that ends twice without its Pod being ready between has failed.
@@ -39,9 +39,12 @@ class Failures:
         """How often containers of each Pod had ended when it was last ready, by UID."""
 
     def told(self, found: Iterable[Found], never_ready: Collection[str]) -> str:
+        """The worst failure of a binding's targets; see `told_of`."""
+        return self.told_of([pod for each in found for pod in each.pods], never_ready)
+
+    def told_of(self, pods: Sequence[api.Pod], never_ready: Collection[str]) -> str:
         """The worst failure, as far as one says why; empty while a Pod is ready. `never_ready` has the names
         of Pods that are known to have failed from the beginning."""
-        pods = [pod for each in found for pod in each.pods]
         before, self._ends = self._ends, {}
         known = []
         for pod in pods:

@@ -13,7 +13,6 @@ from world_of_scaling import World, controlling, eventually
 
 from headgate import api
 from headgate.api import horizontal, llmd
-from headgate.controllers.unattended import UnattendedObjects
 
 BEHAVIORS: list[Behavior] = []
 behavior = into(BEHAVIORS)
@@ -85,38 +84,6 @@ async def a_variant_that_was_there_first_decides(world: World) -> None:
     async with controlling(world.client):
         assert "VariantAutoscaling" in await world.says("Ready", "False", "Conflict")
         await world.has(1)
-
-
-@behavior
-async def a_younger_variant_says_that_a_binding_decides(world: World) -> None:
-    """Until the binding is gone."""
-    await world.workload(totals={"load": 3.0})
-    await world.policy(load=1)
-    await world.binding()
-    await asyncio.sleep(1.1)
-    await world.put(llmd.VariantAutoscaling.resource, "web", VARIANT)
-
-    async def said() -> tuple[str, str]:
-        variant = await world.client.get(api.VariantAutoscaling, "web", world.namespace)
-        [ready] = variant.status.conditions if variant.status is not None else [api.Condition(type="")]
-        return ready.reason, ready.message
-
-    async def is_refused() -> bool:
-        reason, message = await said()
-        return reason == "Conflict" and f"AutoscalingPolicyBinding {world.namespace}/b" in message
-
-    async def is_free() -> bool:
-        return (await said())[0] == "NotImplemented"
-
-    async with controlling(world.client) as controller, asyncio.TaskGroup() as tasks:
-        variants = UnattendedObjects(world.client, rival=controller.rival_of_variant)
-        controller.tell_contested_variants(variants.look_again)
-        running = tasks.create_task(variants.run())
-        await world.has(3)
-        await eventually(is_refused)
-        await world.client.delete(api.AutoscalingPolicyBinding, "b", world.namespace)
-        await eventually(is_free)
-        running.cancel()
 
 
 @behavior

@@ -1,0 +1,85 @@
+"""Acts on a plan: replicas that are written directly, and pools that a request may start from zero."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from headgate import api
+from headgate.controllers.autoscaling.controller import Shared
+from headgate.controllers.autoscaling.following import VARIANT
+from headgate.controllers.autoscaling.waking import Sleeper
+from headgate.controllers.autoscaling.workloads import Workload
+from headgate.controllers.planning import actuating
+from headgate.controllers.planning.settings import PlanningSettings
+from headgate.controllers.planning.starting import Memory
+from headgate.controllers.planning.status import Found
+
+
+class Acting:
+    """Remembers what it needs of each VariantAutoscaling."""
+
+    def __init__(self, shared: Shared, settings: PlanningSettings) -> None:
+        self._shared = shared
+        self._settings = settings
+        self._memories: dict[api.ObjectKey, Memory] = {}
+        self._workloads: dict[api.ObjectKey, Workload] = {}
+        """Whose Pods are followed."""
+
+    def is_fed_by(self, pool: api.ObjectRef) -> bool:
+        """Whether a pool reaches any workload."""
+        return any(each.kind == VARIANT for each in self._shared.waking.fed_by(pool))
+
+    async def leave_others(self, kept: Collection[api.ObjectKey]) -> None:
+        """Only these objects are still there."""
+        for key in [each for each in self._memories if each not in kept]:
+            await self._shared.waking.note(Sleeper(VARIANT, key), (), {})
+            self._follow(key, None)
+            del self._memories[key]
+
+    async def act(self, obj: api.VariantAutoscaling, found: Found, now: float) -> Found:
+        """Write what is asked for; returns what was found with what became of that."""
+        key, uid, workload = obj.metadata.key, obj.metadata.uid, found.workload
+        memory = self._memories.get(key)
+        if memory is None or memory.uid != uid:
+            memory = self._memories[key] = Memory(uid)
+        self._follow(key, workload.place if workload is not None else None)
+        if workload is None:
+            await self._shared.waking.note(Sleeper(VARIANT, key), (), {})
+            return found
+        refused = actuating.refusal(obj, workload, self._shared.followed.claimants(workload.place))
+        replicas, planned = found.current, found.planned
+        if refused is not None:
+            memory.window.clear()
+            found = found._replace(actuated=refused)
+        elif not actuating.is_direct(obj):
+            memory.window.clear()
+        elif planned is not None and planned.allocation is not None:
+            replicas = planned.replicas
+            if replicas or not found.may_be_zero:
+                replicas = memory.window.after(replicas, found.current, now, self._settings.window_s)
+            else:
+                memory.window.clear()  # the retention was its window
+            said = await actuating.write(
+                self._shared.scaler, workload, replicas, planned.replicas, self._settings.window_s
+            )
+            found = found._replace(actuated=said, current=self._shared.scaler.replicas(workload))
+        else:
+            found = found._replace(actuated=actuating.without_plan(workload))
+        pools = found.demand.pools if found.demand is not None else ()
+        noted = {}
+        if found.sleeps and refused is None:
+            noted = memory.notes(workload, self._shared.followed.pods_of_variant(workload), replicas, now)
+        await self._shared.waking.note(Sleeper(VARIANT, key), pools, noted)
+        return found
+
+    def _follow(self, key: api.ObjectKey, place: Workload | None) -> None:
+        """Follow the Pods of this workload alone."""
+        before, followed = self._workloads.get(key), self._shared.followed
+        if before == place:
+            return
+        if before is not None:
+            followed.select_for_variant(before, None)
+            del self._workloads[key]
+        if place is not None and (workload := followed.workload_of_variant(key)) is not None:
+            followed.select_for_variant(place, workload)
+            self._workloads[key] = place

@@ -1,0 +1,56 @@
+"""Loads as gateways measure them, added up over the pools that reach the variants of a model."""
+
+from __future__ import annotations
+
+from headgate.controllers.planning.loads import METRICS_MISSING, Demand, Load, Missing
+from headgate.observe.signals import PoolLoad, Signals
+
+PROMPT_TOKENS, OUTPUT_TOKENS = 512.0, 256.0
+"""Lengths of requests of which gateways tell none."""
+_NO_POOL = "no ModelServer or InferencePool selects the Pods, so no gateway knows of requests for them"
+_OF_OTHERS = "only Pods of others in the pool are ready"
+
+
+class GatewayLoads:
+    """A collector that takes what gateways told last."""
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+
+    async def collect(self, demand: Demand) -> Load | Missing:
+        return self.now(demand)
+
+    def now(self, demand: Demand) -> Load | Missing:
+        if not demand.pools:
+            return Missing(METRICS_MISSING, _NO_POOL)
+        parts: list[tuple[PoolLoad, float]] = []
+        for pool, share in demand.pools.items():
+            load = self._signals.of(pool)
+            if share is None:
+                return Missing(METRICS_MISSING, f"{pool}: {_OF_OTHERS}")
+            if not load.is_known:
+                return Missing(METRICS_MISSING, f"{pool}: {'; '.join(load.missing)}")
+            parts.append((load, share))
+        arrivals = _sum(parts, "headgate:arrivals")
+        prompt, output = _sum(parts, "headgate:prompt_tokens"), _sum(parts, "headgate:output_tokens")
+        return Load(
+            arrivals_per_s=arrivals,
+            prompt_tokens=prompt / arrivals if arrivals and prompt else PROMPT_TOKENS,
+            output_tokens=output / arrivals if arrivals and output else OUTPUT_TOKENS,
+            cached_share=min(_sum(parts, "headgate:cached_tokens") / prompt, 1.0) if prompt else 0.0,
+            waiting=round(_sum(parts, "headgate:requests_waiting")),
+        )
+
+    def idle_s(self, demand: Demand) -> float | None:
+        """How long there has been no request; None while there is one, or if it is not known."""
+        idle = [self._signals.of(pool).idle_s for pool in demand.pools]
+        known = [each for each in idle if each is not None]
+        return min(known) if known and len(known) == len(idle) else None
+
+    def is_awaited(self, demand: Demand) -> bool:
+        """Whether a request waits for a first endpoint."""
+        return any(self._signals.of(pool).waiting_for_endpoints for pool in demand.pools)
+
+
+def _sum(parts: list[tuple[PoolLoad, float]], name: str) -> float:
+    return sum(load.metrics.get(name, 0.0) * share for load, share in parts)
