@@ -70,7 +70,8 @@ def test_the_example_is_a_page_and_every_field_is_explained():
         f"`{prometheus.SUM}QUERY`",
         f"`{prometheus.MEAN}QUERY`",
         f"A query may have {prometheus_client.MAX_QUERY_CHARACTERS >> 10} KiB",
-        f"its response {prometheus_client.MAX_RESPONSE_BYTES >> 10} KiB, and each has {prometheus_client.QUERY_S:g} s",
+        f"its response {prometheus_client.MAX_RESPONSE_BYTES >> 10} KiB, "
+        f"and each has {prometheus_client.QUERY_S:g} s",
         f"At most {prometheus_client.MAX_OF_ALL} are asked at a time",
         *(f"`{name.decode()}`" for name in OBJECTIVES_MS),
     ],

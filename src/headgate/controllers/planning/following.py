@@ -8,7 +8,6 @@ from typing import Any, Final
 from headgate import api, cluster
 from headgate.planning.config_maps import CLASSES, COSTS, MAIN, SCALE_TO_ZERO, Configuration, read
 
-
 _NAMES: Final = (COSTS, CLASSES, MAIN, SCALE_TO_ZERO)
 
 
