@@ -3,7 +3,7 @@
 Readings are means over a time or over requests, so each has a known weight of evidence. As long as nothing
 changes, the mean of all of them counts, which becomes ever more exact; so a plan that follows it settles.
 Once the latest readings differ from it by more than chance explains, they alone count, which takes seconds
-for a clear step.
+for a clear step. How much chance explains is learned as well: requests of some clients come in bursts.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ _SPANS_PER_READING: Final = 1.5
 _SIZE_SPREAD: Final = 2.0
 """Standard deviation of the tokens of a request, relative to their mean; chat traces have 1 to 2."""
 
+_PAIRS: Final = 60
+"""Burstiness is a mean over about this many pairs of readings, and begins as if a sixth of them had none."""
+_OUTLIER: Final = 9.0
+"""A pair counts up to this multiple of the mean: a step is no burst."""
+
 Distance = Callable[[float, float, float, float], float]
 """By how many standard deviations two means differ, each with its weight."""
 
@@ -44,13 +49,41 @@ def by_size(now: float, weight: float, before: float, weight_before: float) -> f
     """For tokens of a request, with numbers of requests as weights."""
     if now <= 0 or before <= 0:
         return 0.0 if now == before else math.copysign(math.inf, now - before)
-    return math.log(now / before) / (_SIZE_SPREAD * math.sqrt(1.0 / weight + 1.0 / weight_before))
+    return (math.log(now) - math.log(before)) / (_SIZE_SPREAD * math.sqrt(1.0 / weight + 1.0 / weight_before))
 
 
 def by_share(now: float, weight: float, before: float, weight_before: float) -> float:
     """For shares of the tokens of requests, with numbers of requests as weights."""
     after = math.asin(math.sqrt(now)) - math.asin(math.sqrt(before))
     return 2.0 * after / (_SIZE_SPREAD * math.sqrt(1.0 / weight + 1.0 / weight_before))
+
+
+class _Burstiness:
+    """The variance of readings relative to that of chance, at least 1: by how much each differs from the one
+    a whole window before. A drift or a step adds little to it."""
+
+    __slots__ = ("_before", "_pairs", "variance")
+
+    def __init__(self) -> None:
+        self.variance = 1.0
+        self._pairs = _PAIRS // 6
+        self._before: tuple[float, float, float] | None = None
+        """Time, value and evidence of the last reading that counted."""
+
+    def add(self, distance: Distance, value: float, whole: float, now: float, window_s: float) -> None:
+        if self._before is not None:
+            at, before, weight = self._before
+            if now - at < window_s:
+                return
+            off = distance(value, whole, before, weight) ** 2
+            self._pairs = min(self._pairs + 1, _PAIRS)
+            self.variance += (min(off, _OUTLIER * self.variance) - self.variance) / self._pairs
+        self._before = (now, value, whole)
+
+    @property
+    def deviations(self) -> float:
+        """By which standard deviations are multiplied."""
+        return math.sqrt(max(self.variance, 1.0))
 
 
 class _Mark(NamedTuple):
@@ -66,10 +99,21 @@ class _Mark(NamedTuple):
 class Level:
     """One quantity over time. `add` takes readings in order; times are in seconds."""
 
-    __slots__ = ("_distance", "_evidence", "_marks", "_mean", "_settled_at", "_total", "_weight", "told")
+    __slots__ = (
+        "_burstiness",
+        "_distance",
+        "_evidence",
+        "_marks",
+        "_mean",
+        "_settled_at",
+        "_total",
+        "_weight",
+        "told",
+    )
 
     def __init__(self, distance: Distance) -> None:
         self._distance = distance
+        self._burstiness = _Burstiness()
         self._marks: deque[_Mark] = deque(maxlen=_SPANS)
         self._total = 0.0
         """Sum of readings by their evidence, and of the evidence, so far."""
@@ -88,6 +132,7 @@ class Level:
         """
         if not self._weight:
             self._begin(value, whole)
+        self._burstiness.add(self._distance, value, whole, now, window_s)
         self._total += value * new
         self._evidence += new
         changed = self._changed(value, whole)
@@ -101,7 +146,7 @@ class Level:
             self._mean += (value - self._mean) * min(new / self._weight, 1.0) if new else 0.0
         self._mark(now, window_s)
         off = abs(self._distance(self._mean, self._weight, self.told, math.inf))
-        if off > _STEADY or not self.told:
+        if off > _STEADY * self._burstiness.deviations or not self.told:
             self.told = self._mean
         return self.told
 
@@ -111,7 +156,7 @@ class Level:
 
     def _changed(self, value: float, whole: float) -> tuple[float, float] | None:
         """The mean since the clearest change, and its evidence; None without one."""
-        best, clearest = None, CERTAIN
+        best, clearest = None, CERTAIN * self._burstiness.deviations
         candidates = [(value, whole, self._mean, self._weight)]
         for mark in self._marks:
             weight = self._evidence - mark.evidence
