@@ -34,7 +34,7 @@ def search(mixture: Mixture, objective: Array, limit: float, step: float, nodes:
     tree = [(-np.inf, np.ones(len(mixture.columns), bool))]
     best: Flags | None = None
     visited = 0
-    tolerance = _EQUAL * max(1.0, abs(limit))
+    tolerance = _EQUAL * max(1.0, abs(limit) if np.isfinite(limit) else float(np.abs(objective).sum()))
     while tree and visited < nodes:
         bound, allowed = tree.pop()
         if bound > limit + tolerance:

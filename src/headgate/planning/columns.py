@@ -31,9 +31,14 @@ _EQUAL: Final = 1e-7
 _FIRST_GAP: Final = 2e-4
 """That the search begins with, as a share of the bound."""
 _WIDER: Final = 2.0
+_WIDEST: Final = 100.0
 _MOST: Final = 2000
 """Columns of one demand within a gap."""
-_NODES: Final = 3000
+_PRICING_NODES: Final = 4000
+_NODE_S: Final = 1.5e-3
+"""Seconds that a node of the last search takes, roughly."""
+_FIRST_NODES: Final = 300
+"""Enough for a plan that is not proven."""
 _LEAST_FEE: Final = 1e-7
 """For accelerators that are not scarce: of equal columns, those with fewer accelerators are better."""
 _UNITS: Final = 1e6
@@ -128,6 +133,10 @@ class _Pool:
     def seconds(self) -> float:
         return self.search_s + self.mixture.seconds
 
+    def nodes(self, limit_s: float) -> int:
+        """As many as there is time for."""
+        return max(0, int((limit_s - self.seconds) / _NODE_S))
+
     def column(self, index: int, counts: Counts) -> Column:
         demand = self.demands[index]
         used = [0] * len(self._kinds)
@@ -181,14 +190,14 @@ class _Pool:
                 alone.append(idle)
                 continue
             own = self._own_fees(index, fees)
-            found = covering.cheapest(self._priced(index, group), self._switching(group), own)
+            found = covering.cheapest(self._priced(index, group), self._switching(group), own, _PRICING_NODES)
             if found is None:
                 if self.must_be_served(index) or covering.can_serve(self.demands[index]):
                     return None
                 alone.append(idle)
                 continue
             self.search_s += found.nodes * covering.NODE_S
-            served = found.price - self._reward(index, mix.rewards)
+            served = found.bound - self._reward(index, mix.rewards)
             alone.append(served if self.must_be_served(index) else min(idle, served))
             columns.append(self.column(index, found.counts))
         total = sum(alone) - float(fees @ self.capacity)
@@ -234,10 +243,12 @@ class _Pool:
         return 0.0 if self.must_be_served(index) else float(rewards[self.group_of[index]])
 
 
-def _mixed(pool: _Pool, group: int | None) -> _Bound | None:
+def _mixed(pool: _Pool, group: int | None, limit_s: float) -> _Bound | None:
     """Add columns until none improves the mix; the best bound."""
     best: _Bound | None = None
     for _ in range(_ROUNDS):
+        if best is not None and pool.seconds > limit_s:
+            return best
         pool.mixture.aim(pool.costs() if group is None else pool.missed(group))
         mix = pool.mixture.solve()
         if mix is None:
@@ -260,7 +271,7 @@ def _at_once(pool: _Pool, chosen: list[Column], limit_s: float) -> _Found | None
     for group, members in enumerate(pool.groups):
         missed = _missed(pool, group, chosen)
         if missed:
-            bound = _mixed(pool, group)
+            bound = _mixed(pool, group, limit_s)
             if bound is None:
                 return None
             missed = max(0, math.ceil(bound.total - _EQUAL))
@@ -292,27 +303,29 @@ def _most_served(pool: _Pool, group: int, chosen: list[Column], limit_s: float) 
     """Serve as many demands of the group as possible. Whether it is proven."""
     members = len(pool.groups[group])
     most = _missed(pool, group, chosen)
-    bound = _mixed(pool, group)
+    bound = _mixed(pool, group, limit_s)
     if bound is None:
         return chosen, False
     is_proven = True
     for missed in range(max(0, math.ceil(bound.total - _EQUAL)), most):
-        found = branching.search(pool.mixture, pool.missed(group), missed, 1.0, _NODES)
-        if found.chosen is None and found.is_finished and pool.seconds < limit_s:
+        if pool.seconds > limit_s:
+            return chosen, False
+        found = branching.search(pool.mixture, pool.missed(group), missed, 1.0, pool.nodes(limit_s))
+        if found.chosen is None and found.is_finished:
             added = pool.add_within(bound, missed - bound.total, group)
             if added:
-                found = branching.search(pool.mixture, pool.missed(group), missed, 1.0, _NODES)
+                found = branching.search(pool.mixture, pool.missed(group), missed, 1.0, pool.nodes(limit_s))
             if added is None:
                 found = found._replace(is_finished=False)
         if found.chosen is not None:
             return _filled(pool, found.chosen), is_proven
         if not found.is_finished:
-            is_proven = False
             pool.require(group, members - missed)
             cheapest = _cheapest(pool, None, limit_s)
             if cheapest is not None:
-                return _filled(pool, cheapest.chosen), True
+                return _filled(pool, cheapest.chosen), is_proven
             pool.require(group, 0)
+            is_proven = False
     return chosen, is_proven
 
 
@@ -335,7 +348,7 @@ def _filled(pool: _Pool, chosen: Sequence[Column]) -> list[Column]:
 
 def _cheapest(pool: _Pool, chosen: list[Column] | None, limit_s: float) -> _Found | None:
     """The cheapest plan that serves what is required, from one that does; None: none was found."""
-    bound = _mixed(pool, None)
+    bound = _mixed(pool, None, limit_s)
     if bound is None:
         return None
     step = _step(pool)
@@ -346,7 +359,8 @@ def _cheapest(pool: _Pool, chosen: list[Column] | None, limit_s: float) -> _Foun
         gap = min(gap, most)
         if pool.add_within(bound, gap, None) is None:
             break
-        found = branching.search(pool.mixture, pool.costs(), bound.total + gap, step, _NODES)
+        nodes = pool.nodes(limit_s) // (1 if best is not None and gap >= most else 2)
+        found = branching.search(pool.mixture, pool.costs(), bound.total + gap, step, nodes)
         if found.chosen is not None:
             best = _Found(list(found.chosen), bound.total, False)
         if not found.is_finished:
@@ -356,7 +370,13 @@ def _cheapest(pool: _Pool, chosen: list[Column] | None, limit_s: float) -> _Foun
         if best is not None:
             best = best._replace(bound=bound.total + gap)
         gap *= _WIDER
-    return best
+        if best is None and gap > _WIDEST * abs(bound.total):
+            return None
+    limit = math.inf if best is None else best.cost - step
+    found = branching.search(pool.mixture, pool.costs(), limit, step, _FIRST_NODES)
+    if found.chosen is None:
+        return best
+    return _Found(list(found.chosen), bound.total if best is None else best.bound, False)
 
 
 def _step(pool: _Pool) -> float:

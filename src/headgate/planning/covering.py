@@ -19,7 +19,7 @@ _NODES: Final = 50_000
 _SLACK: Final = 1e-9
 
 
-NODE_S: Final = 4e-6
+NODE_S: Final = 6e-6
 """Seconds that a node takes, roughly."""
 
 
@@ -27,20 +27,27 @@ class Cheapest(NamedTuple):
     counts: tuple[int, ...]
     """Replicas of each option."""
     price: float
+    bound: float
+    """No choice is cheaper; less than the price if the search gave up."""
     nodes: int
     """Visited by the search: a measure of the time that it took."""
 
 
-def cheapest(demand: Demand, switching: float, fees: Sequence[float] | None = None) -> Cheapest | None:
+def cheapest(
+    demand: Demand, switching: float, fees: Sequence[float] | None = None, nodes: int = _NODES
+) -> Cheapest | None:
     """The best choice; None: unknown, or there is none.
 
     `fees` are added to the cost of a replica of each option.
     """
-    search = _Search(demand, switching, fees or (0.0,) * len(demand.options))
+    search = _Search(demand, switching, fees or (0.0,) * len(demand.options), nodes)
     search.visit(0, demand.rate_per_s, search.idle_price, frozenset())
-    if search.best is None or search.nodes > _NODES:
+    if search.best is None:
         return None
-    return Cheapest(search.best, search.price, search.nodes)
+    bound = (
+        search.price if search.nodes <= nodes else min(search.price, search.least_price(demand.rate_per_s))
+    )
+    return Cheapest(search.best, search.price, bound, search.nodes)
 
 
 def can_serve(demand: Demand) -> bool:
@@ -57,7 +64,7 @@ def within(
 ) -> list[tuple[int, ...]] | None:
     """All choices without a superfluous replica whose price is at most `limit`; None if there are more than
     `most`, or if they are too many to look at."""
-    search = _Search(demand, switching, fees)
+    search = _Search(demand, switching, fees, _NODES)
     search.price, search.found = limit * (1 + _SLACK), []
     search.visit(0, demand.rate_per_s, search.idle_price, frozenset())
     return None if search.nodes > _NODES or len(search.found) > most else search.found
@@ -66,11 +73,12 @@ def within(
 class _Search:
     """The best choice, or, where `found` is a list, all that are cheaper than `price`."""
 
-    def __init__(self, demand: Demand, switching: float, fees: Sequence[float]) -> None:
+    def __init__(self, demand: Demand, switching: float, fees: Sequence[float], nodes: int) -> None:
         self.best: tuple[int, ...] | None = None
         self.found: list[tuple[int, ...]] | None = None
         self.price = float("inf")
         self.nodes = 0
+        self._most_nodes = nodes
         self._least = demand.rate_per_s * _SLACK
         self._options = demand.options
         self._switching = switching
@@ -110,6 +118,12 @@ class _Search:
         change = -self._switching if option.current else self._switching
         return (option.cost * (1 + change) + fee) / option.rate_per_s
 
+    def least_price(self, rate_per_s: float) -> float:
+        """As if parts of replicas were possible."""
+        minimum_price, minimum_rate_per_s = self._minimums[0]
+        more = max(rate_per_s - minimum_rate_per_s, 0.0)
+        return self.idle_price + minimum_price + more * max(self._ratios[0], 0.0)
+
     def visit(self, depth: int, rate_per_s: float, price: float, used: frozenset[str]) -> None:
         """`rate_per_s` is left for the options from `depth` on, at this price so far."""
         self.nodes += 1
@@ -117,7 +131,7 @@ class _Search:
         if rate_per_s - minimum_rate_per_s <= self._least and self._must_run <= used:
             self._end(price + minimum_price)
             return
-        if depth == len(self._order) or self.nodes > _NODES:
+        if depth == len(self._order) or self.nodes > self._most_nodes:
             return
         more = max(rate_per_s - minimum_rate_per_s, 0.0) * max(self._ratios[depth], 0.0)
         bound = price + minimum_price + more

@@ -100,10 +100,11 @@ def _alone(demand: Demand, problem: Problem, clock: _Clock) -> _Found:
     found = covering.cheapest(demand, problem.switching) if problem.switching else None
     if found is not None:
         clock.left_s = max(0.0, clock.left_s - found.nodes * covering.NODE_S)
+    if found is not None and found.bound == found.price:
         return _Found(found.counts, found.price, True)
     if len(demand.options) > 1:
         whole = (counts for counts in _on_one_option(demand) if is_served(demand, counts))
-        start = next(whole, (0,) * len(demand.options))
+        start = next(whole, (0,) * len(demand.options)) if found is None else found.counts
         solved = _solved(DemandModel([demand], problem, None), start, clock)
         return solved._replace(bound=max(solved.bound, _least_cost(demand, solved.counts)))
     counts = tuple(_whole(demand, option) for option in demand.options)
