@@ -226,7 +226,7 @@ def predicted(candidate: Candidate, rate_per_s: float) -> Candidate:
     found = analyze(candidate.replica, rate_per_s, percentile or PERCENTILE)
     return msgspec.structs.replace(
         candidate,
-        itl_ms=found.itl_ms,
+        itl_ms=found.itl_ms if percentile is None else found.stalled_itl_ms,
         ttft_ms=found.ttft_ms if percentile is None else found.ttft_percentile_ms,
         utilization=found.utilization,
     )

@@ -129,6 +129,14 @@ class Replicas:
         """Time between tokens."""
         return self._idle_decode_ms + self._decode_slope_ms * batch
 
+    def stalled_itl_ms(self, batch: Array) -> Array:
+        """Time between tokens with the prefills of others in between.
+
+        The reference adds them to the time of a request's own prefill; the sum is the same.
+        """
+        others_ms = self._prefill_slope_ms * np.maximum(batch - 1, 0)
+        return self.itl_ms(batch) + others_ms / np.maximum(self._steps, 1)
+
     def mean_ttft_ms(self, state: Steady) -> Array:
         return state.wait_ms + self.prefill_ms(self.effective_batch(state))
 
@@ -177,10 +185,13 @@ class Analysis(NamedTuple):
     """Mean batch size that a request runs in."""
     prefill_ms: float
     itl_ms: float
+    """Without the prefills of others."""
     utilization: float
     ttft_ms: float
     """The mean."""
     ttft_percentile_ms: float
+    stalled_itl_ms: float
+    """With the prefills of others, which run between the tokens of a request."""
 
 
 def analyze(replica: Replica, rate_per_s: float, percentile: float = 95.0) -> Analysis:
@@ -208,6 +219,7 @@ def analyses(model: Replicas, rate_per_s: Array, percentile: Array) -> list[Anal
         np.minimum(state.in_service / model.batch, 1.0),
         state.wait_ms + prefill_ms,
         model.wait_quantile_ms(state, percentile) + prefill_ms,
+        model.stalled_itl_ms(batch),
     )
     return [Analysis(*row) for row in np.stack(columns, axis=1).tolist()]
 

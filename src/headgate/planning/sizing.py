@@ -31,7 +31,7 @@ class Targets(msgspec.Struct, frozen=True, kw_only=True):
 
     ttft_ms: float = 0.0
     itl_ms: float = 0.0
-    """Of the mean request."""
+    """Of the mean request. With a percentile, the prefills of others count too."""
     tokens_per_s: float = 0.0
     """Throughput that all replicas together must be able to have."""
     percentile: float | None = PERCENTILE
@@ -112,7 +112,8 @@ def _sized(wanted: Sequence[tuple[Replica, Targets]]) -> list[Sizing | Infeasibl
     is_mean = np.isnan(share)
 
     def itl_of(state: Steady) -> Array:
-        return model.itl_ms(model.effective_batch(state))
+        batch = model.effective_batch(state)
+        return np.where(is_mean, model.itl_ms(batch), model.stalled_itl_ms(batch))
 
     def miss_of(state: Steady) -> Array:
         if np.all(is_mean):
