@@ -1,4 +1,4 @@
-"""Replicas in few words."""
+"""Replicas in few words. The simulation that confirms plans is that of the benchmark."""
 
 import sys
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import pytest
 from headgate.planning.replica import Profile, Replica
 
 sys.path.insert(0, str(Path(__file__).parent))  # for variant_objects
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 
 def _replica(

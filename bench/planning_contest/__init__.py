@@ -1,0 +1,1 @@
+"""What plans are compared with: a simulation that knows nothing of the queueing model, and the reference."""
