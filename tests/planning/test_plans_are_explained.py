@@ -7,7 +7,7 @@ from variant_objects import Traffic, configured, variant
 from headgate.planning import explaining, solving
 from headgate.planning.assembling import assemble
 from headgate.planning.explaining import DemandExplained
-from headgate.planning.system import System
+from headgate.planning.system import Load, System, Target
 
 LLM = ("m", "llm")
 
@@ -39,8 +39,9 @@ def test_a_demand_is_explained() -> None:
     """Four replicas for the 95th percentile of 500 ms; with three, a fifth of requests would be late."""
     found = explained(system())
     assert (found.model, found.service_class, found.priority) == ("m", "Premium", 1)
-    assert (found.arrival_rate, found.avg_in_tokens, found.avg_out_tokens) == (120, 100, 128)
-    assert (found.slo_ttft, found.slo_itl, found.percentile) == (500, 24, 95)
+    assert found.load == Load(arrival_rate=120, avg_in_tokens=100, avg_out_tokens=128)
+    assert found.target == Target(model="m", ttft=500, itl=24)
+    assert found.percentile == 95
     assert (found.cost, found.served, found.unserved) == (160, 1, "")
     (server,) = found.servers
     assert (server.server, server.accelerator, server.num_replicas, server.current_replicas) == (
@@ -48,16 +49,18 @@ def test_a_demand_is_explained() -> None:
     )
     assert (server.share, server.arrival_rate, server.binding) == (1, 30, "ttft")
     assert server.max_arrival_rate == pytest.approx(60 * 0.53466, rel=1e-4)
-    assert server.ttft_ms <= 500
-    assert server.attained is not None
-    assert 0.95 <= server.attained <= 0.97
+    assert server.predicted.ttft <= 500
+    assert server.predicted.attained is not None
+    assert 0.95 <= server.predicted.attained <= 0.97
+    assert server.profile is not None
+    assert server.profile.alpha_ms == 20.58
     less = server.one_less
     assert less is not None
-    assert (less.saves, less.served) == (40, pytest.approx(0.802, abs=1e-3))
-    assert less.ttft_ms is not None
-    assert less.ttft_ms > 500
-    assert less.attained is not None
-    assert less.attained < 0.95
+    assert (less.saves, less.served, less.overload) == (40, pytest.approx(0.802, abs=1e-3), 0)
+    assert less.predicted is not None
+    assert less.predicted.ttft > 500
+    assert less.predicted.attained is not None
+    assert less.predicted.attained < 0.95
     assert found.runner_up is None
 
 
@@ -74,15 +77,15 @@ def test_what_limits_a_replica_is_named(slo, binding) -> None:
     """The objective, or the engine where no objective does."""
     (server,) = explained(system(slo=slo)).servers
     assert server.binding == binding
-    assert (server.attained is None) is ("ttft" not in slo)
+    assert (server.predicted.attained is None) is ("ttft" not in slo)
 
 
 def test_the_mean_is_explained_as_such() -> None:
     """It needs one replica less, which the percentile could not do with."""
     found = explained(system(), None)
     assert (found.percentile, found.servers[0].num_replicas) == (None, 3)
-    assert found.servers[0].attained is not None
-    assert found.servers[0].attained < 0.95
+    assert found.servers[0].predicted.attained is not None
+    assert found.servers[0].predicted.attained < 0.95
 
 
 def test_the_next_best_plan_is_found() -> None:
@@ -105,7 +108,7 @@ def test_a_replica_that_serves_everything_cannot_be_left_out() -> None:
     (server,) = explained(system(per_s=0.1)).servers
     assert server.num_replicas == 1
     assert server.one_less is not None
-    assert (server.one_less.served, server.one_less.utilization, server.one_less.attained) == (0, 0, 0)
+    assert (server.one_less.served, server.one_less.predicted) == (0, None)
 
 
 def test_too_few_replicas_are_told_apart_from_slow_ones() -> None:
@@ -117,16 +120,17 @@ def test_too_few_replicas_are_told_apart_from_slow_ones() -> None:
     less = server.one_less
     assert server.num_replicas == 2
     assert less is not None
-    assert (less.ttft_ms, less.attained) == (None, 0)
-    assert less.utilization > 1
+    assert less.predicted is None
+    assert less.overload > 1
 
 
 def test_a_demand_without_load_has_its_minimum() -> None:
     """Which nothing limits."""
     found = explained(system(per_s=0))
     (server,) = found.servers
-    assert (server.num_replicas, server.binding, server.one_less, server.attained) == (1, "", None, None)
-    assert (found.served, found.arrival_rate) == (1, 0)
+    assert (server.num_replicas, server.binding, server.one_less) == (1, "", None)
+    assert (server.predicted.attained, server.profile) == (None, None)
+    assert (found.served, found.load.arrival_rate) == (1, 0)
 
 
 def test_what_is_served_in_part_is_explained() -> None:
@@ -135,7 +139,7 @@ def test_what_is_served_in_part_is_explained() -> None:
     assert found.served == pytest.approx(2 / 3.74, abs=1e-2)
     (server,) = found.servers
     assert server.num_replicas == 2
-    assert server.ttft_ms == pytest.approx(500, rel=1e-3)
+    assert server.predicted.ttft == pytest.approx(500, rel=1e-3)
     assert server.one_less is not None
     assert server.one_less.served == pytest.approx(found.served / 2)
 

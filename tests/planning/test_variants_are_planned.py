@@ -4,11 +4,14 @@ import itertools
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from variant_objects import CLASSES, COSTS, Traffic, configured, scaled, variant
 
 from headgate.api.meta import ObjectKey
 from headgate.planning import config_maps, solving
 from headgate.planning.assembling import Assembly, Decision, assemble
+from headgate.planning.replica import Profile
 from headgate.planning.variants import Variant, VariantProblem
 
 CHAT = ObjectKey("llm", "chat")
@@ -197,6 +200,43 @@ def test_variants_on_one_accelerator_keep_their_own_profiles() -> None:
     for order in itertools.permutations([variant(), slow]):
         system = assembled(*order).system
         assert [system.profile(each, "A100").max_batch_size for each in system.servers.values()] == [4, 8]
+
+
+def test_a_learned_profile_comes_before_that_of_the_object() -> None:
+    """The batch size stays; other variants have their own."""
+    learned = Profile(alpha_ms=10, beta_ms=0.2, gamma_ms=10, delta_ms=0.02)
+    assembly = assembled(variant(), variant("chat-2"), profiles={CHAT: learned})
+    assert replicas_of(assembly) == {"llm/chat": 2, "llm/chat-2": 0}
+    performance = assembly.system.own_performance["chat:llm"]
+    assert (performance.decode_parms.alpha, performance.max_batch_size) == (10, 4)
+    assert assembly.system.own_performance["chat-2:llm"].decode_parms.alpha == 20.58
+
+
+@given(
+    st.lists(st.floats(0, 50), min_size=2, max_size=2),
+    st.none() | st.integers(0, 60),
+    st.lists(st.integers(0, 20), min_size=5, max_size=5),
+)
+@settings(max_examples=30)
+def test_a_plan_that_is_carried_out_stays(rates, limit, now) -> None:
+    """Planned again with its own replicas, nothing changes."""
+    free = (config_maps.CLASSES, "free.yaml")
+    variants = [
+        variant("a"),
+        variant("b", accelerator="L40S"),
+        variant("c", model="n", reference=free),
+        variant("d", model="n", reference=free, accelerator="L40S"),
+        variant("e", count=2, batch=8),
+    ]
+    loads = {
+        group: Traffic(arrivals_per_s=rate) for group, rate in zip((LLM, ("n", "llm")), rates, strict=True)
+    }
+    limits = None if limit is None else {"NVIDIA-A100": limit, "NVIDIA-L40S": 10}
+    replicas = {each.key: number for each, number in zip(variants, now, strict=True)}
+    first = replicas_of(assembled(*variants, replicas=replicas, loads=loads, limits=limits))
+    carried = {each.key: first.get(str(each.key), replicas[each.key]) for each in variants}
+    again = replicas_of(assembled(*variants, replicas=carried, loads=loads, limits=limits))
+    assert again == first
 
 
 def test_a_name_may_be_in_two_namespaces() -> None:

@@ -15,8 +15,18 @@ import msgspec
 from headgate.api.meta import ObjectKey
 from headgate.planning import figures, variants
 from headgate.planning.config_maps import ClassKey, Configuration
+from headgate.planning.replica import Profile
 from headgate.planning.solving import Solution
-from headgate.planning.system import AllocationData, Load, Optimizer, Server, System
+from headgate.planning.system import (
+    AllocationData,
+    DecodeParms,
+    Load,
+    Optimizer,
+    Performance,
+    PrefillParms,
+    Server,
+    System,
+)
 from headgate.planning.variants import ClassFound, Variant, VariantProblem
 
 __all__ = ["Assembly", "Decision", "Group", "assemble", "server_name"]
@@ -92,6 +102,7 @@ def assemble(
     loads: Mapping[Group, Measured],
     limits: Mapping[str, int] | None = None,
     in_use: Collection[Group] = (),
+    profiles: Mapping[ObjectKey, Profile] | None = None,
     together: bool = True,
     optimizer: Optimizer = BEST_EFFORT,
 ) -> Assembly:
@@ -99,8 +110,9 @@ def assemble(
 
     `replicas` are those that a variant has now. Variants of a group without a load are left out: nothing is
     known about them, so they keep what they have. `limits` are accelerators by type; None: there are always
-    enough. Groups `in_use` had requests within their retention, so that a replica stays. Unless `together`,
-    each variant is planned for the whole load, as in the reference.
+    enough. Groups `in_use` had requests within their retention, so that a replica stays. `profiles` are
+    learned ones, which come before those of the objects. Unless `together`, each variant is planned for the
+    whole load, as in the reference.
     """
     ordered = sorted(given, key=lambda each: each.key)
     problems: dict[ObjectKey, list[VariantProblem]] = {each.key: list(each.problems) for each in ordered}
@@ -132,7 +144,9 @@ def assemble(
             accelerators=dict(configuration.accelerators),
             performance={},
             own_performance={
-                server_name(each.key): each.performance for each in planned if each.performance is not None
+                server_name(each.key): _learned(each.performance, (profiles or {}).get(each.key))
+                for each in planned
+                if each.performance is not None
             },
             classes={
                 names[found.key]: msgspec.structs.replace(found.service_class, name=names[found.key])
@@ -216,6 +230,16 @@ def _kept(
         cheapest = min(running or own, key=lambda each: (_price(each, configuration), each.key))
         kept.add(cheapest.key)
     return kept
+
+
+def _learned(performance: Performance, profile: Profile | None) -> Performance:
+    if profile is None:
+        return performance
+    return msgspec.structs.replace(
+        performance,
+        decode_parms=DecodeParms(alpha=profile.alpha_ms, beta=profile.beta_ms),
+        prefill_parms=PrefillParms(gamma=profile.gamma_ms, delta=profile.delta_ms),
+    )
 
 
 def _price(variant: Variant, configuration: Configuration) -> float:

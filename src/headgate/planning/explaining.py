@@ -12,11 +12,12 @@ from headgate.planning import planner
 from headgate.planning.candidates import Candidate, Entry, candidates, predicted
 from headgate.planning.problem import SWITCHING, Demand, Plan, Problem
 from headgate.planning.queueing import Replicas
-from headgate.planning.sizing import PERCENTILE, Infeasible, Sizer, Targets, size
+from headgate.planning.replica import Profile
+from headgate.planning.sizing import PERCENTILE, Infeasible, Sizer, Targets
 from headgate.planning.solving import Solution, as_demand, by_demand, with_shared_loads
-from headgate.planning.system import System
+from headgate.planning.system import Load, System, Target
 
-__all__ = ["Alternative", "DemandExplained", "OneLess", "ServerExplained", "Use", "explain"]
+__all__ = ["Alternative", "DemandExplained", "OneLess", "Predicted", "ServerExplained", "Use", "explain"]
 
 _ALTERNATIVE_S: Final = 1.0
 """Time to look for the next best plan of one demand."""
@@ -44,23 +45,32 @@ class Alternative(_Part, frozen=True, kw_only=True):
     cost_diff: float
 
 
+class Predicted(_Part, frozen=True, kw_only=True):
+    """What requests experience, times in milliseconds."""
+
+    ttft: float
+    """The percentile of the demand, or the mean."""
+    itl: float
+    utilization: float
+    """Of the batch."""
+    attained: float | None = None
+    """Share of requests that meet the target of TTFT; None without one, or without load."""
+
+
 class OneLess(_Part, frozen=True, kw_only=True):
     """The same plan with one replica less of one server."""
 
     saves: float
     served: float
     """Share of the requests that could be taken within the targets."""
-    utilization: float
-    """Of the replicas that are left; 1 or more: the queue grows without end."""
-    ttft_ms: float | None = None
-    """Of the slowest server of the demand; None without a replica, or if the queue grows without end."""
-    itl_ms: float | None = None
-    attained: float | None = None
-    """Share of all requests that would meet the target of TTFT; None without such a target."""
+    overload: float = 0.0
+    """How many times as many requests arrive as can be completed; 0: all can be."""
+    predicted: Predicted | None = None
+    """Of the slowest server of the demand; None in overload, and if no replica is left."""
 
 
 class ServerExplained(_Part, frozen=True, kw_only=True):
-    """One server with replicas; times in milliseconds, rates in requests per minute."""
+    """One server with replicas; rates in requests per minute."""
 
     server: str
     accelerator: str
@@ -75,11 +85,9 @@ class ServerExplained(_Part, frozen=True, kw_only=True):
     """At which one replica still meets its targets; 0 without load."""
     binding: str
     """What limits that: ttft, itl, tps, or capacity, where no target does; empty without load."""
-    utilization: float
-    ttft_ms: float
-    itl_ms: float
-    attained: float | None
-    """Share of requests that meet the target of TTFT."""
+    predicted: Predicted
+    profile: Profile | None
+    """That it was sized by; None without load."""
     one_less: OneLess | None = None
 
 
@@ -89,15 +97,10 @@ class DemandExplained(_Part, frozen=True, kw_only=True):
     model: str
     service_class: str
     priority: int
-    arrival_rate: float
-    """Requests per minute."""
-    avg_in_tokens: float
-    avg_out_tokens: float
-    slo_ttft: float
-    slo_itl: float
-    slo_tps: float
+    load: Load
+    target: Target | None
     percentile: float | None
-    """That `slo_ttft` and all TTFT are for; None: the mean."""
+    """That all TTFT are for; None: the mean."""
     cost: float
     served: float
     servers: tuple[ServerExplained, ...]
@@ -120,11 +123,12 @@ def explain(
 
     Demands are explained as they are asked for: each takes up to a second for each of its servers.
     """
+    sizer = sizer or Sizer()
     entries = candidates(with_shared_loads(system), percentile, sizer)
     left = _left(system, solution, entries)
     groups = by_demand(entries)
     for name in sorted(groups, key=lambda name: (groups[name][0].priority, name)):
-        yield _Explaining(system, solution, name, groups[name], percentile, switching).explained(left)
+        yield _Explaining(system, solution, name, groups[name], percentile, switching, sizer).explained(left)
 
 
 def _left(system: System, solution: Solution, entries: Sequence[Entry]) -> dict[str, int] | None:
@@ -161,12 +165,14 @@ class _Explaining:
         entries: Sequence[Entry],
         percentile: float | None,
         switching: float,
+        sizer: Sizer,
     ) -> None:
         self.system = system
         self.solution = solution
         self.entries = entries
         self.percentile = percentile
         self.switching = switching
+        self.sizer = sizer
         self.demand = as_demand(name, entries)
         self.chosen = {
             each.server.name: found for each in entries if (found := _chosen(each, solution)) is not None
@@ -179,18 +185,13 @@ class _Explaining:
     def explained(self, left: dict[str, int] | None) -> DemandExplained:
         server = self.entries[0].server
         target = self.system.target(server)
-        load = server.current_alloc.load
         own = None if target is None else target.percentile
         return DemandExplained(
             model=server.model,
             service_class=server.service_class,
             priority=self.entries[0].priority,
-            arrival_rate=load.arrival_rate,
-            avg_in_tokens=load.avg_in_tokens,
-            avg_out_tokens=load.avg_out_tokens,
-            slo_ttft=0.0 if target is None else target.ttft,
-            slo_itl=0.0 if target is None else target.itl,
-            slo_tps=0.0 if target is None else target.tps,
+            load=server.current_alloc.load,
+            target=target,
             percentile=self.percentile if own is None else own,
             cost=self._cost,
             served=self.served,
@@ -225,11 +226,14 @@ class _Explaining:
             share=found.share,
             arrival_rate=rate_per_s * 60,
             max_arrival_rate=0.0 if chosen.replica is None else chosen.capacity_per_s * 60,
-            binding=_binding(chosen),
-            utilization=found.utilization,
-            ttft_ms=found.ttft_average,
-            itl_ms=found.itl_average,
-            attained=_attained(chosen, rate_per_s),
+            binding=_binding(chosen, self.sizer),
+            predicted=Predicted(
+                ttft=found.ttft_average,
+                itl=found.itl_average,
+                utilization=found.utilization,
+                attained=_attained(chosen, rate_per_s),
+            ),
+            profile=None if chosen.replica is None else chosen.replica.profile,
             one_less=self._one_less(name),
         )
 
@@ -239,36 +243,17 @@ class _Explaining:
         if demand_per_s <= 0:
             return None
         less = self.chosen[name]
-        saves = less.cost / less.replicas
         rest = {**self.chosen, name: msgspec.structs.replace(less, replicas=less.replicas - 1)}
-        left = [each for each in rest.values() if each.replicas]
+        left = [each for each in rest.values() if each.replicas and each.replica is not None]
         capacity_per_s = sum(each.replicas * each.capacity_per_s for each in left)
-        served = min(1.0, capacity_per_s / demand_per_s)
-        if not left:
-            return OneLess(saves=saves, served=0.0, utilization=0.0, attained=0.0)
         taken_per_s = min(demand_per_s, capacity_per_s) if self.served < _WHOLE else demand_per_s
         rates = [taken_per_s * each.capacity_per_s / capacity_per_s for each in left]
-        if any(
-            each.replica is None or rate > each.replica.max_rate_per_s
-            for each, rate in zip(left, rates, strict=True)
-        ):
-            busiest = max(
-                rate / each.replica.max_rate_per_s if each.replica is not None else 1.0
-                for each, rate in zip(left, rates, strict=True)
-            )
-            return OneLess(saves=saves, served=served, utilization=busiest, attained=0.0)
-        latencies = [predicted(each, rate) for each, rate in zip(left, rates, strict=True)]
-        met = [_attained(each, rate) for each, rate in zip(left, rates, strict=True)]
-        weights = [each.replicas * rate / taken_per_s for each, rate in zip(left, rates, strict=True)]
+        overload = max(map(_overload, left, rates), default=0.0)
         return OneLess(
-            saves=saves,
-            served=served,
-            utilization=max(each.utilization for each in latencies),
-            ttft_ms=max(each.ttft_ms for each in latencies),
-            itl_ms=max(each.itl_ms for each in latencies),
-            attained=None
-            if None in met
-            else sum(share * weight for share, weight in zip(met, weights, strict=True) if share is not None),
+            saves=less.cost / less.replicas,
+            served=min(1.0, capacity_per_s / demand_per_s),
+            overload=overload if overload > 1 else 0.0,
+            predicted=_together(left, rates) if left and overload <= 1 else None,
         )
 
     def _runner_up(self, left: dict[str, int] | None) -> Alternative | None:
@@ -315,14 +300,33 @@ class _Explaining:
         return plan if plan.served[demand.name] >= self.served * _WHOLE and plan.assignments else None
 
 
-def _binding(candidate: Candidate) -> str:
+def _binding(candidate: Candidate, sizer: Sizer) -> str:
     if candidate.replica is None or candidate.targets is None:
         return ""
-    sizing = size(candidate.replica, candidate.targets)
+    (sizing,) = sizer.sizes([(candidate.replica, candidate.targets)])
     if isinstance(sizing, Infeasible):
         return ""
     is_at_limit = sizing.rate_per_s >= candidate.replica.max_rate_per_s * (1 - _AT_LIMIT)
     return "capacity" if is_at_limit else sizing.binding
+
+
+def _overload(candidate: Candidate, rate_per_s: float) -> float:
+    """Arrivals of one replica, compared with the most that it completes."""
+    return rate_per_s / candidate.replica.max_rate_per_s if candidate.replica is not None else 0.0
+
+
+def _together(servers: Sequence[Candidate], rates_per_s: Sequence[float]) -> Predicted:
+    """The slowest of the servers of a demand, and all of its requests; rates are those of one replica."""
+    found = [predicted(each, rate) for each, rate in zip(servers, rates_per_s, strict=True)]
+    met = [_attained(each, rate) for each, rate in zip(servers, rates_per_s, strict=True)]
+    weights = [each.replicas * rate for each, rate in zip(servers, rates_per_s, strict=True)]
+    total = sum((share or 0.0) * weight for share, weight in zip(met, weights, strict=True))
+    return Predicted(
+        ttft=max(each.ttft_ms for each in found),
+        itl=max(each.itl_ms for each in found),
+        utilization=max(each.utilization for each in found),
+        attained=None if None in met else total / sum(weights),
+    )
 
 
 def _attained(candidate: Candidate, rate_per_s: float) -> float | None:

@@ -9,7 +9,8 @@ import msgspec
 
 from headgate.cli.plan.rendering import proof, table
 from headgate.planning.changing import differences
-from headgate.planning.explaining import DemandExplained, OneLess, ServerExplained
+from headgate.planning.explaining import DemandExplained, OneLess, Predicted, ServerExplained
+from headgate.planning.replica import Profile
 from headgate.planning.solving import Allocation, Solution
 from headgate.planning.system import Server, System
 
@@ -68,12 +69,11 @@ def _demand(demand: DemandExplained) -> Iterator[str]:
 
 
 def _load(demand: DemandExplained) -> str:
-    if not demand.arrival_rate:
+    load = demand.load
+    if not load.arrival_rate:
         return "none"
-    return (
-        f"{demand.arrival_rate:g} requests per minute, "
-        f"{demand.avg_in_tokens:g} tokens in and {demand.avg_out_tokens:g} out"
-    )
+    lengths = f"{load.avg_in_tokens:g} tokens in and {load.avg_out_tokens:g} out"
+    return f"{load.arrival_rate:g} requests per minute, {lengths}"
 
 
 def _of(demand: DemandExplained) -> str:
@@ -81,10 +81,13 @@ def _of(demand: DemandExplained) -> str:
 
 
 def _objectives(demand: DemandExplained) -> str:
+    target = demand.target
+    if target is None:
+        return "none"
     found = [
-        f"{_of(demand)} TTFT {demand.slo_ttft:g} ms" if demand.slo_ttft else "",
-        f"ITL {demand.slo_itl:g} ms" if demand.slo_itl else "",
-        f"{demand.slo_tps:g} tokens per second" if demand.slo_tps else "",
+        f"{_of(demand)} TTFT {target.ttft:g} ms" if target.ttft else "",
+        f"ITL {target.itl:g} ms" if target.itl else "",
+        f"{target.tps:g} tokens per second" if target.tps else "",
     ]
     return ", ".join(each for each in found if each) or "none"
 
@@ -99,12 +102,9 @@ def _server(demand: DemandExplained, server: ServerExplained) -> Iterator[str]:
         f"    each takes {server.arrival_rate:.4g} of at most {server.max_arrival_rate:.4g} requests per "
         f"minute, limited by {_LIMITS[server.binding]}"
     )
-    met = (
-        ""
-        if server.attained is None
-        else f"; {_percent(server.attained)} of requests meet the TTFT objective"
-    )
-    yield f"    {_of(demand)} TTFT {server.ttft_ms:.0f} ms, ITL {server.itl_ms:.1f} ms{met}"
+    yield f"    {_predicted(demand, server.predicted)}"
+    if server.profile is not None:
+        yield f"    profile: {_profile(server.profile)}"
     if server.one_less is not None:
         yield f"    one less: {_one_less(demand, server.one_less)}"
 
@@ -116,16 +116,27 @@ def _change(server: ServerExplained) -> str:
     return f", {abs(change)} {'more' if change > 0 else 'less'} than now"
 
 
+def _predicted(demand: DemandExplained, found: Predicted) -> str:
+    met = (
+        "" if found.attained is None else f"; {_percent(found.attained)} of requests meet the TTFT objective"
+    )
+    return f"{_of(demand)} TTFT {found.ttft:.0f} ms, ITL {found.itl:.1f} ms{met}"
+
+
+def _profile(profile: Profile) -> str:
+    numbers = zip(("alpha", "beta", "gamma", "delta"), msgspec.structs.astuple(profile), strict=True)
+    return ", ".join(f"{name} {number:.6g}" for name, number in numbers)
+
+
 def _one_less(demand: DemandExplained, less: OneLess) -> str:
     saved = f"saves {less.saves:g} cents per hour"
-    if not less.utilization:
+    if not less.served:
         return f"{saved}, and serves nothing"
     if demand.served < 1:
         return f"{saved}, and serves {_percent(less.served)} of the requests"
-    if less.ttft_ms is None or less.itl_ms is None:
-        return f"{saved}, but {less.utilization:.1f} times as many requests arrive as can be completed"
-    met = "" if less.attained is None else f"; {_percent(less.attained)} of requests meet the TTFT objective"
-    return f"{saved}, with {_of(demand)} TTFT {less.ttft_ms:.0f} ms and ITL {less.itl_ms:.1f} ms{met}"
+    if less.predicted is None:
+        return f"{saved}, but {less.overload:.1f} times as many requests arrive as can be completed"
+    return f"{saved}: {_predicted(demand, less.predicted)}"
 
 
 def _runner_up(demand: DemandExplained) -> str:

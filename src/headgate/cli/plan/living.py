@@ -10,7 +10,7 @@ from headgate import api, cluster
 from headgate.planning import config_maps, limits
 from headgate.planning.assembling import Assembly, Group, assemble
 from headgate.planning.changing import ChangeError, Demand
-from headgate.planning.config_maps import Configuration
+from headgate.planning.config_maps import ConfigProblem, Configuration
 from headgate.planning.variants import Variant
 
 __all__ = ["Living", "Stated", "read", "unplanned"]
@@ -33,6 +33,8 @@ class Living(msgspec.Struct, frozen=True, kw_only=True):
     objects: Mapping[api.ObjectKey, api.VariantAutoscaling]
     replicas: Mapping[api.ObjectKey, int]
     """Of their Deployments, where they have one."""
+    problems: Sequence[ConfigProblem]
+    """Of all ConfigMaps."""
 
 
 async def read(
@@ -44,14 +46,16 @@ async def read(
     configuration = await _configuration(client, planning_namespace, variants)
     deployments = {each.metadata.key: each for each in await client.list(api.Deployment, namespace)}
     replicas = {key: deployments[key].spec.replicas for key in objects if key in deployments}
+    found, problems = await _limits(client, planning_namespace, configuration)
     assembly = assemble(
-        variants,
-        configuration,
-        replicas=replicas,
-        loads=_loads(variants, demands),
-        limits=await _limits(client, planning_namespace, configuration),
+        variants, configuration, replicas=replicas, loads=_loads(variants, demands), limits=found
     )
-    return Living(assembly=assembly, objects=objects, replicas=replicas)
+    return Living(
+        assembly=assembly,
+        objects=objects,
+        replicas=replicas,
+        problems=[*configuration.problems, *problems],
+    )
 
 
 def _loads(variants: Sequence[Variant], demands: Sequence[Demand]) -> dict[Group, Stated]:
@@ -100,12 +104,12 @@ async def _data(client: cluster.Client, namespace: str, name: str) -> Mapping[st
 
 async def _limits(
     client: cluster.Client, namespace: str, configuration: Configuration
-) -> dict[str, int] | None:
-    """Those of the ConfigMap; None without it."""
+) -> tuple[dict[str, int] | None, list[ConfigProblem]]:
+    """Those of the ConfigMap, with what is wrong with it; None without it."""
     data = await _data(client, namespace, limits.LIMITS)
     if data is None:
-        return None
-    return limits.of_config_map(f"{namespace}/{limits.LIMITS}", data, configuration.accelerators)[0]
+        return None, []
+    return limits.of_config_map(f"{namespace}/{limits.LIMITS}", data, configuration.accelerators)
 
 
 def unplanned(found: Living) -> list[str]:

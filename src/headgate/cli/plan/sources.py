@@ -41,7 +41,7 @@ class Found:
 
     system: System
     problems: Mapping[str, Sequence[str]]
-    """By object."""
+    """By object, or "configuration" for those of no object."""
     unplanned: Sequence[str] = ()
     """What is known about objects without a load, a line for each."""
 
@@ -115,4 +115,7 @@ def read(source: Source, demands: Sequence[Demand]) -> Found:
         told = f"there are no VariantAutoscalings{where}; name a FILE to work with a system description"
         raise click.ClickException(told)
     problems = {str(key): [each.message for each in told] for key, told in found.assembly.problems.items()}
+    shown = {each for listed in problems.values() for each in listed}
+    if others := [each.message for each in found.problems if each.message not in shown]:
+        problems["configuration"] = others
     return Found(found.assembly.system, problems, living.unplanned(found))
