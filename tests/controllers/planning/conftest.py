@@ -29,7 +29,10 @@ COSTS = {
     "H100": '{"device": "NVIDIA-H100-80GB-HBM3", "cost": "100.0"}',
 }
 CLASSES = {
-    "premium.yaml": "{name: Premium, priority: 1, data: [{model: llama, slo-tpot: 24, slo-ttft: 500}]}",
+    "premium.yaml": (
+        "{name: Premium, priority: 1, data: [{model: llama, slo-tpot: 24, slo-ttft: 500},"
+        " {model: slow, slo-tpot: 24, slo-ttft: 500}]}"
+    ),
 }
 LABELS = ("variant_name", "namespace", "accelerator_type", "variant_id")
 SETTINGS = PlanningSettings(gather_s=0.05, look_s=0.1)

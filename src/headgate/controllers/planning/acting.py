@@ -8,7 +8,6 @@ from headgate import api
 from headgate.controllers.autoscaling.controller import Shared
 from headgate.controllers.autoscaling.following import VARIANT
 from headgate.controllers.autoscaling.waking import Sleeper
-from headgate.controllers.autoscaling.workloads import Workload
 from headgate.controllers.planning import actuating
 from headgate.controllers.planning.settings import PlanningSettings
 from headgate.controllers.planning.starting import Memory
@@ -22,8 +21,6 @@ class Acting:
         self._shared = shared
         self._settings = settings
         self._memories: dict[api.ObjectKey, Memory] = {}
-        self._workloads: dict[api.ObjectKey, Workload] = {}
-        """Whose Pods are followed."""
 
     def is_fed_by(self, pool: api.ObjectRef) -> bool:
         """Whether a pool reaches any workload."""
@@ -33,7 +30,6 @@ class Acting:
         """Only these objects are still there."""
         for key in [each for each in self._memories if each not in kept]:
             await self._shared.waking.note(Sleeper(VARIANT, key), (), {})
-            self._follow(key, None)
             del self._memories[key]
 
     async def act(self, obj: api.VariantAutoscaling, found: Found, now: float) -> Found:
@@ -42,7 +38,6 @@ class Acting:
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
             memory = self._memories[key] = Memory(uid)
-        self._follow(key, workload.place if workload is not None else None)
         if workload is None:
             await self._shared.waking.note(Sleeper(VARIANT, key), (), {})
             return found
@@ -71,15 +66,3 @@ class Acting:
             noted = memory.notes(workload, self._shared.followed.pods_of_variant(workload), replicas, now)
         await self._shared.waking.note(Sleeper(VARIANT, key), pools, noted)
         return found
-
-    def _follow(self, key: api.ObjectKey, place: Workload | None) -> None:
-        """Follow the Pods of this workload alone."""
-        before, followed = self._workloads.get(key), self._shared.followed
-        if before == place:
-            return
-        if before is not None:
-            followed.select_for_variant(before, None)
-            del self._workloads[key]
-        if place is not None and (workload := followed.workload_of_variant(key)) is not None:
-            followed.select_for_variant(place, workload)
-            self._workloads[key] = place

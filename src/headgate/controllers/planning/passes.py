@@ -11,7 +11,8 @@ import msgspec
 
 from headgate import api
 from headgate.controllers.autoscaling.controller import Shared
-from headgate.controllers.autoscaling.workloads import Scalable
+from headgate.controllers.autoscaling.pools import is_to_serve
+from headgate.controllers.autoscaling.workloads import Scalable, Workload
 from headgate.controllers.planning import assembling, variants
 from headgate.controllers.planning.assembling import Group, Member, Planned
 from headgate.controllers.planning.gateway_loads import GatewayLoads
@@ -41,6 +42,8 @@ class Passes:
         self._gateways = GatewayLoads(shared.signals)
         self._collector = collector or self._gateways
         self._sizer = Sizer()
+        self._selected: dict[Workload, Scalable] = {}
+        """Workloads whose Pods are followed."""
         self._planned_for: dict[str, tuple[Demand, Load | Missing]] = {}
 
     async def run(
@@ -57,6 +60,7 @@ class Passes:
             found[key] = Found(variant, workload, current)
             if workload is not None and not isinstance(variant, Problem):
                 by_demand[key.namespace, variant.spec.model_id, variant.class_key].append((variant, workload))
+        self._select([each.workload for each in found.values() if each.workload is not None])
         demands = [self._demand(key, members) for key, members in by_demand.items()]
         loads = await asyncio.gather(*(self._collector.collect(each) for each in demands))
         self._planned_for = {each.name: (each, load) for each, load in zip(demands, loads, strict=True)}
@@ -88,6 +92,18 @@ class Passes:
                 return True
         return False
 
+    def _select(self, workloads: Sequence[Scalable]) -> None:
+        """Follow the Pods of these alone."""
+        wanted = {each.place: each for each in workloads}
+        for place in [each for each in self._selected if each not in wanted]:
+            self._shared.followed.select_for_variant(place, None)
+            del self._selected[place]
+        for place, workload in wanted.items():
+            before = self._selected.get(place)
+            if before is None or before.spec != workload.spec:
+                self._shared.followed.select_for_variant(place, workload)
+            self._selected[place] = workload
+
     def _demand(self, key: tuple[str, str, str], members: Sequence[tuple[Variant, Scalable]]) -> Demand:
         pools = self._shared.followed.pools
         own = [workload.members for _, workload in members]
@@ -103,15 +119,12 @@ class Passes:
     ) -> Group:
         if may_be_zero:
             load = msgspec.structs.replace(load, arrivals_per_s=0.0)
-        return Group(
-            demand,
-            load,
-            may_be_zero,
-            [
-                Member(variant, self._shared.scaler.replicas(workload), workload.status.ready_replicas)
-                for variant, workload in members
-            ],
-        )
+        return Group(demand, load, may_be_zero, [self._member(*each) for each in members])
+
+    def _member(self, variant: Variant, workload: Scalable) -> Member:
+        pods = self._shared.followed.pods_of_variant(workload)
+        ready = sum(pod.ready for pod in pods if is_to_serve(pod))
+        return Member(variant, self._shared.scaler.replicas(workload), ready)
 
     async def _solve(
         self,
