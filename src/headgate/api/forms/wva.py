@@ -80,7 +80,7 @@ VARIANT = Form(
 FORMS = (VARIANT,)
 
 _MANAGED = "llm-d.ai/managed"
-_DESIRED = ("wva_desired_replicas", "wva_desired_ratio", "inferno_desired_replicas", "inferno_desired_ratio")
+_DESIRED = ("wva_desired_replicas", "wva_desired_ratio")
 
 
 def _is_scaled_by_variant(scaler: Mapping[str, Any]) -> bool:
@@ -93,8 +93,8 @@ def _is_scaled_by_variant(scaler: Mapping[str, Any]) -> bool:
     return any(name in text for name in _DESIRED)
 
 
-_NO_METRIC = "Headgate publishes no wanted replicas yet, so that this object stops scaling once WVA is gone"
-_KEEP_OR_SCALE = "keep WVA, or scale by another metric, such as the requests in the gateway's queue"
+_NO_METRIC = "Headgate publishes no metric of this name, so that this object stops scaling once WVA is gone"
+_OTHER_NAME = "scale by inferno_desired_replicas, which Headgate publishes"
 
 UNSERVED = (
     Unserved(
@@ -102,7 +102,7 @@ UNSERVED = (
         "horizontalpodautoscalers",
         ("autoscaling/v2",),
         _NO_METRIC,
-        _KEEP_OR_SCALE,
+        _OTHER_NAME,
         _is_scaled_by_variant,
     ),
     Unserved(
@@ -110,7 +110,7 @@ UNSERVED = (
         "scaledobjects",
         ("keda.sh/v1alpha1",),
         _NO_METRIC,
-        _KEEP_OR_SCALE,
+        _OTHER_NAME,
         _is_scaled_by_variant,
     ),
 )

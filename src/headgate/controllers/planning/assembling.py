@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate import api
-from headgate.controllers.planning.loads import Demand, Load
+from headgate.controllers.planning.loads import Demand
 from headgate.controllers.planning.variants import Variant
 from headgate.planning import system
+from headgate.planning.load import Load
 from headgate.planning.problem import MAX_REPLICAS
 from headgate.planning.solving import Allocation, Solution
 from headgate.planning.system import Optimizer, Server, System

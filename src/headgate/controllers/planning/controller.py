@@ -121,6 +121,10 @@ class PlanningController:
             log.warning("a pass over VariantAutoscalings failed, again in %.0f s: %s", _AGAIN_S, error)
             self.figures.failed_passes += 1
             return _AGAIN_S
+        except Exception:
+            log.exception("a pass over VariantAutoscalings failed, again in %.0f s", _AGAIN_S)
+            self.figures.failed_passes += 1
+            return _AGAIN_S
         self.figures.passes += 1
         return configuration.period_s if settled else _SOON_S
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.controllers.planning.loads import METRICS_MISSING, Demand, Load, Missing
+from headgate.controllers.planning.loads import Demand
 from headgate.observe.signals import PoolLoad, Signals
+from headgate.planning.load import METRICS_MISSING, Load, Missing
 
 PROMPT_TOKENS, OUTPUT_TOKENS = 512.0, 256.0
 """Lengths of requests of which gateways tell none."""

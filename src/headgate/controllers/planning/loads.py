@@ -5,33 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from headgate import api
-
-METRICS_MISSING = "MetricsMissing"
-
-
-class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests for one model, and their mean lengths."""
-
-    arrivals_per_s: float
-    prompt_tokens: float = 0.0
-    output_tokens: float = 0.0
-    cached_share: float = 0.0
-    """Share of the prompt tokens that were found in a cache."""
-    waiting: int = 0
-    """Requests that wait in gateways or engines."""
-    ttft_ms: float = 0.0
-    """Observed means; 0 is unknown."""
-    itl_ms: float = 0.0
-
-
-class Missing(NamedTuple):
-    """Why a load is not known."""
-
-    reason: str
-    message: str
+from headgate.planning.load import Load, Missing
 
 
 class Demand(NamedTuple):

@@ -16,12 +16,13 @@ from headgate.controllers.autoscaling.workloads import Scalable, Workload
 from headgate.controllers.planning import assembling, variants
 from headgate.controllers.planning.assembling import Group, Member, Planned
 from headgate.controllers.planning.gateway_loads import GatewayLoads
-from headgate.controllers.planning.loads import Collector, Demand, Load, Missing
+from headgate.controllers.planning.loads import Collector, Demand
 from headgate.controllers.planning.settings import PlanningSettings
 from headgate.controllers.planning.status import Found
 from headgate.controllers.planning.variants import Problem, Variant
 from headgate.planning import Sizer, solving
 from headgate.planning.config_maps import Configuration
+from headgate.planning.load import Load, LoadFilter, Missing
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ class Passes:
         self._sizer = Sizer()
         self._selected: dict[Workload, Scalable] = {}
         """Workloads whose Pods are followed."""
+        self._filters: dict[str, LoadFilter] = {}
+        """By the names of demands."""
         self._planned_for: dict[str, tuple[Demand, Load | Missing]] = {}
 
     async def run(
@@ -62,7 +65,9 @@ class Passes:
                 by_demand[key.namespace, variant.spec.model_id, variant.class_key].append((variant, workload))
         self._select([each.workload for each in found.values() if each.workload is not None])
         demands = [self._demand(key, members) for key, members in by_demand.items()]
-        loads = await asyncio.gather(*(self._collector.collect(each) for each in demands))
+        told = await asyncio.gather(*(self._collector.collect(each) for each in demands))
+        self._filters = {each.name: self._filters.get(each.name) or LoadFilter() for each in demands}
+        loads = [self._steady(demand, load) for demand, load in zip(demands, told, strict=True)]
         self._planned_for = {each.name: (each, load) for each, load in zip(demands, loads, strict=True)}
         groups: list[Group] = []
         for demand, load, members in zip(demands, loads, by_demand.values(), strict=True):
@@ -80,17 +85,26 @@ class Passes:
         return found
 
     def has_risen(self) -> bool:
-        """Whether a load is now clearly more than was planned for, or known at last, or a request waits."""
+        """Whether a load is now clearly more than was planned for, or known at last. To be asked about once
+        a second: noise is told from change by what was measured meanwhile."""
         for demand, before in self._planned_for.values():
-            now = self._gateways.now(demand)
+            if self._collector is not self._gateways:
+                return False
+            now = self._steady(demand, self._gateways.now(demand))
             if isinstance(now, Missing):
                 continue
             if isinstance(before, Missing):
-                return self._collector is self._gateways
+                return True
             more = now.arrivals_per_s - before.arrivals_per_s
             if more > _RISEN_PER_S and now.arrivals_per_s > _RISEN * before.arrivals_per_s:
                 return True
         return False
+
+    def _steady(self, demand: Demand, load: Load | Missing) -> Load | Missing:
+        """The load to plan for: changes of it without noise."""
+        if isinstance(load, Missing) or demand.name not in self._filters:
+            return load
+        return self._filters[demand.name].add(load, asyncio.get_running_loop().time())
 
     def _select(self, workloads: Sequence[Scalable]) -> None:
         """Follow the Pods of these alone."""

@@ -13,9 +13,10 @@ from headgate.controllers import conditions
 from headgate.controllers.autoscaling.workloads import Scalable
 from headgate.controllers.conditions import Finding
 from headgate.controllers.planning.assembling import Planned
-from headgate.controllers.planning.loads import Demand, Load, Missing
+from headgate.controllers.planning.loads import Demand
 from headgate.controllers.planning.variants import Problem, Variant
 from headgate.kubeschema import timestamps
+from headgate.planning.load import Load, Missing
 
 METRICS, OPTIMIZATION, TARGET, ACTUATED = (
     "MetricsAvailable",
