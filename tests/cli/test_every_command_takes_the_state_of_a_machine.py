@@ -62,6 +62,7 @@ ALONE = {
     "simulate trace",
     "explain-field",
     "plan solve",
+    "profile",
     "crds",
     "convert",
     "completion",

@@ -24,6 +24,7 @@ _COMMANDS = {
     "route": "headgate.cli.route.command:route",
     "autoscale": "headgate.cli.autoscale.command:autoscale",
     "plan": "headgate.cli.plan.command:plan",
+    "profile": "headgate.cli.profile.command:profile",
     "flow": "headgate.cli.flow.command:flow",
     "gateway": "headgate.cli.gateway:gateway",
     "apiserver": "headgate.cli.apiserver:apiserver",

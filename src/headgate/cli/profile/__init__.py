@@ -1,0 +1,1 @@
+"""`headgate profile`: measure the numbers that plans need of an engine."""
