@@ -13,7 +13,7 @@ PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster control-plane lws helm monitoring keda kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster control-plane lws helm monitoring keda kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -126,6 +126,9 @@ bench-decisions: $(DEV_STAMP)  ## CPU time of the decisions for each request, pu
 	@$(BIN)/python bench/decisions.py --write .cache/decisions.json > /dev/null
 	@$(BIN)/python tools/compile.py
 	@$(BIN)/python bench/decisions.py --beside .cache/decisions.json
+
+bench-planning: $(DEV_STAMP)  ## how fast plans are proven, a simulation that confirms them, and cost on traces (ARGS="--traces DIR")
+	$(BIN)/python bench/planning.py $(ARGS)
 
 bench-fairness: $(DEV_STAMP)  ## cost of a noisy neighbor for other tenants, by queue (ARGS="--live" for HTTP)
 	$(BIN)/python bench/fairness.py $(ARGS)

@@ -39,7 +39,7 @@ def engine(name: str) -> EngineConfig:
 
 
 def case_of(name: str) -> Case:
-    """The fitted profile. Targets: a second for the first token, and twice the time of a lone request's tokens."""
+    """The fitted profile. Targets: a second for the first token, twice the ITL of a lone request."""
     lone_ttft, lone_itl = _measured(engine(name), 1)
     full_ttft, full_itl = _measured(engine(name), BATCH)
     beta = max(full_itl - lone_itl, 0.0) / (BATCH - 1)

@@ -2,7 +2,7 @@
 
 The engine has its own model of time: each step decodes a token of all running requests and prefills prompts,
 which all of them wait for. Of a profile, alpha is the time of a step, beta is added for each request, and
-delta for each token of a prompt. What gamma exceeds alpha by is spent before the batch: it delays nobody else.
+delta for each token of a prompt. What gamma exceeds alpha by is spent before the batch and delays no others.
 """
 
 from __future__ import annotations
