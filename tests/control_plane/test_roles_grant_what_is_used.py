@@ -111,6 +111,8 @@ def examples() -> list[dict[str, Any]]:
     for page in sorted(PAGES.glob("*.md")):
         for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S)[:1]:
             for each in yaml.safe_load_all(block):
+                if each["kind"] == "Namespace":
+                    continue
                 del each["metadata"]["namespace"]
                 found[each["apiVersion"], each["kind"]] = each
     route = found["networking.volcano.sh/v1alpha1", "ModelRoute"]
@@ -139,7 +141,8 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
     followed = [f"--namespace={each}" for each in scope]
     lease = next(access.name for access in controller.granted if access.verb == "update")
     words = ["--kubeconfig", controller.kubeconfig, "--leader-elect", lease, *followed]
-    start("controller", "controller", *words, "--gateway-service", "gateways")
+    planning = ["--planning-namespace", namespace] if scope else []
+    start("controller", "controller", *words, "--gateway-service", "gateways", *planning)
     ports = [str(unused_tcp_port_factory()) for _ in range(3)]
     flags = zip(("--port", "--metrics-port", "--admin-port"), ports, strict=True)
     start("gateway", "gateway", "--kubeconfig", gateway.kubeconfig, *followed, *itertools.chain(*flags))

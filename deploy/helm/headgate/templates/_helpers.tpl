@@ -95,6 +95,12 @@ topologySpreadConstraints:
 {{- concat $one .Values.watchNamespaces | uniq | toJson -}}
 {{- end -}}
 
+{{- /* Where the ConfigMaps of VariantAutoscalings are. */ -}}
+{{- define "headgate.planningNamespace" -}}
+{{- $usual := ternary "workload-variant-autoscaler-system" .Release.Namespace (empty (include "headgate.namespaces" . | fromJsonArray)) -}}
+{{- default $usual .Values.controller.planningNamespace -}}
+{{- end -}}
+
 {{- /* The file of --config, with the namespaces. */ -}}
 {{- define "headgate.settings" -}}
 {{- $settings := deepCopy .Values.gateway.settings -}}
