@@ -206,7 +206,9 @@ def test_some_namespaces_need_no_cluster_role(helm, values, namespaces):
             assert [each["metadata"]["namespace"] for each in found] == namespaces
             assert len({json.dumps(each.get("rules")) for each in found}) == 1
     args = pod_of(rendered, "controller")["spec"]["containers"][0]["args"]
-    assert [each for each in args if each.startswith("--namespace=")] == [f"--namespace={each}" for each in namespaces]
+    assert [each for each in args if each.startswith("--namespace=")] == [
+        f"--namespace={each}" for each in namespaces
+    ]
     settings = objects(rendered)["ConfigMap/headgate-gateway"]["data"]["gateway.yaml"]
     assert yaml.safe_load(settings)["kubernetes"] == {"namespaces": namespaces}
 
