@@ -110,27 +110,6 @@ def test_every_error_of_a_refused_object_is_listed_at_once() -> None:
     ]
 
 
-def test_kinds_without_effect_say_so() -> None:
-    """They are accepted, but nothing acts on them yet."""
-    variant = """
-apiVersion: llmd.ai/v1alpha1
-kind: VariantAutoscaling
-metadata: {name: chat, namespace: llm}
-spec:
-  modelID: m
-  variantID: m-A100-1
-  accelerator: A100
-  acceleratorCount: 1
-  sloClassRef: {name: classes, key: premium.yaml}
-  variantProfile:
-    maxBatchSize: 4
-    perfParms: {decodeParms: {alpha: "20.58"}, prefillParms: {gamma: "5.2"}}
-"""
-    result = run(variant)
-    told = "    ! VariantAutoscaling is accepted and stored, but not acted upon yet; nothing plans replicas"
-    assert told in result.output
-
-
 @pytest.mark.parametrize(
     ("api_version", "kind"),
     [

@@ -119,4 +119,4 @@ async def test_servers_may_want_a_certificate(prometheus_of, told_by, tmp_path):
     ours.signed("renewed")
     assert await told_by(renewed) == ""
     locked = await told_by(client(ours.signed("locked", password=b"secret")))
-    assert "are no certificate and its key" in locked
+    assert "are no certificate" in locked
