@@ -68,7 +68,7 @@ class PrometheusClient:
         except TimeoutError:
             raise QueryError(f"Prometheus did not answer within {QUERY_S:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
-            if isinstance(error, httpx2.NetworkError):
+            if isinstance(error, (httpx2.NetworkError, OSError)):
                 await self._reconnect()
             told = str(error)[:MAX_PROBLEM_CHARACTERS] or type(error).__name__
             raise QueryError(f"Prometheus cannot be asked: {told}") from error
