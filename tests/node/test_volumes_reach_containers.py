@@ -61,7 +61,7 @@ async def test_containers_share_an_empty_directory(machine, pod_manifest, mounti
     volumes = [{"name": "d", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory"}}]
     both = [{"name": "d", "mountPath": "/none/data"}, {"name": "m", "mountPath": "/none/memory"}]
     writer = shell(f"echo one > /none/data/x; echo two > /none/memory/x; {WAIT}", *both)
-    read = "until cat /none/data/x /none/memory/x; do sleep 0.1; done 2>/dev/null"
+    read = "until [ -s /none/memory/x ]; do sleep 0.1; done; cat /none/data/x /none/memory/x"
     reader = {"name": "reader"} | shell(f"{read}; {WAIT}", *both)
     async with machine.node(mounting=mounting):
         manifest = pod_manifest(container=writer, volumes=volumes)
