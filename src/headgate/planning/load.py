@@ -78,7 +78,7 @@ def of_signals(metrics: Mapping[str, float]) -> Load:
         prompt_tokens=prompt / arrivals if arrivals else 0.0,
         output_tokens=output / arrivals if arrivals else 0.0,
         cached_share=min(cached / prompt, 1.0) if prompt else 0.0,
-        waiting=int(metrics.get("headgate:requests_waiting", 0.0)),
+        waiting=round(metrics.get("headgate:requests_waiting", 0.0)),
     )
 
 

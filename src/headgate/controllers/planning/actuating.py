@@ -7,13 +7,13 @@ from typing import Final
 
 from headgate import api, cluster
 from headgate.api import marks
-from headgate.autoscaling import windows
 from headgate.controllers.autoscaling.claims import Claimant
 from headgate.controllers.autoscaling.following import BINDING, VARIANT
 from headgate.controllers.autoscaling.scaling import Scaled, Scaler
 from headgate.controllers.autoscaling.workloads import Scalable
 from headgate.controllers.conditions import Finding
 from headgate.controllers.planning.status import ACTUATED
+from headgate.planning.steadiness import Steadiness
 
 _KEDA: Final = "keda-hpa-"
 """KEDA names the HorizontalPodAutoscalers of ScaledObjects so."""
@@ -45,19 +45,18 @@ class Window:
     """The replicas of one workload: up at once, and down to the most that were wanted for some time."""
 
     def __init__(self) -> None:
-        self._wanted: windows.Entries = ()
+        self._steadiness: Steadiness | None = None
 
     def after(self, wanted: int, current: int, now: float, window_s: float) -> int:
         """How many to have. At the first time, the current ones count as wanted, as nobody knows what was
         wanted before."""
-        if not self._wanted:
-            self._wanted = windows.with_high((), now, current)
-        self._wanted = windows.with_high(self._wanted, now, wanted)
-        highest = windows.extreme(self._wanted, now - window_s, or_at=False)
-        return max(wanted, min(highest[1] if highest is not None else wanted, max(current, wanted)))
+        if self._steadiness is None:
+            self._steadiness = Steadiness(window_s)
+            self._steadiness.decide(current, now)
+        return min(self._steadiness.decide(wanted, now), max(current, wanted))
 
     def clear(self) -> None:
-        self._wanted = ()
+        self._steadiness = None
 
 
 def without_plan(workload: Scalable) -> Finding:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from headgate import api
+from headgate.planning.figures import ratio
 from headgate.telemetry import Counter, Gauge, Registry
 
 _LABELS: Final = ("variant_name", "namespace", "accelerator_type", "variant_id")
@@ -24,9 +25,7 @@ class Figure(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        if self.desired is None:
-            return None
-        return self.desired / self.current if self.current else float(self.desired)
+        return None if self.desired is None else ratio(self.current, self.desired)
 
 
 class Figures:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from headgate.api.signal_names import METRICS
 from headgate.controllers.planning.loads import Demand
 from headgate.observe.signals import PoolLoad, Signals
-from headgate.planning.load import METRICS_MISSING, Load, Missing
+from headgate.planning.load import METRICS_MISSING, Load, Missing, of_signals
 
 PROMPT_TOKENS, OUTPUT_TOKENS = 512.0, 256.0
 """Lengths of requests of which gateways tell none."""
@@ -32,14 +35,11 @@ class GatewayLoads:
             if not load.is_known:
                 return Missing(METRICS_MISSING, f"{pool}: {'; '.join(load.missing)}")
             parts.append((load, share))
-        arrivals = _sum(parts, "headgate:arrivals")
-        prompt, output = _sum(parts, "headgate:prompt_tokens"), _sum(parts, "headgate:output_tokens")
-        return Load(
-            arrivals_per_s=arrivals,
-            prompt_tokens=prompt / arrivals if arrivals and prompt else PROMPT_TOKENS,
-            output_tokens=output / arrivals if arrivals and output else OUTPUT_TOKENS,
-            cached_share=min(_sum(parts, "headgate:cached_tokens") / prompt, 1.0) if prompt else 0.0,
-            waiting=round(_sum(parts, "headgate:requests_waiting")),
+        found = of_signals({name: _sum(parts, name) for name in METRICS})
+        return msgspec.structs.replace(
+            found,
+            prompt_tokens=found.prompt_tokens or PROMPT_TOKENS,
+            output_tokens=found.output_tokens or OUTPUT_TOKENS,
         )
 
     def idle_s(self, demand: Demand) -> float | None:

@@ -87,9 +87,9 @@ class Passes:
     def has_risen(self) -> bool:
         """Whether a load is now clearly more than was planned for, or known at last. To be asked about once
         a second: noise is told from change by what was measured meanwhile."""
+        if self._collector is not self._gateways:
+            return False
         for demand, before in self._planned_for.values():
-            if self._collector is not self._gateways:
-                return False
             now = self._steady(demand, self._gateways.now(demand))
             if isinstance(now, Missing):
                 continue

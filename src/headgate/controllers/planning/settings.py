@@ -5,16 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from headgate.planning.config_maps import NAMESPACE
+from headgate.planning.sizing import PERCENTILE
+from headgate.planning.steadiness import WINDOW_S
 
 
 class PlanningSettings(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = NAMESPACE
     """Of the ConfigMaps."""
-    window_s: float = 300.0
+    window_s: float = WINDOW_S
     """Workloads that are scaled directly lose replicas once so few were wanted for this time."""
     gather_s: float = 0.5
     """Changes that come within this time are one reason for a pass."""
     look_s: float = 1.0
     """How often loads are compared with those that were planned for."""
-    percentile: float = 95.0
+    percentile: float = PERCENTILE
     """Share of requests, in percent, that must meet `slo-ttft` of classes without `slo-percentile`."""

@@ -17,8 +17,8 @@ from headgate.planning.system import (
     PrefillParms,
     ServiceClass,
 )
+from headgate.planning.variants import ACCELERATOR_LABEL
 
-LABEL: Final = "inference.optimization/acceleratorName"
 INVALID_PROFILE, INVALID_CONFIGURATION = "InvalidProfile", "InvalidConfiguration"
 COST_MISSING, SLO_NOT_FOUND = "CostMissing", "SLONotFound"
 _LARGEST_MS: Final = 1e9
@@ -76,11 +76,11 @@ def variant_of(
     performance = _performance(obj)
     if isinstance(performance, Problem):
         return performance
-    label = obj.metadata.labels.get(LABEL)
+    label = obj.metadata.labels.get(ACCELERATOR_LABEL)
     if label is not None and label != name:
         remarks = (
             *remarks,
-            f"the label {LABEL} says {label[:64]}, but spec.accelerator counts, which is {name}",
+            f"the label {ACCELERATOR_LABEL} says {label[:64]}, but spec.accelerator counts, which is {name}",
         )
     return Variant(key, spec, accelerator, performance, str(class_key), service_class, remarks)
 
