@@ -31,6 +31,7 @@ from rich.console import Console
 
 import cpu
 import load
+import ports
 import proxies
 import report
 from scenarios import CONNECTIONS, PACE_MS, SCENARIOS, STREAM_CHUNKS, Scenario, Settings, Target, requests
@@ -86,7 +87,7 @@ class Cell:
 @contextlib.contextmanager
 def engines() -> Iterator[tuple[int, int]]:
     """Run the engine process; yields its pid and the port on which all of its addresses listen."""
-    port = proxies.free_port(ENGINES[0])
+    port = ports.held_port(ENGINES[0])
     listen = [option for host in ENGINES for option in ("--listen", f"{host}:{port}")]
     script = Path(__file__).with_name("upstream.py")
     command = [sys.executable, str(script), *listen, "--pace-ms", str(PACE_MS)]

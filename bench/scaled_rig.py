@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,9 +22,12 @@ import yaml
 
 import scaled_objects
 from headgate import cluster
+from ports import held_port
 from scaled_objects import Scaled
 
 READY_WITHIN_S = 180.0
+LOGGED_CHARACTERS = 4000
+"""Of a log, in an error."""
 STOP_WITHIN_S = 60.0
 MANAGER = "bench"
 ENGINE_COMMAND, LAUNCHER = "headgate simulate", "launcher.py"
@@ -72,7 +75,7 @@ class Rig:
         self._words: dict[str, list[str]] = {}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.gateways = [
-            Gateway(f"gateway-{number}", workers, _free_port(), _free_port(), _free_port())
+            Gateway(f"gateway-{number}", workers, held_port(), held_port(), held_port())
             for number, workers in enumerate(gateways)
         ]
 
@@ -98,8 +101,8 @@ class Rig:
         images = self._scratch / "images.yaml"
         images.write_text(yaml.safe_dump({**IMAGES, "claims": claims}))
         state = self._scratch / "state"
-        self.start("apiserver", "apiserver", "--state", state, "--port", _free_port())
-        _wait(self.kubeconfig.exists, "the API server")
+        self.start("apiserver", "apiserver", "--state", state, "--port", held_port())
+        self._wait("apiserver", self.kubeconfig.exists)
         own = ("--kubeconfig", self.kubeconfig)
         self.start("node", "node", *own, "--state", state, "--images", images, "--kubelet-port", 0)
         for each in self.gateways:
@@ -111,7 +114,7 @@ class Rig:
         named = [word for each in self.gateways for word in ("--gateway", each.metrics_url)]
         self.start("controller", "controller", *own, *named)
         for each in self.gateways:
-            _wait(lambda each=each: self.is_ready(each), each.name)  # type: ignore[misc]
+            self._wait(each.name, functools.partial(self.is_ready, each))
 
     # Processes
 
@@ -129,6 +132,16 @@ class Rig:
                 start_new_session=True,
                 env=environment,
             )
+
+    def _wait(self, name: str, holds: Callable[[], object]) -> None:
+        """Until a process that was started is ready. Errors have the end of its log."""
+        began = time.monotonic()
+        while not holds():
+            ended, is_late = self.running[name].poll(), time.monotonic() - began > READY_WITHIN_S
+            if ended is not None or is_late:
+                told = f"is not ready within {READY_WITHIN_S:g} s" if ended is None else f"ended with {ended}"
+                raise RuntimeError(f"{name} {told}:\n{self.log(name).read_text()[-LOGGED_CHARACTERS:]}")
+            time.sleep(0.05)
 
     def kill(self, name: str) -> None:
         process = self.running.pop(name)
@@ -198,20 +211,6 @@ async def until(holds: Callable[[], Any], told: str, limit_s: float = READY_WITH
         if time.monotonic() - began > limit_s:
             raise TimeoutError(f"{told}: not within {limit_s:g} s")
         await asyncio.sleep(0.1)
-
-
-def _wait(holds: Callable[[], object], told: str) -> None:
-    began = time.monotonic()
-    while not holds():
-        if time.monotonic() - began > READY_WITHIN_S:
-            raise TimeoutError(f"{told} is not ready within {READY_WITHIN_S:g} s")
-        time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _below(pid: int) -> Iterator[int]:

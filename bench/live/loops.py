@@ -20,6 +20,7 @@ import closed_loops
 import cpu
 import load
 import own_processes
+import ports
 import proxies
 import upstream
 from headgate.simulator.traces import TimedRequest
@@ -101,7 +102,7 @@ def run(mix: closed_loops.Mix, *, is_queued: bool, engines: int, seed: int) -> R
 @contextlib.contextmanager
 def _engines(count: int) -> Iterator[list[tuple[str, int]]]:
     hosts = [f"127.73.0.{number}" for number in range(1, count + 1)]
-    port = proxies.free_port(hosts[0])
+    port = ports.held_port(hosts[0])
     with contextlib.ExitStack() as stack:
         for number, host in enumerate(hosts):
             command = [

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+import ports
 import proxies
 
 
@@ -22,7 +23,7 @@ def engines(
     statistics are in `did` after the context ends.
     """
     hosts = [f"127.72.0.{number}" for number in range(1, count + 1)]
-    port = proxies.free_port(hosts[0])
+    port = ports.held_port(hosts[0])
     addresses = [f"{host}:{port}" for host in hosts]
     command = [sys.executable, "-m", "live.engines", *addresses]
     command += ["--cache-tokens", str(cache_tokens), "--slower", str(slower), "--half-speed", str(half_speed)]

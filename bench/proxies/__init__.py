@@ -8,7 +8,7 @@ from proxies.envoy import Envoy
 from proxies.headgate import Headgate
 from proxies.litellm import LiteLLM
 from proxies.nginx import Nginx
-from proxies.processes import CACHE, ROOT, Proxy, UnavailableError, free_port, wait_until_listening
+from proxies.processes import CACHE, ROOT, Proxy, UnavailableError, wait_until_listening
 from proxies.routers import SglangRouter, Smg, VllmRouter
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Nginx",
     "Proxy",
     "UnavailableError",
-    "free_port",
     "wait_until_listening",
 ]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
+from ports import held_port
 from proxies.packaged import PackagedProxy
-from proxies.processes import Addresses, free_port, route_name
+from proxies.processes import Addresses, route_name
 
 _MANY = 1_000_000
 """Envoy's circuit breakers allow 1,024 requests by default: fewer than the idle streams."""
@@ -26,7 +27,7 @@ class Envoy(PackagedProxy):
 
     def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         self.fresh_scratch()
-        port = free_port()
+        port = held_port()
         file = self.scratch / "envoy.json"
         file.write_text(json.dumps(self._configuration(port, upstreams, routes), indent=1))
         pid = self.spawn(

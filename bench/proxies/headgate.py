@@ -13,12 +13,12 @@ import httpx2
 
 import load
 import objects
+from ports import held_port
 from proxies.processes import (
     ROOT,
     Addresses,
     ProxyProcesses,
     UnavailableError,
-    free_port,
     route_name,
     wait_until,
 )
@@ -60,8 +60,8 @@ class Headgate(ProxyProcesses):
         self.fresh_scratch()
         state = self.scratch / "state"
         kubeconfig = state / "kubeconfig"
-        port, admin = free_port(), free_port()
-        self.spawn("apiserver", self._executable, "apiserver", "--state", state, "--port", str(free_port()))
+        port, admin = held_port(), held_port()
+        self.spawn("apiserver", self._executable, "apiserver", "--state", state, "--port", str(held_port()))
         wait_until(kubeconfig.exists, "the API server's kubeconfig", self.check_alive)
         if self._apart is None:
             objects.declare(kubeconfig, upstreams)
@@ -76,7 +76,7 @@ class Headgate(ProxyProcesses):
             *(self._executable, "gateway", "--kubeconfig", kubeconfig, "--port", str(port)),
             # The idle streams would reach the default limits.
             *("--clients-max-connections", "20000", "--endpoints-max-connections", "20000"),
-            *("--metrics-port", str(free_port()), "--admin-port", str(admin)),
+            *("--metrics-port", str(held_port()), "--admin-port", str(admin)),
             *self._flags,
         )
         wait_until(

@@ -6,8 +6,9 @@ import json
 from typing import ClassVar
 
 import upstream
+from ports import held_port
 from proxies.packaged import PackagedProxy
-from proxies.processes import Addresses, free_port
+from proxies.processes import Addresses
 
 
 class LiteLLM(PackagedProxy):
@@ -25,7 +26,7 @@ class LiteLLM(PackagedProxy):
 
     def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         self.fresh_scratch()
-        port = free_port()
+        port = held_port()
         models = [
             {
                 "model_name": upstream.MODEL,

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 from typing import ClassVar
 
-from proxies.processes import Addresses, ProxyProcesses, UnavailableError, free_port, route_name
+from ports import held_port
+from proxies.processes import Addresses, ProxyProcesses, UnavailableError, route_name
 
 
 class Nginx(ProxyProcesses):
@@ -69,7 +70,7 @@ http {{
 
     def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         self.fresh_scratch()
-        scratch, port = self.scratch, free_port()
+        scratch, port = self.scratch, held_port()
         servers = "\n    ".join(f"server {host}:{number};" for host, number in upstreams)
         # The name of the route is removed from the path.
         locations = "\n    ".join(

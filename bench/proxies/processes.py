@@ -65,13 +65,6 @@ def route_name(route: int) -> str:
     return f"route-{route:06}"
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def wait_until(
     ready: Callable[[], bool], what: str, alive: Callable[[], None], within_s: float = READY_WITHIN_S
 ) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import ClassVar
 
+from ports import held_port
 from proxies.packaged import PackagedProxy
-from proxies.processes import Addresses, free_port
+from proxies.processes import Addresses
 
 _ROUTER_NOTE = (
     "defaults (a thread per core, log to a file), "
@@ -29,11 +30,11 @@ class Router(PackagedProxy):
 
     def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         self.fresh_scratch()
-        port = free_port()
+        port = held_port()
         pid = self.spawn(
             "router",
             *(*self.command(), "--host", "127.0.0.1", "--port", str(port)),
-            *("--prometheus-host", "127.0.0.1", "--prometheus-port", str(free_port())),
+            *("--prometheus-host", "127.0.0.1", "--prometheus-port", str(held_port())),
             *("--policy", "cache_aware" if cache_aware else "round_robin"),
             *self.started_options(),
             *("--worker-urls", *(f"http://{host}:{number}" for host, number in upstreams)),
