@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST ?= $(BIN)/python -m pytest
 PIP := tools/quietly.sh $(BIN)/python -m pip --disable-pip-version-check -q
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
@@ -55,20 +56,20 @@ check: $(DEV_STAMP)  ## ruff, additional source rules, mypy --strict, import con
 	$(BIN)/lint-imports --no-cache
 
 unit: $(DEV_STAMP) pure redis-server kubectl s3-server  ## the tests that need no control plane, as pure Python (ARGS="-k name" selects tests)
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 test-long:  ## the test suite, with more and other examples of hypothesis (ARGS="tests/flow" selects tests)
 	@$(MAKE) --no-print-directory unit ARGS="--hypothesis-profile=explore $(ARGS)"
 
 unit-compiled: $(DEV_STAMP) compiled redis-server  ## the tests of the data path, compiled
-	$(BIN)/python -m pytest $(ARGS) $(DATA_PATH)
+	$(PYTEST) $(ARGS) $(DATA_PATH)
 
 test-api: $(DEV_STAMP)  ## the API tests against another server (KUBECONFIG=...) with our CRDs installed
 	@test -n "$(KUBECONFIG)" || { echo "Name a server: make test-api KUBECONFIG=path"; exit 2; }
-	HEADGATE_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/python -m pytest tests/conformance $(ARGS)
+	HEADGATE_TEST_KUBECONFIG="$(KUBECONFIG)" $(PYTEST) tests/conformance $(ARGS)
 
 test-cluster: $(DEV_STAMP) control-plane  ## the tests in a Kubernetes control plane, which is built before (ARGS="-k name")
-	@$(CONTROL_PLANE) run $(BIN)/python -m pytest -n0 tests/control_plane $(ARGS)
+	@$(CONTROL_PLANE) run $(PYTEST) -n0 tests/control_plane $(ARGS)
 	@$(CONTROL_PLANE) run $(CONTROL_PLANE) beside $(MAKE) --no-print-directory test-api ARGS="-n0 $(ARGS)"
 
 control-plane:  ## build a Kubernetes control plane and LWS for the tests into the user's cache; takes eight minutes and needs Go
