@@ -12,9 +12,11 @@ IMAGES ?= examples/images/simulated.yaml
 IMAGE ?= headgate
 PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
+CLUSTER_WORKLOADS := $(wildcard $(addprefix tests/control_plane/,autoscaling beside models planning))
+IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster control-plane lws helm monitoring keda kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -66,10 +68,18 @@ unit-compiled: $(DEV_STAMP) compiled redis-server  ## the tests of the data path
 
 test-api: $(DEV_STAMP)  ## the API tests against another server (KUBECONFIG=...) with our CRDs installed
 	@test -n "$(KUBECONFIG)" || { echo "Name a server: make test-api KUBECONFIG=path"; exit 2; }
-	HEADGATE_TEST_KUBECONFIG="$(KUBECONFIG)" $(PYTEST) tests/conformance $(ARGS)
+	HEADGATE_TEST_KUBECONFIG="$(KUBECONFIG)" $(PYTEST) tests/conformance $(ARGS) $(IF_ANY)
 
 test-cluster: $(DEV_STAMP) control-plane  ## the tests in a Kubernetes control plane, which is built before (ARGS="-k name")
-	@$(CONTROL_PLANE) run $(PYTEST) -n0 tests/control_plane $(ARGS)
+	@$(MAKE) --no-print-directory -j2 --output-sync=target cluster-workloads cluster-rest cluster-api
+
+cluster-workloads:
+	@$(CONTROL_PLANE) run $(PYTEST) -n0 $(CLUSTER_WORKLOADS) $(ARGS) $(IF_ANY)
+
+cluster-rest:
+	@$(CONTROL_PLANE) run $(PYTEST) -n0 tests/control_plane $(addprefix --ignore=,$(CLUSTER_WORKLOADS)) $(ARGS) $(IF_ANY)
+
+cluster-api:
 	@$(CONTROL_PLANE) run $(CONTROL_PLANE) beside $(MAKE) --no-print-directory test-api ARGS="-n0 $(ARGS)"
 
 control-plane:  ## build a Kubernetes control plane and LWS for the tests into the user's cache; takes eight minutes and needs Go
