@@ -196,6 +196,16 @@ def test_the_environment_comes_before_the_config_map() -> None:
     assert [each.key for each in found.problems] == ["PROMETHEUS_CLIENT_KEY_PATH"]
 
 
+def test_the_path_of_a_token_is_not_read_from_a_config_map() -> None:
+    """Whoever writes one could have any token of the controller sent anywhere."""
+    main = {"PROMETHEUS_BASE_URL": "https://one:9090", "PROMETHEUS_TOKEN_PATH": "/token"}
+    found = read(main=main)
+    assert found.prometheus.token_path == ""
+    assert [(each.key, each.is_warning) for each in found.problems] == [("PROMETHEUS_TOKEN_PATH", True)]
+    found = read(main=main, environment={"PROMETHEUS_TOKEN_PATH": "/mine"})
+    assert (found.prometheus.token_path, found.problems) == ("/mine", ())
+
+
 @pytest.mark.parametrize(
     "url", ["http://one:9090", "one", "https://", "https://one:port", "https://[", "\x00"]
 )

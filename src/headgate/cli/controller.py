@@ -152,6 +152,7 @@ def controller(
 ) -> None:
     """Run Models, scale workloads by policies, and report the status of Headgate's objects."""
     import asyncio
+    import os
 
     from headgate import cluster, garbage
     from headgate.cli import process
@@ -176,7 +177,7 @@ def controller(
             prometheus_token_file=prometheus_token_file,
             prometheus_ca_file=prometheus_ca_file,
         ),
-        planning=PlanningSettings(namespace=planning_namespace),
+        planning=PlanningSettings(namespace=planning_namespace, environment=dict(os.environ)),
         metrics_host=metrics_host,
         metrics_port=metrics_port,
     )

@@ -75,6 +75,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     ttft_ms: float
     """At the percentile of the class."""
     utilization: float
+    unfit: str = ""
+    """Why it gets no replicas whatever they cost, while other variants serve the model."""
 
 
 class Assembly(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +89,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
 
     def decisions(self, solution: Solution) -> dict[ObjectKey, Decision | VariantProblem]:
         """For each planned variant: what to run, or why nothing could be decided."""
-        return {key: _decision(variant, solution) for key, variant in self.planned.items()}
+        return {key: _decision(variant, self.system, solution) for key, variant in self.planned.items()}
 
 
 def server_name(key: ObjectKey) -> str:
@@ -341,10 +343,10 @@ def _report_unknown_limits(
             )
 
 
-def _decision(variant: Variant, solution: Solution) -> Decision | VariantProblem:
+def _decision(variant: Variant, system: System, solution: Solution) -> Decision | VariantProblem:
     name = server_name(variant.key)
     if name in solution.unserved:
-        return VariantProblem(reason="OptimizationFailed", message=solution.unserved[name])
+        return _unserved(variant, system, solution)
     if name not in solution.allocations:
         raise LookupError(f"the solution has no server {name}")
     found = solution.allocations[name]
@@ -357,4 +359,28 @@ def _decision(variant: Variant, solution: Solution) -> Decision | VariantProblem
         itl_ms=found.itl_average,
         ttft_ms=found.ttft_average,
         utilization=found.utilization,
+    )
+
+
+def _unserved(variant: Variant, system: System, solution: Solution) -> Decision | VariantProblem:
+    """No replicas if others serve its demand; otherwise nothing is decided."""
+    name = server_name(variant.key)
+    why, demand = solution.unserved[name], system.servers[name].demand
+    others = [
+        found
+        for other, found in solution.allocations.items()
+        if demand and other in system.servers and system.servers[other].demand == demand
+    ]
+    if not others:
+        return VariantProblem(reason="OptimizationFailed", message=why)
+    return Decision(
+        replicas=0,
+        accelerator=variant.accelerator,
+        cost=0.0,
+        share=0.0,
+        served=max(each.served for each in others),
+        itl_ms=0.0,
+        ttft_ms=0.0,
+        utilization=0.0,
+        unfit=why,
     )

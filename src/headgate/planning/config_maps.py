@@ -96,8 +96,10 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         return self.zero.get(model, self.default_zero)
 
     def problems_of(self, place: ClassKey) -> list[ConfigProblem]:
-        """Those of one key of a ConfigMap."""
-        return [each for each in self.problems if (each.config_map, each.key) == (place.place, place.key)]
+        """Those of one key of a ConfigMap, or of the ConfigMap as a whole."""
+        return [
+            each for each in self.problems if each.config_map == place.place and each.key in ("", place.key)
+        ]
 
 
 def read(

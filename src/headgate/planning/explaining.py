@@ -198,7 +198,7 @@ class _Explaining:
             servers=tuple(self._server(entry) for entry in self.entries if entry.server.name in self.chosen),
             runner_up=self._runner_up(left),
             rejected=dict(self._rejected()),
-            unserved=self.solution.unserved.get(server.name, ""),
+            unserved="" if self.chosen else self.solution.unserved.get(server.name, ""),
         )
 
     @property

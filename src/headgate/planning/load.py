@@ -90,7 +90,8 @@ class LoadFilter:
     """
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
-        """Arrivals and tokens are means over the last `window_s` before a call."""
+        """Arrivals and tokens are means over the last `window_s` before a call, unless that says another
+        time."""
         self._window_s = window_s
         self._last: tuple[float, Load, Load] | None = None
         """When it was last called, with what, and what it returned."""
@@ -105,7 +106,7 @@ class LoadFilter:
         self._waiting: deque[tuple[float, int]] = deque(maxlen=_LOOKS)
         self._arrived_at = -math.inf
 
-    def add(self, load: Load, now: float, start_s: float = 0.0) -> Load:
+    def add(self, load: Load, now: float, start_s: float = 0.0, window_s: float | None = None) -> Load:
         """The load to plan for, with `arrivals_per_s` that serve what waits as well. `start_s` is how long a
         replica takes to start; with 0, nothing is forecast.
 
@@ -114,6 +115,8 @@ class LoadFilter:
         last = self._last
         if last is not None and last[0] == now and last[1] == load:
             return last[2]
+        if window_s is not None:
+            self._window_s = window_s
         since_s = math.inf if last is None else now - last[0]
         if not 0 <= since_s <= FORGOTTEN_S:
             self._begin()

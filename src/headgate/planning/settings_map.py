@@ -67,11 +67,11 @@ class _Reader:
     ) -> None:
         self._config_map = config_map
         self._data = data
-        self._environment = environment
+        self.environment = environment
         self._problems = problems
 
     def text(self, name: str) -> str:
-        return self._environment.get(name) or self._data.get(name, "")
+        return self.environment.get(name) or self._data.get(name, "")
 
     def key(self, name: str) -> Key:
         return Key(self._config_map, name, self._problems)
@@ -114,8 +114,19 @@ def _prometheus(reader: _Reader) -> PrometheusSettings | None:
         client_key_path=key_path,
         server_name=reader.text("PROMETHEUS_SERVER_NAME"),
         bearer_token=token,
-        token_path="" if token else reader.text("PROMETHEUS_TOKEN_PATH"),
+        token_path="" if token else _token_path(reader),
     )
+
+
+def _token_path(reader: _Reader) -> str:
+    """Only from the environment, as in the reference: whoever may write the ConfigMap could otherwise have
+    any token of the controller sent to any server."""
+    name = "PROMETHEUS_TOKEN_PATH"
+    found = reader.environment.get(name, "")
+    if not found and reader.text(name):
+        told = "is ignored in a ConfigMap"
+        reader.key(name).report(told, "set it in the environment of the controller", is_warning=True)
+    return found
 
 
 def _is_https(url: str) -> bool:

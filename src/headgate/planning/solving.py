@@ -191,7 +191,8 @@ def _assign(
     found: dict[str, Allocation],
     chosen: dict[str, Candidate],
 ) -> None:
-    """The allocations of the servers of one demand. A demand of which nothing is served has none."""
+    """The allocations of the servers of one demand. A demand of which nothing is served has none, and neither
+    has a server that fits no accelerator."""
     own = {each.option.server: each for each in plan.assignments if each.demand == name}
     rate_per_s = max(entry.rate_per_s for entry in entries)
     is_idle = rate_per_s <= 0 and any(entry.candidates for entry in entries)
@@ -199,6 +200,8 @@ def _assign(
         return
     for entry in entries:
         assignment = own.get(entry.server.name)
+        if not entry.candidates:
+            continue
         if assignment is None:
             candidate = Candidate(accelerator="", replicas=0, cost=0.0, value=0.0)
             found[entry.server.name] = _allocation(entry, candidate, 0.0, 0.0, 1.0)

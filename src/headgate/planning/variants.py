@@ -26,6 +26,8 @@ __all__ = [
 ACCELERATOR_LABEL: Final = "inference.optimization/acceleratorName"
 _MOST_ACCELERATORS: Final = 1024
 """Of one replica."""
+_SHORTEST_NAME: Final = 2
+"""The definition of VariantAutoscalings rejects statuses with shorter names of accelerators."""
 
 
 class VariantProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +35,7 @@ class VariantProblem(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str
     """For a condition: InvalidProfile, AcceleratorDiffers, VariantIDDiffers, SLONotFound, SLOReferenceBroken,
-    CostMissing, InvalidConfiguration, ClassesDiffer, CapacityUnknown, OptimizationFailed."""
+    CostMissing, InvalidConfiguration, ClassesDiffer, CapacityUnknown, OptimizationFailed, Infeasible."""
     message: str
     is_warning: bool = False
     """Whether the variant is planned nevertheless."""
@@ -110,7 +112,21 @@ def _profile_problems(scaled: VariantAutoscaling) -> list[VariantProblem]:
         told.append(f"spec.variantProfile.maxBatchSize: {profile.max_batch_size} is more than {MAX_BATCH}")
     if spec.accelerator_count > _MOST_ACCELERATORS:
         told.append(f"spec.acceleratorCount: {spec.accelerator_count} is more than {_MOST_ACCELERATORS}")
-    return [VariantProblem(reason="InvalidProfile", message=each) for each in told]
+    if not told and not any(map(float, profile.perf_parms.decode_parms.values())):
+        told.append(
+            "spec.variantProfile.perfParms.decodeParms: alpha and beta are 0, so that tokens would take no "
+            "time; write those that were measured"
+        )
+    found = [VariantProblem(reason="InvalidProfile", message=each) for each in told]
+    if len(spec.accelerator) < _SHORTEST_NAME:
+        found.append(
+            VariantProblem(
+                reason="InvalidConfiguration",
+                message=f'spec.accelerator: "{spec.accelerator}" is too short for a status; give accelerators'
+                f" names of at least {_SHORTEST_NAME} characters",
+            )
+        )
+    return found
 
 
 def _differences(scaled: VariantAutoscaling) -> list[VariantProblem]:

@@ -18,6 +18,7 @@ from headgate import api, cluster
 from headgate.controllers.autoscaling import AutoscalingController, AutoscalingSettings
 from headgate.controllers.pages import add_planning_figures
 from headgate.controllers.planning import PlanningController, PlanningSettings
+from headgate.controllers.planning.prometheus_loads import PrometheusLoads
 from headgate.telemetry import Registry
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "autoscaling" / "behaviors"))
@@ -133,7 +134,9 @@ class Planning:
         return found
 
     @contextlib.asynccontextmanager
-    async def running(self, **changed: Any) -> AsyncIterator[PlanningController]:
+    async def running(
+        self, prometheus_of: Any = PrometheusLoads, **changed: Any
+    ) -> AsyncIterator[PlanningController]:
         """Controllers that run inside the block, and follow the gateway of the world."""
         world = self.world
         scaling = AutoscalingController(
@@ -143,7 +146,9 @@ class Planning:
             ),
         )
         settings = msgspec.structs.replace(SETTINGS, namespace=world.namespace, **changed)
-        self.controller = PlanningController(world.client, scaling, settings=settings)
+        self.controller = PlanningController(
+            world.client, scaling, settings=settings, prometheus_of=prometheus_of
+        )
         ready = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             running = [

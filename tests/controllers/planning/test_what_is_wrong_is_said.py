@@ -10,8 +10,8 @@ from world_of_scaling import eventually
 from headgate import api
 
 BROKEN = {
-    "profile": ({"decode": {"alpha": "x", "beta": "1"}}, "InvalidProfile", 'decodeParms[alpha]: "x" is not'),
-    "cost": ({"accelerator": "L40S"}, "CostMissing", 'has no cost for "L40S"'),
+    "profile": ({"decode": {"alpha": "x", "beta": "1"}}, "InvalidProfile", 'decodeParms.alpha: "x" is not'),
+    "cost": ({"accelerator": "L40S"}, "CostMissing", "has no key L40S"),
     "model": ({"modelID": "other"}, "SLONotFound", "class Premium"),
     "accelerator": ({"accelerator": "A"}, "InvalidConfiguration", "at least 2 characters"),
     "objective": (
@@ -25,7 +25,7 @@ BROKEN = {
                 },
             },
         },
-        "Infeasible",
+        "OptimizationFailed",
         "ITL of 24 ms cannot be met",
     ),
 }
@@ -44,8 +44,47 @@ async def test_one_cause(planning: Any, name: str) -> None:
     async with planning.running():
         assert told in await planning.says("OptimizationReady", "False", reason)
         told = await planning.says("OptimizationReady", "True", "OptimizationSucceeded", "good")
-        assert "class Premium is used" in told
+        assert "class Premium of the key premium.yaml is used" in told
         assert (await planning.get()).status.actuation.applied is False
+
+
+async def test_all_problems_are_told_at_once(planning: Any) -> None:
+    """Those that keep the variant from being planned come first, and then those that do no harm."""
+    await planning.configure()
+    await planning.world.workload()
+    await planning.world.server(arrivals=1.5, idle_s=None)
+    await planning.variant(accelerator="L40S", variantID="llama-A100-1", decode={"alpha": "x", "beta": "y"})
+    async with planning.running():
+        told = await planning.says("OptimizationReady", "False", "InvalidProfile")
+        parts = ('alpha: "x"', 'beta: "y"', "has no key L40S", "llama-L40S-1")
+        assert sorted(parts, key=told.index) == list(parts)
+        await planning.says("MetricsAvailable", "True", "MetricsFound")
+        assert (await planning.get()).status.current_alloc is None
+
+
+async def test_a_variant_that_misses_the_targets_gets_none_while_another_serves(planning: Any) -> None:
+    """Its condition says so, and the replicas that it has stay until the other's are ready."""
+    await planning.configure()
+    world = planning.world
+    for name in ("fit", "unfit"):
+        await world.workload(name)
+        await world.server(name, arrivals=0.7, idle_s=None)
+    await planning.variant("fit")
+    await planning.variant("unfit", "H100", decode={"alpha": "80", "beta": "1"})
+    async with planning.running():
+        told = await planning.says("OptimizationReady", "False", "Infeasible", "unfit")
+        assert "H100: ITL of 24 ms cannot be met: an idle replica has 81 ms" in told
+        assert "other variants serve llama" in told
+        assert "1 replica of H100, only until replicas of other variants are ready; H100" in told
+        planned = (await planning.get("fit")).status.desired_optimized_alloc.num_replicas
+        deployment = await world.client.get(api.Deployment, "fit", world.namespace)
+        await world.client.patch(
+            api.Deployment, deployment.metadata.name, world.namespace, {"spec": {"replicas": planned}}
+        )
+        await planning.plans(0, "unfit")
+        told = await planning.says("OptimizationReady", "False", "Infeasible", "unfit")
+        assert told.startswith("no replicas of H100; H100: ITL")
+        assert (await planning.get("unfit")).status.actuation.applied
 
 
 async def test_a_missing_workload_is_waited_for(planning: Any) -> None:
@@ -67,8 +106,9 @@ async def test_config_maps_are_needed(planning: Any) -> None:
     await planning.world.server(arrivals=1.5, idle_s=None)
     await planning.variant()
     async with planning.running():
-        told = await planning.says("OptimizationReady", "False", "CostMissing")
-        assert f"{planning.world.namespace}/accelerator-unit-costs" in told
+        told = await planning.says("OptimizationReady", "False", "SLONotFound")
+        for name in ("accelerator-unit-costs", "service-classes-config"):
+            assert f"ConfigMap {planning.world.namespace}/{name}: does not exist" in told
         await planning.config("accelerator-unit-costs", {"A100": '{"device": "A", "cost": 40}'})
         await eventually(lambda: _said(planning, '"cost": "40"'))
         await planning.config("accelerator-unit-costs", {"A100": '{"device": "A", "cost": "40"}'})

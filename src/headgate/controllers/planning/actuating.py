@@ -12,7 +12,7 @@ from headgate.controllers.autoscaling.following import BINDING, VARIANT
 from headgate.controllers.autoscaling.scaling import Scaled, Scaler
 from headgate.controllers.autoscaling.workloads import Scalable
 from headgate.controllers.conditions import Finding
-from headgate.controllers.planning.status import ACTUATED
+from headgate.controllers.planning.status import ACTUATED, counted
 from headgate.planning.steadiness import Steadiness
 
 _KEDA: Final = "keda-hpa-"
@@ -69,12 +69,13 @@ async def write(scaler: Scaler, workload: Scalable, replicas: int, wanted: int, 
     try:
         done = await scaler.scale(workload, replicas)
     except (cluster.Forbidden, cluster.Invalid) as error:
-        return Finding(ACTUATED, False, "Rejected", f"{workload.place} cannot get {replicas}: {error}")
+        told = f"{workload.place} cannot get {counted(replicas)}: {error}"
+        return Finding(ACTUATED, False, "Rejected", told)
     if done in (Scaled.OUTDATED, Scaled.GONE):
         return Finding(
             ACTUATED, True, "Direct", f"{workload.place} has changed meanwhile, and is looked at again"
         )
-    told = f"{workload.place} has {replicas}"
+    told = f"{workload.place} has {counted(replicas)}"
     if replicas > wanted:
         told += f"; replicas go once no more were wanted for {window_s:.0f} s"
     return Finding(ACTUATED, True, "Direct", told)

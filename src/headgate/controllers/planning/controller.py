@@ -16,13 +16,15 @@ from headgate.controllers import conditions
 from headgate.controllers.autoscaling import AutoscalingController
 from headgate.controllers.planning import owners, status
 from headgate.controllers.planning.acting import Acting
+from headgate.controllers.planning.collecting import Server
 from headgate.controllers.planning.figures import Figure, Figures
 from headgate.controllers.planning.following import Followed
-from headgate.controllers.planning.loads import Collector
 from headgate.controllers.planning.passes import Passes
+from headgate.controllers.planning.prometheus_loads import PrometheusLoads
 from headgate.controllers.planning.settings import PlanningSettings
 from headgate.controllers.planning.status import Found
 from headgate.controllers.status_writes import COMPONENT, Outcome, write_status
+from headgate.planning.settings_map import PrometheusSettings
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +48,8 @@ class PlanningController:
         settings: PlanningSettings | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         leadership: cluster.Leadership | None = None,
-        collector: Collector | None = None,
+        prometheus_of: Callable[[PrometheusSettings], Server] = PrometheusLoads,
     ) -> None:
-        """`collector` tells loads in place of the gateways."""
         self._client = client
         self._scaling = scaling
         self._namespaces = tuple(namespaces)
@@ -56,8 +57,8 @@ class PlanningController:
         self._clock = clock
         self._leadership = leadership or cluster.Undisputed()
         self._due = asyncio.Event()
-        self._followed = Followed(self._due.set, self._settings.namespace)
-        self._passes = Passes(scaling.shared, self._settings, collector)
+        self._followed = Followed(self._due.set, self._settings)
+        self._passes = Passes(scaling.shared, self._settings, prometheus_of)
         self._acting = Acting(scaling.shared, self._settings)
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
         self.figures = Figures()
@@ -69,7 +70,7 @@ class PlanningController:
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Run until cancelled; calls `on_ready` once all objects are loaded."""
         informers = self._followed.informers(self._client, self._namespaces)
-        async with asyncio.TaskGroup() as tasks:
+        async with contextlib.aclosing(self._passes.loads), asyncio.TaskGroup() as tasks:
             for informer in informers:
                 tasks.create_task(informer.run())
             await asyncio.gather(*(each.wait_known(_PATIENCE_S) for each in informers))
@@ -93,8 +94,11 @@ class PlanningController:
         """Compare loads with those that were planned for."""
         while True:
             await asyncio.sleep(self._settings.look_s)
-            if self._passes.has_risen():
-                self._due.set()
+            try:
+                if await self._passes.loads.has_risen():
+                    self._due.set()
+            except Exception:
+                log.exception("loads could not be compared with those that were planned for")
 
     async def _wait(self, delay_s: float) -> None:
         """Until the next pass is due."""
@@ -202,5 +206,5 @@ class PlanningController:
         old, new = before.desired_optimized_alloc, due.desired_optimized_alloc
         if new is not None and (old is None or old.num_replicas != new.num_replicas):
             was = f", before {old.num_replicas}" if old is not None else ""
-            told = f"{new.num_replicas} replicas of {new.accelerator} should run{was}"
+            told = f"{status.counted(new.num_replicas)} of {new.accelerator} should run{was}"
             self._events.record(obj, cluster.EventType.NORMAL, "ReplicasPlanned", told)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from headgate import api, cluster
+from headgate.controllers.planning.settings import PlanningSettings
 from headgate.planning.config_maps import CLASSES, COSTS, MAIN, SCALE_TO_ZERO, Configuration, read
 
 _NAMES: Final = (COSTS, CLASSES, MAIN, SCALE_TO_ZERO)
@@ -14,11 +15,11 @@ _NAMES: Final = (COSTS, CLASSES, MAIN, SCALE_TO_ZERO)
 class Followed:
     """What exists, as the informers show it."""
 
-    def __init__(self, touched: Callable[[], object], namespace: str) -> None:
-        """`touched` is called after changes that a pass has to take in; `namespace` is that of the
-        ConfigMaps."""
+    def __init__(self, touched: Callable[[], object], settings: PlanningSettings) -> None:
+        """`touched` is called after changes that a pass has to take in."""
         self._touched = touched
-        self._namespace = namespace
+        self._namespace = settings.namespace
+        self._environment = settings.environment
         self._variants: dict[api.ObjectKey, api.VariantAutoscaling] = {}
         self._maps: dict[str, Mapping[str, str]] = {}
         self._configuration: Configuration | None = None
@@ -34,7 +35,14 @@ class Followed:
     def configuration(self) -> Configuration:
         if self._configuration is None:
             costs, classes, main, zero = (self._maps.get(each) for each in _NAMES)
-            self._configuration = read(costs, classes, main, zero, namespace=self._namespace)
+            self._configuration = read(
+                costs,
+                classes,
+                main,
+                zero,
+                namespace=self._namespace,
+                environment=self._environment,
+            )
         return self._configuration
 
     def informers(self, client: cluster.Client, namespaces: Sequence[str]) -> list[cluster.Informer[Any]]:

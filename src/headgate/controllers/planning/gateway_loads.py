@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from headgate.api.signal_names import METRICS
 from headgate.controllers.planning.loads import Demand
 from headgate.observe.signals import PoolLoad, Signals
 from headgate.planning.load import METRICS_MISSING, Load, Missing, of_signals
 
-PROMPT_TOKENS, OUTPUT_TOKENS = 512.0, 256.0
-"""Lengths of requests of which gateways tell none."""
 _NO_POOL = "no ModelServer or InferencePool selects the Pods, so no gateway knows of requests for them"
 _OF_OTHERS = "only Pods of others in the pool are ready"
 
 
 class GatewayLoads:
-    """A collector that takes what gateways told last."""
+    """The loads that gateways told last."""
 
     def __init__(self, signals: Signals) -> None:
         self._signals = signals
-
-    async def collect(self, demand: Demand) -> Load | Missing:
-        return self.now(demand)
 
     def now(self, demand: Demand) -> Load | Missing:
         if not demand.pools:
@@ -35,12 +28,7 @@ class GatewayLoads:
             if not load.is_known:
                 return Missing(METRICS_MISSING, f"{pool}: {'; '.join(load.missing)}")
             parts.append((load, share))
-        found = of_signals({name: _sum(parts, name) for name in METRICS})
-        return msgspec.structs.replace(
-            found,
-            prompt_tokens=found.prompt_tokens or PROMPT_TOKENS,
-            output_tokens=found.output_tokens or OUTPUT_TOKENS,
-        )
+        return of_signals({name: _sum(parts, name) for name in METRICS})
 
     def idle_s(self, demand: Demand) -> float | None:
         """How long there has been no request; None while there is one, or if it is not known."""
@@ -48,9 +36,17 @@ class GatewayLoads:
         known = [each for each in idle if each is not None]
         return min(known) if known and len(known) == len(idle) else None
 
-    def is_awaited(self, demand: Demand) -> bool:
-        """Whether a request waits for a first endpoint."""
-        return any(self._signals.of(pool).waiting_for_endpoints for pool in demand.pools)
+    def has_had_requests(self, demand: Demand, seconds: float) -> bool:
+        """Whether gateways know of a request within this time."""
+        loads = [self._signals.of(pool) for pool in demand.pools]
+        return any(
+            each.waiting_for_endpoints or (each.is_known and (each.idle_s is None or each.idle_s < seconds))
+            for each in loads
+        )
+
+    def awaiting(self, demand: Demand) -> int:
+        """Requests that wait for a first endpoint."""
+        return sum(self._signals.of(pool).waiting_for_endpoints for pool in demand.pools)
 
 
 def _sum(parts: list[tuple[PoolLoad, float]], name: str) -> float:

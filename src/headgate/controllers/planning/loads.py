@@ -1,30 +1,25 @@
-"""What a model has to do, as a collector tells it."""
+"""Whose requests are planned for together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from headgate import api
-from headgate.planning.load import Load, Missing
+from headgate.planning.assembling import Group
 
 
 class Demand(NamedTuple):
-    """Requests for one model in one namespace and class: all its variants share them."""
+    """Requests for one model in one namespace: all its variants share them."""
 
-    namespace: str
     model: str
-    service_class: str
+    namespace: str
     pools: Mapping[api.ObjectRef, float | None] = {}
     """The pools that reach the variants, each with the share of its ready Pods that are theirs; None if it
     is not known."""
+    replicas: int = 0
+    """Those that all variants have to have."""
 
     @property
-    def name(self) -> str:
-        return f"{self.namespace}/{self.model}/{self.service_class}"
-
-
-class Collector(Protocol):
-    """Tells the load of a demand."""
-
-    async def collect(self, demand: Demand) -> Load | Missing: ...
+    def group(self) -> Group:
+        return self.model, self.namespace

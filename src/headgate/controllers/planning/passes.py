@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -13,98 +14,87 @@ from headgate import api
 from headgate.controllers.autoscaling.controller import Shared
 from headgate.controllers.autoscaling.pools import is_to_serve
 from headgate.controllers.autoscaling.workloads import Scalable, Workload
-from headgate.controllers.planning import assembling, variants
-from headgate.controllers.planning.assembling import Group, Member, Planned
-from headgate.controllers.planning.gateway_loads import GatewayLoads
-from headgate.controllers.planning.loads import Collector, Demand
+from headgate.controllers.planning import deciding
+from headgate.controllers.planning.collecting import Loads, Server
+from headgate.controllers.planning.deciding import Decisions, Member
+from headgate.controllers.planning.loads import Demand
+from headgate.controllers.planning.prometheus_loads import PrometheusLoads
 from headgate.controllers.planning.settings import PlanningSettings
 from headgate.controllers.planning.status import Found
-from headgate.controllers.planning.variants import Problem, Variant
-from headgate.planning import Sizer, solving
+from headgate.planning import Sizer, assembling, solving
+from headgate.planning.assembling import Assembly, Group
 from headgate.planning.config_maps import Configuration
-from headgate.planning.load import Load, LoadFilter, Missing
+from headgate.planning.load import Load
+from headgate.planning.problem import MAX_REPLICAS
+from headgate.planning.settings_map import PrometheusSettings
+from headgate.planning.variants import Variant
 
 log = logging.getLogger(__name__)
 
-_LIMIT_S = 10.0
+_LIMIT_S: Final = 10.0
 """For the solver."""
-_RISEN, _RISEN_PER_S = 1.2, 0.2
-"""A load has risen if it is larger by this factor, and by so many requests per second."""
 
 
 class Passes:
-    """Plans for given objects, and remembers the loads that it planned for."""
+    """Plans for given objects."""
 
     def __init__(
-        self, shared: Shared, settings: PlanningSettings, collector: Collector | None = None
+        self,
+        shared: Shared,
+        settings: PlanningSettings,
+        prometheus_of: Callable[[PrometheusSettings], Server] = PrometheusLoads,
     ) -> None:
         self._shared = shared
         self._settings = settings
-        self._gateways = GatewayLoads(shared.signals)
-        self._collector = collector or self._gateways
+        self.loads = Loads(shared.signals, prometheus_of)
         self._sizer = Sizer()
         self._selected: dict[Workload, Scalable] = {}
         """Workloads whose Pods are followed."""
-        self._filters: dict[str, LoadFilter] = {}
-        """By the names of demands."""
-        self._planned_for: dict[str, tuple[Demand, Load | Missing]] = {}
 
     async def run(
         self, objects: Collection[api.VariantAutoscaling], configuration: Configuration
     ) -> dict[api.ObjectKey, Found]:
         """What is to be said of each object."""
-        found: dict[api.ObjectKey, Found] = {}
-        by_demand: defaultdict[tuple[str, str, str], list[tuple[Variant, Scalable]]] = defaultdict(list)
-        for obj in objects:
-            key = obj.metadata.key
-            variant = variants.variant_of(obj, configuration, self._settings.namespace)
-            workload = self._shared.followed.workload_of_variant(key)
-            current = self._shared.scaler.replicas(workload) if workload is not None else 0
-            found[key] = Found(variant, workload, current)
-            if workload is not None and not isinstance(variant, Problem):
-                by_demand[key.namespace, variant.spec.model_id, variant.class_key].append((variant, workload))
+        found = {each.metadata.key: self._found(each, configuration) for each in objects}
         self._select([each.workload for each in found.values() if each.workload is not None])
-        demands = [self._demand(key, members) for key, members in by_demand.items()]
-        told = await asyncio.gather(*(self._collector.collect(each) for each in demands))
-        self._filters = {each.name: self._filters.get(each.name) or LoadFilter() for each in demands}
-        loads = [self._steady(demand, load) for demand, load in zip(demands, told, strict=True)]
-        self._planned_for = {each.name: (each, load) for each, load in zip(demands, loads, strict=True)}
-        groups: list[Group] = []
-        for demand, load, members in zip(demands, loads, by_demand.values(), strict=True):
-            zero = configuration.scale_to_zero_of(demand.model)
-            idle_s = self._gateways.idle_s(demand)
-            is_over = zero.is_enabled and idle_s is not None and idle_s >= zero.retention_s
-            for variant, _ in members:
-                found[variant.key] = found[variant.key]._replace(
-                    load=load, demand=demand, sleeps=zero.is_enabled, may_be_zero=is_over
+        demands = self._demands(found)
+        await self.loads.use(configuration.prometheus)
+        loads = await self.loads.collect(list(demands.values()))
+        over = await self._over(demands, configuration)
+        for key, each in found.items():
+            group = each.variant.group
+            if each.workload is not None:
+                found[key] = each._replace(
+                    load=loads[group],
+                    demand=demands[group],
+                    sleeps=configuration.scale_to_zero_of(group[0]).is_enabled,
+                    may_be_zero=group in over,
                 )
-            if isinstance(load, Load):
-                groups.append(self._group(demand, load, members, is_over))
-        held = {obj.metadata.key: _desired(obj) for obj in objects}
-        await self._solve(groups, held, found)
+        assembly = _assembled(found, configuration, over)
+        for key, problems in assembly.problems.items():
+            found[key] = found[key]._replace(problems=problems)
+        await self._solve(assembly, [self._member(obj, found[obj.metadata.key]) for obj in objects], found)
         return found
 
-    def has_risen(self) -> bool:
-        """Whether a load is now clearly more than was planned for, or known at last. To be asked about once
-        a second: noise is told from change by what was measured meanwhile."""
-        if self._collector is not self._gateways:
-            return False
-        for demand, before in self._planned_for.values():
-            now = self._steady(demand, self._gateways.now(demand))
-            if isinstance(now, Missing):
-                continue
-            if isinstance(before, Missing):
-                return True
-            more = now.arrivals_per_s - before.arrivals_per_s
-            if more > _RISEN_PER_S and now.arrivals_per_s > _RISEN * before.arrivals_per_s:
-                return True
-        return False
+    async def _over(self, demands: Mapping[Group, Demand], configuration: Configuration) -> set[Group]:
+        """The models that need no replicas, as their last request was too long ago."""
+        zero = {group: configuration.scale_to_zero_of(group[0]) for group in demands}
+        sleeping = [group for group in demands if zero[group].is_enabled]
+        found = await asyncio.gather(
+            *(self.loads.is_over(demands[group], zero[group].retention_s) for group in sleeping)
+        )
+        return {group for group, is_over in zip(sleeping, found, strict=True) if is_over}
 
-    def _steady(self, demand: Demand, load: Load | Missing) -> Load | Missing:
-        """The load to plan for: changes of it without noise."""
-        if isinstance(load, Missing) or demand.name not in self._filters:
-            return load
-        return self._filters[demand.name].add(load, asyncio.get_running_loop().time())
+    def _found(self, obj: api.VariantAutoscaling, configuration: Configuration) -> Found:
+        variant, key = Variant.of(obj), obj.metadata.key
+        workload = self._shared.followed.workload_of_variant(key)
+        accelerator = configuration.accelerators.get(variant.accelerator)
+        return Found(
+            variant,
+            workload,
+            self._shared.scaler.replicas(workload) if workload is not None else 0,
+            accelerator.cost * variant.count if accelerator is not None else None,
+        )
 
     def _select(self, workloads: Sequence[Scalable]) -> None:
         """Follow the Pods of these alone."""
@@ -118,57 +108,76 @@ class Passes:
                 self._shared.followed.select_for_variant(place, workload)
             self._selected[place] = workload
 
-    def _demand(self, key: tuple[str, str, str], members: Sequence[tuple[Variant, Scalable]]) -> Demand:
+    def _demands(self, found: Mapping[api.ObjectKey, Found]) -> dict[Group, Demand]:
+        """Of all models in all namespaces with a workload."""
+        members: defaultdict[Group, list[Found]] = defaultdict(list)
+        for each in found.values():
+            if each.workload is not None:
+                members[each.variant.group].append(each)
+        return {group: self._demand(group, own) for group, own in members.items()}
+
+    def _demand(self, group: Group, members: Sequence[Found]) -> Demand:
         pools = self._shared.followed.pools
-        own = [workload.members for _, workload in members]
+        workloads = [each.workload for each in members if each.workload is not None]
+        own = [each.members for each in workloads]
         shares: dict[api.ObjectRef, float | None] = {}
-        for _, workload in members:
+        for workload in workloads:
             for pool in pools.of(workload):
                 if pool not in shares:
                     shares[pool] = pools.share(pool, own)
-        return Demand(*key, pools=shares)
+        return Demand(*group, pools=shares, replicas=sum(each.current for each in members))
 
-    def _group(
-        self, demand: Demand, load: Load, members: Sequence[tuple[Variant, Scalable]], may_be_zero: bool
-    ) -> Group:
-        if may_be_zero:
-            load = msgspec.structs.replace(load, arrivals_per_s=0.0)
-        return Group(demand, load, may_be_zero, [self._member(*each) for each in members])
-
-    def _member(self, variant: Variant, workload: Scalable) -> Member:
-        pods = self._shared.followed.pods_of_variant(workload)
+    def _member(self, obj: api.VariantAutoscaling, found: Found) -> Member:
+        pods = self._shared.followed.pods_of_variant(found.workload) if found.workload is not None else []
         ready = sum(pod.ready for pod in pods if is_to_serve(pod))
-        return Member(variant, self._shared.scaler.replicas(workload), ready)
+        return Member(found.variant, found.current, ready, _desired(obj))
 
     async def _solve(
-        self,
-        groups: Sequence[Group],
-        held: Mapping[api.ObjectKey, int | None],
-        found: dict[api.ObjectKey, Found],
+        self, assembly: Assembly, members: Sequence[Member], found: dict[api.ObjectKey, Found]
     ) -> None:
-        if not groups:
+        if not assembly.planned:
             return
 
-        def kept(member: Member) -> int:
-            before = held[member.variant.key]
-            return member.current if before is None else before
-
-        def solve() -> dict[api.ObjectKey, Planned]:
-            system = assembling.assemble(groups)
-            solution = solving.exactly(system, self._settings.percentile, limit_s=_LIMIT_S, sizer=self._sizer)
-            return assembling.planned(groups, solution, kept)
+        def solve() -> Decisions:
+            return assembly.decisions(
+                solving.exactly(
+                    assembly.system, self._settings.percentile, limit_s=_LIMIT_S, sizer=self._sizer
+                )
+            )
 
         try:
-            plans = await asyncio.to_thread(solve)
+            decisions = await asyncio.to_thread(solve)
         except Exception as error:
             log.exception("planning failed")
-            for group in groups:
-                for member in group.members:
-                    key = member.variant.key
-                    found[key] = found[key]._replace(failure=f"planning failed: {error}"[:1024])
+            for key in assembly.planned:
+                found[key] = found[key]._replace(failure=f"planning failed: {error}"[:1024])
             return
-        for key, plan in plans.items():
+        for key, plan in deciding.planned(members, decisions).items():
             found[key] = found[key]._replace(planned=plan)
+
+
+def _assembled(
+    found: Mapping[api.ObjectKey, Found], configuration: Configuration, over: Collection[Group]
+) -> Assembly:
+    """Variants without a workload are in no system, but have their problems."""
+    loads: dict[Group, Load] = {}
+    for each in found.values():
+        if isinstance(each.load, Load):
+            group = each.variant.group
+            loads[group] = (
+                msgspec.structs.replace(each.load, arrivals_per_s=0.0) if group in over else each.load
+            )
+    there = {key: each for key, each in found.items() if each.workload is not None}
+    assembly = assembling.assemble(
+        [each.variant for each in there.values()],
+        configuration,
+        replicas={key: min(each.current, MAX_REPLICAS) for key, each in there.items()},
+        loads=loads,
+        in_use=loads.keys() - over,
+    )
+    missing = [each.variant for key, each in found.items() if key not in there]
+    others = assembling.assemble(missing, configuration, replicas={}, loads={})
+    return msgspec.structs.replace(assembly, problems={**assembly.problems, **others.problems})
 
 
 def _desired(obj: api.VariantAutoscaling) -> int | None:

@@ -1,7 +1,8 @@
 """Loads as a Prometheus server has them from vLLM's metrics, for clusters whose requests pass other gateways.
 
 Arrivals are completions and the growth of what runs and waits, so that they are not limited to what is
-served. All means are over the last minute.
+served. They are means over the shortest time in which each engine was scraped twice, so that a step shows
+early; times and lengths are means over the last minute.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from headgate.planning.settings_map import PrometheusSettings
 __all__ = ["STALE_S", "WINDOW_S", "PrometheusLoads"]
 
 WINDOW_S: Final = 60.0
-"""Rates are over this time."""
+"""Rates are over this time, or less for arrivals."""
+SHORTEST_WINDOW_S: Final = 15.0
+_WINDOW_STEP_S: Final = 5.0
+_SCRAPES: Final = 2.2
+"""So many intervals between scrapes hold two samples, wherever they begin."""
+_INTERVAL_S: Final = 120.0
+"""Over this time, samples are counted to find out how often engines are scraped."""
 STALE_S: Final = 300.0
 """Samples that are older do not count."""
 FRESH_S: Final = 5.0
@@ -40,6 +47,11 @@ _CACHES: Final = ("vllm:prefix_cache", "vllm:gpu_prefix_cache")
 """Newer and older names of their counters; also below, where there are two."""
 
 
+class _Window(NamedTuple):
+    at: float
+    seconds: float
+
+
 class _Asked(NamedTuple):
     at: float
     task: asyncio.Task[Load | Missing]
@@ -52,6 +64,8 @@ class PrometheusLoads:
         self._client = PrometheusClient(settings)
         self._clock = clock
         self._asked: dict[tuple[str, str], _Asked] = {}
+        self._windows: dict[tuple[str, str], _Window] = {}
+        self._is_closed = False
         self.collected = {"read": 0, "missing": 0}
         """So far, for metrics."""
 
@@ -64,7 +78,17 @@ class PrometheusLoads:
                 self._asked = {each: old for each, old in self._asked.items() if not old.task.done()}
             task = asyncio.create_task(self._collect(model, namespace))
             asked = self._asked[key] = _Asked(now, task)
-        return await asyncio.shield(asked.task)
+        try:
+            return await asyncio.shield(asked.task)
+        except asyncio.CancelledError:
+            if self._is_closed and asked.task.cancelled():
+                return Missing(PROMETHEUS_ERROR, "another server is asked from now on")
+            raise
+
+    def window_s(self, model: str, namespace: str) -> float:
+        """The time over which arrivals of the last load are a mean."""
+        known = self._windows.get((model, namespace))
+        return WINDOW_S if known is None else known.seconds
 
     async def requests_over(self, model: str, namespace: str, seconds: float) -> float | Missing:
         """About how many requests there were lately, for scaling to zero."""
@@ -78,6 +102,7 @@ class PrometheusLoads:
         return Missing(METRICS_MISSING, _few(model, namespace)) if found is None else _amount(found)
 
     async def close(self) -> None:
+        self._is_closed = True
         tasks = [asked.task for asked in self._asked.values()]
         for task in tasks:
             task.cancel()
@@ -115,7 +140,7 @@ class PrometheusLoads:
         return Missing(METRICS_MISSING, f"{told}: check that it scrapes the engines, and the modelID")
 
     async def _load(self, model: str, namespace: str, selector: str) -> Load | Missing:
-        queries = _queries(selector)
+        queries = _queries(selector, await self._window(model, namespace, selector))
         async with asyncio.TaskGroup() as tasks:
             asked = {name: tasks.create_task(self._value(query)) for name, query in queries.items()}
         values = {name: task.result() for name, task in asked.items()}
@@ -142,6 +167,18 @@ class PrometheusLoads:
             itl_ms=amounts["itl"] * 1000.0,
         )
 
+    async def _window(self, model: str, namespace: str, selector: str) -> float:
+        """In seconds; it is found out once a minute. Raises QueryError."""
+        key, now = (model, namespace), self._clock()
+        known = self._windows.get(key)
+        if known is None or now - known.at >= WINDOW_S:
+            range_ = promql_range(_INTERVAL_S)
+            found = _number(await self._client.ask(f"max(count_over_time({_RUNNING}{selector}[{range_}]))"))
+            if len(self._windows) >= MAX_KNOWN:
+                self._windows.clear()
+            known = self._windows[key] = _Window(now, _window_of(found))
+        return known.seconds
+
     async def _value(self, query: str) -> float | QueryError | None:
         try:
             return _number(await self._client.ask(query))
@@ -164,7 +201,36 @@ def _few(model: str, namespace: str) -> str:
     )
 
 
-def _queries(selector: str) -> dict[str, str]:
+def _window_of(samples: float | None) -> float:
+    """By the number of samples of the engine that has most, within `_INTERVAL_S`."""
+    if samples is None or not samples > 0:
+        return WINDOW_S
+    wanted_s = math.ceil(_SCRAPES * _INTERVAL_S / samples / _WINDOW_STEP_S) * _WINDOW_STEP_S
+    return min(max(wanted_s, SHORTEST_WINDOW_S), WINDOW_S)
+
+
+def _arrivals(selector: str, window_s: float) -> str:
+    lately = promql_range(window_s)
+
+    def growth(name: str) -> str:
+        return f"(sum(delta({name}{selector}[{lately}])) / {window_s:g} or vector(0))"
+
+    none = f"0 * sum(delta({_RUNNING}{selector}[{lately}]))"
+    # Without a completion so far, there may be no series of them.
+    completed = f"(sum(rate({_SUCCESS}{selector}[{lately}])) or {none})"
+    return f"{completed} + {growth(_RUNNING)} + {growth(_WAITING)}"
+
+
+def _early_arrivals(selector: str, window_s: float) -> str:
+    """Within a shorter time, if that has two samples of each engine: a scrape may have failed."""
+    whole = _arrivals(selector, WINDOW_S)
+    if window_s >= WINDOW_S:
+        return whole
+    engines = [f"count(delta({_RUNNING}{selector}[{promql_range(each)}]))" for each in (window_s, WINDOW_S)]
+    return f"(({_arrivals(selector, window_s)}) and ({' >= '.join(engines)})) or ({whole})"
+
+
+def _queries(selector: str, window_s: float) -> dict[str, str]:
     """By what they give."""
 
     def rate(name: str) -> str:
@@ -173,14 +239,9 @@ def _queries(selector: str) -> dict[str, str]:
     def mean(name: str) -> str:
         return f"{rate(name + '_sum')} / {rate(name + '_count')}"
 
-    def growth(name: str) -> str:
-        return f"(sum(delta({name}{selector}[1m])) / {WINDOW_S:g} or vector(0))"
-
-    none = f"0 * sum(delta({_RUNNING}{selector}[1m]))"
     cached = [f"{rate(each + '_hits_total')} / {rate(each + '_queries_total')}" for each in _CACHES]
     return {
-        # Without a completion so far, there may be no series of them.
-        "arrivals": f"({rate(_SUCCESS)} or {none}) + {growth(_RUNNING)} + {growth(_WAITING)}",
+        "arrivals": _early_arrivals(selector, window_s),
         "prompt": mean("vllm:request_prompt_tokens"),
         "output": mean("vllm:request_generation_tokens"),
         "ttft": mean("vllm:time_to_first_token_seconds"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from headgate.planning.config_maps import NAMESPACE
@@ -12,6 +14,8 @@ from headgate.planning.steadiness import WINDOW_S
 class PlanningSettings(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = NAMESPACE
     """Of the ConfigMaps."""
+    environment: Mapping[str, str] = {}
+    """Variables of the process, which come before settings of the same name in the ConfigMap."""
     window_s: float = WINDOW_S
     """Workloads that are scaled directly lose replicas once so few were wanted for this time."""
     gather_s: float = 0.5

@@ -12,11 +12,11 @@ from headgate.api.llmd import ActuationStatus, Allocation, OptimizedAlloc, Varia
 from headgate.controllers import conditions
 from headgate.controllers.autoscaling.workloads import Scalable
 from headgate.controllers.conditions import Finding
-from headgate.controllers.planning.assembling import Planned
+from headgate.controllers.planning.deciding import Planned
 from headgate.controllers.planning.loads import Demand
-from headgate.controllers.planning.variants import Problem, Variant
 from headgate.kubeschema import timestamps
 from headgate.planning.load import Load, Missing
+from headgate.planning.variants import Variant, VariantProblem
 
 METRICS, OPTIMIZATION, TARGET, ACTUATED = (
     "MetricsAvailable",
@@ -32,10 +32,13 @@ _BEFORE: Final = "Ready"
 class Found(NamedTuple):
     """What a pass has found about one object."""
 
-    variant: Variant | Problem
+    variant: Variant
     workload: Scalable | None
     current: int = 0
     """Replicas that the workload has to have."""
+    price: float | None = None
+    """Of a replica, in cents per hour; None: there is no cost of its accelerator."""
+    problems: Sequence[VariantProblem] = ()
     demand: Demand | None = None
     load: Load | Missing | None = None
     planned: Planned | None = None
@@ -71,7 +74,7 @@ def due(obj: api.VariantAutoscaling, found: Found, now: float) -> VariantAutosca
         )
     applied = desired is not None and (found.actuated is None or found.actuated.holds)
     return VariantAutoscalingStatus(
-        current_alloc=_current(found),
+        current_alloc=_current(obj, found),
         desired_optimized_alloc=desired,
         actuation=ActuationStatus(applied=applied and found.workload is not None),
         conditions=said,
@@ -112,23 +115,22 @@ def written(status: VariantAutoscalingStatus) -> Mapping[str, Any]:
     }
 
 
-def _current(found: Found) -> Allocation | None:
-    variant = found.variant
-    if found.workload is None or isinstance(variant, Problem):
+def _current(obj: api.VariantAutoscaling, found: Found) -> Allocation | None:
+    if found.workload is None or found.price is None:
         return None
-    spec = variant.spec
+    spec = obj.spec
     return Allocation(
         variant_id=spec.variant_id,
         accelerator=spec.accelerator,
         num_replicas=found.current,
         max_batch=spec.variant_profile.max_batch_size,
-        variant_cost=f"{found.current * variant.replica_cost:.2f}",
+        variant_cost=f"{found.current * found.price:.2f}",
     )
 
 
 def _findings(obj: api.VariantAutoscaling, found: Found) -> Iterator[Finding]:
     key = obj.metadata.key
-    workload, variant, load = found.workload, found.variant, found.load
+    workload, load = found.workload, found.load
     if workload is None:
         told = f"there is no Deployment, StatefulSet or LeaderWorkerSet {key}"
         yield Finding(TARGET, False, "TargetNotFound", told)
@@ -141,31 +143,46 @@ def _findings(obj: api.VariantAutoscaling, found: Found) -> Iterator[Finding]:
         yield Finding(METRICS, True, "MetricsFound", f"the load of {obj.spec.model_id} is known")
     elif load is not None:
         yield Finding(METRICS, False, load.reason, load.message)
-    if isinstance(variant, Problem):
-        yield Finding(OPTIMIZATION, False, variant.reason, variant.message)
-    elif workload is None:
-        yield Finding(
-            OPTIMIZATION, False, "TargetNotFound", "nothing is planned for a workload that is not there"
-        )
-    elif found.failure:
-        yield Finding(OPTIMIZATION, False, FAILED, found.failure)
-    elif isinstance(load, Missing):
-        yield Finding(OPTIMIZATION, False, UNAVAILABLE, "the load is not known, so the last plan stays")
-    elif found.planned is not None:
-        yield _of_plan(variant, found.planned)
+    yield from _optimization(found)
     if found.actuated is not None:
         yield found.actuated
 
 
-def _of_plan(variant: Variant, planned: Planned) -> Finding:
+def _optimization(found: Found) -> Iterator[Finding]:
+    wrong = [each for each in found.problems if not each.is_warning]
+    odd = [each.message for each in found.problems if each.is_warning]
+    if wrong:
+        told = "; ".join([*(each.message for each in wrong), *odd])
+        yield Finding(OPTIMIZATION, False, wrong[0].reason, told)
+    elif found.workload is None:
+        told = "nothing is planned for a workload that is not there"
+        yield Finding(OPTIMIZATION, False, "TargetNotFound", "; ".join((told, *odd)))
+    elif found.failure:
+        yield Finding(OPTIMIZATION, False, FAILED, found.failure)
+    elif isinstance(found.load, Missing):
+        told = "the load is not known, so the last plan stays"
+        yield Finding(OPTIMIZATION, False, UNAVAILABLE, "; ".join((told, *odd)))
+    elif found.planned is not None:
+        yield _of_plan(found.variant, found.planned, odd)
+
+
+def _of_plan(variant: Variant, planned: Planned, odd: Sequence[str]) -> Finding:
     allocation = planned.allocation
     if allocation is None:
-        told = "; ".join((planned.failure, "the last plan stays", *variant.remarks))
-        return Finding(OPTIMIZATION, False, INFEASIBLE, told)
-    replicas = f"{planned.replicas} replica{'' if planned.replicas == 1 else 's'}"
-    parts = [f"{replicas} of {variant.accelerator.name}"]
-    if planned.replicas > allocation.num_replicas:
-        parts.append("some of them only until replicas of other variants are ready")
+        told = "; ".join((planned.failure, "the last plan stays", *odd))
+        return Finding(OPTIMIZATION, False, FAILED, told)
+    parts = [f"{counted(planned.replicas)} of {variant.accelerator}"]
+    if planned.replicas > allocation.replicas:
+        which = "some of them only" if allocation.replicas else "only"
+        parts[0] += f", {which} until replicas of other variants are ready"
+    if allocation.unfit:
+        parts.append(f"{allocation.unfit}; other variants serve {variant.model}")
+        return Finding(OPTIMIZATION, False, INFEASIBLE, "; ".join((*parts, *odd)))
     if allocation.served < 1:
         parts.append("not all requests can be served within the objectives")
-    return Finding(OPTIMIZATION, True, "OptimizationSucceeded", "; ".join((*parts, *variant.remarks)))
+    return Finding(OPTIMIZATION, True, "OptimizationSucceeded", "; ".join((*parts, *odd)))
+
+
+def counted(replicas: int) -> str:
+    """In words."""
+    return f"{replicas or 'no'} replica{'' if replicas == 1 else 's'}"
