@@ -235,6 +235,18 @@ def test_a_cluster_role_lets_them_detect_deleted_namespaces(helm):
         assert role["rules"] == [rule]
 
 
+def test_a_cluster_role_lets_the_controller_read_nodes(helm):
+    """If wanted, and nobody else."""
+    for values in ({}, {"watchNamespaces": ["a"]}):
+        rendered = helm.template({**values, "rbac": {"readNodes": True}}, "here")
+        roles = [each for each in rendered if each["kind"] == "ClusterRole"]
+        rule = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}
+        assert [each["metadata"]["name"] for each in roles if rule in each["rules"]] == [
+            "headgate-controller-nodes-here"
+        ]
+        assert "nodes" not in str([each for each in helm.template(values) if "Role" in each["kind"]])
+
+
 def test_rules_and_the_dashboard_are_rendered_verbatim(helm):
     """Their own templates, such as {{ $labels.pool }}, are for Prometheus and Grafana."""
     found = objects(helm.template(everything()))

@@ -21,6 +21,7 @@ from headgate.planning.system import DEFAULT_PRIORITY, Accelerator, ServiceClass
 __all__ = [
     "CLASSES",
     "COSTS",
+    "LIMITS",
     "MAIN",
     "NAMESPACE",
     "RETENTION_S",
@@ -38,6 +39,8 @@ COSTS: Final = "accelerator-unit-costs"
 CLASSES: Final = "service-classes-config"
 MAIN: Final = "workload-variant-autoscaler-variantautoscaling-config"
 SCALE_TO_ZERO: Final = "model-scale-to-zero-config"
+LIMITS: Final = "accelerator-limits"
+"""Its keys are accelerators or devices, its values whole numbers; see `limits`."""
 
 RETENTION_S: Final = 600.0
 _LONG_RETENTION_S: Final = 24 * 3600.0
@@ -85,6 +88,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     period_s: float = PERIOD_S
     prometheus: PrometheusSettings | None = None
     """None: no server is configured."""
+    is_limited: bool = False
+    """Whether there are no more accelerators than Nodes have."""
     problems: tuple[ConfigProblem, ...] = ()
     default_zero: ScaleToZero = ScaleToZero(False, RETENTION_S)
     zero: Mapping[str, ScaleToZero] = {}
@@ -133,6 +138,7 @@ def read(
         classes=found,
         period_s=settings.period_s,
         prometheus=settings.prometheus,
+        is_limited=settings.is_limited,
         problems=tuple(problems),
         default_zero=default,
         zero=zero,

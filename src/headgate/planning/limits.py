@@ -8,14 +8,12 @@ from typing import Final
 
 from headgate.api.core import Node
 from headgate.kubeschema import quantity
+from headgate.planning.config_maps import LIMITS
 from headgate.planning.config_values import ConfigProblem, Key
 from headgate.planning.system import Accelerator
 from headgate.planning.variants import ACCELERATOR_LABEL
 
 __all__ = ["LIMITS", "of_config_map", "of_nodes"]
-
-LIMITS: Final = "accelerator-limits"
-"""Name of the ConfigMap. Its keys are accelerators or devices, its values whole numbers."""
 
 _MOST: Final = 10_000_000
 _RESOURCES: Final = {

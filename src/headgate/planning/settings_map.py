@@ -44,6 +44,8 @@ class Settings(NamedTuple):
     prometheus: PrometheusSettings | None
     may_scale_to_zero: bool
     """For models without a setting of their own."""
+    is_limited: bool
+    """Whether there are no more accelerators than Nodes have."""
 
 
 def read_settings(
@@ -54,7 +56,12 @@ def read_settings(
 ) -> Settings:
     """All settings; the environment comes first, and keys that are missing or broken have their defaults."""
     reader = _Reader(config_map, data, environment, problems)
-    return Settings(_period_s(reader), _prometheus(reader), values.is_true(reader.text("WVA_SCALE_TO_ZERO")))
+    return Settings(
+        _period_s(reader),
+        _prometheus(reader),
+        values.is_true(reader.text("WVA_SCALE_TO_ZERO")),
+        values.is_true(reader.text("WVA_LIMITED_MODE")),
+    )
 
 
 class _Reader:

@@ -8,7 +8,7 @@ import msgspec
 
 from headgate.api.llmd import VariantAutoscaling
 from headgate.api.meta import ObjectKey
-from headgate.planning.config_maps import CLASSES, COSTS, MAIN, SCALE_TO_ZERO, ClassKey, Configuration
+from headgate.planning.config_maps import CLASSES, COSTS, LIMITS, MAIN, SCALE_TO_ZERO, ClassKey, Configuration
 from headgate.planning.config_values import ConfigProblem, decimal
 from headgate.planning.replica import MAX_BATCH
 from headgate.planning.system import DecodeParms, Performance, PrefillParms, ServiceClass, Target
@@ -228,13 +228,17 @@ def configuration_problems(
 ) -> list[VariantProblem]:
     """Problems of the configuration that concern a planned variant; `key` is that of its class."""
     settings = {f"{configuration.namespace}/{name}" for name in (MAIN, SCALE_TO_ZERO)}
-    costs = f"{configuration.namespace}/{COSTS}"
+    costs, limits = (f"{configuration.namespace}/{name}" for name in (COSTS, LIMITS))
+    accelerator = configuration.accelerators.get(variant.accelerator)
+    names = {variant.accelerator, accelerator.kind if accelerator is not None else ""}
 
     def concerns(problem: ConfigProblem) -> bool:
         if problem.model:
             return problem.model == variant.model and (problem.config_map in settings or is_of_class(problem))
         if problem.config_map in settings:
             return not problem.key.startswith("model.")
+        if problem.config_map == limits:
+            return problem.key in names
         return is_of_class(problem) or (problem.config_map, problem.key) == (costs, variant.accelerator)
 
     def is_of_class(problem: ConfigProblem) -> bool:

@@ -62,8 +62,12 @@ class Planning:
 
     async def configure(self, **settings: str) -> None:
         """All ConfigMaps; keywords are settings."""
+        await self.configure_classes(CLASSES, **settings)
+
+    async def configure_classes(self, classes: Mapping[str, str], **settings: str) -> None:
+        """The same, with other classes."""
         await self.config("accelerator-unit-costs", COSTS)
-        await self.config("service-classes-config", CLASSES)
+        await self.config("service-classes-config", classes)
         await self.config("workload-variant-autoscaler-variantautoscaling-config", settings)
 
     async def variant(
@@ -118,6 +122,20 @@ class Planning:
         said = await found()
         assert said is not None
         return said.message
+
+    async def tells(self, kind: str, text: str, name: str = "web") -> str:
+        """The object gets this condition with a text in its message, which is returned."""
+
+        async def found() -> list[str]:
+            status = (await self.get(name)).status
+            conditions = status.conditions if status is not None else []
+            return [each.message for each in conditions if each.type == kind and text in each.message]
+
+        async def is_so() -> bool:
+            return bool(await found())
+
+        await eventually(is_so)
+        return (await found())[0]
 
     def series(self, metric: str) -> dict[tuple[str, ...], float]:
         """The series of a metric, by the values of LABELS."""

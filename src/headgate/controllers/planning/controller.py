@@ -77,6 +77,7 @@ class PlanningController:
             await self._scaling.loaded.wait()
             tasks.create_task(self._events.run())
             tasks.create_task(self._look())
+            tasks.create_task(self._followed.follow_nodes())
             self.is_ready = True
             on_ready()
             while True:
@@ -116,9 +117,9 @@ class PlanningController:
             return _SOON_S
         began = time.perf_counter()
         try:
-            configuration = self._followed.configuration
+            configuration, limits = await self._followed.inventory()
             objects = self._followed.variants()
-            found = await self._passes.run(objects, configuration)
+            found = await self._passes.run(objects, configuration, limits)
             self.figures.seconds += time.perf_counter() - began
             settled = await self._act(objects, found, configuration.period_s)
         except cluster.ApiError as error:

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from headgate import api, cluster
 from headgate.controllers.planning.settings import PlanningSettings
-from headgate.planning.config_maps import CLASSES, COSTS, MAIN, SCALE_TO_ZERO, Configuration, read
+from headgate.planning import limits
+from headgate.planning.config_maps import (
+    CLASSES,
+    COSTS,
+    LIMITS,
+    MAIN,
+    SCALE_TO_ZERO,
+    ConfigProblem,
+    Configuration,
+    read,
+)
 
-_NAMES: Final = (COSTS, CLASSES, MAIN, SCALE_TO_ZERO)
+_NAMES: Final = (COSTS, CLASSES, MAIN, SCALE_TO_ZERO, LIMITS)
+_PATIENCE_S: Final = 5.0
+"""How long the first pass waits for the right to read Nodes."""
+
+
+class Inventory(NamedTuple):
+    configuration: Configuration
+    limits: Mapping[str, int] | None
+    """Accelerators by type; None: there are always enough."""
 
 
 class Followed:
@@ -23,6 +44,8 @@ class Followed:
         self._variants: dict[api.ObjectKey, api.VariantAutoscaling] = {}
         self._maps: dict[str, Mapping[str, str]] = {}
         self._configuration: Configuration | None = None
+        self._nodes: cluster.Informer[api.Node] | None = None
+        self._needs_nodes = asyncio.Event()
 
     def variants(self) -> Sequence[api.VariantAutoscaling]:
         """Those that are not being deleted."""
@@ -34,7 +57,7 @@ class Followed:
     @property
     def configuration(self) -> Configuration:
         if self._configuration is None:
-            costs, classes, main, zero = (self._maps.get(each) for each in _NAMES)
+            costs, classes, main, zero, _ = (self._maps.get(each) for each in _NAMES)
             self._configuration = read(
                 costs,
                 classes,
@@ -44,6 +67,39 @@ class Followed:
                 environment=self._environment,
             )
         return self._configuration
+
+    async def inventory(self) -> Inventory:
+        """How many accelerators there are, and the configuration with what is wrong about that."""
+        configuration = self.configuration
+        found: dict[str, int] | None = None
+        problems: list[ConfigProblem] = []
+        if configuration.is_limited:
+            nodes = await self._known_nodes()
+            found = limits.of_nodes(nodes.items(), configuration.accelerators)
+            if nodes.denied is not None:
+                problems.append(_denied(f"{self._namespace}/{MAIN}"))
+        data = self._maps.get(LIMITS)
+        if data is not None:
+            place = f"{self._namespace}/{LIMITS}"
+            own, wrong = limits.of_config_map(place, data, configuration.accelerators)
+            found = {**(found or {}), **own}
+            problems += wrong
+        whole = msgspec.structs.replace(configuration, problems=(*configuration.problems, *problems))
+        return Inventory(whole, found)
+
+    async def _known_nodes(self) -> cluster.Informer[api.Node]:
+        """Nodes are followed from the first time on that they are needed."""
+        assert self._nodes is not None
+        if not self._needs_nodes.is_set():
+            self._needs_nodes.set()
+        await self._nodes.wait_known(_PATIENCE_S)
+        return self._nodes
+
+    async def follow_nodes(self) -> None:
+        """Until cancelled, once they are needed."""
+        assert self._nodes is not None
+        await self._needs_nodes.wait()
+        await self._nodes.run()
 
     def informers(self, client: cluster.Client, namespaces: Sequence[str]) -> list[cluster.Informer[Any]]:
         """Those of all kinds, subscribed to."""
@@ -63,7 +119,13 @@ class Followed:
             )
             maps.subscribe(self._map_changed)
             found.append(maps)
+        self._nodes = cluster.Informer(client, api.Node, may_be_absent=True, reduced=_reduced)
+        self._nodes.subscribe(self._node_changed)
         return found
+
+    def _node_changed(self, change: cluster.Change[api.Node]) -> None:
+        if change.old is None or change.new is None or _offer(change.old) != _offer(change.new):
+            self._touched()
 
     def _map_changed(self, change: cluster.Change[api.ConfigMap]) -> None:
         name = change.object.metadata.name
@@ -83,6 +145,30 @@ class Followed:
             self._variants[change.object.metadata.key] = new
         if old is None or new is None or _input(old) != _input(new):
             self._touched()
+
+
+def _denied(config_map: str) -> ConfigProblem:
+    return ConfigProblem(
+        config_map=config_map,
+        key="WVA_LIMITED_MODE",
+        told="asks for the accelerators of Nodes, which the controller may not read",
+        fix="grant it to list and watch nodes, which rbac.readNodes of the chart does",
+        is_warning=True,
+    )
+
+
+def _reduced(node: api.Node) -> api.Node:
+    """Without addresses, images and annotations."""
+    metadata = msgspec.structs.replace(node.metadata, annotations={}, owner_references=[])
+    conditions = [each for each in node.status.conditions if each.type == "Ready"]
+    status = api.NodeStatus(conditions=conditions, allocatable=node.status.allocatable)
+    return msgspec.structs.replace(node, metadata=metadata, status=status)
+
+
+def _offer(node: api.Node) -> object:
+    """What limits depend on; not the time of the last heartbeat."""
+    ready = [each.status for each in node.status.conditions]
+    return node.metadata.labels, node.spec, node.status.allocatable, ready
 
 
 def _input(obj: api.VariantAutoscaling) -> object:

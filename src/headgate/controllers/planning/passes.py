@@ -52,9 +52,13 @@ class Passes:
         """Workloads whose Pods are followed."""
 
     async def run(
-        self, objects: Collection[api.VariantAutoscaling], configuration: Configuration
+        self,
+        objects: Collection[api.VariantAutoscaling],
+        configuration: Configuration,
+        limits: Mapping[str, int] | None = None,
     ) -> dict[api.ObjectKey, Found]:
-        """What is to be said of each object."""
+        """What is to be said of each object. `limits` are accelerators by type; None: there are always
+        enough."""
         found = {each.metadata.key: self._found(each, configuration) for each in objects}
         self._select([each.workload for each in found.values() if each.workload is not None])
         demands = self._demands(found)
@@ -70,7 +74,7 @@ class Passes:
                     sleeps=configuration.scale_to_zero_of(group[0]).is_enabled,
                     may_be_zero=group in over,
                 )
-        assembly = _assembled(found, configuration, over)
+        assembly = _assembled(found, configuration, limits, over)
         for key, problems in assembly.problems.items():
             found[key] = found[key]._replace(problems=problems)
         await self._solve(assembly, [self._member(obj, found[obj.metadata.key]) for obj in objects], found)
@@ -157,7 +161,10 @@ class Passes:
 
 
 def _assembled(
-    found: Mapping[api.ObjectKey, Found], configuration: Configuration, over: Collection[Group]
+    found: Mapping[api.ObjectKey, Found],
+    configuration: Configuration,
+    limits: Mapping[str, int] | None,
+    over: Collection[Group],
 ) -> Assembly:
     """Variants without a workload are in no system, but have their problems."""
     loads: dict[Group, Load] = {}
@@ -173,6 +180,7 @@ def _assembled(
         configuration,
         replicas={key: min(each.current, MAX_REPLICAS) for key, each in there.items()},
         loads=loads,
+        limits=limits,
         in_use=loads.keys() - over,
     )
     missing = [each.variant for key, each in found.items() if key not in there]
