@@ -95,6 +95,9 @@ ACTUATE = "headgate.dev/actuate"
 scale by the gauges."""
 DIRECT = "direct"
 
+LEARNED_PROFILE = "headgate.dev/learned-profile"
+"""On a VariantAutoscaling: JSON of the profile that the controller has learned and plans with."""
+
 OF_PODS = frozenset(
     {
         *(ADDRESS, PORT, BOOTSTRAP_PORT, *ACTIVE_PORTS),
@@ -129,7 +132,7 @@ OF_MODEL_SERVERS = frozenset(
 OF_BINDINGS = frozenset({ZERO_GRACE_PERIOD, MANIFEST_HASH})
 """Annotations that are read on AutoscalingPolicyBindings."""
 
-OF_VARIANTS = frozenset({ACTUATE, MANIFEST_HASH})
+OF_VARIANTS = frozenset({ACTUATE, LEARNED_PROFILE, MANIFEST_HASH})
 """Annotations that are read on VariantAutoscalings."""
 
 POOL_V1 = "headgate.dev/inference-pool-v1"

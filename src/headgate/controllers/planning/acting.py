@@ -63,6 +63,6 @@ class Acting:
         pools = found.demand.pools if found.demand is not None else ()
         noted = {}
         if found.sleeps and refused is None:
-            noted = memory.notes(workload, self._shared.followed.pods_of_variant(workload), replicas, now)
+            noted = memory.notes(found.pods, found.starts, replicas)
         await self._shared.waking.note(Sleeper(VARIANT, key), pools, noted)
         return found

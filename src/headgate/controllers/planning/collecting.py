@@ -56,6 +56,8 @@ class Loads:
         self._prometheus: Server | None = None
         self._filters: dict[Group, LoadFilter] = {}
         self._planned_for: dict[Group, tuple[Demand, Load | Missing]] = {}
+        self.measured: Mapping[Group, Load] = {}
+        """The loads of the last pass as they were told."""
         self._looked_at = 0.0
 
     async def use(self, settings: PrometheusSettings | None) -> None:
@@ -81,6 +83,9 @@ class Loads:
     async def collect(self, demands: Sequence[Demand]) -> Mapping[Group, Load | Missing]:
         """The loads to plan for; they are remembered."""
         told = await asyncio.gather(*map(self._told, demands))
+        self.measured = {
+            demand.group: load for demand, load in zip(demands, told, strict=True) if isinstance(load, Load)
+        }
         self._filters = {each.group: self._filters.get(each.group) or LoadFilter() for each in demands}
         loads = [self._steady(demand, load) for demand, load in zip(demands, told, strict=True)]
         self._planned_for = {each.group: (each, load) for each, load in zip(demands, loads, strict=True)}
@@ -130,7 +135,8 @@ class Loads:
         if isinstance(load, Missing) or known is None:
             return load
         window_s = self._prometheus.window_s(*demand.group) if self._prometheus is not None else None
-        found = known.add(load, asyncio.get_running_loop().time(), window_s=window_s)
+        now = asyncio.get_running_loop().time()
+        found = known.add(load, now, start_s=demand.start_s, window_s=window_s)
         return msgspec.structs.replace(
             found,
             prompt_tokens=found.prompt_tokens or PROMPT_TOKENS,

@@ -58,7 +58,7 @@ class PlanningController:
         self._leadership = leadership or cluster.Undisputed()
         self._due = asyncio.Event()
         self._followed = Followed(self._due.set, self._settings)
-        self._passes = Passes(scaling.shared, self._settings, prometheus_of)
+        self._passes = Passes(scaling.shared, self._settings, lambda: clock().timestamp(), prometheus_of)
         self._acting = Acting(scaling.shared, self._settings)
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
         self.figures = Figures()
@@ -161,6 +161,9 @@ class PlanningController:
             elif not owners.is_owned(obj, workload):
                 await owners.own(self._client, obj, workload)
                 return False  # the informer will provide the object with its new version
+        learning = self._passes.learning
+        self.figures.profiles[obj.metadata.key] = dict(learning.parameters(obj, found.variant))
+        await learning.keep(self._client, obj, found.variant, now)
         found = await self._acting.act(obj, found, now)
         due = status.due(obj, found, now)
         self._show(obj, found, due)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from headgate import api
@@ -34,6 +34,8 @@ class Figures:
     def __init__(self) -> None:
         self.shown: dict[api.ObjectKey, Figure] = {}
         self.scalings: defaultdict[tuple[str, str, str, str], int] = defaultdict(int)
+        self.profiles: dict[api.ObjectKey, Mapping[tuple[str, str], float]] = {}
+        """By parameter and source, spec or learned."""
         self.passes = self.failed_passes = 0
         self.seconds = 0.0
         """Of all passes."""
@@ -46,6 +48,7 @@ class Figures:
         """Forget all others: a series without its object would look like a plan."""
         kept = set(keys)
         self.shown = {key: each for key, each in self.shown.items() if key in kept}
+        self.profiles = {key: each for key, each in self.profiles.items() if key in kept}
         places = {(key.name, key.namespace) for key in kept}
         for labels in [each for each in self.scalings if each[:2] not in places]:
             del self.scalings[labels]
@@ -86,6 +89,16 @@ def add_figures(registry: Registry, figures: Figures) -> None:
             "Changes of the replicas that a variant should have.",
             ("variant_name", "namespace", "direction", "reason"),
             lambda: [(labels, float(number)) for labels, number in figures.scalings.items()],
+        ),
+        Gauge(
+            "headgate_controller_planning_profile",
+            "Parameters of a variant's profile in milliseconds, from its spec and as learned.",
+            ("variant", "namespace", "parameter", "source"),
+            lambda: [
+                ((key.name, key.namespace, *which), value)
+                for key, each in figures.profiles.items()
+                for which, value in each.items()
+            ],
         ),
         Counter(
             "headgate_controller_planning_passes",

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headgate import api, cluster
+from headgate.api import marks
 from headgate.controllers.planning.settings import PlanningSettings
 from headgate.planning import limits
 from headgate.planning.config_maps import (
@@ -172,12 +173,13 @@ def _offer(node: api.Node) -> object:
 
 
 def _input(obj: api.VariantAutoscaling) -> object:
-    """What a pass depends on; not the status, which passes write."""
+    """What a pass depends on; not the status and what was learned, which passes write."""
     metadata = obj.metadata
+    annotations = {key: each for key, each in metadata.annotations.items() if key != marks.LEARNED_PROFILE}
     return (
         metadata.uid,
         metadata.labels,
-        metadata.annotations,
+        annotations,
         metadata.deletion_timestamp,
         obj.spec,
     )

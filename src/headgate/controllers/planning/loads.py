@@ -19,6 +19,8 @@ class Demand(NamedTuple):
     is not known."""
     replicas: int = 0
     """Those that all variants have to have."""
+    start_s: float = 0.0
+    """How long a new one takes to be ready; 0: none was seen."""
 
     @property
     def group(self) -> Group:

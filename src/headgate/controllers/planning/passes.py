@@ -17,15 +17,18 @@ from headgate.controllers.autoscaling.workloads import Scalable, Workload
 from headgate.controllers.planning import deciding
 from headgate.controllers.planning.collecting import Loads, Server
 from headgate.controllers.planning.deciding import Decisions, Member
+from headgate.controllers.planning.learning import Learning
 from headgate.controllers.planning.loads import Demand
 from headgate.controllers.planning.prometheus_loads import PrometheusLoads
 from headgate.controllers.planning.settings import PlanningSettings
+from headgate.controllers.planning.starting import StartTimes
 from headgate.controllers.planning.status import Found
 from headgate.planning import Sizer, assembling, solving
 from headgate.planning.assembling import Assembly, Group
 from headgate.planning.config_maps import Configuration
 from headgate.planning.load import Load
 from headgate.planning.problem import MAX_REPLICAS
+from headgate.planning.replica import Profile
 from headgate.planning.settings_map import PrometheusSettings
 from headgate.planning.variants import Variant
 
@@ -42,11 +45,15 @@ class Passes:
         self,
         shared: Shared,
         settings: PlanningSettings,
+        clock: Callable[[], float],
         prometheus_of: Callable[[PrometheusSettings], Server] = PrometheusLoads,
     ) -> None:
         self._shared = shared
         self._settings = settings
         self.loads = Loads(shared.signals, prometheus_of)
+        self.learning = Learning()
+        self._starts = StartTimes()
+        self._clock = clock
         self._sizer = Sizer()
         self._selected: dict[Workload, Scalable] = {}
         """Workloads whose Pods are followed."""
@@ -59,8 +66,14 @@ class Passes:
     ) -> dict[api.ObjectKey, Found]:
         """What is to be said of each object. `limits` are accelerators by type; None: there are always
         enough."""
-        found = {each.metadata.key: self._found(each, configuration) for each in objects}
-        self._select([each.workload for each in found.values() if each.workload is not None])
+        now = self._clock()
+        workloads = {key: self._shared.followed.workload_of_variant(key) for key in _keys(objects)}
+        self._select([each for each in workloads.values() if each is not None])
+        self._starts.keep_only(workloads)
+        found = {
+            key: self._found(obj, workloads[key], configuration, now)
+            for key, obj in zip(workloads, objects, strict=True)
+        }
         demands = self._demands(found)
         await self.loads.use(configuration.prometheus)
         loads = await self.loads.collect(list(demands.values()))
@@ -74,10 +87,16 @@ class Passes:
                     sleeps=configuration.scale_to_zero_of(group[0]).is_enabled,
                     may_be_zero=group in over,
                 )
-        assembly = _assembled(found, configuration, limits, over)
+        self.learning.observe(found, self.loads.measured, now)
+        profiles = {
+            obj.metadata.key: learned
+            for obj in objects
+            if (learned := self.learning.profile_of(obj, found[obj.metadata.key].variant)) is not None
+        }
+        assembly = _assembled(found, configuration, limits, over, profiles)
         for key, problems in assembly.problems.items():
             found[key] = found[key]._replace(problems=problems)
-        await self._solve(assembly, [self._member(obj, found[obj.metadata.key]) for obj in objects], found)
+        await self._solve(assembly, [_member(obj, found[obj.metadata.key]) for obj in objects], found)
         return found
 
     async def _over(self, demands: Mapping[Group, Demand], configuration: Configuration) -> set[Group]:
@@ -89,16 +108,21 @@ class Passes:
         )
         return {group for group, is_over in zip(sleeping, found, strict=True) if is_over}
 
-    def _found(self, obj: api.VariantAutoscaling, configuration: Configuration) -> Found:
-        variant, key = Variant.of(obj), obj.metadata.key
-        workload = self._shared.followed.workload_of_variant(key)
+    def _found(
+        self,
+        obj: api.VariantAutoscaling,
+        workload: Scalable | None,
+        configuration: Configuration,
+        now: float,
+    ) -> Found:
+        variant = Variant.of(obj)
         accelerator = configuration.accelerators.get(variant.accelerator)
-        return Found(
-            variant,
-            workload,
-            self._shared.scaler.replicas(workload) if workload is not None else 0,
-            accelerator.cost * variant.count if accelerator is not None else None,
-        )
+        price = accelerator.cost * variant.count if accelerator is not None else None
+        if workload is None:
+            return Found(variant, None, price=price)
+        pods = [each for each in self._shared.followed.pods_of_variant(workload) if is_to_serve(each)]
+        starts = self._starts.learn(obj, workload, pods, now)
+        return Found(variant, workload, self._shared.scaler.replicas(workload), pods, starts, price)
 
     def _select(self, workloads: Sequence[Scalable]) -> None:
         """Follow the Pods of these alone."""
@@ -129,12 +153,12 @@ class Passes:
             for pool in pools.of(workload):
                 if pool not in shares:
                     shares[pool] = pools.share(pool, own)
-        return Demand(*group, pools=shares, replicas=sum(each.current for each in members))
-
-    def _member(self, obj: api.VariantAutoscaling, found: Found) -> Member:
-        pods = self._shared.followed.pods_of_variant(found.workload) if found.workload is not None else []
-        ready = sum(pod.ready for pod in pods if is_to_serve(pod))
-        return Member(found.variant, found.current, ready, _desired(obj))
+        return Demand(
+            *group,
+            pools=shares,
+            replicas=sum(each.current for each in members),
+            start_s=max(each.starts.expected_s or 0.0 for each in members),
+        )
 
     async def _solve(
         self, assembly: Assembly, members: Sequence[Member], found: dict[api.ObjectKey, Found]
@@ -165,6 +189,7 @@ def _assembled(
     configuration: Configuration,
     limits: Mapping[str, int] | None,
     over: Collection[Group],
+    profiles: Mapping[api.ObjectKey, Profile],
 ) -> Assembly:
     """Variants without a workload are in no system, but have their problems."""
     loads: dict[Group, Load] = {}
@@ -182,10 +207,19 @@ def _assembled(
         loads=loads,
         limits=limits,
         in_use=loads.keys() - over,
+        profiles=profiles,
     )
     missing = [each.variant for key, each in found.items() if key not in there]
     others = assembling.assemble(missing, configuration, replicas={}, loads={})
     return msgspec.structs.replace(assembly, problems={**assembly.problems, **others.problems})
+
+
+def _keys(objects: Collection[api.VariantAutoscaling]) -> list[api.ObjectKey]:
+    return [each.metadata.key for each in objects]
+
+
+def _member(obj: api.VariantAutoscaling, found: Found) -> Member:
+    return Member(found.variant, found.current, sum(each.ready for each in found.pods), _desired(obj))
 
 
 def _desired(obj: api.VariantAutoscaling) -> int | None:

@@ -9,6 +9,7 @@ import msgspec
 
 from headgate import api
 from headgate.api.llmd import ActuationStatus, Allocation, OptimizedAlloc, VariantAutoscalingStatus
+from headgate.autoscaling.starting import Starts
 from headgate.controllers import conditions
 from headgate.controllers.autoscaling.workloads import Scalable
 from headgate.controllers.conditions import Finding
@@ -36,6 +37,9 @@ class Found(NamedTuple):
     workload: Scalable | None
     current: int = 0
     """Replicas that the workload has to have."""
+    pods: Sequence[api.Pod] = ()
+    """Those that are to serve."""
+    starts: Starts = Starts()
     price: float | None = None
     """Of a replica, in cents per hour; None: there is no cost of its accelerator."""
     problems: Sequence[VariantProblem] = ()
