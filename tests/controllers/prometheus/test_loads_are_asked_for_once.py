@@ -15,7 +15,8 @@ from headgate.controllers.prometheus_client import Data, QueryError
 from headgate.planning.load import PROMETHEUS_ERROR, Load
 from headgate.planning.settings_map import PrometheusSettings
 
-QUERIES = 8
+QUERIES = 9
+"""For the first load; how often engines are scraped is asked once a minute."""
 
 
 class Server:
@@ -78,6 +79,7 @@ async def loads_of():
 
 
 async def test_ten_variants_need_one_set_of_queries(server, loads_of):
+    """Case 14."""
     now = [0.0]
     loads = loads_of(server.url, lambda: now[0])
     found = await asyncio.gather(*(loads.collect("llama", "team") for _ in range(10)))
@@ -98,7 +100,7 @@ async def test_ten_variants_need_one_set_of_queries(server, loads_of):
     assert len(server.queries) == 3 * QUERIES
     now[0] += FRESH_S
     assert await loads.collect("llama", "team") is not found[0]
-    assert len(server.queries) == 4 * QUERIES
+    assert len(server.queries) == 4 * QUERIES - 1
 
 
 async def test_what_a_plan_needs_must_be_read(server, loads_of):
@@ -114,6 +116,32 @@ async def test_what_a_plan_needs_must_be_read(server, loads_of):
     now[0] += FRESH_S
     found = await loads.collect("llama", "team")
     assert (found.ttft_ms, found.itl_ms, found.output_tokens) == (0, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("samples", "window_s"),
+    [("24", 15), ("60", 15), ("12", 25), ("8", 35), ("4", 60), ("1", 60), ("0", 60), ("NaN", 60)],
+)
+async def test_arrivals_are_those_of_two_scrapes(server, loads_of, samples, window_s):
+    """By the samples of two minutes; a step shows that much earlier."""
+    server.value = samples
+    loads = loads_of(server.url)
+    assert loads.window_s("llama", "team") == 60
+    await loads.collect("llama", "team")
+    assert loads.window_s("llama", "team") == window_s
+    arrivals = next(each for each in server.queries if "delta" in each)
+    assert (f"[{window_s}s]" in arrivals) is (window_s < 60)
+    assert "[1m]" in arrivals
+
+
+async def test_a_server_that_is_closed_cancels_nobody(server, loads_of):
+    """Others may be asking while the ConfigMap names another one."""
+    server.raw = b""
+    loads = loads_of(server.url)
+    asking = asyncio.create_task(loads.collect("llama", "team"))
+    await asyncio.sleep(0)
+    await loads.close()
+    assert (await asking).reason == PROMETHEUS_ERROR
 
 
 @pytest.mark.parametrize(
