@@ -38,3 +38,24 @@ async def test_replicas_follow_the_requests(planning: Any) -> None:
 
         await eventually(is_raised)
         assert (await planning.get()).status.current_alloc.num_replicas == 1
+
+
+async def test_a_class_may_be_in_a_config_map_of_its_own(planning: Any) -> None:
+    """It is followed as long as an object refers to it."""
+    await planning.configure()
+    await planning.config("mine", {"gold": "{name: Gold, data: [{model: llama, slo-tpot: 9}]}"})
+    await planning.world.workload()
+    await planning.world.server(arrivals=1.5, idle_s=None)
+    await planning.variant(sloClassRef={"name": "mine", "key": "gold"})
+    async with planning.running():
+        told = await planning.says("OptimizationReady", "False", "OptimizationFailed")
+        assert "ITL of 9 ms cannot be met" in told
+        await planning.config("mine", {"gold": "{name: Gold, data: [{model: llama, slo-tpot: 90}]}"})
+        await planning.says("OptimizationReady", "True", "OptimizationSucceeded")
+        await planning.config("mine", None)
+        told = await planning.tells("OptimizationReady", "ConfigMap mine has no key gold")
+        assert "class Premium of the key premium.yaml is used" in told
+        await planning.config("mine", {"gold": "["})
+        await planning.says("OptimizationReady", "False", "SLONotFound")
+        await planning.variant()
+        await planning.says("OptimizationReady", "True", "OptimizationSucceeded")

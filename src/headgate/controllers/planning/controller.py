@@ -78,6 +78,7 @@ class PlanningController:
             tasks.create_task(self._events.run())
             tasks.create_task(self._look())
             tasks.create_task(self._followed.follow_nodes())
+            tasks.create_task(self._followed.follow_classes())
             self.is_ready = True
             on_ready()
             while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -28,6 +28,13 @@ _PATIENCE_S: Final = 5.0
 """How long the first pass waits for the right to read Nodes."""
 
 
+_MOST_REFERENCES: Final = 256
+"""ConfigMaps of service classes that are followed."""
+
+Place: TypeAlias = tuple[str, str]
+"""Namespace and name."""
+
+
 class Inventory(NamedTuple):
     configuration: Configuration
     limits: Mapping[str, int] | None
@@ -45,8 +52,14 @@ class Followed:
         self._variants: dict[api.ObjectKey, api.VariantAutoscaling] = {}
         self._maps: dict[str, Mapping[str, str]] = {}
         self._configuration: Configuration | None = None
+        self._client: cluster.Client | None = None
+        self._others: dict[Place, cluster.Informer[api.ConfigMap]] = {}
+        """ConfigMaps with service classes that objects refer to, besides that of all."""
         self._nodes: cluster.Informer[api.Node] | None = None
         self._needs_nodes = asyncio.Event()
+        self._refers = asyncio.Event()
+        self._awaited: set[cluster.Informer[Any]] = set()
+        """Those that a pass has waited for."""
 
     def variants(self) -> Sequence[api.VariantAutoscaling]:
         """Those that are not being deleted."""
@@ -66,16 +79,21 @@ class Followed:
                 zero,
                 namespace=self._namespace,
                 environment=self._environment,
+                other_classes=self._other_classes(),
             )
         return self._configuration
 
     async def inventory(self) -> Inventory:
         """How many accelerators there are, and the configuration with what is wrong about that."""
+        await asyncio.gather(*map(self._wait_for, self._others.values()))
         configuration = self.configuration
         found: dict[str, int] | None = None
         problems: list[ConfigProblem] = []
         if configuration.is_limited:
-            nodes = await self._known_nodes()
+            assert self._nodes is not None
+            nodes = self._nodes
+            self._needs_nodes.set()
+            await self._wait_for(nodes)
             found = limits.of_nodes(nodes.items(), configuration.accelerators)
             if nodes.denied is not None:
                 problems.append(_denied(f"{self._namespace}/{MAIN}"))
@@ -88,13 +106,11 @@ class Followed:
         whole = msgspec.structs.replace(configuration, problems=(*configuration.problems, *problems))
         return Inventory(whole, found)
 
-    async def _known_nodes(self) -> cluster.Informer[api.Node]:
-        """Nodes are followed from the first time on that they are needed."""
-        assert self._nodes is not None
-        if not self._needs_nodes.is_set():
-            self._needs_nodes.set()
-        await self._nodes.wait_known(_PATIENCE_S)
-        return self._nodes
+    async def _wait_for(self, informer: cluster.Informer[Any]) -> None:
+        """Until its objects are known, or it is known that they may not be read; the first time."""
+        if informer not in self._awaited:
+            await informer.wait_known(_PATIENCE_S)
+            self._awaited.add(informer)
 
     async def follow_nodes(self) -> None:
         """Until cancelled, once they are needed."""
@@ -102,8 +118,56 @@ class Followed:
         await self._needs_nodes.wait()
         await self._nodes.run()
 
+    async def follow_classes(self) -> None:
+        """ConfigMaps that objects refer to; until cancelled."""
+        running: dict[cluster.Informer[Any], asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._refers.clear()
+                wanted = set(self._others.values())
+                for informer in running.keys() - wanted:
+                    running.pop(informer).cancel()
+                    self._awaited.discard(informer)
+                for informer in wanted - running.keys():
+                    running[informer] = tasks.create_task(informer.run())
+                await self._refers.wait()
+
+    def _refer(self) -> None:
+        """Follow those that objects refer to now: by name, as whoever follows them needs no other right."""
+        assert self._client is not None
+        places = {
+            (place, each.spec.slo_class_ref.name)
+            for each in self._variants.values()
+            for place in (each.metadata.namespace, self._namespace)
+        } - {(self._namespace, CLASSES)}
+        if places == self._others.keys():
+            return
+        kept = {place: each for place, each in self._others.items() if place in places}
+        for namespace, name in sorted(places - kept.keys())[: _MOST_REFERENCES - len(kept)]:
+            informer = cluster.Informer(
+                self._client,
+                api.ConfigMap,
+                namespace,
+                field_selector=f"metadata.name={name}",
+                may_be_absent=True,
+            )
+            informer.subscribe(self._other_changed)
+            kept[namespace, name] = informer
+        self._others = kept
+        self._configuration = None
+        self._refers.set()
+
+    def _other_classes(self) -> dict[Place, Mapping[str, str]]:
+        found = {place: informer.get(*place) for place, informer in self._others.items()}
+        return {place: each.data for place, each in found.items() if each is not None}
+
+    def _other_changed(self, _: cluster.Change[api.ConfigMap]) -> None:
+        self._configuration = None
+        self._touched()
+
     def informers(self, client: cluster.Client, namespaces: Sequence[str]) -> list[cluster.Informer[Any]]:
         """Those of all kinds, subscribed to."""
+        self._client = client
         found: list[cluster.Informer[Any]] = []
         for scope in cluster.scopes(namespaces):
             variants = cluster.Informer(client, api.VariantAutoscaling, scope, may_be_absent=True)
@@ -144,6 +208,8 @@ class Followed:
             self._variants.pop(change.object.metadata.key, None)
         else:
             self._variants[change.object.metadata.key] = new
+        if old is None or new is None or old.spec.slo_class_ref != new.spec.slo_class_ref:
+            self._refer()
         if old is None or new is None or _input(old) != _input(new):
             self._touched()
 
