@@ -69,7 +69,7 @@ def test_formats_of_the_reference_are_read() -> None:
     ],
 )
 def test_an_accelerator_without_a_cost_is_left_out(value, message) -> None:
-    """The reference aborts its pass at a number without quotes; here, only this accelerator has no cost."""
+    """Case 6. The reference aborts its pass at a number without quotes; here, one accelerator has no cost."""
     found = read(costs={**COSTS, "G2": value})
     assert set(found.accelerators) == {"A100", "L40S"}
     (problem,) = told(found)
@@ -90,7 +90,7 @@ def test_missing_config_maps_are_reported() -> None:
     ("priority", "rank"), [(0, 100), (101, 100), (-5, 100), (1, 1), (10, 10), (100, 100)]
 )
 def test_priorities_out_of_range_are_the_last(priority, rank) -> None:
-    """Without a problem, as in the reference."""
+    """Case 7. Without a problem, as in the reference."""
     found = of_class(f"{{name: C, priority: {priority}}}")
     assert [each.rank for each in found.classes.values()] == [rank]
     assert not found.problems
@@ -226,7 +226,7 @@ def test_prometheus_must_have_an_https_url(url) -> None:
     ],
 )
 def test_a_model_comes_before_the_defaults(defaults, model, is_enabled, retention_s) -> None:
-    """A retention that is no duration above 0 is as if there were none."""
+    """Case 9. A retention that is no duration above 0 is as if there were none."""
     own = f"{{modelID: m, {model.strip('{}')}}}"
     found = read(zero={"__defaults__": defaults, "model.m": own})
     assert found.scale_to_zero_of("m") == (is_enabled, retention_s)
@@ -292,7 +292,7 @@ def test_the_first_key_of_a_model_counts() -> None:
     ],
 )
 def test_a_retention_is_a_range_of_promql(seconds, text) -> None:
-    """In one unit."""
+    """Case 11. In one unit."""
     assert promql_range(seconds) == text
 
 

@@ -3,13 +3,14 @@
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from variant_objects import CLASSES, COSTS, Traffic, configured, scaled, variant
 
 from headgate.api.meta import ObjectKey
-from headgate.planning import config_maps, solving
+from headgate.planning import config_maps, limits, solving
 from headgate.planning.assembling import Assembly, Decision, assemble
 from headgate.planning.replica import Profile
 from headgate.planning.variants import Variant, VariantProblem
@@ -78,7 +79,7 @@ def test_a_variant_is_decided() -> None:
     ],
 )
 def test_a_broken_profile_leaves_the_others(fields, told) -> None:
-    """It has a reason of its own; the reference leaves it out silently."""
+    """Case 5. It has a reason of its own; the reference leaves it out silently."""
     assembly = assembled(variant(**fields), variant("chat-2"))
     assert reasons(assembly) == [("InvalidProfile", False)]
     assert told in message(assembly)
@@ -185,7 +186,7 @@ def test_problems_of_the_configuration_concern_those_that_use_it() -> None:
 
 
 def test_variants_of_a_model_share_its_load() -> None:
-    """Each would get four replicas alone, as in the reference."""
+    """Case 56. Each would get four replicas alone, as in the reference."""
     given = [variant(), variant("chat-2", accelerator="L40S")]
     together, alone = assembled(*given), assembled(*given, together=False)
     assert sum(replicas_of(together).values()) == 4
@@ -240,7 +241,7 @@ def test_a_plan_that_is_carried_out_stays(rates, limit, now) -> None:
 
 
 def test_a_name_may_be_in_two_namespaces() -> None:
-    """Both get their own result."""
+    """Case 29. Both get their own result."""
     loads = {LLM: Traffic(arrivals_per_s=2), ("m", "other"): Traffic(arrivals_per_s=5)}
     assembly = assembled(variant(), variant(namespace="other"), loads=loads)
     assert replicas_of(assembly) == {"llm/chat": 4, "other/chat": 10}
@@ -314,12 +315,63 @@ def test_a_type_without_a_limit_keeps_what_it_has() -> None:
 
 
 def test_what_cannot_be_planned_has_a_reason() -> None:
-    """Each of them, also if nothing can be."""
+    """Case 27. Each of them, also if nothing can be."""
     tight = {"premium.yaml": "{data: [{model: m, slo-tpot: 9}]}"}
     assembly = assembled(variant(), variant("chat-2"), configuration=configured(classes=tight))
     found = solved(assembly)
     assert {each.reason for each in found.values()} == {"OptimizationFailed"}
     assert found[CHAT].message == "A100: ITL of 9 ms cannot be met: an idle replica has 20.99 ms"
+
+
+def test_a_variant_that_misses_the_targets_is_told_from_one_that_is_not_needed() -> None:
+    """Both get no replicas while another one serves the model."""
+    slow = variant("chat-2", decode={"alpha": "80", "beta": "1"})
+    dear = variant("chat-3", count=4)
+    found = solved(assembled(variant(), slow, dear))
+    assert [each.replicas for each in found.values()] == [4, 0, 0]
+    assert [each.unfit for each in found.values()] == [
+        "",
+        "A100: ITL of 24 ms cannot be met: an idle replica has 81 ms",
+        "",
+    ]
+    assert found[TWO].served == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "told"),
+    [
+        ({"accelerator": "A"}, "InvalidConfiguration", "give accelerators names of at least 2 characters"),
+        ({"decode": {"alpha": "0", "beta": "0"}}, "InvalidProfile", "alpha and beta are 0"),
+    ],
+)
+def test_what_no_status_or_plan_can_have_is_left_out(fields, reason, told) -> None:
+    """With the others planned as usual."""
+    odd = variant("chat-2", **fields)
+    configuration = configured(costs={**COSTS, "A": COSTS["A100"]})
+    assembly = assembled(variant(), odd, configuration=configuration)
+    assert reasons(assembly, TWO) == [(reason, False)]
+    assert told in message(assembly, TWO)
+    assert replicas_of(assembly) == {"llm/chat": 4}
+
+
+def test_a_config_map_that_does_not_exist_is_named() -> None:
+    """A missing key is something else."""
+    configuration = config_maps.read(None, None, None, None)
+    told = [each.message for each in assembled(variant(), configuration=configuration).problems[CHAT]]
+    for name in (config_maps.CLASSES, config_maps.COSTS):
+        assert any(f"{name}: does not exist" in each for each in told)
+
+
+def test_a_broken_limit_concerns_its_own_accelerator() -> None:
+    """Others do not have it as a problem."""
+    configuration = configured()
+    _, wrong = limits.of_config_map(
+        f"{configuration.namespace}/{limits.LIMITS}", {"A100": "x"}, configuration.accelerators
+    )
+    whole = msgspec.structs.replace(configuration, problems=tuple(wrong))
+    assembly = assembled(variant(), variant("chat-2", accelerator="L40S"), configuration=whole)
+    assert reasons(assembly) == [("InvalidConfiguration", True)]
+    assert reasons(assembly, TWO) == []
 
 
 def test_a_server_that_is_not_in_the_solution_is_an_error() -> None:

@@ -33,7 +33,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 async def test_one_cause(planning: Any, name: str) -> None:
-    """The other variant of another workload is planned all the same."""
+    """Case 5, and others. The other variant of another workload is planned all the same."""
     spec, reason, told = BROKEN[name]
     await planning.configure()
     for each in ("web", "good"):
@@ -46,6 +46,43 @@ async def test_one_cause(planning: Any, name: str) -> None:
         told = await planning.says("OptimizationReady", "True", "OptimizationSucceeded", "good")
         assert "class Premium of the key premium.yaml is used" in told
         assert (await planning.get()).status.actuation.applied is False
+
+
+async def test_what_nobody_can_serve_is_told_of_all(planning: Any) -> None:
+    """Case 27: each variant of the model has the reason, and keeps what it has."""
+    await planning.configure()
+    slow = {"alpha": "80", "beta": "1"}
+    for name, accelerator in (("web", "A100"), ("web-2", "H100")):
+        await planning.world.workload(name, replicas=2)
+        await planning.world.server(name, arrivals=1.5, idle_s=None)
+        await planning.variant(name, accelerator, decode=slow)
+    async with planning.running():
+        for name, accelerator in (("web", "A100"), ("web-2", "H100")):
+            told = await planning.says("OptimizationReady", "False", "OptimizationFailed", name)
+            assert f"{accelerator}: ITL of 24 ms cannot be met" in told
+            assert (await planning.get(name)).status.current_alloc.num_replicas == 2
+    assert planning.series("inferno_desired_replicas") == {}
+
+
+async def test_a_name_may_be_in_two_namespaces(planning: Any) -> None:
+    """Case 29: both get their own result."""
+    await planning.configure()
+    world, here = planning.world, planning.world.namespace
+    other = await world.new_namespace()
+    for namespace, arrivals in ((here, 1.5), (other, 0.0)):
+        world.namespace = namespace
+        await world.workload(namespace=namespace)
+        await planning.variant()
+        if namespace == here:
+            await world.server(arrivals=arrivals, idle_s=None)
+    world.namespace = here
+    async with planning.running():
+        await planning.says("OptimizationReady", "True", "OptimizationSucceeded")
+        world.namespace = other
+        await planning.says("MetricsAvailable", "False", "MetricsMissing")
+        await planning.says("OptimizationReady", "False", "MetricsUnavailable")
+        world.namespace = here
+        assert {key[1] for key in planning.series("inferno_desired_replicas")} == {here}
 
 
 async def test_all_problems_are_told_at_once(planning: Any) -> None:
@@ -101,7 +138,7 @@ async def test_a_missing_workload_is_waited_for(planning: Any) -> None:
 
 
 async def test_config_maps_are_needed(planning: Any) -> None:
-    """Each that is missing or broken is named; once it is mended, the variant is planned at once."""
+    """Case 6. Each that is missing or broken is named; once it is mended, the variant is planned at once."""
     await planning.world.workload()
     await planning.world.server(arrivals=1.5, idle_s=None)
     await planning.variant()
