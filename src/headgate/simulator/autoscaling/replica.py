@@ -11,10 +11,80 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
+import msgspec
+
 from headgate.simulator.autoscaling.work import Ledger, Work
-from headgate.simulator.model import EngineConfig
+from headgate.simulator.model import EngineConfig, StepCosts
+
+
+class _Limits(msgspec.Struct, frozen=True):
+    """What one step of the engine takes and costs, and what fits into its batch."""
+
+    costs: StepCosts
+    prefill_tokens: int
+    """Prompt tokens of one step."""
+    kv_tokens: int
+    sequences: int
+
+
+class DecodeBatch:
+    """The sequences that decode together: each step generates one token for every one of them."""
+
+    __slots__ = ("_context", "_steps", "sequences", "step_s")
+
+    def __init__(self) -> None:
+        self.sequences: list[tuple[float, int, Work]] = []
+        """A heap by the step that generates the last token."""
+        self._steps = 0.0
+        """Steps so far."""
+        self._context = 0.0
+        """Context tokens, less one for each sequence and step so far."""
+        self.step_s = 0.0
+        """Length of a step now."""
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the next sequence ends, at the current length of a step. There must be one."""
+        return (self.sequences[0][0] - self._steps) * self.step_s
+
+    def context_tokens(self, after_steps: float = 0.0) -> float:
+        """Tokens in the KV cache of its sequences, now or some steps later."""
+        return self._context + len(self.sequences) * (self._steps + after_steps)
+
+    def left(self) -> list[tuple[float, Work]]:
+        """The sequences, each with the tokens that are left of it."""
+        return [(ends - self._steps, work) for ends, _, work in self.sequences]
+
+    def add(self, work: Work) -> None:
+        """Join a sequence that has its first token."""
+        heappush(self.sequences, (self._steps + work.output_tokens - 1, work.number, work))
+        self._context += work.prompt_tokens - self._steps
+
+    def run(self, seconds: float, *, at_least_one: bool) -> Sequence[tuple[float, Work]]:
+        """Decode for a time. Returns the sequences that end meanwhile, each with the seconds after which it
+        does. `at_least_one`: the next to end does, even if rounding errors leave a little of it."""
+        before, step_s, sequences = self._steps, self.step_s, self.sequences
+        steps = before + seconds / step_s if step_s else math.inf
+        if at_least_one and sequences and sequences[0][0] > steps:
+            steps = sequences[0][0]
+        if steps < math.inf:
+            self._steps = steps
+        if not sequences or sequences[0][0] > steps:
+            return ()
+        ended = []
+        while sequences and sequences[0][0] <= steps:
+            ends, _, work = heappop(sequences)
+            self._context -= work.prompt_tokens - (ends - work.output_tokens + 1)
+            ended.append(((ends - before) * step_s, work))
+        return ended
+
+    def fork(self) -> DecodeBatch:
+        twin = copy.copy(self)
+        twin.sequences = self.sequences.copy()
+        return twin
 
 
 class Replica:
@@ -22,17 +92,11 @@ class Replica:
 
     __slots__ = (
         "_batch",
-        "_budget",
-        "_context",
-        "_costs",
         "_group",
         "_group_ends",
-        "_kv_tokens",
         "_ledger",
-        "_max_sequences",
+        "_limits",
         "_reserved",
-        "_step_s",
-        "_steps",
         "at",
         "busy_s",
         "free_at",
@@ -43,10 +107,8 @@ class Replica:
 
     def __init__(self, name: str, engine: EngineConfig, ledger: Ledger, now: float) -> None:
         self.name = name
-        self._costs = engine.costs
-        self._budget = engine.prefill_budget_tokens
-        self._kv_tokens = engine.kv_blocks * engine.block_size
-        self._max_sequences = engine.max_num_seqs
+        kv_tokens = engine.kv_blocks * engine.block_size
+        self._limits = _Limits(engine.costs, engine.prefill_budget_tokens, kv_tokens, engine.max_num_seqs)
         self._ledger = ledger
         self.at = now
         self.busy_s = 0.0
@@ -57,24 +119,21 @@ class Replica:
         """When the prompts that it has are expected to be prefilled."""
         self._group: list[Work] = []
         self._group_ends = math.inf
-        self._batch: list[tuple[float, int, Work]] = []
-        self._steps = 0.0
-        self._step_s = 0.0
-        self._context = 0.0
-        """Context tokens of the batch, less one for each sequence and step so far."""
+        self._batch = DecodeBatch()
         self._reserved = 0
+        """KV cache of the batch and the group once all of their tokens are generated."""
 
     # -- readings, as of the last `advance`
 
     @property
     def running(self) -> int:
         """Requests that the engine works on."""
-        return len(self._batch) + len(self._group)
+        return len(self._batch.sequences) + len(self._group)
 
     @property
     def decoding(self) -> int:
         """Sequences in the batch."""
-        return len(self._batch)
+        return len(self._batch.sequences)
 
     @property
     def waiting(self) -> int:
@@ -82,21 +141,21 @@ class Replica:
 
     @property
     def requests(self) -> int:
-        return len(self._batch) + len(self._group) + len(self.queue)
+        return len(self._batch.sequences) + len(self._group) + len(self.queue)
 
     @property
     def tokens_in_use(self) -> float:
         """Tokens in the KV cache of requests."""
         prefilling = sum(work.prompt_tokens for work in self._group)
-        return self._context + len(self._batch) * self._steps + prefilling
+        return self._batch.context_tokens() + prefilling
 
     @property
     def kv_usage(self) -> float:
-        return self.tokens_in_use / self._kv_tokens
+        return self.tokens_in_use / self._limits.kv_tokens
 
     def decodes(self) -> list[tuple[float, Work]]:
         """The sequences of the batch, each with the tokens that are left of it."""
-        return [(ends - self._steps, work) for ends, _, work in self._batch]
+        return self._batch.left()
 
     def prefills(self) -> list[Work]:
         return [*self._group, *self.queue]
@@ -113,12 +172,12 @@ class Replica:
         self.advance(now)
         self.queue.append(work)
         self.queued_tokens += work.uncached_tokens
-        costs = self._costs
-        steps = max(1.0, work.uncached_tokens / self._budget)
+        costs = self._limits.costs
+        steps = max(1.0, work.uncached_tokens / self._limits.prefill_tokens)
         seconds = (
             work.uncached_tokens * costs.per_prefill_token_s
             + costs.per_start_s
-            + steps * (costs.base_s + len(self._batch) * costs.per_decode_sequence_s)
+            + steps * (costs.base_s + len(self._batch.sequences) * costs.per_decode_sequence_s)
         )
         self.free_at = max(self.free_at, now) + seconds
 
@@ -134,19 +193,18 @@ class Replica:
                 self._end_group()
             elif self.queue and self._has_room(self.queue[0]):
                 self._begin_group()
-            elif not self._batch:
+            elif not self._batch.sequences:
                 if now > self.at:
                     self.at = now
                 return
             else:
-                costs = self._costs
-                size = len(self._batch)
-                self._step_s = (
+                costs, batch = self._limits.costs, self._batch
+                batch.step_s = (
                     costs.base_s
-                    + size * costs.per_decode_sequence_s
-                    + (self._context + size * self._steps) * costs.per_kv_token_s
+                    + len(batch.sequences) * costs.per_decode_sequence_s
+                    + batch.context_tokens() * costs.per_kv_token_s
                 )
-                ends = self.at + (self._batch[0][0] - self._steps) * self._step_s
+                ends = self.at + batch.left_s
                 if ends > now:
                     self._decode(now)
                     return
@@ -157,52 +215,48 @@ class Replica:
         twin = copy.copy(self)
         twin.queue = self.queue.copy()
         twin._group = self._group.copy()
-        twin._batch = self._batch.copy()
+        twin._batch = self._batch.fork()
         return twin
 
     # -- internal
 
     def _has_room(self, work: Work) -> bool:
-        if not self._batch and not self._group:
+        if not self._batch.sequences and not self._group:
             return True
-        running = len(self._batch) + len(self._group)
+        running = len(self._batch.sequences) + len(self._group)
         needed = self._reserved + work.prompt_tokens + work.output_tokens
-        return running < self._max_sequences and needed <= self._kv_tokens
+        return running < self._limits.sequences and needed <= self._limits.kv_tokens
 
     def _begin_group(self) -> None:
-        group, queue = self._group, self.queue
-        tokens = prompts = 0
-        while queue and (not group or tokens + queue[0].uncached_tokens <= self._budget):
+        group, queue, most = self._group, self.queue, self._limits.prefill_tokens
+        tokens = 0
+        while queue and (not group or tokens + queue[0].uncached_tokens <= most):
             if not self._has_room(queue[0]):
                 break
             work = queue.popleft()
             group.append(work)
             tokens += work.uncached_tokens
-            prompts += work.prompt_tokens
             self._reserved += work.prompt_tokens + work.output_tokens
         self.queued_tokens -= tokens
-        steps = tokens / self._budget
+        steps = tokens / most
         if not queue or steps < 1.0:
             steps = max(1.0, math.ceil(steps))
-        costs = self._costs
-        size = len(self._batch)
-        context = self._context + size * (self._steps + steps / 2.0)
+        costs, batch = self._limits.costs, self._batch
         base_s = max(costs.base_s, costs.prefill_base_s) + tokens / steps * costs.per_prefill_token_s
-        self._step_s = (
+        batch.step_s = (
             max(base_s, costs.least_prefill_s)
-            + size * costs.per_decode_sequence_s
-            + context * costs.per_kv_token_s
+            + len(batch.sequences) * costs.per_decode_sequence_s
+            + batch.context_tokens(after_steps=steps / 2.0) * costs.per_kv_token_s
             + len(group) / steps * costs.per_start_s
         )
-        self._group_ends = self.at + steps * self._step_s
+        self._group_ends = self.at + steps * batch.step_s
 
     def _end_group(self) -> None:
-        now, steps = self.at, self._steps
+        now = self.at
         for work in self._group:
             self._ledger.first(work, now)
             if work.output_tokens > 1:
-                heappush(self._batch, (steps + work.output_tokens - 1, work.number, work))
-                self._context += work.prompt_tokens - steps
+                self._batch.add(work)
             else:
                 self._reserved -= work.prompt_tokens + work.output_tokens
                 self._ledger.end(work, now)
@@ -215,15 +269,7 @@ class Replica:
         seconds = until - self.at
         if seconds > 0.0:
             self.busy_s += seconds
-        step_s, batch = self._step_s, self._batch
-        steps = self._steps + seconds / step_s if step_s else math.inf
-        if at_least_one and batch and batch[0][0] > steps:
-            steps = batch[0][0]
-        while batch and batch[0][0] <= steps:
-            ends, _, work = heappop(batch)
-            self._ledger.end(work, self.at + (ends - self._steps) * step_s)
-            self._context -= work.prompt_tokens - (ends - work.output_tokens + 1)
+        for after_s, work in self._batch.run(seconds, at_least_one=at_least_one):
+            self._ledger.end(work, self.at + after_s)
             self._reserved -= work.prompt_tokens + work.output_tokens
-        if steps < math.inf:
-            self._steps = steps
         self.at = until
