@@ -94,7 +94,7 @@ class Engine:
         work = self._batch.next_step(now)
         self._totals.preempted_total += len(work.preempted)
         for sequence in work.admitted:
-            if not sequence.preemptions:
+            if not sequence.history.preemptions:
                 self._totals.starts(sequence)
         if not work.decoding and not work.chunks:
             return None

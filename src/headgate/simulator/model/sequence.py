@@ -17,42 +17,84 @@ from headgate.simulator.model.request import (
 )
 
 
+class SequenceHistory:
+    """When a request arrived, started, and got its tokens; reported when it ends."""
+
+    __slots__ = (
+        "_arrived_s",
+        "_first_token_s",
+        "_last_token_s",
+        "cached_tokens",
+        "preemptions",
+        "started_s",
+    )
+
+    def __init__(self, now: float) -> None:
+        self._arrived_s = now
+        self.started_s: float | None = None
+        """When it started for the first time."""
+        self.cached_tokens = 0
+        """Of its prompt, when it started for the first time."""
+        self.preemptions = 0
+        self._first_token_s: float | None = None
+        self._last_token_s = now
+
+    def started(self, cached_tokens: int, now: float) -> None:
+        self.started_s = now
+        self.cached_tokens = cached_tokens
+
+    def emitted(self, now: float, *, is_first: bool) -> float:
+        """Record tokens that are emitted at `now`; returns the seconds since those before, or since its
+        arrival."""
+        if is_first:
+            self._first_token_s = now
+        gap_s = now - self._last_token_s
+        self._last_token_s = now
+        return gap_s
+
+    def finished(
+        self, request: SimulatedRequest, output_tokens: int, reason: FinishReason, now: float
+    ) -> FinishedRequest:
+        return FinishedRequest(
+            request_id=request.request_id,
+            reason=reason,
+            prompt_tokens=request.prompt_tokens,
+            output_tokens=output_tokens,
+            preemptions=self.preemptions,
+            cached_tokens=self.cached_tokens,
+            arrived_s=self._arrived_s,
+            started_s=self.started_s,
+            first_token_s=self._first_token_s,
+            finished_s=now,
+        )
+
+
 class Sequence:
     """The mutable state of a request; only its engine changes it."""
 
     __slots__ = (
-        "arrived_s",
-        "cached_tokens",
         "computed",
         "decoding",
         "emitted",
         "ended",
-        "first_token_s",
+        "history",
         "holding",
-        "last_token_s",
         "order",
         "output_tokens",
-        "preemptions",
         "prefill_target",
         "request",
         "rng",
-        "started_s",
     )
 
     def __init__(self, request: SimulatedRequest, order: int, now: float) -> None:
         self.request = request
         self.order = order
-        self.arrived_s = now
-        self.started_s: float | None = None
-        self.first_token_s: float | None = None
-        self.last_token_s = now
+        self.history = SequenceHistory(now)
         self.emitted = 0
         self.computed = 0  # tokens whose keys and values are in the cache
         self.prefill_target = request.prompt_tokens
         self.decoding = False  # whether everything up to the target is computed, and it runs
         self.output_tokens = request.output_tokens
-        self.cached_tokens = 0
-        self.preemptions = 0
         self.holding: Holding | None = None
         self.ended = False
         self.rng: random.Random | None = None
@@ -66,9 +108,8 @@ class Sequence:
         """Join the batch; tokens in the cache or from another engine are already computed."""
         self.holding = holding
         self.computed = holding.cached_tokens
-        if self.started_s is None:
-            self.started_s = now
-            self.cached_tokens = holding.cached_tokens
+        if self.history.started_s is None:
+            self.history.started(holding.cached_tokens, now)
             received = min(self.request.received_tokens, self.prefill_target - 1)
             self.computed = max(self.computed, received)
 
@@ -94,7 +135,7 @@ class Sequence:
         self.computed = 0
         self.decoding = False
         self.prefill_target = self.request.prompt_tokens + self.emitted
-        self.preemptions += 1
+        self.history.preemptions += 1
 
     @property
     def found_tokens(self) -> int:
@@ -123,26 +164,13 @@ class Sequence:
 
     def emit(self, now: float, tokens: int = 1) -> Emission:
         """Emit the next output tokens, the last of them at `now`."""
-        emission = Emission(self.request.request_id, self.emitted, now - self.last_token_s, tokens)
-        if self.emitted == 0:
-            self.first_token_s = now
-        self.last_token_s = now
+        gap_s = self.history.emitted(now, is_first=self.emitted == 0)
+        emission = Emission(self.request.request_id, self.emitted, gap_s, tokens)
         self.emitted += tokens
         return emission
 
     def finished(self, reason: FinishReason, now: float) -> FinishedRequest:
-        return FinishedRequest(
-            request_id=self.id,
-            reason=reason,
-            prompt_tokens=self.request.prompt_tokens,
-            output_tokens=self.emitted,
-            preemptions=self.preemptions,
-            cached_tokens=self.cached_tokens,
-            arrived_s=self.arrived_s,
-            started_s=self.started_s,
-            first_token_s=self.first_token_s,
-            finished_s=now,
-        )
+        return self.history.finished(self.request, self.emitted, reason, now)
 
 
 Chunk = tuple[Sequence, int]

@@ -76,13 +76,14 @@ class Totals(msgspec.Struct):
 
     def starts(self, sequence: Sequence) -> None:
         """A request starts for the first time; count the cached part of its prompt."""
+        cached_tokens = sequence.history.cached_tokens
         below_tokens = sequence.host_tokens + sequence.disk_tokens + sequence.remote_tokens
         self.prefix_queries_total += sequence.request.prompt_tokens
-        self.prefix_hits_total += sequence.cached_tokens - below_tokens
+        self.prefix_hits_total += cached_tokens - below_tokens
         self.host_hits_total += sequence.host_tokens
         self.disk_hits_total += sequence.disk_tokens
         self.remote_hits_total += sequence.remote_tokens
-        self.received_total += sequence.computed - sequence.cached_tokens
+        self.received_total += sequence.computed - cached_tokens
 
 
 class BusyTime:
