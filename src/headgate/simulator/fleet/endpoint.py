@@ -18,6 +18,7 @@ from headgate.simulator.model import (
     Engine,
     EngineConfig,
     EngineFaults,
+    Fault,
     FinishedRequest,
     RefusedError,
     RemoteStore,
@@ -100,6 +101,71 @@ class InFlight:
         return sum(1 for _ in takewhile(lambda sent_s: sent_s < before_s, self._silent.values()))
 
 
+class CurrentFaults:
+    """The faults of one engine at the present time of the run."""
+
+    def __init__(self, faults: EngineFaults, timeline: Timeline, rng: random.Random) -> None:
+        self._faults = faults
+        self._timeline = timeline
+        self._rng = rng
+        self._was_down = False
+        self._had_old_metrics = False
+
+    def __bool__(self) -> bool:
+        """Whether there are any during the run."""
+        return bool(self._faults)
+
+    @property
+    def times_s(self) -> list[float]:
+        """When faults begin and end."""
+        return self._faults.changes()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._faults.is_ready(self._timeline.now)
+
+    @property
+    def is_down(self) -> bool:
+        return self._faults.is_down(self._timeline.now)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its process is stopped and does nothing."""
+        now = self._timeline.now
+        return bool(self._faults) and self._faults.stopped_until(now) > now
+
+    @property
+    def has_metrics(self) -> bool:
+        return self._faults.has_metrics(self._timeline.now)
+
+    @property
+    def has_old_metrics(self) -> bool:
+        """Whether its metrics page no longer changes."""
+        return self._faults.has_old_metrics(self._timeline.now)
+
+    @property
+    def slowdown(self) -> float:
+        return self._faults.slowdown(self._timeline.now)
+
+    def error(self) -> Fault | None:
+        """The error that the next request gets, by chance."""
+        return self._faults.error(self._timeline.now, self._rng.random())
+
+    def late_s(self) -> float:
+        """How late the next request arrives, by chance."""
+        return self._faults.late_s(self._timeline.now, self._rng.random())
+
+    def has_gone_down(self) -> bool:
+        """Whether it is down, and was not at the last call."""
+        was_down, self._was_down = self._was_down, self.is_down
+        return self._was_down and not was_down
+
+    def showed_old_metrics(self) -> bool:
+        """Whether its metrics page had stopped changing at the last call."""
+        had_old_metrics, self._had_old_metrics = self._had_old_metrics, self.has_old_metrics
+        return had_old_metrics
+
+
 class SimulatedEndpoint:
     """Passes requests to its engine while it can be reached, and reports the result of each."""
 
@@ -121,18 +187,14 @@ class SimulatedEndpoint:
         self.uptime = Uptime()
         self.vitals = Vitals(config, load, stale_s)
         self.requests = 0
-        self.crashes = 0
         stalled_until = faults.stalled_until if faults else lambda now: now
         self._stepping = Stepping(config, store, timeline, stalled_until, self._finished)
         self._stepped = stepped
         self._in_flight = InFlight()
         self._watchers: list[Watcher] = []
         self._timeline = timeline
-        self._faults = faults
-        self._rng = rng
-        self._was_down = False
-        self._had_old_metrics = False
-        for time_s in faults.changes():
+        self._faults = CurrentFaults(faults, timeline, rng)
+        for time_s in self._faults.times_s:
             timeline.at(time_s, self._fault_changes)
 
     @property
@@ -158,7 +220,7 @@ class SimulatedEndpoint:
     def is_ready(self) -> bool:
         """Whether it is in its pool."""
         uptime = self.uptime
-        return uptime.is_running and not uptime.is_draining and self._faults.is_ready(self._timeline.now)
+        return uptime.is_running and not uptime.is_draining and self._faults.is_ready
 
     @property
     def is_idle(self) -> bool:
@@ -167,20 +229,19 @@ class SimulatedEndpoint:
 
     @property
     def is_down(self) -> bool:
-        return self._faults.is_down(self._timeline.now)
+        return self._faults.is_down
 
     @property
     def changes(self) -> list[float]:
         """When faults begin and end."""
-        return self._faults.changes()
+        return self._faults.times_s
 
     # -- what a client sees
 
     @property
     def is_stopped(self) -> bool:
         """Whether its process is stopped and does nothing."""
-        now = self._timeline.now
-        return bool(self._faults) and self._faults.stopped_until(now) > now
+        return self._faults.is_stopped
 
     @property
     def answers_questions(self) -> bool:
@@ -207,15 +268,13 @@ class SimulatedEndpoint:
         if not self._faults:
             self._take(request, listener)
             return
-        now = self._timeline.now
-        error = self._faults.error(now, self._rng.random())
-        late_s = self._faults.late_s(now, self._rng.random())
+        error, late_s = self._faults.error(), self._faults.late_s()
         if self.is_down:
             listener.broken(None)
         elif error is not None and not self.is_stopped:
             listener.responded(error.status, error.rest_s)
         elif late_s:
-            self._timeline.at(now + late_s, partial(self._take_late, request, listener))
+            self._timeline.at(self._timeline.now + late_s, partial(self._take_late, request, listener))
         else:
             self._take(request, listener)
 
@@ -269,10 +328,10 @@ class SimulatedEndpoint:
     def read(self) -> bool:
         """The gateway reads the metrics; returns whether it detects that the engine restarted."""
         now = self._timeline.now
-        if self.is_down or not self.uptime.is_running or not self._faults.has_metrics(now):
+        if self.is_down or not self.uptime.is_running or not self._faults.has_metrics:
             self.vitals.missed(now)
             return False
-        if not self._faults.has_old_metrics(now):
+        if not self._faults.has_old_metrics:
             self._show()
         return self.vitals.seen(now)
 
@@ -298,20 +357,17 @@ class SimulatedEndpoint:
     # -- faults
 
     def _fault_changes(self) -> None:
-        now, is_down = self._timeline.now, self.is_down
-        if is_down and not self._was_down and self.uptime.is_running:
+        if self._faults.has_gone_down() and self.uptime.is_running:
             self._crash()
-        self._was_down = is_down
-        self._stepping.slow_down(self._faults.slowdown(now))
+        self._stepping.slow_down(self._faults.slowdown)
         self._stepping.settled()
-        if not self._had_old_metrics:
+        if not self._faults.showed_old_metrics():
             self._show()
-        self._had_old_metrics = self._faults.has_old_metrics(now)
 
     def _crash(self) -> None:
         """The process dies: its requests are cut off, and its cache is lost."""
         now = self._timeline.now
-        self.crashes += 1
+        self.uptime.crashes += 1
         died = self._stepping.replace_engine()
         self.vitals.begin_anew(now)
         watchers, self._watchers = self._watchers, []

@@ -126,7 +126,7 @@ class _Run:
                     busy_s=each.busy_s,
                     energy_j=each.energy_j(ended_s),
                     dollars=each.config.dollars_per_hour * each.uptime.up_s(ended_s) / 3600,
-                    crashes=each.crashes,
+                    crashes=each.uptime.crashes,
                     starts=each.uptime.starts,
                     up_s=each.uptime.up_s(ended_s),
                     ejections=each.load.ejections,

@@ -15,6 +15,7 @@ class Uptime:
         """Whether it serves its requests to their ends, and gets no others."""
         self.starts = 0
         """How often it was started during the run."""
+        self.crashes = 0
         self.used_s = 0.0
         """When it was last in use, or started to run."""
         self._changes_s = [0.0]
