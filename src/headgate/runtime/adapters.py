@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from headgate.engines.runtime_adapters import AdapterCalls, Listed, adapter_calls, read_adapters, refusal
+from headgate.engines.runtime_adapters import Listed, read_adapters
 from headgate.runtime.adapter import AdapterState, Entry
+from headgate.runtime.adapter_downloads import AdapterDownloads
 from headgate.runtime.desired import Adapter, DesiredFile
-from headgate.runtime.engine import Engine, FetchError, is_down
+from headgate.runtime.engine import Engine, FetchError
 from headgate.runtime.fetching import Fetch, directory_of, in_place
-from headgate.runtime.fetching import FetchError as DownloadError
+from headgate.runtime.loaded_adapters import LoadedAdapters
 
 BUSY_S: Final = 1.0
 """Between two looks at the engine while something is to be done."""
@@ -41,22 +40,14 @@ class Adapters:
     def __init__(self, engine: Engine, fetch: Fetch, file: DesiredFile, root: Path) -> None:
         """`root` is the directory of downloaded adapters, which the engine sees at the same path."""
         self._engine = engine
-        self._calls = adapter_calls(engine.kind)
-        self._fetch = fetch
+        self._loaded = LoadedAdapters(engine)
+        self._downloads = AdapterDownloads(fetch, self._downloaded)
         self._file = file
         self._root = root
         kept = file.read()
         self._entries = {each.name: self._entry(each) for each in kept.adapters}
         self._leaving = dict.fromkeys(kept.leaving, 0.0)
         """Names of former adapters that the engine may still have, and when to unload them."""
-        self._present: dict[str, int] = {}
-        """In which run of the engine an adapter of this name was loaded here."""
-        self._downloads: dict[str, asyncio.Task[None]] = {}
-        """By name of the adapter."""
-        self._ending: set[asyncio.Task[None]] = set()
-        """Downloads that were cancelled."""
-        self._run = 0
-        """Number of the engine's run: another one after it has refused connections."""
         self._is_told = file.exists()
         self._began: float | None = None
         self._is_settled = False
@@ -121,7 +112,7 @@ class Adapters:
         missing = [
             name
             for name, entry in self._entries.items()
-            if (entry.state == "Loaded" and not self._has(entry, listed))
+            if (entry.state == "Loaded" and not self._loaded.has(entry, listed))
             or (entry.state == "Loading" and not self._is_settled)
         ]
         return f"adapters are not loaded yet: {', '.join(missing[:MOST_TOLD])}" if missing else ""
@@ -145,9 +136,7 @@ class Adapters:
                 else:
                     await self._changed.wait()
         finally:
-            for task in self._downloads.values():
-                task.cancel()
-            await asyncio.gather(*self._downloads.values(), *self._ending, return_exceptions=True)
+            await self._downloads.close()
 
     async def _pause(self) -> None:
         is_quiet = not self._leaving and all(each.state == "Loaded" for each in self._entries.values())
@@ -158,17 +147,17 @@ class Adapters:
             pass
 
     async def _reconcile(self) -> None:
-        if self._calls is None:
+        if not self._loaded.can_change:
             self._refuse(f"{self._engine.kind.name} cannot load adapters while it runs")
             return
-        self._start_downloads()
+        self._downloads.follow(self._entries, self._now)
         listed = await self._listed()
         if listed is None:
             return
-        await self._unload_former(listed, self._calls)
+        await self._unload_former(listed)
         for entry in list(self._entries.values()):
             if self._entries.get(entry.adapter.name) is entry:
-                await self._bring(entry, listed, self._calls)
+                await self._bring(entry, listed)
                 self._tell()
         if all(entry.state != "Loading" for entry in self._entries.values()):
             self._is_settled = True
@@ -179,73 +168,50 @@ class Adapters:
         self._forget(list(self._leaving))
 
     async def _listed(self) -> Listed | None:
-        """The adapters of the engine; None if it does not tell.
+        """The adapters of the engine; None if it does not tell."""
+        run = self._loaded.run
+        listed = await self._loaded.listed()
+        if self._loaded.run != run:
+            self._is_settled = False
+            for entry in self._entries.values():
+                entry.lost()
+        return listed
 
-        One that is too busy to respond keeps its adapters; one that refuses connections has none.
-        """
-        try:
-            response = await self._engine.models()
-        except FetchError as error:
-            if is_down(error):
-                self._run += 1
-                self._is_settled = False
-                for entry in self._entries.values():
-                    entry.lost()
-            return None
-        if response.status != 200:
-            return None
-        try:
-            return read_adapters(response.body)
-        except ValueError as error:
-            log.warning("the engine sent %s", error)
-            return None
-
-    async def _bring(self, entry: Entry, listed: Listed, calls: AdapterCalls) -> None:
+    async def _bring(self, entry: Entry, listed: Listed) -> None:
         """Take one adapter a step further."""
         name = entry.adapter.name
-        if self._has(entry, listed):
-            entry.loaded(self._run)
+        if self._loaded.has(entry, listed):
+            entry.loaded(self._loaded.run)
             return
         if entry.state == "Loaded":  # the engine has restarted
             self._is_settled = False
         entry.lost()
         if not entry.is_fetched or self._now < entry.retry_at:
             return
-        is_other = name in listed.roots or (not listed.is_complete and self._present.get(name) == self._run)
-        if is_other and (problem := await self._unload(name, calls)):
+        if self._loaded.has_name(name, listed) and (problem := await self._loaded.unload(name)):
             entry.failed(f"cannot unload the adapter of this name: {problem}", self._now)
             return
-        problem = await self._load(entry, calls)
+        problem = await self._loaded.load(entry)
         if problem:
             log.warning("adapter %s: %s", name, problem)
             entry.failed(problem, self._now)
             entry.is_fetched = not entry.needs_download  # the directory may be gone
         else:
             log.info("adapter %s is loaded from %s", name, entry.directory)
-            entry.loaded(self._run)
-            self._present[name] = self._run
+            entry.loaded(self._loaded.run)
 
-    def _has(self, entry: Entry, listed: Listed) -> bool:
-        """Whether the engine has this adapter, and from this source."""
-        root = listed.roots.get(entry.adapter.name)
-        was_loaded = entry.loaded_in == self._run
-        if root is None:
-            return was_loaded and not listed.is_complete
-        return root == str(entry.directory) or (not root and was_loaded)
-
-    async def _unload_former(self, listed: Listed, calls: AdapterCalls) -> None:
+    async def _unload_former(self, listed: Listed) -> None:
         gone = []
         for name in list(self._leaving):
-            may_be_there = name in listed.roots or (not listed.is_complete and name in self._present)
-            if may_be_there and name not in self._entries:
+            if self._loaded.may_have_name(name, listed) and name not in self._entries:
                 if self._now < self._leaving.get(name, 0.0):
                     continue
-                if problem := await self._unload(name, calls):
+                if problem := await self._loaded.unload(name):
                     log.warning("adapter %s cannot be unloaded: %s", name, problem)
                     self._leaving[name] = self._now + UNLOAD_AGAIN_S
                     continue
                 log.info("adapter %s is unloaded", name)
-            self._present.pop(name, None)
+            self._loaded.forget(name)
             gone.append(name)
         self._forget(gone)
 
@@ -258,23 +224,6 @@ class Adapters:
             except OSError as error:
                 log.warning("the desired adapters cannot be kept: %s", error)
 
-    async def _unload(self, name: str, calls: AdapterCalls) -> str:
-        """Why it is still there; empty if it is not."""
-        try:
-            response = await self._engine.call(calls.unload, msgspec.json.encode({"lora_name": name}))
-        except FetchError as error:
-            return f"the engine {error}"
-        return "" if response.status == 404 else refusal(response.status, response.body, calls)
-
-    async def _load(self, entry: Entry, calls: AdapterCalls) -> str:
-        """Why it was not loaded; empty if it was."""
-        content = {"lora_name": entry.adapter.name, "lora_path": str(entry.directory)}
-        try:
-            response = await self._engine.call(calls.load, msgspec.json.encode(content))
-        except FetchError as error:
-            return f"the engine {error}"
-        return refusal(response.status, response.body, calls)
-
     # -- downloads
 
     def _entry(self, adapter: Adapter) -> Entry:
@@ -284,29 +233,8 @@ class Adapters:
         directory = place or directory_of(adapter.source, self._root)
         return Entry(adapter, directory, needs_download=place is None)
 
-    def _start_downloads(self) -> None:
-        """One for each adapter that needs it; those that nobody needs any more are ended."""
-        for name, task in list(self._downloads.items()):
-            entry = self._entries.get(name)
-            if task.done() or entry is None or task.get_name() != entry.adapter.source:
-                del self._downloads[name]
-                if task.cancel():
-                    self._ending.add(task)
-                    task.add_done_callback(self._ending.discard)
-        for name, entry in self._entries.items():
-            if not entry.is_fetched and name not in self._downloads and self._now >= entry.retry_at:
-                work = self._download(entry)
-                self._downloads[name] = asyncio.create_task(work, name=entry.adapter.source)
-
-    async def _download(self, entry: Entry) -> None:
-        adapter = entry.adapter
-        try:
-            await self._fetch(adapter.source, entry.directory, adapter.name)
-        except DownloadError as error:
-            log.warning("adapter %s cannot be downloaded: %s", adapter.name, error)
-            entry.failed(str(error), self._now)
-        else:
-            entry.is_fetched = True
+    def _downloaded(self) -> None:
+        """A download has ended."""
         self._changed.set()
         self._tell()
 
