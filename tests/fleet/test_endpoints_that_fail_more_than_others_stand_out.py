@@ -50,7 +50,7 @@ class Pool:
 
     @property
     def ejections(self):
-        return [load.ejections for load in self.loads]
+        return [load.ejection.count for load in self.loads]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.35, 0.5])
@@ -117,7 +117,7 @@ def test_who_is_not_well_goes_for_longer():
     """A relapse takes few requests, and doubles the time."""
     pool = Pool([0.0, 0.5, 0.0, 0.0])
     pool.run(300)
-    assert pool.loads[1].ejected_for_s >= 40
+    assert pool.loads[1].ejection.length_s >= 40
 
 
 def test_an_answer_to_an_earlier_request_brings_nobody_back():
@@ -127,7 +127,7 @@ def test_an_answer_to_an_earlier_request_brings_nobody_back():
         pool.run(0.02)
     load = pool.loads[1]
     load.responded(pool.now + 0.1, pool.now - 1)
-    assert load.ejected_until > pool.now + 1
+    assert load.ejection.until > pool.now + 1
 
 
 def test_nobody_is_ejected_where_that_is_off():

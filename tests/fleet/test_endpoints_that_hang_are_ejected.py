@@ -68,6 +68,6 @@ def test_still_silent_after_the_return(pool):
         pool[1].heard_at = now
         assert fleet.hung(pool, now) == [pool[0]]
         pool[0].hangs(now)
-        assert pool[0].ejected_for_s == length
+        assert pool[0].ejection.length_s == length
     pool[0].succeeded(116.0)
     assert fleet.ejected(pool, 116.0) == []

@@ -39,7 +39,7 @@ def test_fifth_failure_in_a_row_ejects():
     """Four are bad luck; the fifth says that it ejected the endpoint."""
     endpoint = load()
     assert [endpoint.failed(100.0 + at) for at in range(5)] == [False] * 4 + [True]
-    assert (endpoint.ejected_until, endpoint.failures) == (109.0, 5)
+    assert (endpoint.ejection.until, endpoint.failures) == (109.0, 5)
 
 
 def test_success_begins_the_count_anew():
@@ -48,7 +48,7 @@ def test_success_begins_the_count_anew():
     for at in range(100):
         assert not fail(endpoint, at, times=4)
         endpoint.succeeded(at)
-    assert (endpoint.ejections, endpoint.failures) == (0, 400)
+    assert (endpoint.ejection.count, endpoint.failures) == (0, 400)
 
 
 def test_ejections_of_one_who_is_dead_grow():
@@ -56,8 +56,8 @@ def test_ejections_of_one_who_is_dead_grow():
     endpoint, now, lengths = load(), 0.0, []
     assert fail(endpoint, now)
     for _ in range(9):
-        lengths.append(endpoint.ejected_until - now)
-        now = endpoint.ejected_until
+        lengths.append(endpoint.ejection.until - now)
+        now = endpoint.ejection.until
         assert endpoint.failed(now)
     assert lengths == [5, 10, 20, 40, 80, 160, 300, 300, 300]
 
@@ -67,7 +67,7 @@ def test_failures_amid_an_ejection_do_not_make_it_longer():
     endpoint = load()
     fail(endpoint, 0.0)
     assert not fail(endpoint, 4.9, times=100)
-    assert endpoint.ejected_until == 5.0
+    assert endpoint.ejection.until == 5.0
 
 
 def test_good_conduct_is_rewarded():
@@ -77,10 +77,10 @@ def test_good_conduct_is_rewarded():
     assert endpoint.failed(5.0)  # away until 15
     endpoint.succeeded(15.0)
     assert fail(endpoint, 20.0)
-    assert endpoint.ejected_for_s == 20.0  # away until 40
+    assert endpoint.ejection.length_s == 20.0  # away until 40
     endpoint.succeeded(40.0)
     assert fail(endpoint, 61.0)
-    assert endpoint.ejected_for_s == 5.0
+    assert endpoint.ejection.length_s == 5.0
 
 
 def test_a_new_process_returns_at_once():
@@ -90,7 +90,7 @@ def test_a_new_process_returns_at_once():
     endpoint.begins_anew(102.0)
     assert endpoint.share(102.0) == 0.1
     assert endpoint.failed(103.0)
-    assert endpoint.ejected_until == 113.0
+    assert endpoint.ejection.until == 113.0
 
 
 def test_a_request_that_was_rejected_is_tried_on_an_ejected_endpoint_before_it_fails():
@@ -113,7 +113,7 @@ def test_those_that_answered_are_tried_again_while_few_are_well():
     for endpoint, reason in zip(pool, ("status_500", "hang"), strict=False):
         for _ in range(5):
             endpoint.failed(100.0, reason)
-        endpoint.ejected_until, endpoint.ejected_for_s = 140.0, 40.0
+        endpoint.ejection.until, endpoint.ejection.length_s = 140.0, 40.0
 
     def picked(now, tried=()):
         return {pick(pool, now, rng, tried) for _ in range(50)}
@@ -203,7 +203,7 @@ def test_answers_that_begin_and_break_are_failures_in_a_row():
     endpoint.responded(4.0)
     assert endpoint.failed(4.0)
     endpoint.responded(5.0)
-    assert (endpoint.ejected_until, endpoint.failures_in_row) == (5.0, 5)
+    assert (endpoint.ejection.until, endpoint.failures_in_row) == (5.0, 5)
     endpoint.succeeded(6.0)
     assert endpoint.failures_in_row == 0
 
@@ -212,7 +212,7 @@ def test_ejection_can_be_turned_off():
     """With a count of 0 an endpoint is avoided for a second after a failure, and that is all."""
     endpoint = load(policy=fleet.EjectionPolicy(failures=0))
     assert not fail(endpoint, 0.0, times=1000)
-    assert (endpoint.ejections, endpoint.suspect_until) == (0, 1.0)
+    assert (endpoint.ejection.count, endpoint.suspect_until) == (0, 1.0)
 
 
 def test_share_grows_after_the_return():
@@ -312,10 +312,10 @@ class Outages(RuleBasedStateMachine):
             while (picked := pick(self.pool, self.now, self.rng, tried)) is not None:
                 assert picked not in tried
                 tried.append(picked)
-                was_out = picked.ejected_until > self.now
+                was_out = picked.ejection.until > self.now
                 if picked not in self.dead:
                     picked.succeeded(self.now)
-                    assert not picked.ejected_until > self.now
+                    assert not picked.ejection.until > self.now
                     break
                 assert not (picked.failed(self.now) and was_out)
             # Everybody was asked before the request was given up.
@@ -327,12 +327,12 @@ class Outages(RuleBasedStateMachine):
         assert len(out) <= len(self.pool) // 2
         for each in self.pool:
             assert 0.0 <= each.share(self.now) <= 1.0
-            assert each.ejected_until <= self.now + POLICY.longest_s
-            back_at = each.ejected_until + POLICY.slow_start_s
+            assert each.ejection.until <= self.now + POLICY.longest_s
+            back_at = each.ejection.until + POLICY.slow_start_s
             assert each.suspect_until == max(each.avoided_until, each.resting_until, back_at)
             assert each.suspect_until > self.now or (each.share(self.now) == 1 and not each.avoided(self.now))
             assert each.failures_in_row <= each.failures
-            assert each.failures > 0 or each.ejected_until == -math.inf
+            assert each.failures > 0 or each.ejection.until == -math.inf
 
     @invariant()
     def an_outage_ends(self):

@@ -126,4 +126,4 @@ def test_being_needed_does_not_make_ejections_longer():
         endpoint.responded(at + 0.5)
     for _ in range(5):
         endpoint.failed(100.0)
-    assert endpoint.ejected_for_s <= 10
+    assert endpoint.ejection.length_s <= 10

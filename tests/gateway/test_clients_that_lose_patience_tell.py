@@ -47,7 +47,7 @@ async def test_an_endpoint_that_answers_nobody_is_ejected(pool_of_two, eventuall
     gateway, pool, silent = pool_of_two
     for _ in range(5):
         await leave(gateway, silent, eventually, LONG_S + 0.1)
-    assert pool.loads[0].ejections == 1
+    assert pool.loads[0].ejection.count == 1
     assert gateway.metric("headgate_gateway_ejections_total", reason="hang") == 1
     assert "after responding to none of its requests, while other endpoints responded" in caplog.text
     for _ in range(5):
@@ -93,7 +93,7 @@ async def test_a_head_alone_is_no_answer(pool_of_two, eventually):
         client.close()
         await eventually(lambda settled=settled: gateway.settled > settled)
         passes(gateway, 1.1)
-    assert pool.loads[0].ejections == 1
+    assert pool.loads[0].ejection.count == 1
 
 
 async def test_streams_that_have_no_token_for_long_hang(pool_of_two, eventually):
@@ -108,7 +108,7 @@ async def test_streams_that_have_no_token_for_long_hang(pool_of_two, eventually)
     pool.loads[1].rested()
     gateway.move(31)
     assert (await gateway.ask()).body == b"yes"
-    await eventually(lambda: pool.loads[0].ejections)  # when requests are looked at for silence
+    await eventually(lambda: pool.loads[0].ejection.count)  # when requests are looked at for silence
 
 
 async def test_a_stream_that_has_begun_is_no_silence(pool_of_two, eventually):

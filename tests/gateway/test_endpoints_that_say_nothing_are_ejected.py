@@ -102,7 +102,7 @@ async def test_what_all_endpoints_say_ejects_nobody(start_gateway, start_endpoin
     gateway = await start_gateway(*endpoints, settings={"scheduling_policy": "round-robin"})
     await ask(gateway, False, 60)
     (pool,) = gateway.shell.plane.pools.values()
-    assert [load.ejections for load in pool.loads] == [0, 0, 0]
+    assert [load.ejection.count for load in pool.loads] == [0, 0, 0]
     assert [load.avoided(gateway.shell.now()) for load in pool.loads] == [False, False, False]
 
 
@@ -120,4 +120,4 @@ async def test_one_that_is_no_better_goes_again(start_gateway, start_endpoint):
         gateway.move(0.1)
         await ask(gateway, False, 2)
     assert len(hollow.calls) - before == 1
-    assert (pool.loads[0].ejections, pool.loads[0].ejected_for_s) == (2, 10.0)
+    assert (pool.loads[0].ejection.count, pool.loads[0].ejection.length_s) == (2, 10.0)

@@ -71,7 +71,7 @@ async def test_a_good_key_shows_who_is_at_fault_amid_wrong_ones(start_gateway, s
         statuses += await ask(gateway, 1, authorization="Bearer good")
         assert await ask(gateway, 1, authorization=f"Bearer {key}") == [401]
     assert statuses.count(401) <= 16
-    assert loads(gateway)[0].ejections
+    assert loads(gateway)[0].ejection.count
     assert not any(load.failures for load in loads(gateway)[1:])
 
 
@@ -82,4 +82,4 @@ async def test_one_client_that_breaks_requests_ejects_nobody_while_there_are_ret
     endpoints = [await start_endpoint(behave=rejecting(500)) for _ in range(2)]
     gateway = await start_gateway(*endpoints)
     await ask(gateway, 60)
-    assert [load.ejections for load in loads(gateway)] == [0, 0]
+    assert [load.ejection.count for load in loads(gateway)] == [0, 0]

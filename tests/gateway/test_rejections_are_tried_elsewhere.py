@@ -107,7 +107,7 @@ async def test_two_endpoints_that_agree_may_both_be_at_fault(start_gateway, star
         later(gateway, 0.3)
     assert statuses.count(status) <= 8
     assert set(statuses[-10:]) == {200}
-    assert all(load_of(gateway, place).ejections for place in range(2))
+    assert all(load_of(gateway, place).ejection.count for place in range(2))
 
 
 async def test_mistakes_of_clients_leave_retries_for_failures(start_gateway, start_endpoint):

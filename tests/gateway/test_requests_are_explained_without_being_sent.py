@@ -286,7 +286,7 @@ async def test_reasons_of_endpoints_by_what_they_answered(start_gateway, start_e
     resting.rests(now, 20)
     suspected.suspected(now)
     failing.failed(now, "status_500")
-    failing.ejected_until, failing.ejected_share = now + 5, 0.4
+    failing.ejection.until, failing.ejection.failure_rate = now + 5, 0.4
     lacking.lacks("adapter", now)
     shown = (await asked(gateway, {"model": "adapter"})).decided.endpoints
     assert [each.state for each in shown] == ["resting", "avoided", "ejected", "healthy", "healthy"]

@@ -67,7 +67,7 @@ async def test_several_requests_that_hang_on_one_endpoint(start_gateway, start_e
         call.answer(b"at last")
     assert [(await client.response()).body for client in clients] == [b"at last"] * 3
     assert gateway.metric("headgate_gateway_attempts_failed_total") == 0
-    assert gateway.shell.plane.ledger.loads()[0].ejected_until <= gateway.shell.now()
+    assert gateway.shell.plane.ledger.loads()[0].ejection.until <= gateway.shell.now()
 
 
 async def test_client_that_reads_nothing_more(start_gateway, start_endpoint, eventually):

@@ -232,7 +232,7 @@ def test_who_returns_from_an_ejection_counts_as_slower():
     back, other = pool.loads
     for at in range(back.policy.failures):
         back.failed(float(at))
-    now = back.ejected_until + 1.0
+    now = back.ejection.until + 1.0
     assert back.share(now) == pytest.approx(0.1)
     other.book(1_000, 0, now)
     request = prompt(*range(10))

@@ -26,6 +26,47 @@ FIRST_SHARE = 0.1
 """The initial share of traffic of an endpoint that returns: a few requests, to learn from."""
 
 
+class Ejection:
+    """The current ejection of an endpoint, or the last one, which decides the length of the next."""
+
+    __slots__ = ("count", "failure_rate", "length_s", "until")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.until = -math.inf
+        """Its end. An ejection applies only within the limits of `ejected`."""
+        self.length_s = 0.0
+        """Its length; half of that if a response ended it."""
+        self.failure_rate = 0.0
+        """What it was for; 0 if it was for consecutive failures."""
+
+    @property
+    def since(self) -> float:
+        return self.until - self.length_s
+
+    def begin(self, now: float, policy: EjectionPolicy) -> None:
+        """Twice as long as before, unless the endpoint has served since then for as long as it was away."""
+        is_relapse = now - self.until <= max(self.length_s, policy.slow_start_s)
+        self.length_s = min(2 * self.length_s, policy.longest_s) if is_relapse else policy.base_s
+        self.until = now + self.length_s
+        self.count += 1
+
+    def ends_with_response(self, now: float, asked_at: float) -> bool:
+        """End it for a response that has begun to a request sent at `asked_at`, if that shows that the
+        endpoint is better; returns whether it does."""
+        if self.failure_rate and asked_at < self.since:
+            return False
+        self.length_s /= 2  # it served while ejected: do not lengthen the next ejection
+        self.until = now
+        return True
+
+    def is_followed_by_relapse(self, failure_rate: float, now: float, policy: EjectionPolicy) -> bool:
+        """Whether the endpoint has just returned from an ejection for its failure rate, and fails as often as
+        before."""
+        is_on_trial = 0.0 < now - self.until < policy.slow_start_s
+        return is_on_trial and 0.0 < self.failure_rate <= 2.0 * failure_rate
+
+
 class EndpointHealth:
     """Health of one endpoint, from the outcomes of its requests. Changed only through its methods.
 
@@ -35,10 +76,7 @@ class EndpointHealth:
 
     __slots__ = (
         "avoided_until",
-        "ejected_for_s",
-        "ejected_share",
-        "ejected_until",
-        "ejections",
+        "ejection",
         "failed_at",
         "failures",
         "failures_in_row",
@@ -65,13 +103,7 @@ class EndpointHealth:
         """When it last sent a part of a response, as far as that is recorded."""
         self.hanging = 0
         """Requests that have waited longer than `policy.hang_s`; counted periodically."""
-        self.ejections = 0
-        self.ejected_until = -math.inf
-        """End of the current or last ejection, which applies only within the limits of `ejected`."""
-        self.ejected_for_s = 0.0
-        """Length of the last ejection; half of that if a response ended it."""
-        self.ejected_share = 0.0
-        """Failure rate that it was ejected for; 0 if it was ejected for consecutive failures."""
+        self.ejection = Ejection()
         self.tally = Tally()
         """Recent requests and failures, as of the last failure."""
         self.resting_until = -math.inf
@@ -93,7 +125,7 @@ class EndpointHealth:
         self.failed_at = now
         self.suspected(now)
         enough = self.policy.failures
-        if self.ejected_until > now or not enough:
+        if self.ejection.until > now or not enough:
             return False
         if self.failures_in_row < enough and not self._relapses(now):
             return False
@@ -106,23 +138,20 @@ class EndpointHealth:
         self.failures += 1
         self.reasons = (*self.reasons, reason)[-LAST_FAILURES:]
         self.failed_at = now
-        if self.ejected_until > now or not self.policy.failures or not self._relapses(now):
+        if self.ejection.until > now or not self.policy.failures or not self._relapses(now):
             return False
         self._eject(now)
         return True
 
     def _relapses(self, now: float) -> bool:
-        """Whether it has just returned from an ejection for its failure rate, and fails as often as
-        before."""
-        is_on_trial = 0.0 < now - self.ejected_until < self.policy.slow_start_s
-        return is_on_trial and 0.0 < self.ejected_share <= 2.0 * self.tally.share
+        return self.ejection.is_followed_by_relapse(self.tally.share, now, self.policy)
 
     def eject_if_outlier(self, pool: Tally, now: float) -> bool:
         """Eject it if it fails far more often than the others of its pool; returns whether it was ejected."""
-        if self.ejected_until > now or not self.policy.failures or not is_outlier(self.tally, pool):
+        if self.ejection.until > now or not self.policy.failures or not is_outlier(self.tally, pool):
             return False
         self._eject(now)
-        self.ejected_share = self.tally.share
+        self.ejection.failure_rate = self.tally.share
         pool.subtract(self.tally)
         self.tally.clear()
         return True
@@ -152,7 +181,7 @@ class EndpointHealth:
 
     def _update_suspect_until(self) -> None:
         """Recompute `suspect_until` after one of its parts changed."""
-        back_at = self.ejected_until + self.policy.slow_start_s
+        back_at = self.ejection.until + self.policy.slow_start_s
         self.suspect_until = max(self.avoided_until, self.resting_until, back_at)
 
     def hangs(self, now: float) -> bool:
@@ -161,14 +190,9 @@ class EndpointHealth:
         return self.failed(now, HANG)
 
     def _eject(self, now: float) -> None:
-        """Eject for twice as long as before, unless it has served since then for as long as it was away."""
-        policy = self.policy
-        if self.failures_in_row >= policy.failures:
-            self.ejected_share = 0.0
-        is_relapse = now - self.ejected_until <= max(self.ejected_for_s, policy.slow_start_s)
-        self.ejected_for_s = min(2 * self.ejected_for_s, policy.longest_s) if is_relapse else policy.base_s
-        self.ejected_until = now + self.ejected_for_s
-        self.ejections += 1
+        if self.failures_in_row >= self.policy.failures:
+            self.ejection.failure_rate = 0.0
+        self.ejection.begin(now, self.policy)
         self._update_suspect_until()
 
     def succeeded(self, now: float, asked_at: float = math.inf) -> None:
@@ -183,32 +207,29 @@ class EndpointHealth:
         the same millisecond counts as after."""
         if asked_at >= self.rest_began_at:
             self.rested()
-        if self.ejected_until > now and (
-            not self.ejected_share or asked_at >= self.ejected_until - self.ejected_for_s
-        ):
-            self.ejected_for_s /= 2  # it served while ejected: do not lengthen the next ejection
-            self.ejected_until = now
+        ejection = self.ejection
+        if ejection.until > now and ejection.ends_with_response(now, asked_at):
             self._update_suspect_until()
 
     def begins_anew(self, now: float) -> None:
         """Record that its process has restarted: earlier failures no longer keep it away. If its first
         request fails, it is ejected again, for longer."""
         self.rested()
-        if self.ejected_until > now:
-            self.ejected_until = now
+        if self.ejection.until > now:
+            self.ejection.until = now
             self._update_suspect_until()
 
     def may_be_tried(self, now: float) -> bool:
         """Whether it may be tried early: the base time of its ejection has passed, and a failed try costs
         little because its last failure was an immediate error status. As usual, it is avoided for a second
         after a failure."""
-        ejected_s = now - (self.ejected_until - self.ejected_for_s)
+        ejected_s = now - self.ejection.since
         return ejected_s >= self.policy.base_s and bool(self.reasons) and "status" in self.reasons[-1]
 
     @property
     def away_until(self) -> float:
         """When its ejection and its rest are over."""
-        return max(self.ejected_until, self.resting_until)
+        return max(self.ejection.until, self.resting_until)
 
     def avoided(self, now: float) -> bool:
         """Whether its last failure is so recent that any other endpoint is better."""
@@ -221,7 +242,7 @@ class EndpointHealth:
 
     def share(self, now: float) -> float:
         """The share of its usual traffic that it may get: 0 while ejected, then growing from 0.1 to 1."""
-        back_s = now - self.ejected_until
+        back_s = now - self.ejection.until
         slow_start_s = self.policy.slow_start_s
         if back_s < 0:
             return 0.0
@@ -244,7 +265,7 @@ def ejected(pool: Sequence[Health], now: float, most: int | None = None) -> list
     endpoints themselves, and the rest of the pool could not carry the load. Where `pool` is only a part of a
     pool, with all candidates for ejection, `most` is the limit of the whole pool.
     """
-    out = [health for health in pool if health.ejected_until > now]
+    out = [health for health in pool if health.ejection.until > now]
     if most is None:
         most = most_ejected(pool)
     if len(out) > most:
@@ -272,7 +293,7 @@ def hung(pool: Sequence[Health], now: float) -> list[Health]:
         if health.hanging >= health.policy.hang_requests
         and health.policy.failures > 0
         and now - health.heard_at > health.policy.hang_s
-        and health.ejected_until <= now
+        and health.ejection.until <= now
     ]
     if not out or not any(now - health.heard_at <= health.policy.hang_s for health in pool):
         return []

@@ -100,7 +100,7 @@ class AttemptMetrics:
     def ejected(self, pool: PoolState, load: EndpointState, reason: str, *, is_out: bool) -> None:
         if is_out:
             self._ejections.labels(pool.name, reason).value += 1
-            what = f"is ejected for {load.ejected_for_s:g} s"
+            what = f"is ejected for {load.ejection.length_s:g} s"
         else:
             what = "is still used, as the pool has no better one,"
         where = load.endpoint.name, load.endpoint.address, pool.name

@@ -274,7 +274,7 @@ class _Endpoints:
         if state == "full":
             return f"has {load.requests} requests, the limit per gateway"
         if state == "ejected":
-            left_s = load.ejected_until - now
+            left_s = load.ejection.until - now
             return f"gets no requests for another {left_s:.1f} s, after {health.why(load)}"
         if state == "resting":
             left_s = load.resting_until - now

@@ -119,9 +119,9 @@ def _endpoint(pool: PoolState, load: fleet.EndpointState, is_ejected: bool, now:
         "failures_in_row": load.failures_in_row,
         "last_failures": list(load.reasons),
         "last_failure_s_ago": round(now - load.failed_at, 3) if load.failures else None,
-        "ejections": load.ejections,
-        "ejected_for_another_s": round(load.ejected_until - now, 3) if is_ejected else 0,
-        "ejected_after": health.why(load) if load.ejected_until > now else None,
+        "ejections": load.ejection.count,
+        "ejected_for_another_s": round(load.ejection.until - now, 3) if is_ejected else 0,
+        "ejected_after": health.why(load) if load.ejection.until > now else None,
         "resting_for_another_s": round(max(load.resting_until - now, 0), 3),
         "share": load.share(now) or float(not is_ejected),
         "connections": connections.statistics() if connections is not None else {"open": 0, "idle": 0},
@@ -187,7 +187,7 @@ def state(load: fleet.EndpointState, is_ejected: bool, now: float) -> str:
         return "ejected"
     if load.resting_until > now:
         return "resting"
-    if load.ejected_until > now:
+    if load.ejection.until > now:
         return "needed"  # it would be ejected, but its pool has reached the ejection limit
     if load.share(now) < 1:
         return "returning"

@@ -58,7 +58,7 @@ class Health:
 
     def hangs(self, pool: PoolState, load: fleet.EndpointState, now: float) -> None:
         """Eject an endpoint that responds to nothing."""
-        if load.ejected_until <= now and load.hangs(now):
+        if load.ejection.until <= now and load.hangs(now):
             self._ejected(pool, load, HANG, now)
             if pool.queue is not None:
                 pool.queue.refresh_endpoints(now)
@@ -75,7 +75,7 @@ class Health:
         return any(
             now - self._heard_at(other) <= long_s
             for other in pool.loads
-            if other is not load and other.ejected_until <= now
+            if other is not load and other.ejection.until <= now
         )
 
     def is_silent(self, pool: PoolState, load: fleet.EndpointState, since: float) -> bool:
@@ -99,10 +99,11 @@ def why(load: fleet.EndpointState) -> str:
     if load.reasons and load.reasons[-1] == HANG:
         return "responding to none of its requests, while other endpoints responded"
     reasons = list(load.reasons)
-    if not load.ejected_share:
+    failure_rate = load.ejection.failure_rate
+    if not failure_rate:
         reasons = reasons[-load.failures_in_row :]
     counts = Counter(reasons)
     told = ", ".join(f"{reason} ({count})" for reason, count in counts.most_common())
-    if load.ejected_share:
-        return f"failing {load.ejected_share:.0%} of its requests, far more than the others, the last: {told}"
+    if failure_rate:
+        return f"failing {failure_rate:.0%} of its requests, far more than the others, the last: {told}"
     return f"{load.failures_in_row} failures in a row, the last: {told}"

@@ -71,7 +71,7 @@ async def test_another_prefills(start, chat, eventually):
     assert len(other.requests) == 1
     assert some.failed("prefill_hang") == 1
     assert some.gateway.metric("headgate_gateway_ejections_total", reason="hang") == 1
-    assert some.load(some.prefill[0]).ejected_until > some.gateway.shell.now()
+    assert some.load(some.prefill[0]).ejection.until > some.gateway.shell.now()
     assert some.load(some.prefill[0]).failures == 1
     assert some.load(some.decode[0]).failures == 0
 

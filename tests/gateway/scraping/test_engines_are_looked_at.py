@@ -195,7 +195,7 @@ async def test_an_engine_that_has_started_anew_has_an_empty_cache(
         load_of(gateway).failed(gateway.shell.now())
     engine.page = "vllm:num_requests_running 0\nprocess_start_time_seconds 2000\n"
     await eventually(lambda: gateway.shell.scraper.looks.restarts)
-    assert load_of(gateway).ejected_until <= gateway.shell.now()
+    assert load_of(gateway).ejection.until <= gateway.shell.now()
     assert gateway.shell.plane.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [0]
     await eventually(lambda: engine.asked.count("/v1/models") == 2)
 

@@ -101,7 +101,7 @@ async def test_its_requests_go_elsewhere(start_looking, start_endpoint, eventual
     assert (await asking).body == b"yes"
     assert gateway.metric("headgate_gateway_ejections_total", reason="hang") == 1
     assert gateway.metric("headgate_gateway_attempts_failed_total", reason="hang") == 1
-    assert pool.loads[0].ejected_until > gateway.shell.now()
+    assert pool.loads[0].ejection.until > gateway.shell.now()
     assert "after responding to none of its requests, while other endpoints responded" in caplog.text
 
 
@@ -115,7 +115,7 @@ async def test_requests_with_a_part_of_a_response_stay(start_looking, start_endp
     engines[0].requests[0].write(b"HTTP/1.1 200")
     await asyncio.sleep(0.1)
     gateway.move(LONG_S)
-    await eventually(lambda: pool.loads[0].ejections)
+    await eventually(lambda: pool.loads[0].ejection.count)
     engines[0].requests[0].write(b" OK\r\ncontent-length: 5\r\n\r\nafter")
     assert (await asking).body == b"after"
     assert gateway.metric("headgate_gateway_attempts_failed_total") == 0

@@ -61,13 +61,13 @@ class HangWatch:
             self._asked_s.pop(endpoint, None)
             return
         is_heard_of = any(
-            other.answers_questions and other.load.ejected_until <= now
+            other.answers_questions and other.load.ejection.until <= now
             for other in self._endpoints
             if other is not endpoint
         )
         if now - self._asked_s.setdefault(endpoint, now) < UNANSWERED_S or not is_heard_of:
             return
-        if endpoint.load.ejected_until <= now:
+        if endpoint.load.ejection.until <= now:
             endpoint.load.hangs(now)
             self._ejected()
         for listener in late:

@@ -129,7 +129,7 @@ class _Run:
                     crashes=each.uptime.crashes,
                     starts=each.uptime.starts,
                     up_s=each.uptime.up_s(ended_s),
-                    ejections=each.load.ejections,
+                    ejections=each.load.ejection.count,
                     statistics=each.engine.statistics(),
                 )
                 for each in self._endpoints
