@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from headgate.gateway.bodies import BodyMemory
+from headgate.gateway.request import ParsedHead
 from headgate.requests.bodies.large import LARGE_BYTES
 from headgate.requests.client import Header
+
+if TYPE_CHECKING:
+    from headgate.gateway.trust import Peer
 
 MAX_BODY_PIECES: Final = 1024
 """More pieces than this are joined, because a body in tiny chunks would take many times its size."""
@@ -19,11 +24,12 @@ FRAMING_FACTOR: Final = 16
 
 
 class IncomingHead:
-    """The head of one request, and values derived from it."""
+    """The head of one request of a peer, and values derived from it."""
 
-    __slots__ = ("headers", "host", "response_lines", "target", "version")
+    __slots__ = ("_peer", "headers", "host", "response_lines", "target", "version")
 
-    def __init__(self) -> None:
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
         self.target = b""
         """As far as it has arrived; without the host once the head is complete."""
         self.headers: list[Header] = []
@@ -38,6 +44,13 @@ class IncomingHead:
         self.target = self.response_lines = b""
         self.headers = []
 
+    def parsed(self, method: bytes) -> ParsedHead:
+        """The complete head."""
+        is_http_1_0 = self.version != "1.1"
+        return ParsedHead(
+            method, self.target, self.headers, is_http_1_0, self._peer, self.host, self.response_lines
+        )
+
     @property
     def size(self) -> int:
         """Bytes of the target and the headers."""
@@ -45,11 +58,12 @@ class IncomingHead:
 
 
 class IncomingBody:
-    """The body of one request. The reader counts its bytes as held memory."""
+    """The body of one request. Its bytes count as held memory."""
 
-    __slots__ = ("_framed_bytes", "_pieces", "is_chunked", "length", "size")
+    __slots__ = ("_framed_bytes", "_pieces", "is_chunked", "length", "memory", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, memory: BodyMemory) -> None:
+        self.memory = memory
         self._pieces: list[bytes | bytearray] = []
         self.size = 0
         """Bytes received."""
@@ -79,6 +93,7 @@ class IncomingBody:
         else:
             pieces[:] = [bytearray().join((*pieces, data))]
         self.size += len(data)
+        self.memory.held += len(data)
 
     def framed(self, size: int) -> None:
         """Count received bytes of a chunked body, including framing."""
@@ -88,14 +103,17 @@ class IncomingBody:
     def has_too_much_framing(self) -> bool:
         return self._framed_bytes - self.size > MAX_FRAMING_BYTES + FRAMING_FACTOR * self.size
 
-    def whole(self) -> bytes | bytearray:
-        """The complete body; a large one is not copied again."""
-        pieces = self._pieces
+    def hand_over(self) -> bytes | bytearray:
+        """The complete body; a large one is not copied again. Its bytes stay counted, now for its request."""
+        pieces, size = self._pieces, self.size
+        self._pieces = []
+        self.size = 0
         if len(pieces) != 1:
             return b"".join(pieces)
-        return pieces[0] if self.size > LARGE_BYTES else bytes(pieces[0])
+        return pieces[0] if size > LARGE_BYTES else bytes(pieces[0])
 
     def drop(self) -> None:
         """Free the body."""
+        self.memory.held -= self.size
         self._pieces = []
         self.size = 0

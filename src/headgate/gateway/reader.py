@@ -12,7 +12,7 @@ import httptools
 
 from headgate.gateway import bodies, hosts, unreadable
 from headgate.gateway.incoming import FRAMING_FACTOR, MAX_FRAMING_BYTES, IncomingBody, IncomingHead
-from headgate.gateway.request import ParsedHead, Request
+from headgate.gateway.request import Request
 from headgate.gateway.request_head_cache import RequestHeadCache
 from headgate.loop_turns import AT_ONCE_BYTES
 from headgate.requests.refusal import Refusal
@@ -64,14 +64,10 @@ class RequestReader:
     __slots__ = (
         "_body",
         "_fed_bytes",
-        "_first_data",
         "_head",
         "_heads",
-        "_host_checked",
         "_in_head",
-        "_memory",
         "_parser",
-        "_peer",
         "_policy",
         "_refusal",
         "_services",
@@ -86,19 +82,12 @@ class RequestReader:
         self._services = services
         self._settings = services.settings.clients
         self._policy = services.policy
-        self._memory = services.bodies
-        self._peer = peer
         self.client: Client = client
         self._parser = httptools.HttpRequestParser(self)
         self._heads = RequestHeadCache()
-        self._first_data = b""
-        """The data being parsed, if a request starts at its first byte."""
         self._refusal: Refusal | None = None
-        self._head = IncomingHead()
-        self._host_checked: bytes | None = None
-        """The last host that was allowed. Usually, all requests of a connection have the same."""
-        self._body = IncomingBody()
-        """The body of the request being read; its bytes count as held memory."""
+        self._head = IncomingHead(peer)
+        self._body = IncomingBody(services.bodies)
         self._fed_bytes = 0
         """Length of the data being parsed."""
         self._unused_bytes = 0
@@ -113,7 +102,6 @@ class RequestReader:
     def change(self, settings: GatewaySettings, policy: ClientPolicy) -> None:
         """Apply new settings."""
         self._settings, self._policy = settings.clients, policy
-        self._host_checked = None
         self._heads.forget()
 
     def feed(self, data: bytes) -> Refusal | None:
@@ -121,7 +109,7 @@ class RequestReader:
         begins = self._in_head and not self._unused_bytes and self._refusal is None
         if begins and (known := self._heads.recall(data, self._settings.max_body_bytes)) is not None:
             return self._take_known(known)
-        self._first_data = data if begins else b""
+        self._heads.data = data if begins else b""
         return self._parse(data)
 
     def begin(self, data: bytes) -> tuple[int, Refusal | None]:
@@ -135,12 +123,12 @@ class RequestReader:
         end = data.find(_HEAD_END, 0, AT_ONCE_BYTES) + len(_HEAD_END)
         if end < len(_HEAD_END):
             return 0, None
-        self._first_data = data
+        self._heads.data = data
         refusal = self._parse(data[:end])
         if refusal is None and (left := self.body_left):
             refusal = self._parse(data[end : end + left])
             end += left
-        self._first_data = b""
+        self._heads.data = b""
         return end, refusal
 
     def _parse(self, data: bytes) -> Refusal | None:
@@ -168,7 +156,7 @@ class RequestReader:
         head = self._head
         head.target, head.response_lines = request.target, request.response_lines
         request.keep_alive = not self._services.shutdown.is_leaving
-        memory, size = self._memory, request.held_bytes
+        memory, size = self._body.memory, request.held_bytes
         memory.held += size
         if memory.held > memory.limit_of_long and memory.is_exceeded_by(size):
             memory.release(request)
@@ -182,12 +170,11 @@ class RequestReader:
         would keep all three until the next garbage collection, which the gateway makes rare."""
         self._parser, self.client = _NO_PARSER, _NOBODY
         self._head.clear()
-        self._first_data = b""
+        self._heads.data = b""
         self.drop_body()
 
     def drop_body(self) -> None:
         """Free a partial body: its request was rejected, or its client has left."""
-        self._memory.held -= self._body.size
         self._body.drop()
 
     @property
@@ -271,19 +258,19 @@ class RequestReader:
             self._check_count_of_hosts(hosts_said)
         if head.target[0] != _SLASH or head.target.find(b"#") >= 0:
             host = self._split_target(host, hosts_said)
-        if host != self._host_checked:
+        if host != self._heads.allowed_host:
             host = self._check_host(host)
         head.host = host
-        if size > bodies.LONG_BYTES and not self._memory.has_room(size):
-            self._refuse(self._memory.refusal())
+        if size > bodies.LONG_BYTES and not self._body.memory.has_room(size):
+            self._refuse(self._body.memory.refusal())
         if expected:
             self._expect(expected, has_body=bool(coding) or (length or b"0") != b"0")
 
     def on_body(self, data: bytes) -> None:
-        body, memory = self._body, self._memory
+        body = self._body
         body.add(data)
+        memory = body.memory
         self._unused_bytes = 0
-        memory.held += len(data)
         if memory.held > memory.limit_of_long and memory.is_exceeded_by(body.size):
             self._refuse(memory.refusal())
         if body.size > self._settings.max_body_bytes:
@@ -295,25 +282,14 @@ class RequestReader:
         if self._parser.should_upgrade():
             return  # with an upgrade, llhttp reads no body and raises an error next
         self.owes_continue = False
-        head = self._head
-        is_http_1_1 = head.version == "1.1"
-        parsed = ParsedHead(
-            self._parser.get_method(),
-            head.target,
-            head.headers,
-            not is_http_1_1,
-            self._peer,
-            head.host,
-            head.response_lines,
-        )
-        keep_alive = is_http_1_1 and self._parser.should_keep_alive()
+        parsed = self._head.parsed(self._parser.get_method())
+        keep_alive = not parsed.is_http_1_0 and self._parser.should_keep_alive()
         keep_alive = keep_alive and not self._services.shutdown.is_leaving
-        request = Request(parsed, self._body.whole(), keep_alive, self._services.now())
-        self._body.drop()  # its bytes stay counted, now for the request
+        request = Request(parsed, self._body.hand_over(), keep_alive, self._services.now())
         if not request.keep_alive:
             self._heads.forget()  # nothing may follow: llhttp accepts no further request
-        elif self._first_data:
-            self._heads.learn(self._first_data, request)
+        else:
+            self._heads.learn(request)
         refusal = self.client.take(request)
         if refusal is not None:
             self._refuse(refusal)
@@ -372,7 +348,7 @@ class RequestReader:
         if refusal is not None and (refusal.status == 400 or self._head.target not in _PROBES):
             self._refuse(refusal)
         if refusal is None:
-            self._host_checked = host
+            self._heads.allowed_host = host
         return host
 
     def _expect(self, expected: bytes, *, has_body: bool) -> None:
@@ -388,7 +364,7 @@ class RequestReader:
         Java's own client offers h2c with every first request. llhttp stops after such a head, so a fresh
         parser gets the head without the offer, and then the `rest`, which begins with the body.
         """
-        self._first_data = b""
+        self._heads.data = b""
         while self._refusal is None:
             method = self._parser.get_method()
             if method == b"CONNECT":

@@ -24,11 +24,15 @@ _END: Final = b"\r\n\r\n"
 
 
 class RequestHeadCache:
-    """The last head of a connection, as bytes and parsed."""
+    """The last head of a connection, as bytes and parsed, and its host."""
 
-    __slots__ = ("_after", "_before", "_misses", "_parsed")
+    __slots__ = ("_after", "_before", "_misses", "_parsed", "allowed_host", "data")
 
     def __init__(self) -> None:
+        self.data = b""
+        """The data being parsed, if a request starts at its first byte."""
+        self.allowed_host: bytes | None = None
+        """The last host that was allowed. Usually, all requests of a connection have the same."""
         self._before = self._after = b""
         """The head up to the length of the body, and the rest after it."""
         self._parsed: ParsedHead | None = None
@@ -51,10 +55,11 @@ class RequestHeadCache:
         self._misses = 0
         return Request(known, data[body_at:], True, 0.0, length)
 
-    def learn(self, data: bytes, request: Request) -> None:
+    def learn(self, request: Request) -> None:
         """Keep the head of a request that passed all checks, if it may repeat and `data` is exactly this
         request."""
-        if self._misses >= MAX_MISSES:
+        data = self.data
+        if not data or self._misses >= MAX_MISSES:
             return
         self._misses += 1
         size = len(data) - len(request.body)
@@ -66,6 +71,6 @@ class RequestHeadCache:
             self._parsed = request.parsed
 
     def forget(self) -> None:
-        """Forget the head: checks that it passed may fail now."""
-        self._parsed = None
+        """Forget the head and its host: checks that they passed may fail now."""
+        self._parsed = self.allowed_host = None
         self._misses = 0
