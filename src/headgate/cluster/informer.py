@@ -71,6 +71,31 @@ def scopes(namespaces: Sequence[str]) -> Sequence[str | None]:
     return tuple(dict.fromkeys(namespaces)) or (None,)
 
 
+@dataclass(frozen=True)
+class _Scope:
+    """Which objects are followed."""
+
+    resource: api.Resource
+    namespace: str | None
+    """None for all."""
+    label_selector: str | None
+    field_selector: str | None
+
+    @property
+    def path(self) -> str:
+        return self.resource.path(self.namespace)
+
+    @property
+    def selectors(self) -> dict[str, str | None]:
+        """Parameters of a query."""
+        return {"labelSelector": self.label_selector, "fieldSelector": self.field_selector}
+
+    def denied(self, message: str) -> Denied:
+        """The server denies access, and gives this reason."""
+        name = (self.field_selector or "").removeprefix(OBJECT_NAME)
+        return Denied(self.resource, self.namespace, message, name)
+
+
 class _Contact:
     """The state of the contact with the server, and recent failures."""
 
@@ -174,16 +199,13 @@ class Informer(Generic[K]):
         denied, unless their namespace is gone. `reduced` returns the part of an object that the copy
         keeps."""
         self._client = client
-        self._resource = kind.resource
-        self._namespace = namespace
-        self._path = kind.resource.path(namespace)
-        self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        self._scope = _Scope(kind.resource, namespace, label_selector, field_selector)
         self._pacing = pacing or Pacing()
         self._rng = rng or random.Random()  # noqa: S311 - jitter
         self._store: Store[K] = Store()
         self._subscribers: Subscribers[K] = Subscribers(kind.resource.kind)
-        self._reader = Reader(kind, self._path, reduced)
-        self._contact = _Contact(self._path, client.outage)
+        self._reader = Reader(kind, self._scope.path, reduced)
+        self._contact = _Contact(self._scope.path, client.outage)
         self._version: str | None = None
         self._may_be_absent = may_be_absent
         self._responded = asyncio.Event()
@@ -287,7 +309,7 @@ class Informer(Generic[K]):
         version = ""
         objects: list[K] = []
         self._reader.unreadable.clear()
-        async with aclosing(self._client.pages(self._path, self._selectors, page_size)) as pages:
+        async with aclosing(self._client.pages(self._scope.path, self._scope.selectors, page_size)) as pages:
             async for page in pages:
                 with collector_paused():
                     objects += [
@@ -299,20 +321,21 @@ class Informer(Generic[K]):
     async def _watch(self) -> None:
         seconds = self._rng.randint(self._pacing.watch_min_s, self._pacing.watch_max_s)
         query = {
-            **self._selectors,
+            **self._scope.selectors,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
             "timeoutSeconds": str(seconds),
         }
+        path = self._scope.path
         started, before = time.monotonic(), self._contact.events
         read_timeout_s = seconds + self._pacing.watch_slack_s
-        async with self._client.stream_lines(self._path, query, read_timeout_s) as lines:
+        async with self._client.stream_lines(path, query, read_timeout_s) as lines:
             async for line in lines:
                 self._event(line)
         if self._contact.events == before:
             if time.monotonic() - started < _SHORTEST_WATCH_S:
-                raise ApiError("the watch ended at once and without an event", request=f"WATCH {self._path}")
+                raise ApiError("the watch ended at once and without an event", request=f"WATCH {path}")
             self._contact.proven()
 
     def _event(self, line: bytes) -> None:
@@ -349,22 +372,22 @@ class Informer(Generic[K]):
         or the server cannot tell at the moment, is unknown: known objects are kept. But a namespace that is
         deleted takes the role along, and is known to be gone to whoever may read it by name."""
         self._version = None
-        name = (self._selectors["fieldSelector"] or "").removeprefix(OBJECT_NAME)
-        denied = Denied(self._resource, self._namespace, error.message, name)
-        self._contact.forbidden(denied, len(self._store))
+        self._contact.forbidden(self._scope.denied(error.message), len(self._store))
         self._responded.set()
         if self._may_be_absent:
             self.synced.set()
         if len(self._store) and await self._is_namespace_gone():
-            log.warning("namespace %s is deleted: so are its %s", self._namespace, self._resource.plural)
+            scope = self._scope
+            log.warning("namespace %s is deleted: so are its %s", scope.namespace, scope.resource.plural)
             self._subscribers.notify(self._store.replace([], keep={}))
 
     async def _is_namespace_gone(self) -> bool:
         """False also if this account may not know."""
-        if self._namespace is None:
+        namespace = self._scope.namespace
+        if namespace is None:
             return False
         try:
-            await self._client.get(api.Namespace, self._namespace)
+            await self._client.get(api.Namespace, namespace)
         except ApiError as error:
             return isinstance(error, NotFound) and error.reason == "NotFound"
         return False
