@@ -90,8 +90,6 @@ class DataPlane:
         self.paths = paths or Paths()
         self.memory = memory
         self.routes = Routes(limits or RouteLimits(), phase)
-        self._is_torn = True
-        """Whether what follows from the snapshot has to be made anew: nothing is, or taking one up failed."""
         self.is_ready = False
         self.pools: dict[ObjectRef, PoolState] = {}
         self.ledger = ledger or fleet.Ledger(fleet.EjectionPolicy())
@@ -146,7 +144,7 @@ class DataPlane:
         Costs as much as what differs from the snapshot before, which is looked for unless `step` says it.
         `follow` does what the shell has to do besides; if it fails, the next snapshot is taken as a whole.
         """
-        is_anew, self._is_torn = self._is_torn, True
+        is_anew = self.routes.begin()
         difference = routing.Difference.between(routing.EMPTY if is_anew else self.snapshot, snapshot, step)
         if is_anew or difference.pools:
             known = {} if is_anew else self.pools
@@ -163,8 +161,7 @@ class DataPlane:
                 self.prefixes.remove(load)
         if follow is not None:
             follow(Change(snapshot, difference, is_anew, limits_left))
-        self.routes.snapshot = snapshot
-        self._is_torn = False
+        self.routes.use(snapshot)
 
     def use_pool(self, pool: routing.Pool, now: float) -> PoolState:
         """Takes one pool by itself, for a shell whose requests come decided."""

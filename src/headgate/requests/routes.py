@@ -18,9 +18,21 @@ class Routes:
     def __init__(self, limits: RouteLimits, phase: float) -> None:
         """`phase` is the part of their rounds after which the weighted splits begin."""
         self.snapshot = routing.EMPTY
+        self._is_torn = True
+        """Whether what follows from the snapshot has to be made anew: nothing is, or taking one up failed."""
         self.destinations: dict[str, Destination] = {}
         self.splits = routing.Splits(phase)
         self.limits = limits
+
+    def begin(self) -> bool:
+        """Begin to take up a new snapshot; returns whether nothing of the previous one may be kept."""
+        is_anew, self._is_torn = self._is_torn, True
+        return is_anew
+
+    def use(self, snapshot: routing.Snapshot) -> None:
+        """All that follows from the new snapshot is done: it is in use."""
+        self.snapshot = snapshot
+        self._is_torn = False
 
     def take(
         self,
@@ -31,7 +43,7 @@ class Routes:
         *,
         is_anew: bool,
     ) -> bool:
-        """Apply the routes of a new snapshot, which is in use only once `snapshot` is set. `is_anew`: nothing
+        """Apply the routes of a new snapshot, which is in use only after `use`. `is_anew`: nothing
         of the previous one is kept. Returns whether limits of routes may be gone."""
         if not is_anew and pools.keys() == self.snapshot.pools.keys():
             self.destinations = changed_destinations(self.destinations, snapshot, pools, difference)
