@@ -6,7 +6,6 @@ herding onto the endpoint that looked idle a moment ago.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -123,7 +122,7 @@ class EndpointState(EndpointHealth):
 class Booking(BookedPrompt):
     """One request in the account of an endpoint: created once, ended once."""
 
-    __slots__ = ("_began_at", "_began_with", "adapter", "is_over", "load", "output_tokens")
+    __slots__ = ("_decodes_since", "adapter", "is_over", "load", "output_tokens")
 
     def __init__(
         self,
@@ -139,7 +138,9 @@ class Booking(BookedPrompt):
         self.output_tokens = output_tokens
         self.adapter = adapter
         self.is_over = False
-        self._began_at = math.inf
+        self._decodes_since: tuple[float, tuple[float, float]] | None = None
+        """When it began to decode, and the estimator's `so_far` at that time; None if its pace says
+        nothing."""
         load.requests += 1
         load.started += 1
         load.prefill_tokens += uncached_tokens
@@ -162,18 +163,18 @@ class Booking(BookedPrompt):
         if self.is_streamed:
             load.estimator.first_token(self, now)
         if self.is_streamed or not self.uncached_tokens:
-            self._began_at, self._began_with = now, load.estimator.so_far(now)
+            self._decodes_since = now, load.estimator.so_far(now)
 
     def paced(self, response_tokens: int, now: float) -> None:
         """Learn the pace of a streamed response that has just completed with `response_tokens`. A response
         whose prompt was prefilled elsewhere counts too, although its booking shows nothing about prefill."""
-        if not self.is_prefilled or response_tokens < 2 or now <= self._began_at:
+        if not self.is_prefilled or response_tokens < 2 or self._decodes_since is None:
             return
-        estimator, steps, lasted_s = self.load.estimator, response_tokens - 1, now - self._began_at
-        (decoding_before_s, prefill_before_s), (decoding_s, prefill_s) = (
-            self._began_with,
-            estimator.so_far(now),
-        )
+        since, (decoding_before_s, prefill_before_s) = self._decodes_since
+        if now <= since:
+            return
+        estimator, steps, lasted_s = self.load.estimator, response_tokens - 1, now - since
+        decoding_s, prefill_s = estimator.so_far(now)
         estimator.rates.learn_pace(
             lasted_s / steps,
             (decoding_s - decoding_before_s) / lasted_s,
