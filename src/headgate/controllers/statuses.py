@@ -46,6 +46,40 @@ class StatusStatistics:
     index: dict[str, int]
 
 
+class _StatusWriter:
+    """Writes statuses while this process leads, and reports changed conditions in events."""
+
+    def __init__(
+        self, client: cluster.Client, clock: Callable[[], datetime], leadership: cluster.Leadership
+    ) -> None:
+        self._client = client
+        self._leadership = leadership
+        self.events = cluster.EventRecorder(client, COMPONENT, clock)
+        self.written = 0
+        self.conflicts = 0
+        """Writes rejected because the object had changed in the meantime."""
+
+    async def write(self, obj: Observed, status: api.ObservedStatus) -> float | None:
+        """Returns after how many seconds to repeat it; None if that is not needed."""
+        if not self._leadership.is_held():
+            return GATHER_S
+        outcome = await write_status(self._client, obj, conditions.written(obj, status))
+        if outcome is Outcome.OUTDATED:
+            self.conflicts += 1
+            return GATHER_S
+        if outcome is Outcome.GONE:
+            return None
+        self.written += 1
+        if not _has_controller(obj):
+            for condition in conditions.news(conditions.said(obj), status):
+                self._tell(obj, condition)
+        return None
+
+    def _tell(self, obj: Observed, condition: api.Condition) -> None:
+        kind = cluster.EventType.NORMAL if condition.status == "True" else cluster.EventType.WARNING
+        self.events.record(obj, kind, condition.reason, f"{condition.type}: {condition.message}")
+
+
 class StatusController:
     """Follows the objects and their Pods, and writes the status subresource."""
 
@@ -64,12 +98,12 @@ class StatusController:
         self._settling = settling or Settling()
         self._index = ObjectIndex()
         self._queue: cluster.WorkQueue[Subject] = cluster.WorkQueue()
-        self._events = cluster.EventRecorder(client, COMPONENT, clock)
+        self._writer = _StatusWriter(client, clock, self._leadership)
         self._secrets = cluster.NamedObjects(client, api.Secret, self._handler(self._index.put_secret))
         self._services = cluster.NamedObjects(client, api.Service, self._handler(self._index.put_service))
         self._pods: dict[str | None, cluster.Informer[api.Pod]] = {}
         """By the namespace that is followed; None for all."""
-        self._assessed = self._written = self._conflicts = 0
+        self._assessed = 0
         self.is_ready = False
         """Whether all objects are loaded."""
 
@@ -90,7 +124,7 @@ class StatusController:
             await asyncio.gather(*(informer.wait_known(ACCESS_PATIENCE_S) for informer in informers))
             tasks.create_task(self._secrets.run())
             tasks.create_task(self._services.run())
-            tasks.create_task(self._events.run())
+            tasks.create_task(self._writer.events.run())
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, workers))
             self.is_ready = True
             on_ready()
@@ -98,11 +132,11 @@ class StatusController:
     def statistics(self) -> StatusStatistics:
         return StatusStatistics(
             self._assessed,
-            self._written,
-            self._conflicts,
+            self._writer.written,
+            self._writer.conflicts,
             len(self._settling),
             self._queue.statistics(),
-            self._events.statistics(),
+            self._writer.events.statistics(),
             self._index.statistics(),
         )
 
@@ -176,29 +210,10 @@ class StatusController:
             self._settling.forget(subject)
             return None
         wait_s = self._settling.wait_s(subject, said, status, asyncio.get_running_loop().time())
-        again_s = wait_s or await self._write(obj, status)
+        again_s = wait_s or await self._writer.write(obj, status)
         if again_s is None:
             self._settling.forget(subject)
         return again_s
-
-    async def _write(self, obj: Observed, status: api.ObservedStatus) -> float | None:
-        if not self._leadership.is_held():
-            return GATHER_S
-        outcome = await write_status(self._client, obj, conditions.written(obj, status))
-        if outcome is Outcome.OUTDATED:
-            self._conflicts += 1
-            return GATHER_S
-        if outcome is Outcome.GONE:
-            return None
-        self._written += 1
-        if not _has_controller(obj):
-            for condition in conditions.news(conditions.said(obj), status):
-                self._tell(obj, condition)
-        return None
-
-    def _tell(self, obj: Observed, condition: api.Condition) -> None:
-        kind = cluster.EventType.NORMAL if condition.status == "True" else cluster.EventType.WARNING
-        self._events.record(obj, kind, condition.reason, f"{condition.type}: {condition.message}")
 
 
 def _has_controller(obj: Observed) -> bool:
