@@ -74,17 +74,16 @@ class AutoscalingController:
         leadership: cluster.Leadership | None = None,
     ) -> None:
         self._client = client
-        self._namespaces = tuple(namespaces)
         self._settings = settings or AutoscalingSettings()
         self._clock = clock
         self._leadership = leadership or cluster.Undisputed()
         self._queue: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
         self._policies: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
-        self._followed = Followed(self._touched, self._policies.add)
+        self._followed = Followed(self._touched, self._policies.add, namespaces)
         self._signals = Signals()
         self._signals.on_starved = self._signals.on_risen = self._needs_more
-        self._meter = Meter(self._settings, _prometheus(self._settings))
-        self._passes = Passes(client, self._followed, self._signals, self._meter)
+        meter = Meter(self._settings, _prometheus(self._settings))
+        self._passes = Passes(client, self._followed, self._signals, meter)
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
         self._memories: dict[api.ObjectKey, Memory] = {}
         self.figures = Figures()
@@ -95,9 +94,9 @@ class AutoscalingController:
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Run until cancelled; calls `on_ready` once all objects are loaded."""
-        informers = self._followed.informers(self._client, self._namespaces)
+        informers = self._followed.informers(self._client)
         informers += self._gateways()
-        async with contextlib.aclosing(self._meter), asyncio.TaskGroup() as tasks:
+        async with contextlib.aclosing(self._passes), asyncio.TaskGroup() as tasks:
             for informer in informers:
                 tasks.create_task(informer.run())
             tasks.create_task(self._signals.run())

@@ -41,10 +41,15 @@ class Followed:
     """
 
     def __init__(
-        self, touched: Callable[[api.ObjectKey], None], judged: Callable[[api.ObjectKey], None]
+        self,
+        touched: Callable[[api.ObjectKey], None],
+        judged: Callable[[api.ObjectKey], None],
+        namespaces: Sequence[str] = (),
     ) -> None:
-        """`touched` is called with bindings that have to be looked at, `judged` with policies."""
+        """`touched` is called with bindings that have to be looked at, `judged` with policies. `namespaces`:
+        those to follow; all if there are none."""
         self._touched, self._judged = touched, judged
+        self._namespaces = tuple(namespaces)
         self.variant_touched: Callable[[api.ObjectKey], object] = lambda key: None
         """Called with keys that VariantAutoscalings may have when the workload of this name changes, or when
         others who want to decide for it come or go."""
@@ -59,7 +64,6 @@ class Followed:
         self._pools = Pools(self._pods)
         self._claims = Claims()
         self._grants: list[cluster.Informer[ReferenceGrant]] = []
-        self._namespaces: tuple[str, ...] = ()
 
     # Reading
 
@@ -132,13 +136,12 @@ class Followed:
 
     # Following
 
-    def informers(self, client: cluster.Client, namespaces: Sequence[str]) -> list[cluster.Informer[Any]]:
+    def informers(self, client: cluster.Client) -> list[cluster.Informer[Any]]:
         """Those of all kinds, subscribed to."""
-        self._namespaces = tuple(namespaces)
         found: list[cluster.Informer[Any]] = []
 
         def follow(kind: type[Any], handler: Callable[[Any], None], **options: Any) -> None:
-            for scope in cluster.scopes(namespaces):
+            for scope in cluster.scopes(self._namespaces):
                 informer: cluster.Informer[Any] = cluster.Informer(
                     client, kind, scope, may_be_absent=kind is not api.Pod, **options
                 )

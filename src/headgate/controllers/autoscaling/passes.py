@@ -63,6 +63,7 @@ class Passes:
         signals: Signals,
         meter: Meter,
     ) -> None:
+        """`meter` is closed with it."""
         self._followed = followed
         self._signals = signals
         self._meter = meter
@@ -117,6 +118,9 @@ class Passes:
     async def leave(self, key: api.ObjectKey) -> None:
         """The binding does not scale any longer: its pools do not start from zero."""
         await self.waking.note(_sleeper(key), (), {})
+
+    async def aclose(self) -> None:
+        await self._meter.aclose()
 
     def statistics(self) -> dict[str, int]:
         return {**self._meter.statistics(), "scaled": self.scaler.writes}
