@@ -5,6 +5,8 @@
 - In `src`, no Python process is started without "-P" or "-I": it would import from its working directory.
   Every use of `sys.executable` counts, unless safe options follow it directly; so do "python3" as the first
   word of a command, and multiprocessing.
+- In `src`, no class assigns more than 14 attributes to `self`, together with its bases: what changes together
+  belongs into an object of its own. `CROWDED` names the exceptions.
 - In `tests`, no two modules beside the tests have the same name: they are imported by name, so that one would
   get the place of the other when both are needed in one run.
 """
@@ -16,14 +18,15 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "tests", "tools", "bench")
 
 
-def problems(path: Path) -> Iterator[str]:
-    """One line for each violation."""
-    tree = ast.parse(path.read_text(), str(path))
+def problems(path: Path, tree: ast.Module | None = None) -> Iterator[str]:
+    """One line for each violation in one file, whose content is `tree`."""
+    tree = tree or ast.parse(path.read_text(), str(path))
     is_shipped = not {"tests", "bench"}.intersection(path.parts)
     for node in ast.walk(tree):
         if isinstance(node, ast.TryStar):
@@ -139,10 +142,85 @@ def namesakes(paths: list[Path]) -> Iterator[str]:
             known.setdefault(path.name, path)
 
 
+MAX_ATTRIBUTES = 14
+
+CROWDED = {
+    "fleet/ledger.py:EndpointState": "picks read the account and the health of each candidate at once",
+    "gateway/exchange.py:Exchange": "each is a part of the exchange with a class of its own; most are None",
+    "gateway/request.py:ParsedHead": "a value: computed once for each head, never changed",
+    "planning/covering.py:_Search": "the bounds of a branch-and-bound search, which all of its steps read",
+    "requests/life.py:Life": "each is a part of the request with a class of its own; most are None",
+    "simulator/server/metrics/series.py:Timings": "one attribute for each series of the metrics page",
+}
+"""Classes that may have more than `MAX_ATTRIBUTES`, and why."""
+
+
+class Outline(NamedTuple):
+    """What a class assigns to `self`, and what it inherits from."""
+
+    path: Path
+    line: int
+    name: str
+    bases: list[str]
+    attributes: set[str]
+
+
+def outlines(path: Path, tree: ast.Module) -> Iterator[Outline]:
+    """The classes of a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+            names = {
+                each.attr
+                for method in methods
+                for each in ast.walk(method)
+                if isinstance(each, ast.Attribute)
+                and isinstance(each.ctx, ast.Store)
+                and isinstance(each.value, ast.Name)
+                and each.value.id == "self"
+            }
+            names.difference_update(method.name for method in methods)  # properties
+            bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+            known = [base.id for base in bases if isinstance(base, ast.Name)]
+            yield Outline(path, node.lineno, node.name, known, names)
+
+
+def crowded(classes: list[Outline]) -> Iterator[str]:
+    """One line for each class with too many attributes, and for each exception that is none."""
+    known: dict[str, list[Outline]] = {}
+    for each in classes:
+        known.setdefault(each.name, []).append(each)
+    for each in classes:
+        count = len(attributes(each, known))
+        is_exempt = f"{each.path.as_posix().rpartition('/headgate/')[2]}:{each.name}" in CROWDED
+        if is_exempt != (count > MAX_ATTRIBUTES):
+            why = "and needs no exception" if is_exempt else f"more than {MAX_ATTRIBUTES}: split it"
+            yield f"{each.path}:{each.line}: {each.name} has {count} attributes, {why}"
+
+
+def attributes(one: Outline, known: dict[str, list[Outline]]) -> set[str]:
+    """Those of a class and of its bases. A base is looked up by its name, first in the same file; one whose
+    name several other files have is left out."""
+    names = set(one.attributes)
+    for base in one.bases:
+        places = known.get(base, [])
+        near = [each for each in places if each.path == one.path and each is not one]
+        for each in near or (places if len(places) == 1 else []):
+            names |= attributes(each, known)
+    return names
+
+
 def main(folders: list[str]) -> int:
     chosen = folders or [str(ROOT / name) for name in FOLDERS]
     paths = [path for folder in chosen for path in sorted(Path(folder).rglob("*.py"))]
-    found = [line for path in paths for line in problems(path)] + list(namesakes(paths))
+    found: list[str] = []
+    classes: list[Outline] = []
+    for path in paths:
+        tree = ast.parse(path.read_text(), str(path))
+        found += problems(path, tree)
+        if "src" in path.parts:
+            classes += outlines(path, tree)
+    found += [*namesakes(paths), *crowded(classes)]
     sys.stdout.write("".join(f"{line}\n" for line in found))
     return bool(found)
 

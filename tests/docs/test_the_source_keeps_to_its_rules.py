@@ -1,5 +1,6 @@
 """`tools/check_source.py`, a part of `make check`, finds what it says and nothing else."""
 
+import ast
 import importlib.util
 from pathlib import Path
 
@@ -99,3 +100,30 @@ def test_helpers_of_tests_with_the_same_name_are_found(tool, tmp_path):
     folders = [tmp_path / "tests" / name for name in ("a", "b")]
     paths = [folder / name for folder in folders for name in ("helper.py", "conftest.py", "test_it.py")]
     assert [line.split(":")[0] for line in tool.namesakes(paths)] == [str(folders[1] / "helper.py")]
+
+
+def test_a_class_with_too_many_attributes_is_found(tool, tmp_path):
+    """Those of its bases count, and properties do not; a value without methods may have any number."""
+    folder = tmp_path / "src" / "headgate"
+    folder.mkdir(parents=True)
+    fields = "\n".join(f"    f{number}: int" for number in range(20))
+    made = "\n".join(f"        self.a{number} = {number}" for number in range(tool.MAX_ATTRIBUTES))
+    (folder / "base.py").write_text(f"class Base:\n    def __init__(self):\n{made}\n")
+    (folder / "value.py").write_text(f"class Value(Struct):\n{fields}\n")
+    more = folder / "more.py"
+    more.write_text(
+        "class Same(Base):\n    @x.setter\n    def x(self, to):\n        self.x = self.a1 = to\n"
+        "class More(Base):\n    def f(self):\n        self.b, self.a1 = 1, 2\n"
+    )
+    found = [
+        outline for path in folder.iterdir() for outline in tool.outlines(path, ast.parse(path.read_text()))
+    ]
+    lines = list(tool.crowded(found))
+    assert lines == [f"{more}:5: More has {tool.MAX_ATTRIBUTES + 1} attributes, more than 14: split it"]
+
+
+def test_an_exception_that_is_not_needed_is_found(tool):
+    """So that the list stays short."""
+    place, _, name = next(iter(tool.CROWDED)).partition(":")
+    outline = tool.Outline(Path("src/headgate") / place, 1, name, [], {"a"})
+    assert len(list(tool.crowded([outline]))) == 1
