@@ -24,7 +24,7 @@ def test_a_plan_is_explained() -> None:
     assert lines[0] == "llama-8b, class Premium (priority 1)"
     assert "  demand: 1900 requests per minute, 256 tokens in and 256 out" in lines
     assert "  objectives: p95 TTFT 500 ms, ITL 24 ms" in lines
-    assert "  chat-l40s:default: 1 replica of L40S for 11.2% of the requests, 1 more than now" in lines
+    assert "  chat-l40s:default: 1 replica of L40S for 11.1% of the requests, 1 more than now" in lines
     assert any(line.startswith("    one less: saves 120 cents per hour: p95 TTFT ") for line in lines)
     assert "  next best: 2 H100 (chat-h100:default), 280 cents per hour more" in lines
     assert "  next best: nothing else serves as much" in lines

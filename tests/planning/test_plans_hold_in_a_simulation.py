@@ -43,11 +43,20 @@ def test_impossible_targets_are_missed_in_the_simulation_too() -> None:
 
 
 @pytest.mark.parametrize("name", fitted.ENGINES)
-def test_fitted_profiles_are_within_a_replica(name) -> None:
-    """Of engines with other constants, measured from outside."""
+def test_targets_hold_for_fitted_profiles(name) -> None:
+    """Of engines with other constants, measured from outside; with at most a replica too much."""
     case, engine = fitted.case_of(name), fitted.engine(name)
     for per_minute in case.per_minute:
         found = confirm(case, per_minute, REQUESTS, engine=engine)
+        assert would_do(case, found.seen), (per_minute, found)
         assert found.planned <= found.least + 1, (per_minute, found)
-        more = seen(case, per_minute / 60 / (found.planned + 1), REQUESTS, engine=engine)
-        assert would_do(case, more), (per_minute, more)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_targets_hold_for_profiles_of_random_engines(seed) -> None:
+    """With random requests and targets, from engines that mostly decode to those that mostly prefill."""
+    case, engine = fitted.drawn(seed)
+    for per_minute in case.per_minute:
+        found = confirm(case, per_minute, REQUESTS, engine=engine)
+        assert would_do(case, found.seen), (per_minute, found)
+        assert found.planned <= found.least + 1, (per_minute, found)

@@ -204,12 +204,14 @@ def test_the_percentile_of_waits_is_known(replica, rate_per_s, wait, waits, wait
 def test_a_percentile_needs_more_replicas_than_the_mean(
     replica, engine, tokens, targets, percentile_rate, mean_rate, share_at_mean
 ) -> None:
-    """A replica sized for the mean misses the target for up to every fifth request."""
+    """A replica sized for the mean misses the target for up to every fifth request. These are rates by the
+    queue alone; those that are planned with are a bit lower, as prefills come in bursts."""
     model = replica(**engine, prompt=tokens[0], response=tokens[1])
     by_mean = sized(model, mean(*targets))
     by_share = sized(model, Targets(ttft_ms=targets[0], itl_ms=targets[1]))
     assert by_mean.rate_per_s == pytest.approx(mean_rate, abs=6e-5)
-    assert by_share.rate_per_s == pytest.approx(percentile_rate, abs=6e-5)
+    assert min(by_share.queue) == pytest.approx(percentile_rate, abs=6e-5)
+    assert percentile_rate * 0.97 < by_share.ttft_rate_per_s < percentile_rate + 6e-5
     if share_at_mean < 1:
         reached = analyze(model, by_mean.rate_per_s, 100 * share_at_mean).ttft_percentile_ms
         assert reached == pytest.approx(targets[0], rel=5e-3)
@@ -245,6 +247,7 @@ def test_prefills_of_others_count_between_tokens(replica) -> None:
     model = replica(**H100, prompt=128, response=512)
     assert sized(model, mean(1000, 9)).itl_rate_per_s == pytest.approx(9.11104, rel=1e-4)
     found = sized(model, Targets(ttft_ms=1000, itl_ms=9))
-    assert found.itl_rate_per_s == pytest.approx(6.4607, rel=1e-4)
+    assert found.queue.itl_per_s == pytest.approx(9.11104, rel=1e-4)
+    assert found.itl_rate_per_s == pytest.approx(6.4593, rel=1e-4)
     assert found.at_limit.stalled_itl_ms == pytest.approx(9, rel=1e-4)
     assert found.at_limit.itl_ms < 8.5

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.planning.queueing import Analysis, Replicas, analyze
+from headgate.planning.queueing import Analysis, Replicas, analyze, late_share
 from headgate.planning.replica import Profile, Replica
 from headgate.planning.sizing import Infeasible, Targets, fewest, size
 
@@ -103,16 +103,15 @@ def test_the_rate_found_meets_the_targets_and_is_the_highest(replica, wanted) ->
 
 
 def meets(replica: Replica, wanted: Targets, rate_per_s: float, slack: float) -> bool:
-    model = Replicas([replica])
-    state = model.solve(np.array([rate_per_s]))
-    itl_ms = model.itl_ms(model.effective_batch(state))[0]
+    found = analyze(replica, rate_per_s)
+    itl_ms = found.itl_ms if wanted.percentile is None else found.stalled_itl_ms
     if wanted.itl_ms and itl_ms > wanted.itl_ms * (1 + slack):
         return False
     if not wanted.ttft_ms:
         return True
     if wanted.percentile is None:
-        return bool(model.mean_ttft_ms(state)[0] <= wanted.ttft_ms * (1 + slack))
-    late = model.late_share(state, np.array([wanted.ttft_ms * (1 + slack)]))[0]
+        return found.ttft_ms <= wanted.ttft_ms * (1 + slack)
+    late = late_share(replica, rate_per_s, wanted.ttft_ms * (1 + slack))
     return bool(late <= (1 - wanted.percentile / 100) * (1 + slack))
 
 

@@ -227,7 +227,7 @@ def predicted(candidate: Candidate, rate_per_s: float) -> Candidate:
     return msgspec.structs.replace(
         candidate,
         itl_ms=found.itl_ms if percentile is None else found.stalled_itl_ms,
-        ttft_ms=found.ttft_ms if percentile is None else found.ttft_percentile_ms,
+        ttft_ms=found.ttft_ms if percentile is None else found.stalled_ttft_percentile_ms,
         utilization=found.utilization,
     )
 

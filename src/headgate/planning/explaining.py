@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from headgate.planning import planner
 from headgate.planning.candidates import Candidate, Entry, candidates, predicted
 from headgate.planning.problem import SWITCHING, Demand, Plan, Problem
-from headgate.planning.queueing import Replicas
+from headgate.planning.queueing import late_share
 from headgate.planning.replica import Profile
 from headgate.planning.sizing import PERCENTILE, Infeasible, Sizer, Targets
 from headgate.planning.solving import Solution, as_demand, by_demand, with_shared_loads
@@ -335,6 +334,4 @@ def _attained(candidate: Candidate, rate_per_s: float) -> float | None:
     if candidate.replica is None or targets is None or not targets.ttft_ms or rate_per_s <= 0:
         return None
     rate_per_s = min(rate_per_s, candidate.replica.max_rate_per_s)
-    model = Replicas([candidate.replica])
-    late = model.late_share(model.solve(np.array([rate_per_s])), np.array([targets.ttft_ms]))
-    return float(1 - late[0])
+    return 1 - late_share(candidate.replica, rate_per_s, targets.ttft_ms)

@@ -12,6 +12,7 @@ be accepted counts as late.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,8 +20,9 @@ import numpy as np
 from headgate.planning import tails
 from headgate.planning.replica import ModelError, Replica
 from headgate.planning.search import Array, bisect
+from headgate.planning.stalls import Stalls
 
-__all__ = ["Analysis", "Replicas", "Steady", "analyses", "analyze", "chunks", "steady"]
+__all__ = ["Analysis", "Replicas", "Steady", "analyses", "analyze", "chunks", "late_share", "steady"]
 
 _CELLS: Final = 65_536
 """Probabilities that are computed at once: as many as fit a processor's cache."""
@@ -129,11 +131,21 @@ class Replicas:
         """Time between tokens."""
         return self._idle_decode_ms + self._decode_slope_ms * batch
 
-    def stalled_itl_ms(self, batch: Array) -> Array:
-        """Time between tokens with the prefills of others in between.
+    @cached_property
+    def stalls(self) -> Stalls:
+        return Stalls(self.replicas)
 
-        The reference adds them to the time of a request's own prefill; the sum is the same.
+    def stalled_itl_ms(self, rate_per_s: Array, batch: Array) -> Array:
+        """Time between tokens with the prefills of others in between, at most that of a full batch.
+
+        The reference adds them to the time of a request's own prefill; the sum is the same. As they may be in
+        beta as well, the larger of two estimates counts.
         """
+        found = np.maximum(self._spread_itl_ms(batch), self.stalls.itl_ms(rate_per_s, batch))
+        return np.minimum(found, self._spread_itl_ms(self.batch))
+
+    def _spread_itl_ms(self, batch: Array) -> Array:
+        """As if the prefills of others were spread evenly."""
         others_ms = self._prefill_slope_ms * np.maximum(batch - 1, 0)
         return self.itl_ms(batch) + others_ms / np.maximum(self._steps, 1)
 
@@ -190,8 +202,11 @@ class Analysis(NamedTuple):
     ttft_ms: float
     """The mean."""
     ttft_percentile_ms: float
+    """As if prefills were spread evenly over time."""
     stalled_itl_ms: float
     """With the prefills of others, which run between the tokens of a request."""
+    stalled_ttft_percentile_ms: float
+    """With those of others in bursts, or without, whichever is longer."""
 
 
 def analyze(replica: Replica, rate_per_s: float, percentile: float = 95.0) -> Analysis:
@@ -201,11 +216,19 @@ def analyze(replica: Replica, rate_per_s: float, percentile: float = 95.0) -> An
     return analyses(Replicas([replica]), np.array([rate_per_s]), np.array([percentile]))[0]
 
 
+def late_share(replica: Replica, rate_per_s: float, ttft_ms: float) -> float:
+    """Share of requests whose first token comes later, with bursts of prefills, at a possible rate."""
+    model, rate, ttft = Replicas([replica]), np.array([rate_per_s]), np.array([ttft_ms])
+    queued = model.late_share(model.solve(rate), ttft)
+    return float(max(queued[0], model.stalls.late_share(rate, ttft)[0]))
+
+
 def analyses(model: Replicas, rate_per_s: Array, percentile: Array) -> list[Analysis]:
     """Analyze replicas at rates that are within their ranges."""
     state = model.solve(rate_per_s)
     batch = model.effective_batch(state)
     prefill_ms = model.prefill_ms(batch)
+    ttft_ms = model.wait_quantile_ms(state, percentile) + prefill_ms
     columns = (
         rate_per_s,
         state.accepted_per_ms * 1000,
@@ -218,8 +241,9 @@ def analyses(model: Replicas, rate_per_s: Array, percentile: Array) -> list[Anal
         model.itl_ms(batch),
         np.minimum(state.in_service / model.batch, 1.0),
         state.wait_ms + prefill_ms,
-        model.wait_quantile_ms(state, percentile) + prefill_ms,
-        model.stalled_itl_ms(batch),
+        ttft_ms,
+        model.stalled_itl_ms(rate_per_s, batch),
+        np.maximum(ttft_ms, model.stalls.ttft_quantile_ms(rate_per_s, percentile)),
     )
     return [Analysis(*row) for row in np.stack(columns, axis=1).tolist()]
 

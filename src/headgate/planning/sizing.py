@@ -1,7 +1,9 @@
 """The highest rate at which a replica meets its targets, for many replicas at once.
 
 By default, the target of the first token holds for a percentile of requests, not for their mean: a replica
-sized for the mean misses it for every fifth request or so.
+sized for the mean misses it for every fifth request or so. Then the prefills of others count as well, as they
+stop the whole batch: between tokens, and as bursts that make requests wait. What the state-dependent queue
+says without that is `Sizing.queue`.
 """
 
 from __future__ import annotations
@@ -13,11 +15,21 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from headgate.planning.queueing import Analysis, Replicas, Steady, analyses, chunks
+from headgate.planning.queueing import Analysis, Replicas, analyses, chunks
 from headgate.planning.replica import ModelError, Replica
 from headgate.planning.search import Array, Flags, bisect
 
-__all__ = ["PERCENTILE", "Infeasible", "Sizer", "Sizing", "Targets", "fewest", "size", "sizes"]
+__all__ = [
+    "PERCENTILE",
+    "Infeasible",
+    "QueueRates",
+    "Sizer",
+    "Sizing",
+    "Targets",
+    "fewest",
+    "size",
+    "sizes",
+]
 
 PERCENTILE: Final = 95.0
 _TPS_SHARE: Final = 0.9
@@ -45,6 +57,13 @@ class Targets(msgspec.Struct, frozen=True, kw_only=True):
             raise ModelError(f"percentile: {self.percentile} is not between 0 and 100")
 
 
+class QueueRates(NamedTuple):
+    """The highest rates by the state-dependent queue alone, which spreads prefills evenly over time."""
+
+    ttft_per_s: float
+    itl_per_s: float
+
+
 class Sizing(NamedTuple):
     """What one replica can do."""
 
@@ -52,6 +71,8 @@ class Sizing(NamedTuple):
     itl_rate_per_s: float
     tps_rate_per_s: float
     """The highest rates for each target alone; the highest of all where there is none."""
+    queue: QueueRates
+    """Those of the reference: for the mean, equal to the above, and otherwise not lower."""
     at_limit: Analysis
     """At the lowest of the three."""
 
@@ -109,24 +130,12 @@ def _sized(wanted: Sequence[tuple[Replica, Targets]]) -> list[Sizing | Infeasibl
     ttft_ms = np.array([targets.ttft_ms for _, targets in wanted], float)
     itl_ms = np.array([targets.itl_ms for _, targets in wanted], float)
     share = np.array([math.nan if each.percentile is None else each.percentile / 100 for _, each in wanted])
-    is_mean = np.isnan(share)
-
-    def itl_of(state: Steady) -> Array:
-        batch = model.effective_batch(state)
-        return np.where(is_mean, model.itl_ms(batch), model.stalled_itl_ms(batch))
-
-    def miss_of(state: Steady) -> Array:
-        if np.all(is_mean):
-            return model.mean_ttft_ms(state)
-        return np.where(is_mean, model.mean_ttft_ms(state), model.late_share(state, ttft_ms))
-
-    miss = np.where(is_mean, ttft_ms, 1 - share)
-    by_ttft = _search(model, miss_of, miss, ttft_ms > 0)
-    by_itl = _search(model, itl_of, itl_ms, itl_ms > 0)
-    by_tps = np.where([each.tokens_per_s > 0 for _, each in wanted], _TPS_SHARE, 1) * model.max_rate_per_s
-    rate = np.fmin(np.fmin(by_ttft, by_itl), by_tps)  # of infeasible ones, any
-    percentile = np.where(is_mean, PERCENTILE, share * 100)
-    at_limit = analyses(model, rate, percentile)
+    by_ttft, by_itl = _by_queue(model, ttft_ms, itl_ms, share)
+    stalled_ttft, stalled_itl = _with_stalls(model, ttft_ms, itl_ms, share)
+    ttft, itl = np.fmin(by_ttft, stalled_ttft), np.fmin(by_itl, stalled_itl)
+    tps = np.where([each.tokens_per_s > 0 for _, each in wanted], _TPS_SHARE, 1) * model.max_rate_per_s
+    percentile = np.where(np.isnan(share), PERCENTILE, share * 100)
+    at_limit = analyses(model, np.fmin(np.fmin(ttft, itl), tps), percentile)  # of infeasible ones, at any
     idle = model.effective_batch(model.solve(model.min_rate_per_s))
     best = {"TTFT": model.prefill_ms(idle), "ITL": model.itl_ms(idle)}
     sized: list[Sizing | Infeasible] = []
@@ -136,16 +145,58 @@ def _sized(wanted: Sequence[tuple[Replica, Targets]]) -> list[Sizing | Infeasibl
         elif math.isnan(by_itl[row]):
             sized.append(Infeasible("ITL", float(itl_ms[row]), float(best["ITL"][row])))
         else:
-            sized.append(Sizing(float(by_ttft[row]), float(by_itl[row]), float(by_tps[row]), analysis))
+            queue = QueueRates(float(by_ttft[row]), float(by_itl[row]))
+            sized.append(Sizing(float(ttft[row]), float(itl[row]), float(tps[row]), queue, analysis))
     return sized
 
 
-def _search(model: Replicas, value_of: Callable[[Steady], Array], target: Array, is_set: Flags) -> Array:
+def _by_queue(model: Replicas, ttft_ms: Array, itl_ms: Array, share: Array) -> tuple[Array, Array]:
+    """The highest rates by TTFT and by ITL; nan: even an idle replica misses the target.
+
+    `share` of the requests must meet that of TTFT; nan: their mean must.
+    """
+    is_mean = np.isnan(share)
+
+    def miss_of(rate: Array) -> Array:
+        state = model.solve(rate)
+        if np.all(is_mean):
+            return model.mean_ttft_ms(state)
+        return np.where(is_mean, model.mean_ttft_ms(state), model.late_share(state, ttft_ms))
+
+    def itl_of(rate: Array) -> Array:
+        return model.itl_ms(model.effective_batch(model.solve(rate)))
+
+    by_ttft = _search(model, miss_of, np.where(is_mean, ttft_ms, 1 - share), ttft_ms > 0)
+    return by_ttft, _search(model, itl_of, itl_ms, itl_ms > 0)
+
+
+def _with_stalls(model: Replicas, ttft_ms: Array, itl_ms: Array, share: Array) -> tuple[Array, Array]:
+    """The same where prefills stop the whole batch, for those that are sized for a share of the requests.
+
+    Whatever an idle replica meets, it meets at the lowest rate.
+    """
+    is_share = ~np.isnan(share)
+    if not np.any(is_share):
+        return model.max_rate_per_s, model.max_rate_per_s
+
+    def late_of(rate: Array) -> Array:
+        return model.stalls.late_share(rate, ttft_ms)
+
+    def itl_of(rate: Array) -> Array:
+        return model.stalled_itl_ms(rate, model.effective_batch(model.solve(rate)))
+
+    by_ttft = _search(model, late_of, np.where(is_share, 1 - share, 0.5), is_share & (ttft_ms > 0))
+    by_itl = _search(model, itl_of, itl_ms, is_share & (itl_ms > 0))
+    lowest = model.min_rate_per_s
+    return np.where(np.isnan(by_ttft), lowest, by_ttft), np.where(np.isnan(by_itl), lowest, by_itl)
+
+
+def _search(model: Replicas, value_of: Callable[[Array], Array], target: Array, is_set: Flags) -> Array:
     """The highest rate of each replica that meets its target; nan if none does."""
     high = model.max_rate_per_s
     if not np.any(is_set):
         return high
-    found = bisect(lambda rate: value_of(model.solve(rate)), model.min_rate_per_s, high, target)
+    found = bisect(value_of, model.min_rate_per_s, high, target)
     return np.where(is_set, np.where(found.side < 0, math.nan, found.x), high)
 
 
