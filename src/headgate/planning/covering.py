@@ -6,7 +6,7 @@ Takes a fraction of a millisecond where the program of the solver takes ten, and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from headgate.planning.problem import Demand, Option
@@ -60,14 +60,14 @@ def can_serve(demand: Demand) -> bool:
 
 
 def within(
-    demand: Demand, switching: float, fees: Sequence[float], limit: float, most: int
+    demand: Demand, switching: float, fees: Sequence[float], limit: float, most: int, nodes: int = _NODES
 ) -> list[tuple[int, ...]] | None:
     """All choices without a superfluous replica whose price is at most `limit`; None if there are more than
     `most`, or if they are too many to look at."""
-    search = _Search(demand, switching, fees, _NODES)
+    search = _Search(demand, switching, fees, nodes)
     search.price, search.found = limit * (1 + _SLACK), []
     search.visit(0, demand.rate_per_s, search.idle_price, frozenset())
-    return None if search.nodes > _NODES or len(search.found) > most else search.found
+    return None if search.nodes > nodes or len(search.found) > most else search.found
 
 
 class _Search:
@@ -139,22 +139,59 @@ class _Search:
             return
         place = self._order[depth]
         option = self._options[place]
-        for number in self._numbers(place, rate_per_s, option.server in used):
+        for number in self._numbers(depth, rate_per_s, price, option.server in used):
             self._counts[place] = number
             taken = used | {option.server} if number else used
             own = self._price(place, number)
             self.visit(depth + 1, rate_per_s - number * option.rate_per_s, price + own, taken)
         self._counts[place] = self._least_counts[place]
 
-    def _numbers(self, place: int, rate_per_s: float, is_used: bool) -> Iterable[int]:
-        """Replicas of an option to try. `is_used`: its server runs on another one."""
+    def _numbers(self, depth: int, rate_per_s: float, price: float, is_used: bool) -> Iterator[int]:
+        """Replicas of an option to try. `is_used`: its server runs on another one.
+
+        The bound is a convex function of the number, so that beyond the first that is too dear, all are.
+        """
         if is_used:
-            return (0,)
+            yield 0
+            return
+        place = self._order[depth]
         option = self._options[place]
-        most = min(option.maximum, fewest(rate_per_s, option.rate_per_s, option.minimum))
-        if option.server in self._must_run:
-            return *range(most, option.minimum - 1, -1), 0
-        return range(most, option.minimum - 1, -1)
+        needed_per_s = max(rate_per_s - self._minimums[depth + 1][1], 0.0)
+        most = min(option.maximum, fewest(needed_per_s, option.rate_per_s, option.minimum))
+        best = most
+        if option.minimum <= option.current < most and self._is_dearer(depth):
+            best = option.current
+        for number in range(best, option.minimum - 1, -1):
+            if self._is_too_dear(depth, rate_per_s, price, number) and number < most:
+                break
+            yield number
+        for number in range(best + 1, most + 1):
+            if self._is_too_dear(depth, rate_per_s, price, number):
+                break
+            yield number
+        if option.minimum and option.server in self._must_run:
+            yield 0
+
+    def _is_dearer(self, depth: int) -> bool:
+        """Whether replicas that are started cost more than the next option."""
+        place = self._order[depth]
+        option = self._options[place]
+        if depth + 1 == len(self._order):
+            return False
+        price = option.cost * (1 + self._switching) + self._fees[place]
+        return price > option.rate_per_s * max(self._ratios[depth + 1], 0.0)
+
+    def _is_too_dear(self, depth: int, rate_per_s: float, price: float, number: int) -> bool:
+        """Whether this many replicas of an option cannot be part of a choice that is wanted."""
+        place = self._order[depth]
+        least_price, least_rate_per_s = self._minimums[depth + 1]
+        more = rate_per_s - number * self._options[place].rate_per_s - least_rate_per_s
+        bound = price + self._price(place, number) + least_price
+        if more > self._least:
+            if depth + 1 == len(self._order):
+                return True
+            bound += more * max(self._ratios[depth + 1], 0.0)
+        return bound > self.price if self.found is not None else bound >= self.price * (1 - _SLACK)
 
     def _end(self, price: float) -> None:
         """All is taken."""
