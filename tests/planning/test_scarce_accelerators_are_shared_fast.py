@@ -196,3 +196,28 @@ def test_a_thousand_variants_are_planned_to_the_end(share) -> None:
     assert problem.capacity is not None
     for kind, limit in problem.capacity.items():
         assert sum(a.replicas * a.option.units for a in found.assignments if a.option.type == kind) <= limit
+
+
+def many_replicas(seed: int, share: float) -> Problem:
+    """Each of 30 models needs about a hundred replicas."""
+    problem = scarce(seed, models=30, variants=6, share=1.0)
+    demands = tuple(
+        msgspec.structs.replace(each, rate_per_s=20 * each.rate_per_s + 50) for each in problem.demands
+    )
+    used = dict.fromkeys((option.type for demand in demands for option in demand.options), 0)
+    for each in plan(Problem(demands=demands)).assignments:
+        used[each.option.type] += each.replicas * each.option.units
+    return Problem(demands=demands, capacity={kind: int(share * number) for kind, number in used.items()})
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5])
+def test_many_replicas_are_planned_almost_exactly(share) -> None:
+    """Too many plans cost nearly the same to look at all; the one that is found is within three percent."""
+    problem = many_replicas(1, share)
+    found = plan(problem, limit_s=6)
+    assert found.gap < 0.03
+    assert problem.capacity is not None
+    for kind, limit in problem.capacity.items():
+        assert sum(a.replicas * a.option.units for a in found.assignments if a.option.type == kind) <= limit
+    urgent = [demand.name for demand in problem.demands if demand.priority == 1]
+    assert sum(found.served[name] for name in urgent) / len(urgent) > (0.99 if share == 0.9 else 0.5)

@@ -10,8 +10,10 @@ import numpy as np
 from headgate.planning.mixture import Column, Mix, Mixture
 from headgate.planning.search import Array, Flags
 
-__all__ = ["Search", "search"]
+__all__ = ["NODE_S", "Search", "search"]
 
+NODE_S: Final = 1.5e-3
+"""Seconds that a node takes, roughly."""
 _WHOLE: Final = 1e-6
 _EQUAL: Final = 1e-7
 
@@ -28,14 +30,15 @@ class Search(NamedTuple):
 def search(mixture: Mixture, objective: Array, limit: float, step: float, nodes: int) -> Search:
     """The best choice whose objective is at most `limit`. Objectives are multiples of `step`, if it is not 0.
 
-    Looks at `nodes` mixes at most.
+    Looks at `nodes` mixes at most, and at fewer if they take longer than they usually do.
     """
+    ends_s = mixture.seconds + nodes * NODE_S
     mixture.aim(objective)
     tree = [(-np.inf, np.ones(len(mixture.columns), bool))]
     best: Flags | None = None
     visited = 0
     tolerance = _EQUAL * max(1.0, abs(limit) if np.isfinite(limit) else float(np.abs(objective).sum()))
-    while tree and visited < nodes:
+    while tree and visited < nodes and mixture.seconds < ends_s:
         bound, allowed = tree.pop()
         if bound > limit + tolerance:
             continue

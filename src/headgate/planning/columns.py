@@ -15,14 +15,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
 import numpy as np
 
-from headgate.planning import branching, covering
-from headgate.planning.demand_model import Counts, is_served, price
-from headgate.planning.mixture import Column, Mix, Mixture
+from headgate.planning import branching, rounding
+from headgate.planning.demand_model import Counts
+from headgate.planning.mixture import Column
+from headgate.planning.pool import Bound, Pool, cost_of, is_enough, missed_of, step_of
 from headgate.planning.problem import Demand
-from headgate.planning.search import Array
 
 __all__ = ["Best", "best_within"]
 
@@ -32,17 +31,10 @@ _FIRST_GAP: Final = 2e-4
 """That the search begins with, as a share of the bound."""
 _WIDER: Final = 2.0
 _WIDEST: Final = 100.0
-_MOST: Final = 2000
-"""Columns of one demand within a gap."""
-_PRICING_NODES: Final = 4000
-_NODE_S: Final = 1.5e-3
-"""Seconds that a node of the last search takes, roughly."""
-_FIRST_NODES: Final = 300
+_PROOF: Final = 0.75
+"""Share of the time for a search that may prove a plan; the rest is for better ones that are not proven."""
+_FIRST_NODES: Final = 600
 """Enough for a plan that is not proven."""
-_LEAST_FEE: Final = 1e-7
-"""For accelerators that are not scarce: of equal columns, those with fewer accelerators are better."""
-_UNITS: Final = 1e6
-"""Costs are compared in millionths."""
 
 
 class Best(NamedTuple):
@@ -64,10 +56,11 @@ def best_within(
     wanted = [index for index, demand in enumerate(demands) if demand.options and not _is_idle(demand)]
     if switching >= 1 or not wanted:
         return None
-    pool = _Pool([demands[index] for index in wanted], capacity, switching)
+    pool = Pool([demands[index] for index in wanted], capacity, switching)
     chosen = [pool.column(place, start[index]) for place, index in enumerate(wanted)]
     pool.add(chosen)
-    found = _at_once(pool, chosen, limit_s) or _one_by_one(pool, chosen, limit_s)
+    pool.best = chosen
+    found = _at_once(pool, chosen, limit_s) or _one_by_one(pool, pool.best, limit_s)
     for index, column in zip(wanted, found.chosen, strict=True):
         counts[index] = column.counts
     return Best(tuple(itertools.chain.from_iterable(counts)), found.bound, found.is_optimal, pool.seconds)
@@ -85,171 +78,16 @@ class _Found(NamedTuple):
 
     @property
     def cost(self) -> float:
-        return sum(column.cost for column in self.chosen)
+        return cost_of(self.chosen)
 
 
-class _Bound(NamedTuple):
-    total: float
-    alone: list[float]
-    """The least reduced price of each demand."""
-    fees: Array
-    rewards: Array
-
-
-class _Pool:
-    """Columns of all demands, and the prices of others."""
-
-    def __init__(self, demands: Sequence[Demand], capacity: Mapping[str, int], switching: float) -> None:
-        self.demands = demands
-        self.switching = switching
-        kinds = sorted({option.type for demand in demands for option in demand.options})
-        self._kinds = {kind: place for place, kind in enumerate(kinds)}
-        self.capacity = np.array([capacity.get(kind, 0) for kind in kinds], float)
-        priorities = sorted({demand.priority for demand in demands})
-        self.group_of = [priorities.index(demand.priority) for demand in demands]
-        self.groups = [
-            [index for index, own in enumerate(self.group_of) if own == group]
-            for group in range(len(priorities))
-        ]
-        self.required = [0] * len(priorities)
-        self.mixture = Mixture([capacity.get(kind, 0) for kind in kinds], self.group_of, len(priorities))
-        self.search_s = 0.0
-        self._known: set[tuple[int, Counts]] = set()
-        self._free = [
-            msgspec.structs.replace(
-                demand,
-                options=tuple(
-                    msgspec.structs.replace(option, cost=0.0, current=0) for option in demand.options
-                ),
-            )
-            for demand in demands
-        ]
-        self._places = [[self._kinds[option.type] for option in demand.options] for demand in demands]
-        self._units = [np.array([option.units for option in demand.options], float) for demand in demands]
-        self.idle = [self.column(index, (0,) * len(each.options)) for index, each in enumerate(demands)]
-        self.add(self.idle)
-
-    @property
-    def seconds(self) -> float:
-        return self.search_s + self.mixture.seconds
-
-    def nodes(self, limit_s: float) -> int:
-        """As many as there is time for."""
-        return max(0, int((limit_s - self.seconds) / _NODE_S))
-
-    def column(self, index: int, counts: Counts) -> Column:
-        demand = self.demands[index]
-        used = [0] * len(self._kinds)
-        cost = 0.0
-        for n, option in zip(counts, demand.options, strict=True):
-            used[self._kinds[option.type]] += n * option.units
-            cost += price(option, n, self.switching)
-        return Column(index, counts, tuple(used), cost, is_served(demand, counts))
-
-    def add(self, columns: Sequence[Column]) -> bool:
-        """Whether there is a new one."""
-        new = []
-        for column in columns:
-            if (column.demand, column.counts) not in self._known:
-                self._known.add((column.demand, column.counts))
-                new.append(column)
-        self.mixture.add(new)
-        return bool(new)
-
-    def missed(self, group: int) -> Array:
-        """The objective of the demands that are not served."""
-        return np.array(
-            [
-                float(not column.is_served and self.group_of[column.demand] == group)
-                for column in self.mixture.columns
-            ]
-        )
-
-    def costs(self) -> Array:
-        return np.array([column.cost for column in self.mixture.columns])
-
-    def must_be_served(self, index: int) -> bool:
-        group = self.group_of[index]
-        return self.required[group] == len(self.groups[group])
-
-    def require(self, group: int, number: int) -> None:
-        self.required[group] = number
-        self.mixture.require(group, number)
-
-    def bound(self, mix: Mix, group: int | None) -> tuple[_Bound, list[Column]] | None:
-        """What the fees of a mix prove, and the best columns at these fees; None: unknown.
-
-        For the demands of a group that are not served, or, without a group, for the cost.
-        """
-        fees = np.maximum(mix.fees, _LEAST_FEE if group is not None else 0.0)
-        alone: list[float] = []
-        columns: list[Column] = []
-        for index in range(len(self.demands)):
-            idle = self._idle_price(index, group)
-            if group is not None and self.group_of[index] > group:
-                alone.append(idle)
-                continue
-            own = self._own_fees(index, fees)
-            found = covering.cheapest(self._priced(index, group), self._switching(group), own, _PRICING_NODES)
-            if found is None:
-                if self.must_be_served(index) or covering.can_serve(self.demands[index]):
-                    return None
-                alone.append(idle)
-                continue
-            self.search_s += found.nodes * covering.NODE_S
-            served = found.bound - self._reward(index, mix.rewards)
-            alone.append(served if self.must_be_served(index) else min(idle, served))
-            columns.append(self.column(index, found.counts))
-        total = sum(alone) - float(fees @ self.capacity)
-        total += sum(
-            float(reward) * number
-            for group_, (reward, number) in enumerate(zip(mix.rewards, self.required, strict=True))
-            if number < len(self.groups[group_])
-        )
-        return _Bound(total, alone, fees, mix.rewards), columns
-
-    def add_within(self, bound: _Bound, gap: float, group: int | None) -> bool | None:
-        """Add all columns that a plan within this gap can have.
-
-        Returns whether any is new, None if they are too many.
-        """
-        new: list[Column] = []
-        for index in range(len(self.demands)):
-            if group is not None and self.group_of[index] > group:
-                continue
-            limit = bound.alone[index] + gap + self._reward(index, bound.rewards)
-            own = self._own_fees(index, bound.fees)
-            found = covering.within(self._priced(index, group), self._switching(group), own, limit, _MOST)
-            if found is None:
-                return None
-            new += [self.column(index, counts) for counts in found]
-        return self.add(new)
-
-    def _own_fees(self, index: int, fees: Array) -> list[float]:
-        return [float(each) for each in fees[self._places[index]] * self._units[index]]
-
-    def _priced(self, index: int, group: int | None) -> Demand:
-        return self.demands[index] if group is None else self._free[index]
-
-    def _switching(self, group: int | None) -> float:
-        return self.switching if group is None else 0.0
-
-    def _idle_price(self, index: int, group: int | None) -> float:
-        if group is None:
-            return self.idle[index].cost
-        return float(self.group_of[index] == group)
-
-    def _reward(self, index: int, rewards: Array) -> float:
-        return 0.0 if self.must_be_served(index) else float(rewards[self.group_of[index]])
-
-
-def _mixed(pool: _Pool, group: int | None, limit_s: float) -> _Bound | None:
+def _mixed(pool: Pool, group: int | None, limit_s: float) -> Bound | None:
     """Add columns until none improves the mix; the best bound."""
-    best: _Bound | None = None
+    best: Bound | None = None
     for _ in range(_ROUNDS):
         if best is not None and pool.seconds > limit_s:
             return best
-        pool.mixture.aim(pool.costs() if group is None else pool.missed(group))
+        pool.mixture.aim(pool.costs() if group is None else pool.misses(group))
         mix = pool.mixture.solve()
         if mix is None:
             return None
@@ -266,43 +104,39 @@ def _mixed(pool: _Pool, group: int | None, limit_s: float) -> _Bound | None:
     return best
 
 
-def _at_once(pool: _Pool, chosen: list[Column], limit_s: float) -> _Found | None:
+def _at_once(pool: Pool, chosen: list[Column], limit_s: float) -> _Found | None:
     """As if as many demands could be served as fractions of them; None: no such plan was found."""
     for group, members in enumerate(pool.groups):
-        missed = _missed(pool, group, chosen)
+        missed = missed_of(pool, group, chosen)
         if missed:
             bound = _mixed(pool, group, limit_s)
             if bound is None:
                 return None
             missed = max(0, math.ceil(bound.total - _EQUAL))
         pool.require(group, len(members) - missed)
-    is_enough = all(
-        _missed(pool, group, chosen) <= len(members) - pool.required[group]
-        for group, members in enumerate(pool.groups)
-    )
-    return _cheapest(pool, chosen if is_enough else None, limit_s)
+    return _cheapest(pool, chosen if is_enough(pool, chosen) else None, limit_s)
 
 
-def _one_by_one(pool: _Pool, chosen: list[Column], limit_s: float) -> _Found:
+def _one_by_one(pool: Pool, chosen: list[Column], limit_s: float) -> _Found:
     """Serve as many demands as possible of each group in turn."""
     for group in range(len(pool.groups)):
         pool.require(group, 0)
     is_proven = True
     for group, members in enumerate(pool.groups):
-        if _missed(pool, group, chosen):
+        if missed_of(pool, group, chosen):
             chosen, is_most = _most_served(pool, group, chosen, limit_s)
             is_proven = is_proven and is_most
-        pool.require(group, len(members) - _missed(pool, group, chosen))
+        pool.require(group, len(members) - missed_of(pool, group, chosen))
     found = _cheapest(pool, chosen, limit_s)
     if found is None:
         return _Found(chosen, -math.inf, False)
     return found._replace(is_optimal=found.is_optimal and is_proven)
 
 
-def _most_served(pool: _Pool, group: int, chosen: list[Column], limit_s: float) -> tuple[list[Column], bool]:
+def _most_served(pool: Pool, group: int, chosen: list[Column], limit_s: float) -> tuple[list[Column], bool]:
     """Serve as many demands of the group as possible. Whether it is proven."""
     members = len(pool.groups[group])
-    most = _missed(pool, group, chosen)
+    most = missed_of(pool, group, chosen)
     bound = _mixed(pool, group, limit_s)
     if bound is None:
         return chosen, False
@@ -310,11 +144,11 @@ def _most_served(pool: _Pool, group: int, chosen: list[Column], limit_s: float) 
     for missed in range(max(0, math.ceil(bound.total - _EQUAL)), most):
         if pool.seconds > limit_s:
             return chosen, False
-        found = branching.search(pool.mixture, pool.missed(group), missed, 1.0, pool.nodes(limit_s))
+        found = branching.search(pool.mixture, pool.misses(group), missed, 1.0, pool.nodes(limit_s))
         if found.chosen is None and found.is_finished:
             added = pool.add_within(bound, missed - bound.total, group)
             if added:
-                found = branching.search(pool.mixture, pool.missed(group), missed, 1.0, pool.nodes(limit_s))
+                found = branching.search(pool.mixture, pool.misses(group), missed, 1.0, pool.nodes(limit_s))
             if added is None:
                 found = found._replace(is_finished=False)
         if found.chosen is not None:
@@ -329,11 +163,7 @@ def _most_served(pool: _Pool, group: int, chosen: list[Column], limit_s: float) 
     return chosen, is_proven
 
 
-def _missed(pool: _Pool, group: int, chosen: Sequence[Column]) -> int:
-    return sum(not chosen[index].is_served for index in pool.groups[group])
-
-
-def _filled(pool: _Pool, chosen: Sequence[Column]) -> list[Column]:
+def _filled(pool: Pool, chosen: Sequence[Column]) -> list[Column]:
     """Serve others with what is left."""
     left = pool.capacity - sum(np.array(column.used, float) for column in chosen)
     filled = list(chosen)
@@ -346,20 +176,42 @@ def _filled(pool: _Pool, chosen: Sequence[Column]) -> list[Column]:
     return filled
 
 
-def _cheapest(pool: _Pool, chosen: list[Column] | None, limit_s: float) -> _Found | None:
+def _cheapest(pool: Pool, chosen: list[Column] | None, limit_s: float) -> _Found | None:
     """The cheapest plan that serves what is required, from one that does; None: none was found."""
     bound = _mixed(pool, None, limit_s)
     if bound is None:
         return None
-    step = _step(pool)
+    pool.mixture.aim(pool.costs())
+    rounded = rounding.rounded(pool, bound)
+    if rounded is not None:
+        pool.keep(rounded.chosen)
+    if is_enough(pool, pool.best) and (chosen is None or cost_of(pool.best) < cost_of(chosen)):
+        chosen = pool.best
+    found = _searched(pool, bound, chosen, limit_s)
+    if found is not None and found.is_optimal:
+        return found
+    if found is None and rounded is not None:
+        repaired = rounding.repaired(pool, rounded)
+        found = None if repaired is None else _Found(repaired, bound.total, False)
+    if found is None:
+        return None
+    better = rounding.improved(pool, found.chosen, limit_s)
+    pool.keep(better)
+    return found._replace(chosen=better)
+
+
+def _searched(pool: Pool, bound: Bound, chosen: list[Column] | None, limit_s: float) -> _Found | None:
+    """The best plan within ever wider gaps, until it is proven, or time runs out."""
+    step = step_of(pool)
     gap = max(step, _FIRST_GAP * abs(bound.total))
     best = None if chosen is None else _Found(chosen, bound.total, False)
     most = math.inf if best is None else best.cost - bound.total
-    while pool.seconds < limit_s:
+    proof_s = pool.seconds + _PROOF * (limit_s - pool.seconds)
+    while pool.seconds < proof_s:
         gap = min(gap, most)
         if pool.add_within(bound, gap, None) is None:
             break
-        nodes = pool.nodes(limit_s) // (1 if best is not None and gap >= most else 2)
+        nodes = pool.nodes(proof_s) // (1 if best is not None and gap >= most else 2)
         found = branching.search(pool.mixture, pool.costs(), bound.total + gap, step, nodes)
         if found.chosen is not None:
             best = _Found(list(found.chosen), bound.total, False)
@@ -373,25 +225,8 @@ def _cheapest(pool: _Pool, chosen: list[Column] | None, limit_s: float) -> _Foun
         if best is None and gap > _WIDEST * abs(bound.total):
             return None
     limit = math.inf if best is None else best.cost - step
-    found = branching.search(pool.mixture, pool.costs(), limit, step, _FIRST_NODES)
+    nodes = max(1, min(_FIRST_NODES, pool.nodes(limit_s) // 2))
+    found = branching.search(pool.mixture, pool.costs(), limit, step, nodes)
     if found.chosen is None:
         return best
     return _Found(list(found.chosen), bound.total if best is None else best.bound, False)
-
-
-def _step(pool: _Pool) -> float:
-    """All costs are multiples of it; 0: unknown."""
-    step = 0
-    for demand in pool.demands:
-        for option in demand.options:
-            change = pool.switching * option.cost
-            for amount in (
-                option.cost + change,
-                2 * change if option.current else 0,
-                change * option.current,
-            ):
-                units = round(amount * _UNITS)
-                if abs(units - amount * _UNITS) > 1e-3:
-                    return 0.0
-                step = math.gcd(step, units)
-    return step / _UNITS

@@ -75,10 +75,11 @@ def plan(problem: Problem, limit_s: float = 10.0) -> Plan:
 def _by_columns(
     demands: Sequence[Demand], problem: Problem, capacity: Mapping[str, int], start: Counts, clock: _Clock
 ) -> _Found | None:
-    """The fast way, for demands that are served whole or not at all; takes half of the time at most."""
+    """The fast way, for demands that are served whole or not at all. With best effort, half of the time is
+    kept for others."""
     if not problem.switching:
         return None
-    clock.left_s /= 2
+    clock.left_s /= 2 if problem.best_effort else 1
     parts = list(_parts(demands, start))
     best = columns.best_within(demands, capacity, problem.switching, parts, clock.left_s)
     return None if best is None else _Found(best.counts, best.bound, best.is_optimal)

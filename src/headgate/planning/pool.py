@@ -1,0 +1,249 @@
+"""Ways to serve demands, and the prices of others: what column generation works on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from headgate.planning import branching, covering
+from headgate.planning.demand_model import Counts, is_served, price
+from headgate.planning.mixture import Column, Mix, Mixture
+from headgate.planning.problem import Demand
+from headgate.planning.search import Array
+
+__all__ = ["Bound", "Pool", "cost_of", "is_enough", "missed_of", "rank", "step_of"]
+
+_EQUAL: Final = 1e-7
+_MOST: Final = 2000
+"""Columns of one demand within a gap."""
+_WITHIN_NODES: Final = 10_000
+_PRICING_NODES: Final = 4000
+_FITTING_NODES: Final = 1000
+_LEAST_FEE: Final = 1e-7
+"""For accelerators that are not scarce: of equal columns, those with fewer accelerators are better."""
+_UNITS: Final = 1e6
+"""Costs are compared in millionths."""
+
+
+class Bound(NamedTuple):
+    total: float
+    alone: list[float]
+    """The least reduced price of each demand."""
+    fees: Array
+    rewards: Array
+
+
+class Pool:
+    """Columns of all demands, and the prices of others."""
+
+    def __init__(self, demands: Sequence[Demand], capacity: Mapping[str, int], switching: float) -> None:
+        self.demands = demands
+        self.switching = switching
+        kinds = sorted({option.type for demand in demands for option in demand.options})
+        self.kinds = kinds
+        self._kinds = {kind: place for place, kind in enumerate(kinds)}
+        self.capacity = np.array([capacity.get(kind, 0) for kind in kinds], float)
+        priorities = sorted({demand.priority for demand in demands})
+        self.group_of = [priorities.index(demand.priority) for demand in demands]
+        self.groups = [
+            [index for index, own in enumerate(self.group_of) if own == group]
+            for group in range(len(priorities))
+        ]
+        self.required = [0] * len(priorities)
+        self.mixture = Mixture([capacity.get(kind, 0) for kind in kinds], self.group_of, len(priorities))
+        self.search_s = 0.0
+        self.best: list[Column] = []
+        """The best plan so far."""
+        self._known: set[tuple[int, Counts]] = set()
+        self._free = [
+            msgspec.structs.replace(
+                demand,
+                options=tuple(
+                    msgspec.structs.replace(option, cost=0.0, current=0) for option in demand.options
+                ),
+            )
+            for demand in demands
+        ]
+        self._places = [[self._kinds[option.type] for option in demand.options] for demand in demands]
+        self._units = [np.array([option.units for option in demand.options], float) for demand in demands]
+        self.idle = [self.column(index, (0,) * len(each.options)) for index, each in enumerate(demands)]
+        self.add(self.idle)
+
+    @property
+    def seconds(self) -> float:
+        return self.search_s + self.mixture.seconds
+
+    def keep(self, chosen: list[Column]) -> None:
+        """As the best plan, if it is one."""
+        if rank(self, chosen) < rank(self, self.best):
+            self.best = chosen
+
+    def nodes(self, limit_s: float) -> int:
+        """As many as there is time for."""
+        return max(0, int((limit_s - self.seconds) / branching.NODE_S))
+
+    def column(self, index: int, counts: Counts) -> Column:
+        demand = self.demands[index]
+        used = [0] * len(self._kinds)
+        cost = 0.0
+        for n, option in zip(counts, demand.options, strict=True):
+            used[self._kinds[option.type]] += n * option.units
+            cost += price(option, n, self.switching)
+        return Column(index, counts, tuple(used), cost, is_served(demand, counts))
+
+    def add(self, columns: Sequence[Column]) -> bool:
+        """Whether there is a new one."""
+        new = []
+        for column in columns:
+            if (column.demand, column.counts) not in self._known:
+                self._known.add((column.demand, column.counts))
+                new.append(column)
+        self.mixture.add(new)
+        return bool(new)
+
+    def misses(self, group: int) -> Array:
+        """The objective of the demands that are not served."""
+        return np.array(
+            [
+                float(not column.is_served and self.group_of[column.demand] == group)
+                for column in self.mixture.columns
+            ]
+        )
+
+    def costs(self) -> Array:
+        return np.array([column.cost for column in self.mixture.columns])
+
+    def must_be_served(self, index: int) -> bool:
+        group = self.group_of[index]
+        return self.required[group] == len(self.groups[group])
+
+    def require(self, group: int, number: int) -> None:
+        self.required[group] = number
+        self.mixture.require(group, number)
+
+    def bound(self, mix: Mix, group: int | None) -> tuple[Bound, list[Column]] | None:
+        """What the fees of a mix prove, and the best columns at these fees; None: unknown.
+
+        For the demands of a group that are not served, or, without a group, for the cost.
+        """
+        fees = np.maximum(mix.fees, _LEAST_FEE if group is not None else 0.0)
+        alone: list[float] = []
+        columns: list[Column] = []
+        for index in range(len(self.demands)):
+            idle = self._idle_price(index, group)
+            if group is not None and self.group_of[index] > group:
+                alone.append(idle)
+                continue
+            own = self._own_fees(index, fees)
+            found = covering.cheapest(self._priced(index, group), self._switching(group), own, _PRICING_NODES)
+            if found is None:
+                if self.must_be_served(index) or covering.can_serve(self.demands[index]):
+                    return None
+                alone.append(idle)
+                continue
+            self.search_s += found.nodes * covering.NODE_S
+            served = found.bound - self._reward(index, mix.rewards)
+            alone.append(served if self.must_be_served(index) else min(idle, served))
+            columns.append(self.column(index, found.counts))
+        total = sum(alone) - float(fees @ self.capacity)
+        total += sum(
+            float(reward) * number
+            for group_, (reward, number) in enumerate(zip(mix.rewards, self.required, strict=True))
+            if number < len(self.groups[group_])
+        )
+        return Bound(total, alone, fees, mix.rewards), columns
+
+    def add_within(self, bound: Bound, gap: float, group: int | None) -> bool | None:
+        """Add all columns that a plan within this gap can have.
+
+        Returns whether any is new, None if they are too many.
+        """
+        new: list[Column] = []
+        for index in range(len(self.demands)):
+            if group is not None and self.group_of[index] > group:
+                continue
+            limit = bound.alone[index] + gap + self._reward(index, bound.rewards)
+            own = self._own_fees(index, bound.fees)
+            found = covering.within(
+                self._priced(index, group), self._switching(group), own, limit, _MOST, _WITHIN_NODES
+            )
+            if found is None:
+                return None
+            new += [self.column(index, counts) for counts in found]
+        return self.add(new)
+
+    def fitting(self, index: int, fees: Array, available: Array) -> Column | None:
+        """The best column at these fees with no more accelerators than there are; None: not found."""
+        demand = self.demands[index]
+        options = []
+        for option, place in zip(demand.options, self._places[index], strict=True):
+            most = min(option.maximum, int(available[place] + _EQUAL) // option.units)
+            if most < option.minimum:
+                return None
+            options.append(msgspec.structs.replace(option, maximum=most))
+        within = msgspec.structs.replace(demand, options=tuple(options))
+        found = covering.cheapest(within, self.switching, self._own_fees(index, fees), _FITTING_NODES)
+        if found is None:
+            return None
+        self.search_s += found.nodes * covering.NODE_S
+        column = self.column(index, found.counts)
+        return column if np.all(np.array(column.used) <= available + _EQUAL) else None
+
+    def _own_fees(self, index: int, fees: Array) -> list[float]:
+        return [float(each) for each in fees[self._places[index]] * self._units[index]]
+
+    def _priced(self, index: int, group: int | None) -> Demand:
+        return self.demands[index] if group is None else self._free[index]
+
+    def _switching(self, group: int | None) -> float:
+        return self.switching if group is None else 0.0
+
+    def _idle_price(self, index: int, group: int | None) -> float:
+        if group is None:
+            return self.idle[index].cost
+        return float(self.group_of[index] == group)
+
+    def _reward(self, index: int, rewards: Array) -> float:
+        return 0.0 if self.must_be_served(index) else float(rewards[self.group_of[index]])
+
+
+def cost_of(chosen: Sequence[Column]) -> float:
+    return sum(column.cost for column in chosen)
+
+
+def missed_of(pool: Pool, group: int, chosen: Sequence[Column]) -> int:
+    return sum(not chosen[index].is_served for index in pool.groups[group])
+
+
+def is_enough(pool: Pool, chosen: Sequence[Column]) -> bool:
+    return all(
+        missed_of(pool, group, chosen) <= len(members) - pool.required[group]
+        for group, members in enumerate(pool.groups)
+    )
+
+
+def rank(pool: Pool, chosen: Sequence[Column]) -> tuple[float, ...]:
+    """The lower, the better the plan is."""
+    return *(missed_of(pool, group, chosen) for group in range(len(pool.groups))), cost_of(chosen)
+
+
+def step_of(pool: Pool) -> float:
+    """All costs are multiples of it; 0: unknown."""
+    step = 0
+    for demand in pool.demands:
+        for option in demand.options:
+            change = pool.switching * option.cost
+            for amount in (
+                option.cost + change,
+                2 * change if option.current else 0,
+                change * option.current,
+            ):
+                units = round(amount * _UNITS)
+                if abs(units - amount * _UNITS) > 1e-3:
+                    return 0.0
+                step = math.gcd(step, units)
+    return step / _UNITS
