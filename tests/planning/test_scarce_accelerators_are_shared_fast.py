@@ -136,6 +136,45 @@ def test_scarce_accelerators_serve_the_most(wanted, capacity) -> None:
     assert found.is_optimal
 
 
+@given(small, st.integers(2, 3), capacities)
+def test_equal_demands_are_shared_as_if_everything_were_tried(one, number, capacity) -> None:
+    """In any order of them."""
+    wanted = [msgspec.structs.replace(one, name=f"m{index}") for index in range(number)]
+    found = plan(Problem(demands=tuple(wanted), capacity=capacity))
+    *fewest, least = best(wanted, capacity)
+    assert sum(found.served[each.name] < 1 for each in wanted) == sum(fewest)
+    assert found.cost + found.switching_cost == pytest.approx(least)
+    assert found.is_optimal
+
+
+def test_a_hundred_equal_models_are_proven() -> None:
+    """Every order of the same plan costs as much."""
+    kinds = (("A", 1, 30, 1.1), ("B", 2, 70, 2.3), ("C", 1, 55, 1.4))
+    wanted = tuple(
+        Demand(
+            name=f"m{index}",
+            rate_per_s=5.3,
+            priority=1,
+            options=tuple(
+                Option(
+                    server=f"m{index}-{kind}",
+                    accelerator=kind,
+                    type=kind,
+                    units=units,
+                    cost=cost,
+                    rate_per_s=rate_per_s,
+                )
+                for kind, units, cost, rate_per_s in kinds
+            ),
+        )
+        for index in range(100)
+    )
+    found = plan(Problem(demands=wanted, capacity={"A": 201, "B": 151, "C": 300}))
+    assert found.is_optimal
+    assert found.cost + found.switching_cost == pytest.approx(19184)
+    assert set(found.served.values()) == {1.0}
+
+
 def scarce(seed: int, models: int = 6, variants: int = 4, share: float = 0.75) -> Problem:
     """Random variants; of the types that are wanted most, there are fewer than wanted."""
     rng = random.Random(seed)

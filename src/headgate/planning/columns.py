@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from headgate.planning import branching, rounding
+from headgate.planning import rounding
 from headgate.planning.demand_model import Counts
 from headgate.planning.mixture import Column
 from headgate.planning.pool import Bound, Pool, cost_of, is_enough, missed_of, step_of
@@ -144,11 +144,11 @@ def _most_served(pool: Pool, group: int, chosen: list[Column], limit_s: float) -
     for missed in range(max(0, math.ceil(bound.total - _EQUAL)), most):
         if pool.seconds > limit_s:
             return chosen, False
-        found = branching.search(pool.mixture, pool.misses(group), missed, 1.0, pool.nodes(limit_s))
+        found = pool.search(pool.misses(group), missed, 1.0, pool.nodes(limit_s))
         if found.chosen is None and found.is_finished:
             added = pool.add_within(bound, missed - bound.total, group)
             if added:
-                found = branching.search(pool.mixture, pool.misses(group), missed, 1.0, pool.nodes(limit_s))
+                found = pool.search(pool.misses(group), missed, 1.0, pool.nodes(limit_s))
             if added is None:
                 found = found._replace(is_finished=False)
         if found.chosen is not None:
@@ -206,13 +206,15 @@ def _searched(pool: Pool, bound: Bound, chosen: list[Column] | None, limit_s: fl
     gap = max(step, _FIRST_GAP * abs(bound.total))
     best = None if chosen is None else _Found(chosen, bound.total, False)
     most = math.inf if best is None else best.cost - bound.total
+    if best is not None and most < step * (1 - _EQUAL):
+        return best._replace(bound=best.cost, is_optimal=True)
     proof_s = pool.seconds + _PROOF * (limit_s - pool.seconds)
     while pool.seconds < proof_s:
         gap = min(gap, most)
         if pool.add_within(bound, gap, None) is None:
             break
         nodes = pool.nodes(proof_s) // (1 if best is not None and gap >= most else 2)
-        found = branching.search(pool.mixture, pool.costs(), bound.total + gap, step, nodes)
+        found = pool.search(pool.costs(), bound.total + gap, step, nodes)
         if found.chosen is not None:
             best = _Found(list(found.chosen), bound.total, False)
         if not found.is_finished:
@@ -226,7 +228,7 @@ def _searched(pool: Pool, bound: Bound, chosen: list[Column] | None, limit_s: fl
             return None
     limit = math.inf if best is None else best.cost - step
     nodes = max(1, min(_FIRST_NODES, pool.nodes(limit_s) // 2))
-    found = branching.search(pool.mixture, pool.costs(), limit, step, nodes)
+    found = pool.search(pool.costs(), limit, step, nodes)
     if found.chosen is None:
         return best
     return _Found(list(found.chosen), bound.total if best is None else best.bound, False)

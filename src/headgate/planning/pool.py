@@ -11,6 +11,7 @@ import numpy as np
 
 from headgate.planning import branching, covering
 from headgate.planning.demand_model import Counts, is_served, price
+from headgate.planning.equals import classes_of, search_equals
 from headgate.planning.mixture import Column, Mix, Mixture
 from headgate.planning.problem import Demand
 from headgate.planning.search import Array
@@ -58,6 +59,7 @@ class Pool:
         self.search_s = 0.0
         self.best: list[Column] = []
         """The best plan so far."""
+        self._classes = classes_of(demands)
         self._known: set[tuple[int, Counts]] = set()
         self._free = [
             msgspec.structs.replace(
@@ -85,6 +87,17 @@ class Pool:
     def nodes(self, limit_s: float) -> int:
         """As many as there is time for."""
         return max(0, int((limit_s - self.seconds) / branching.NODE_S))
+
+    def search(self, objective: Array, limit: float, step: float, nodes: int) -> branching.Search:
+        """The best choice of the columns whose objective is at most `limit`."""
+        if 2 * len(set(self._classes)) > len(self._classes):
+            return branching.search(self.mixture, objective, limit, step, nodes)
+        columns, capacity = self.mixture.columns, self.capacity
+        found = search_equals(
+            columns, self._classes, self.group_of, capacity, self.required, objective, limit, nodes
+        )
+        self.search_s += found.nodes * branching.NODE_S
+        return found
 
     def column(self, index: int, counts: Counts) -> Column:
         demand = self.demands[index]
