@@ -38,6 +38,25 @@ class Bound(NamedTuple):
     rewards: Array
 
 
+class _Accelerators(NamedTuple):
+    """What the options of a demand use."""
+
+    kinds: list[int]
+    """Places of their types."""
+    units: Array
+    free: Demand
+    """The demand as if accelerators cost nothing."""
+
+
+def _accelerators(demand: Demand, kinds: Mapping[str, int]) -> _Accelerators:
+    options = tuple(msgspec.structs.replace(option, cost=0.0, current=0) for option in demand.options)
+    return _Accelerators(
+        [kinds[option.type] for option in demand.options],
+        np.array([option.units for option in demand.options], float),
+        msgspec.structs.replace(demand, options=options),
+    )
+
+
 class Pool:
     """Columns of all demands, and the prices of others."""
 
@@ -45,7 +64,6 @@ class Pool:
         self.demands = demands
         self.switching = switching
         kinds = sorted({option.type for demand in demands for option in demand.options})
-        self.kinds = kinds
         self._kinds = {kind: place for place, kind in enumerate(kinds)}
         self.capacity = np.array([capacity.get(kind, 0) for kind in kinds], float)
         priorities = sorted({demand.priority for demand in demands})
@@ -61,19 +79,14 @@ class Pool:
         """The best plan so far."""
         self._classes = classes_of(demands)
         self._known: set[tuple[int, Counts]] = set()
-        self._free = [
-            msgspec.structs.replace(
-                demand,
-                options=tuple(
-                    msgspec.structs.replace(option, cost=0.0, current=0) for option in demand.options
-                ),
-            )
-            for demand in demands
-        ]
-        self._places = [[self._kinds[option.type] for option in demand.options] for demand in demands]
-        self._units = [np.array([option.units for option in demand.options], float) for demand in demands]
+        self._accelerators = [_accelerators(demand, self._kinds) for demand in demands]
         self.idle = [self.column(index, (0,) * len(each.options)) for index, each in enumerate(demands)]
         self.add(self.idle)
+
+    @property
+    def kinds(self) -> list[str]:
+        """Types of accelerators, in order."""
+        return list(self._kinds)
 
     @property
     def seconds(self) -> float:
@@ -193,7 +206,7 @@ class Pool:
         """The best column at these fees with no more accelerators than there are; None: not found."""
         demand = self.demands[index]
         options = []
-        for option, place in zip(demand.options, self._places[index], strict=True):
+        for option, place in zip(demand.options, self._accelerators[index].kinds, strict=True):
             most = min(option.maximum, int(available[place] + _EQUAL) // option.units)
             if most < option.minimum:
                 return None
@@ -207,10 +220,11 @@ class Pool:
         return column if np.all(np.array(column.used) <= available + _EQUAL) else None
 
     def _own_fees(self, index: int, fees: Array) -> list[float]:
-        return [float(each) for each in fees[self._places[index]] * self._units[index]]
+        own = self._accelerators[index]
+        return [float(each) for each in fees[own.kinds] * own.units]
 
     def _priced(self, index: int, group: int | None) -> Demand:
-        return self.demands[index] if group is None else self._free[index]
+        return self.demands[index] if group is None else self._accelerators[index].free
 
     def _switching(self, group: int | None) -> float:
         return self.switching if group is None else 0.0
