@@ -8,9 +8,12 @@ import math
 from collections import deque
 from functools import lru_cache
 
-from headgate.simulator.autoscaling import Replica, ScaledFleet
+from headgate.simulator.autoscaling import Ledger, Replica, ScaledFleet
 from headgate.simulator.fleet import Slo
 from headgate.simulator.model import EngineConfig
+
+SCALE_UP, SCALE_DOWN = 0.85, 0.7
+"""Of the capacity in tokens: above the one more is required, below the other some is spare."""
 
 
 class Queueing:
@@ -113,48 +116,66 @@ class Tokens:
     period_s = 30.0
 
     def __init__(self, engine: EngineConfig) -> None:
-        self._kv_tokens = engine.kv_blocks * engine.block_size
+        self._by_memory = math.floor(engine.kv_blocks * engine.block_size * 0.8)
         self._budget = engine.prefill_budget_tokens
         self._sequences = engine.max_num_seqs
         self._observed: dict[str, deque[float]] = {}
         self._before = (0, 0, 0)
         self._sizes = (0.0, 0.0)
+        self._last = 0.0
 
     def desired(self, fleet: ScaledFleet) -> int:
-        self._learn_sizes(fleet)
+        self.learn_sizes(fleet.ledger)
         if not fleet.ready:
             return fleet.current
-        prompt, output = self._sizes
-        demand = sum(each.tokens_in_use + each.waiting * (prompt + output) for each in fleet.ready) + len(
-            fleet.held
-        ) * (prompt + output)
-        capacities = sorted(self._capacity(each, prompt, output) for each in fleet.ready)
-        middle = len(capacities) // 2
-        capacity = (capacities[middle] + capacities[~middle]) / 2
+        demand = self.demand(fleet) + len(fleet.held) * self.tokens_per_request
+        capacity = self.capacity(fleet)
         if not capacity:
             return fleet.current
-        required = max(0.0, demand / 0.85 - fleet.current * capacity)
-        spare = max(0.0, len(fleet.ready) * capacity - demand / 0.7)
+        required = max(0.0, demand / SCALE_UP - fleet.current * capacity)
+        spare = max(0.0, len(fleet.ready) * capacity - demand / SCALE_DOWN)
         if required:
             return fleet.current + math.ceil(required / capacity)
         return max(1, fleet.current - math.floor(spare / capacity))
 
-    def _capacity(self, replica: Replica, prompt: float, output: float) -> float:
-        by_memory = math.floor(self._kv_tokens * 0.8)
+    @property
+    def tokens_per_request(self) -> float:
+        """Of those that ended between the last two calls of `learn_sizes`."""
+        return sum(self._sizes)
+
+    def demand(self, fleet: ScaledFleet) -> float:
+        """Tokens in use and queued at replicas."""
+        return sum(each.tokens_in_use + each.waiting * self.tokens_per_request for each in fleet.ready)
+
+    def capacity(self, fleet: ScaledFleet) -> float:
+        """Tokens of a replica: the median. Without replicas, the last one, or what its deployment tells."""
+        if fleet.ready:
+            capacities = sorted(self._capacity(each) for each in fleet.ready)
+            middle = len(capacities) // 2
+            self._last = (capacities[middle] + capacities[~middle]) / 2
+        return self._last or self._derived()
+
+    def _capacity(self, replica: Replica) -> float:
+        _, output = self._sizes
         bucket = "short" if output < 100 else "medium" if output < 500 else "long"
         seen = self._observed.setdefault(bucket, deque(maxlen=10))
         if replica.waiting >= 5 and replica.tokens_in_use > 0:
             seen.append(replica.tokens_in_use)
-            return min(by_memory, replica.tokens_in_use)
+            return min(self._by_memory, replica.tokens_in_use)
         if seen:
-            return min(by_memory, sum(seen) / len(seen))
-        if output <= 0:
-            return by_memory
-        batch = min(self._budget * output / (prompt + output), self._sequences)
-        return min(by_memory, batch * (prompt + output / 2))
+            return min(self._by_memory, sum(seen) / len(seen))
+        return self._derived()
 
-    def _learn_sizes(self, fleet: ScaledFleet) -> None:
-        now = (fleet.ledger.finished, fleet.ledger.finished_prompt, fleet.ledger.finished_output)
+    def _derived(self) -> float:
+        prompt, output = self._sizes
+        if output <= 0:
+            return self._by_memory
+        batch = min(self._budget * output / (prompt + output), self._sequences)
+        return min(self._by_memory, batch * (prompt + output / 2))
+
+    def learn_sizes(self, ledger: Ledger) -> None:
+        """Take in the lengths of requests that ended meanwhile."""
+        now = (ledger.finished, ledger.finished_prompt, ledger.finished_output)
         finished, prompt, output = (after - before for after, before in zip(now, self._before, strict=True))
         if finished:
             self._before = now

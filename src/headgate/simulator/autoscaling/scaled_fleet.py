@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
+from collections.abc import Sequence
 
 from headgate.requests.traffic import PoolTraffic
 from headgate.simulator.autoscaling.replica import Replica
@@ -103,16 +104,7 @@ class ScaledFleet:
         return twin
 
     def _send(self, work: Work, now: float) -> None:
-        if len(self.ready) == 1:
-            self.ready[0].take(work, now)
-            return
-        best, least = self.ready[0], float("inf")
-        for each in self.ready:
-            queued_s = each.free_at - now
-            load = (queued_s if queued_s > 0.0 else 0.0) + _RUNNING_S * each.decoding
-            if load < least:
-                best, least = each, load
-        best.take(work, now)
+        least_loaded(self.ready, now).take(work, now)
 
     def _count(self, now: float) -> None:
         replicas = len(self.ready) + len(self.starting) + len(self.draining)
@@ -122,3 +114,16 @@ class ScaledFleet:
     def _name(self) -> str:
         self._named += 1
         return f"replica-{self._named - 1}"
+
+
+def least_loaded(replicas: Sequence[Replica], now: float) -> Replica:
+    """The replica with the least work, as a gateway picks it; the first one of several."""
+    best, least = replicas[0], float("inf")
+    if len(replicas) == 1:
+        return best
+    for each in replicas:
+        queued_s = each.free_at - now
+        load = (queued_s if queued_s > 0.0 else 0.0) + _RUNNING_S * each.decoding
+        if load < least:
+            best, least = each, load
+    return best

@@ -14,6 +14,7 @@ from headgate.fleet.answer_sizes import USUAL_TOKENS
 from headgate.requests.pool_signals import MAX_BATCH, TokenCosts
 from headgate.simulator.autoscaling.replica import Replica
 from headgate.simulator.autoscaling.scaled_fleet import ScaledFleet
+from headgate.simulator.autoscaling.work import Ledger
 
 
 def totals(fleet: ScaledFleet) -> Mapping[str, Total]:
@@ -21,7 +22,7 @@ def totals(fleet: ScaledFleet) -> Mapping[str, Total]:
     running = sum(each.requests for each in fleet.ready)
     waiting = len(fleet.held)
     recent = fleet.traffic.recent(fleet.now)
-    costs, output_tokens = _costs(fleet), expected_output(fleet)
+    costs, output_tokens = _costs(fleet), expected_output(fleet.ledger)
     work_s = costs.work_seconds(
         (recent.prompt_tokens_per_s * recent.surge, recent.arrivals_per_s * recent.surge * output_tokens),
         (sum(work.uncached_tokens for work in fleet.held), waiting * output_tokens),
@@ -53,9 +54,8 @@ def _costs(fleet: ScaledFleet) -> TokenCosts:
     )
 
 
-def expected_output(fleet: ScaledFleet) -> float:
+def expected_output(ledger: Ledger) -> float:
     """Tokens of a response, as learned from those that ended."""
-    ledger = fleet.ledger
     return ledger.finished_output / ledger.finished if ledger.finished else USUAL_TOKENS
 
 
