@@ -11,6 +11,7 @@ import msgspec
 
 from headgate.autoscaling.forecast import Forecast
 from headgate.planning import levels
+from headgate.planning.bursts import Bursts
 
 __all__ = [
     "CLEARED_S",
@@ -102,6 +103,7 @@ class LoadFilter:
         self._prompt = levels.Level(levels.by_size)
         self._output = levels.Level(levels.by_size)
         self._cached = levels.Level(levels.by_share)
+        self._bursts = Bursts(self._window_s)
         self._forecast = Forecast()
         self._waiting: deque[tuple[float, int]] = deque(maxlen=_LOOKS)
         self._arrived_at = -math.inf
@@ -122,6 +124,7 @@ class LoadFilter:
             self._begin()
             since_s = self._window_s
         arrivals = self._level(load, now, min(since_s, self._window_s))
+        arrivals = max(arrivals, self._bursts.add(load.arrivals_per_s, now))
         arrivals += self._growth(arrivals, now, start_s) + self._backlog(load, now) / CLEARED_S
         planned = Load(
             arrivals_per_s=arrivals,
