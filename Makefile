@@ -138,7 +138,7 @@ bench-decisions: $(DEV_STAMP)  ## CPU time of the decisions for each request, pu
 	@$(BIN)/python tools/compile.py
 	@$(BIN)/python bench/decisions.py --beside .cache/decisions.json
 
-bench-planning: $(DEV_STAMP)  ## how fast plans are proven, a simulation that confirms them, and cost on traces (ARGS="--traces DIR")
+bench-planning: $(DEV_STAMP)  ## how fast plans are proven, a simulation that confirms them, and planners on traces (ARGS="--traces DIR")
 	$(BIN)/python bench/planning.py $(ARGS)
 
 bench-fairness: $(DEV_STAMP)  ## cost of a noisy neighbor for other tenants, by queue (ARGS="--live" for HTTP)

@@ -1,14 +1,20 @@
-"""How fast plans are proven, whether a simulation confirms them, and their cost on public traces.
+"""How fast plans are proven, whether a simulation confirms them, and planners on public traces.
 
-make bench-planning
-make bench-planning ARGS="--traces DIR --seeds 5"
-make bench-planning ARGS="--only speed --output json"
+Planners decide about the replicas of three variants of a model in virtual time, on the traces of the
+autoscalers: ours, the reference's, each variant alone, and saturation. docs/benchmarks.md has details.
+
+    make bench-planning
+    make bench-planning ARGS="--only speed --seeds 5 --output json"
+    make bench-planning ARGS="--only traces --traces DIR --quick"
+    make bench-planning ARGS="--only traces --traces DIR --trace azure-conv --cold-start 300"
+    make bench-planning ARGS="--only traces --traces DIR --trace azure-conv,azure-code --limits H100=6,L40S=4"
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +24,17 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from autoscaling_contest import traffic
 from headgate.planning import plan
-from planning_contest import fitted, shapes
+from headgate.simulator.traces import TraceError
+from planning_contest import contest, fitted, shapes
 from planning_contest.simulated import CASES, confirm
-from planning_contest.traces import costs
+from planning_contest.standings import Result, Verdict, shown, summary, verdicts
 
 PARTS = ("speed", "simulation", "traces")
+QUICK_S = 300.0
+
+progress = Console(stderr=True)
 
 
 def speed(seeds: int, limit_s: float) -> list[dict[str, Any]]:
@@ -72,12 +83,82 @@ def simulation(requests: int) -> list[dict[str, Any]]:
     return rows
 
 
+def traces(options: dict[str, Any]) -> list[Result]:
+    """All planners on all traces. Raises UsageError."""
+    known = contest.planners()
+    names = _chosen("--planner", options["planners"], list(known))
+    cases = _chosen("--trace", options["traces"], list(traffic.SOURCES))
+    limit_s = min(options["seconds"], QUICK_S) if options["quick"] else options["seconds"]
+    found: list[Result] = []
+    try:
+        if options["limits"]:
+            scaled = [(case, traffic.SOURCES[case].scales[0]) for case in cases]
+            capacity = _capacity(options["limits"])
+            return contest.shared(options["folder"], scaled, capacity, options["cold_start_s"], limit_s)
+        for case in cases:
+            scale = traffic.SOURCES[case].scales[0]
+            found += contest.contest(
+                options["folder"], (case, scale), names, options["cold_start_s"], limit_s
+            )
+            progress.print(f"{case} x{scale:g}: {len(found)} results so far", highlight=False)
+    except (OSError, TraceError) as error:
+        raise click.UsageError(f"--traces: {error}; docs/benchmarks.md says where to get the files") from None
+    return found
+
+
+def _chosen(option: str, given: str | None, known: Sequence[str]) -> list[str]:
+    names = list(known) if given is None else [each.strip() for each in given.split(",")]
+    if unknown := [name for name in names if name not in known]:
+        raise click.UsageError(f"{option}: no {', '.join(unknown)}; there are {', '.join(known)}")
+    return names
+
+
+def _capacity(given: str) -> dict[str, int]:
+    try:
+        return {kind: int(count) for kind, count in (each.split("=") for each in given.split(","))}
+    except ValueError:
+        raise click.UsageError(f"--limits: {given} is not as in H100=6,A100=4,L40S=8") from None
+
+
+def trace_rows(results: Sequence[Result]) -> Iterator[dict[str, Any]]:
+    for each in results:
+        yield {
+            "trace": each.trace,
+            "planner": each.planner,
+            "SLO": f"{each.attainment:.1%}",
+            "TTFT": f"{each.ttft_attainment:.1%}",
+            "TPOT": f"{each.tpot_attainment:.1%}",
+            "cost $": f"{each.dollars:.2f}",
+            "reversals": each.reversals,
+            "worst minute": f"{each.worst_minute:.0%}",
+            "ms per plan": f"{each.plan_ms:.1f}",
+        }
+
+
+def verdict_rows(found: Sequence[Verdict]) -> Iterator[dict[str, Any]]:
+    for each in found:
+        yield {
+            "trace": each.trace,
+            "planner": each.planner,
+            "SLO": f"{each.attainment:.2%}",
+            "cost $": f"{each.dollars:.2f}",
+            "ours with that SLO": each.ours or "none",
+            "its cost $": "" if each.ours_dollars is None else f"{each.ours_dollars:.2f}",
+        }
+
+
 @click.command()
 @click.option("--traces", "folder", type=click.Path(path_type=Path), help="Directory of the traces.")
 @click.option("--only", type=click.Choice(PARTS))
 @click.option("--seeds", default=3, type=click.IntRange(1), show_default=True)
 @click.option("--time-limit", "limit_s", default=10.0, show_default=True, help="Of each plan, in seconds.")
 @click.option("--requests", default=20_000, show_default=True, help="Of each simulation.")
+@click.option("--trace", "traces", help="Names of traces. Default: all.")
+@click.option("--planner", "planners", help="Names of planners. Default: all.")
+@click.option("--cold-start", "cold_start_s", default=90.0, show_default=True, help="Seconds.")
+@click.option("--seconds", default=3600.0, show_default=True, help="Of each trace, from its beginning.")
+@click.option("--limits", help="Accelerators, as H100=6,A100=4,L40S=8: the traces share them by priority.")
+@click.option("--quick", is_flag=True, help="The first 5 minutes of each trace.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table")
 def main(**options: Any) -> None:
     """Measure plans."""
@@ -86,22 +167,31 @@ def main(**options: Any) -> None:
         raise click.UsageError(
             "--only traces: --traces is missing; docs/benchmarks.md says where to get them"
         )
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, Any] = {}
     if "speed" in parts:
         found["speed"] = speed(options["seeds"], options["limit_s"])
     if "simulation" in parts:
         found["simulation"] = simulation(options["requests"])
+    results: list[Result] = []
     if "traces" in parts and options["folder"] is not None:
-        found["traces"] = costs(options["folder"])
+        results = traces(options)
+    compared = [] if options["limits"] else verdicts(results)
     if options["output"] == "json":
+        if results:
+            found |= {"traces": results, "verdicts": compared}
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
         return
-    console = Console(width=140)
+    console = Console(width=160)
+    found["traces"] = list(trace_rows(shown(results)))
+    found["verdicts"] = list(verdict_rows([each for each in compared if each.is_cheaper]))
     for rows in found.values():
-        table = Table(*rows[0], box=box.MARKDOWN)
-        for row in rows:
-            table.add_row(*map(str, row.values()))
-        console.print(table)
+        if rows:
+            table = Table(*rows[0], box=box.MARKDOWN)
+            for row in rows:
+                table.add_row(*map(str, row.values()))
+            console.print(table)
+    if compared:
+        console.print(summary(compared))
 
 
 if __name__ == "__main__":
