@@ -22,7 +22,7 @@ def aggregated_api(
         cluster.kubectl("wait", "apiservice", api_service, "--for=condition=Available", "--timeout=120s")
         yield
     finally:
-        cluster.kubectl("delete", "apiservice", api_service)
+        cluster.kubectl("delete", "apiservice", api_service, "--ignore-not-found")
 
 
 def _service(name: str, address: str) -> list[dict[str, Any]]:

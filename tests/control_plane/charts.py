@@ -54,9 +54,14 @@ class Helm:
 @pytest.fixture(params=["3", "4"])
 def helm(request: pytest.FixtureRequest, tmp_path: Path) -> Helm:
     """Each major version of Helm that is found."""
+    return find_helm(request.param, tmp_path)
+
+
+def find_helm(major: str, base: Path) -> Helm:
+    """One of this major version; the test is skipped without one."""
     found = subprocess.run([sys.executable, TOOL, "path-helm"], capture_output=True, text=True, check=True)
     for line in found.stdout.split():
         told = subprocess.run([line, "version", "--short"], capture_output=True, text=True, check=True)
-        if told.stdout.startswith(f"v{request.param}."):
-            return Helm(Path(line), tmp_path)
-    pytest.skip(f"there is no Helm {request.param}: `make helm` builds it")
+        if told.stdout.startswith(f"v{major}."):
+            return Helm(Path(line), base)
+    pytest.skip(f"there is no Helm {major}: `make helm` builds it")

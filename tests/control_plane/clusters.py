@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -123,6 +124,26 @@ class Cluster:
         file = directory / f"{account}.kubeconfig"
         file.write_text(json.dumps(config))
         return file
+
+
+@contextmanager
+def namespaces(cluster: Cluster) -> Iterator[Callable[[], str]]:
+    """Makes namespaces, with the account that Pods run as; they are deleted at the end of the block."""
+    made: list[str] = []
+
+    def make() -> str:
+        name = f"test-{uuid.uuid4().hex[:10]}"
+        made.append(name)
+        cluster.kubectl("create", "namespace", name)
+        account = "serviceaccount/default"
+        cluster.kubectl("wait", "--for=create", account, "-n", name, f"--timeout={WAIT_S:.0f}s")
+        return name
+
+    try:
+        yield make
+    finally:
+        for name in made:
+            cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 @contextmanager

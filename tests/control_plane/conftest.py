@@ -10,16 +10,11 @@ from __future__ import annotations
 import base64
 import ipaddress
 import itertools
-import json
 import os
-import signal
 import ssl
 import subprocess
 import sys
-import time
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +25,10 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent))
 
 from charts import helm  # noqa: F401 - a fixture
-from clusters import TOOL, WAIT_S, Cluster, control_plane, wait_until
-from containers import lasting_node, run_container  # noqa: F401 - fixtures
+from clusters import TOOL, WAIT_S, Cluster, control_plane, namespaces, wait_until
+from containers import run_container  # noqa: F401 - a fixture
 from keda import keda  # noqa: F401 - a fixture
+from nodes import FakeNode, ProcessNode, fake_node, kept_ready, process_nodes, untainted
 from prometheus import monitoring, run_adapter, run_prometheus  # noqa: F401 - fixtures
 from traffic import listen, start, start_engine, start_gateway  # noqa: F401 - fixtures
 from webhook_processes import webhook_of  # noqa: F401 - a fixture
@@ -150,19 +146,8 @@ def namespace(new_namespace: Callable[[], str]) -> str:
 @pytest.fixture
 def new_namespace(cluster: Cluster) -> Iterator[Callable[[], str]]:
     """Makes namespaces for one test."""
-    made: list[str] = []
-
-    def make() -> str:
-        name = f"test-{uuid.uuid4().hex[:10]}"
-        made.append(name)
-        cluster.kubectl("create", "namespace", name)
-        account = "serviceaccount/default"
-        cluster.kubectl("wait", "--for=create", account, "-n", name, f"--timeout={WAIT_S:.0f}s")
-        return name
-
-    yield make
-    for name in made:
-        cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+    with namespaces(cluster) as make:
+        yield make
 
 
 @pytest.fixture
@@ -208,108 +193,24 @@ def kubeconfig_of(cluster: Cluster, namespace: str, grant: Any, tmp_path: Path) 
     return make
 
 
-@dataclass(frozen=True)
-class FakeNode:
-    """A node whose kubelet is the test."""
-
-    name: str
-    cluster: Cluster
-
-    def deployment(self, name: str, replicas: int) -> dict[str, Any]:
-        """A Deployment for this node, with the label app=NAME."""
-        labels = {"app": name}
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": name},
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {
-                        "nodeSelector": {"kubernetes.io/hostname": self.name},
-                        "containers": [{"name": "engine", "image": "headgate"}],
-                    },
-                },
-            },
-        }
-
-    def pod(self, name: str, app: str, **spec: Any) -> dict[str, Any]:
-        """A Pod on this node, with the label app=APP, which no scheduler is asked about."""
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "labels": {"app": app}},
-            "spec": {
-                "nodeName": self.name,
-                "containers": [{"name": "engine", "image": "headgate"}],
-                **spec,
-            },
-        }
-
-    def scheduled(self, namespace: str) -> list[str]:
-        """Names of the Pods that the scheduler has bound to this node."""
-        pods = self.cluster.get("pods", "-n", namespace, f"--field-selector=spec.nodeName={self.name}")
-        return [pod["metadata"]["name"] for pod in pods["items"]]
-
-    def run(self, pod: str, namespace: str, address: str, *, ready: bool = True) -> None:
-        """Reports a Pod as running at an address."""
-        conditions = {"Initialized": True, "ContainersReady": ready, "Ready": ready}
-        self.report(pod, namespace, [address], conditions)
-
-    def report(
-        self,
-        pod: str,
-        namespace: str,
-        addresses: list[str],
-        conditions: dict[str, bool],
-        phase: str = "Running",
-    ) -> None:
-        """Reports the status of a Pod."""
-        status: dict[str, Any] = {
-            "phase": phase,
-            "conditions": [
-                {"type": name, "status": str(is_true), "lastTransitionTime": _now()}
-                for name, is_true in conditions.items()
-            ],
-        }
-        if addresses:
-            listed = [{"$patch": "replace"}, *({"ip": each} for each in addresses)]
-            status |= {"podIP": addresses[0], "podIPs": listed}
-        words = ["pod", pod, "-n", namespace, "--subresource=status", "--type=strategic"]
-        self.cluster.kubectl("patch", *words, "-p", json.dumps({"status": status}))
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
 @pytest.fixture
 def node(host: FakeNode) -> FakeNode:
     """A node that the scheduler may use; without heartbeats, it is unreachable after 50 s."""
-    wait_until(lambda: not host.cluster.get("node", host.name)["spec"].get("taints"))
-    return host
+    return untainted(host)
 
 
 @pytest.fixture
 def host(cluster: Cluster) -> Iterator[FakeNode]:
     """A node for Pods that name it themselves."""
-    name = f"node-{uuid.uuid4().hex[:10]}"
-    labels = {"kubernetes.io/hostname": name}
-    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
-    resources = {"cpu": "64", "memory": "256Gi", "pods": "110"}
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "Test",
-        "lastHeartbeatTime": _now(),
-        "lastTransitionTime": _now(),
-    }
-    status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
-    cluster.kubectl("patch", "node", name, "--subresource=status", "-p", json.dumps({"status": status}))
-    yield FakeNode(name, cluster)
-    cluster.kubectl("delete", "node", name)
+    with fake_node(cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def lasting_node(node: FakeNode) -> Iterator[FakeNode]:
+    """A node that stays ready during the test: it has heartbeats."""
+    with kept_ready(node) as kept:
+        yield kept
 
 
 @pytest.fixture(scope="session")
@@ -320,33 +221,8 @@ def new_address() -> Callable[[], str]:
     return lambda: str(next(addresses))
 
 
-@dataclass(frozen=True)
-class ProcessNode:
-    """A running `headgate node`."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
-
-
 @pytest.fixture
 def process_node(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., ProcessNode]]:
     """Starts nodes, each with a part of the Pod range, which the API server reaches at 10.244.0.1."""
-    running: list[ProcessNode] = []
-
-    def run(name: str, cidr: str, *options: str) -> ProcessNode:
-        command = [sys.executable, "-m", "headgate", "node", f"--kubeconfig={cluster.kubeconfig}"]
-        command += [f"--node-name={name}", f"--state={tmp_path / name}", f"--pod-cidr={cidr}"]
-        command += ["--node-ip=10.244.0.1", "--drain-timeout=1", *options]
-        log = tmp_path / f"{name}.log"
-        with log.open("wb") as file:
-            process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-        running.append(ProcessNode(name, process, log))
-        wait_until(lambda: "ready" in log.read_text())
-        return running[-1]
-
-    yield run
-    for node in running:
-        node.process.send_signal(signal.SIGTERM)
-        node.process.wait(WAIT_S)
-        cluster.kubectl("delete", "node", node.name, "--ignore-not-found")
+    with process_nodes(cluster, tmp_path) as run:
+        yield run

@@ -6,8 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,13 @@ def run_container(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[byt
 
     The files of /etc/headgate are those of the test's directory.
     """
+    with containers_in(tmp_path) as run:
+        yield run
+
+
+@contextlib.contextmanager
+def containers_in(directory: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts containers, which end with the block. The files of /etc/headgate are those of a directory."""
     with contextlib.ExitStack() as running:
 
         def run(
@@ -40,9 +45,9 @@ def run_container(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[byt
                 source = each.get("valueFrom")
                 value = fields[source["fieldRef"]["fieldPath"]] if source else each["value"]
                 environ[each["name"]] = value.replace("$(POD_IP)", address)
-            words = [word.replace("/etc/headgate", str(tmp_path)) for word in container["args"]]
+            words = [word.replace("/etc/headgate", str(directory)) for word in container["args"]]
             words = [word.replace("$(POD_IP)", address) for word in words]
-            log = running.enter_context((tmp_path / f"{pod}.log").open("w"))
+            log = running.enter_context((directory / f"{pod}.log").open("w"))
             process = running.enter_context(
                 subprocess.Popen([*HEADGATE, *words], env=environ, stdout=log, stderr=log)
             )
@@ -50,30 +55,6 @@ def run_container(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[byt
             return process
 
         yield run
-
-
-@pytest.fixture
-def lasting_node(cluster: Any, node: Any) -> Iterator[Any]:
-    """A node that stays ready during the test: it has heartbeats."""
-    ended = threading.Event()
-    path = f"/api/v1/nodes/{node.name}/status"
-
-    def beat() -> None:
-        with cluster.client() as client:
-            while not ended.wait(10):
-                now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-                ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now}
-                client.patch(
-                    path,
-                    json={"status": {"conditions": [ready]}},
-                    headers={"content-type": "application/strategic-merge-patch+json"},
-                )
-
-    thread = threading.Thread(target=beat)
-    thread.start()
-    yield node
-    ended.set()
-    thread.join()
 
 
 def container_of(rendered: list[dict[str, Any]], component: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from audit import forbidden, requests_of
 
 from headgate import cluster as headgate_cluster
 from headgate.quota import gateways
@@ -188,7 +189,7 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
         with contextlib.suppress(AssertionError):  # the assertion below names what is unused
             eventually(lambda account=account: account.granted <= _used(cluster, account), 30)
         assert account.granted - _used(cluster, account) == set()
-        assert _forbidden(cluster, account) == []
+        assert forbidden(cluster, account.user) == []
 
 
 def _scale(cluster: Any, namespace: str, eventually: Any) -> None:
@@ -349,18 +350,10 @@ async def _forget_a_gateway(account: Account) -> None:
         await other.forget_gone()
 
 
-def _requests(cluster: Any, account: Account) -> Iterator[dict[str, Any]]:
-    for line in (cluster.state / "audit.log").read_text().splitlines():
-        with contextlib.suppress(json.JSONDecodeError):  # the last line may be incomplete
-            event = json.loads(line)
-            if event["user"]["username"] == account.user and "objectRef" in event:
-                yield event
-
-
 def _used(cluster: Any, account: Account) -> set[Access]:
     """What the account did, with and without the name of the object."""
     found = set()
-    for event in _requests(cluster, account):
+    for event in requests_of(cluster, account.user):
         code = event.get("responseStatus", {}).get("code", 0)
         about = event["objectRef"]
         resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
@@ -369,12 +362,3 @@ def _used(cluster: Any, account: Account) -> set[Access]:
         for verb, name in itertools.product(verbs, ("", about.get("name", ""))):
             found.add(Access(about.get("apiGroup", ""), resource, verb, name))
     return found
-
-
-def _forbidden(cluster: Any, account: Account) -> list[str]:
-    """Denied by RBAC. An event in a namespace that is being deleted is denied, too, but by admission."""
-    return [
-        f"{event['verb']} {event['requestURI']}"
-        for event in _requests(cluster, account)
-        if event["annotations"]["authorization.k8s.io/decision"] == "forbid"
-    ]

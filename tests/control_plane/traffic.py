@@ -28,10 +28,17 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 
     `program`: what to start instead of `headgate`.
     """
+    with programs_in(tmp_path) as run:
+        yield run
+
+
+@contextlib.contextmanager
+def programs_in(directory: Path) -> Iterator[Callable[..., Path]]:
+    """Starts commands, which end with the block; their output is in files of a directory."""
     with contextlib.ExitStack() as running:
 
         def run(name: str, *words: str | Path, program: Sequence[str | Path] = HEADGATE) -> Path:
-            file = tmp_path / f"{name}.log"
+            file = directory / f"{name}.log"
             log = running.enter_context(file.open("w"))
             process = running.enter_context(
                 subprocess.Popen([*program, *words], stdout=log, stderr=subprocess.STDOUT)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 import os
-import random
 import signal
 import struct
 import sys
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from clients import Load
 from running import running
 from traffic import MODEL, Engine, Gateway
 
@@ -33,84 +28,6 @@ runpy.run_module("headgate", run_name="__main__")
 
 FAST = ("--base-s", "0.002", "--per-start-s", "0")
 """Of a simulated engine: it can serve hundreds of requests a second."""
-BODY = json.dumps(
-    {"model": MODEL, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}]}
-).encode()
-REQUEST = (
-    b"POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
-)
-
-
-class Load:
-    """Clients that send a number of requests a second, whatever becomes of them, until the block ends.
-
-    Each takes an idle connection, or opens one to any of the current addresses, as the proxy of a Service
-    would. A request on an idle connection that turns out to be closed is sent once more on another one, as
-    HTTP clients do.
-    """
-
-    def __init__(self, addresses: Callable[[], Sequence[str]], rate: float) -> None:
-        self.statuses: Counter[int] = Counter()
-        self.failures: list[str] = []
-        """Of requests that got no response."""
-        self._addresses = addresses
-        self._rate = rate
-        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    @property
-    def requests(self) -> int:
-        """How many are over."""
-        return self.statuses.total() + len(self.failures)
-
-    async def _run(self) -> None:
-        began, sent = time.monotonic(), 0
-        async with asyncio.TaskGroup() as group:
-            while not self._is_over.is_set():
-                while sent < (time.monotonic() - began) * self._rate:
-                    sent += 1
-                    group.create_task(self._request())
-                await asyncio.sleep(0.005)
-        for _, writer in self._idle:
-            writer.close()
-
-    async def _request(self) -> None:
-        try:
-            async with asyncio.timeout(60):
-                if self._idle:
-                    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-                        self.statuses[await self._exchange(*self._idle.pop())] += 1
-                        return
-                host, port = random.choice(self._addresses()).rsplit(":", 1)
-                self.statuses[await self._exchange(*await asyncio.open_connection(host, int(port)))] += 1
-        except (OSError, asyncio.IncompleteReadError, TimeoutError, IndexError) as error:
-            self.failures.append(repr(error))
-
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
-        """Sends a request and reads the response. IncompleteReadError if the connection ends before it."""
-        is_kept = False
-        try:
-            writer.write(REQUEST)
-            head = (await reader.readuntil(b"\r\n\r\n")).lower()
-            [length] = [int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:")]
-            await reader.readexactly(length)
-            is_kept = b"\r\nconnection: close\r\n" not in head
-        finally:
-            if is_kept:
-                self._idle.append((reader, writer))
-            else:
-                writer.close()
-        return int(head[9:12])
 
 
 @pytest.fixture
