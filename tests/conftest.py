@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import warnings
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,8 @@ def engine_python() -> str:
 LONG = ("soak", "whole", "workers", "conformance", "docs", "apiserver", "cli", "controllers", "image")
 """Folders of tests that start processes. They come first, so that nobody waits for a long test in the end."""
 
+HELD_PORTS = 100
+
 _close_loop = uvloop.Loop.close
 
 
@@ -158,23 +161,38 @@ class _Selector(selectors.SelectSelector):
 
 
 @pytest.fixture(scope="session")
-def unused_tcp_port_factory() -> Callable[[], int]:
+def unused_tcp_port_factory() -> Iterator[Callable[[], int]]:
     """Makes ports for what must know its port before it listens; below those that the system chooses, which
     it may give to somebody else meanwhile. Each worker of pytest has ports of its own.
+
+    A socket that is bound but does not listen keeps the port from other runs of the tests on this machine. A
+    server can listen there beside it, since both set SO_REUSEADDR, as servers do.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     candidates = list(range(12_000 + worker, 32_000, workers))
     random.SystemRandom().shuffle(candidates)
+    held: deque[socket.socket] = deque()
 
     def take() -> int:
+        if len(held) >= HELD_PORTS:  # whoever took this one listens there by now, or has ended
+            held.popleft().close()
         while True:
             port = candidates.pop()
-            with contextlib.suppress(OSError), socket.socket() as sock:
+            sock = socket.socket()
+            try:
                 sock.bind(("127.0.0.1", port))
-                return port
+            except OSError:
+                sock.close()
+                continue
+            # Only now: this port was nobody's.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.append(sock)
+            return port
 
-    return take
+    yield take
+    for sock in held:
+        sock.close()
 
 
 @pytest.fixture
