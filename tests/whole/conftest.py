@@ -18,10 +18,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "downloads" / "driver"))
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 START_S = 180.0
+LIMIT_S = 120.0
+"""For what takes a second or two on a machine that has nothing else to do."""
+TEST_S = 600.0
+"""For a test, with the start of its machine."""
 _http = httpx2.Client(trust_env=False, verify=False, limits=httpx2.Limits(max_keepalive_connections=0))
 
 
 Ports = Callable[[], dict[str, int]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TEST_S))
 
 
 @dataclass
@@ -83,7 +94,7 @@ class Machine:
         assert self.process.stdout is not None
         self.process.send_signal(number)
         self.output += self.process.stdout.read()
-        code = self.process.wait(60)
+        code = self.process.wait(LIMIT_S)
         self.process.stdout.close()
         self.process = None
         return code
@@ -111,7 +122,7 @@ class Machine:
         return done.stdout + done.stderr
 
     def get(self, path: str, port: str = "port") -> httpx2.Response:
-        return _http.get(f"http://127.0.0.1:{self.ports[port]}{path}", timeout=30)
+        return _http.get(f"http://127.0.0.1:{self.ports[port]}{path}", timeout=LIMIT_S)
 
     def ask(self, model: str = "sim-8b", tokens: int = 4, **more: object) -> httpx2.Response:
         body = {
@@ -120,7 +131,7 @@ class Machine:
             "messages": [{"role": "user", "content": "Hello"}],
             **more,
         }
-        return _http.post(f"{self.url}/v1/chat/completions", json=body, timeout=30)
+        return _http.post(f"{self.url}/v1/chat/completions", json=body, timeout=LIMIT_S)
 
     def endpoints(self, pool: str = "default/sim-8b") -> list[str]:
         """Names of the endpoints that the gateway has in rotation."""
@@ -129,7 +140,7 @@ class Machine:
         ]
 
 
-def wait_until(holds: Callable[[], object], limit_s: float = 60.0) -> None:
+def wait_until(holds: Callable[[], object], limit_s: float = LIMIT_S) -> None:
     """Polls until something holds."""
     began = time.monotonic()
     while not holds():

@@ -42,7 +42,7 @@ spec:
 
 def run(machine, manifests: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     machine.manifests = manifests
-    return subprocess.run([*machine.command(), *flags], capture_output=True, text=True, timeout=60)
+    return subprocess.run([*machine.command(), *flags], capture_output=True, text=True, timeout=180)
 
 
 def test_refused_manifests_are_told_with_every_error_and_their_place(new_machine, tmp_path: Path):
@@ -141,7 +141,7 @@ def test_a_port_that_is_taken_during_the_start_ends_it(new_machine):
     with ThreadPoolExecutor() as threads:
         taken = threads.submit(take)
         done = run(machine, QUICKSTART)
-        taken.result(60).close()
+        taken.result(180).close()
     assert done.returncode == 1
     assert (
         f"Error: cannot listen on 127.0.0.1:{machine.ports['metrics-port']} for the metrics page: Address "

@@ -107,7 +107,7 @@ def test_a_port_that_is_taken_is_named_with_the_option_that_changes_it(machine, 
     """Nothing is started, and all taken ports are told at once."""
     second = new_machine()
     second.ports = dict(machine.ports)
-    done = subprocess.run(second.command(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(second.command(), capture_output=True, text=True, timeout=180)
     assert done.returncode == 1
     for option, port in machine.ports.items():
         assert (
@@ -118,6 +118,6 @@ def test_a_port_that_is_taken_is_named_with_the_option_that_changes_it(machine, 
 
 def test_a_second_start_in_the_same_state_is_refused(machine):
     """Two supervisors never share a state directory."""
-    done = subprocess.run(machine.command(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(machine.command(), capture_output=True, text=True, timeout=180)
     assert done.returncode == 1
     assert f"another `headgate up` is running in {machine.state}" in done.stderr

@@ -72,7 +72,7 @@ def test_gateway_workers_and_upgrades(new_machine, trapped, sprung, eventually):
             eventually(lambda: httpx2.get(f"{found[-1]}/readyz", trust_env=False).status_code == 200)
         finally:
             gateway.terminate()
-            gateway.wait(60)
+            gateway.wait(180)
     assert sprung() == ""
 
 
@@ -82,6 +82,6 @@ def children(pid: int) -> list[int]:
 
 def test_the_traps_work(trapped, sprung):
     """Without -P, the same directory does run them: the tests above would notice."""
-    done = subprocess.run([sys.executable, "-m", "headgate"], cwd=trapped, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "headgate"], cwd=trapped, timeout=180)
     assert done.returncode == 77
     assert sprung()

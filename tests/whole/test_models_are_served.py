@@ -89,7 +89,7 @@ def test_ctrl_c_leaves_the_model_and_says_so(models, tmp_path, eventually):
         if line.startswith("engine: "):
             break
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     assert process.returncode == 130
     assert errors == "Interrupted; the Model stays: `headgate delete model stuck` removes it.\n"
     assert run(models, "delete", "model", "stuck").returncode == 0

@@ -68,6 +68,6 @@ def test_a_killed_headgate_leaves_nothing(forking, eventually, killed):
     eventually(lambda: not is_running(daemon))
     if killed == "up":
         eventually(lambda: not any(is_running(int(pid)) for pid in children))
-        machine.process.wait(60)
+        machine.process.wait(180)
         machine.process.stdout.close()
         machine.process = None

@@ -71,7 +71,7 @@ def test_scaling_brings_more_engines_into_rotation(machine, eventually):
     finally:
         machine.kubectl("scale", "deployment", "sim-8b", "--replicas=2")
     eventually(lambda: len(machine.endpoints()) == 2)
-    machine.kubectl("wait", "deployment/sim-8b", "--for=jsonpath={.status.replicas}=2", "--timeout=60s")
+    machine.kubectl("wait", "deployment/sim-8b", "--for=jsonpath={.status.replicas}=2", "--timeout=180s")
 
 
 def test_a_route_to_nothing_says_what_is_missing(machine, eventually):

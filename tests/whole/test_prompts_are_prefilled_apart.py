@@ -27,7 +27,7 @@ def test_the_page_on_prefill_and_decode(new_machine, eventually):
     block = block.replace(".headgate/", f"{machine.state}/")
 
     def shown():
-        done = subprocess.run(["bash", "-c", block], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["bash", "-c", block], capture_output=True, text=True, timeout=180)
         return done.stdout
 
     output = shown()

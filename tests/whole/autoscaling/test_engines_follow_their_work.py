@@ -41,9 +41,7 @@ def test_a_model_at_zero_answers_its_first_request(scaled, status, replicas, eve
     """It waits for the first engine, is served, and the engine goes when no more requests come."""
     eventually(lambda: status("sim-rare").get("desiredReplicas") == 0)
     eventually(lambda: replicas("sim-rare") == 0)
-    eventually(
-        lambda: "scale-from-zero" in scaled.kubectl("get", "modelserver", "sim-rare", "-o", "json"), 60
-    )
+    eventually(lambda: "scale-from-zero" in scaled.kubectl("get", "modelserver", "sim-rare", "-o", "json"))
     answer = scaled.ask("sim-rare", tokens=3)
     assert answer.status_code == 200
     assert answer.json()["usage"]["completion_tokens"] == 3
@@ -52,5 +50,5 @@ def test_a_model_at_zero_answers_its_first_request(scaled, status, replicas, eve
         "annotate", "aspb", "sim-rare", "headgate.dev/scale-to-zero-grace-period=3s", "--overwrite"
     )
     eventually(lambda: replicas("sim-rare") == 0, 240)
-    eventually(lambda: scaled.endpoints("default/sim-rare") == [], 60)
+    eventually(lambda: scaled.endpoints("default/sim-rare") == [])
     assert scaled.ask("sim-rare", tokens=3).status_code == 200

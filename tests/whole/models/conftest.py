@@ -170,7 +170,7 @@ def eventually_answers(site: Site) -> Callable[[str], Awaitable[None]]:
 
     async def answered(name: str) -> None:
         began = time.monotonic()
-        async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
+        async with httpx2.AsyncClient(trust_env=False, timeout=180) as http:
             for url in site.urls:
                 while True:
                     try:

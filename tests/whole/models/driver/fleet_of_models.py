@@ -187,5 +187,5 @@ def client_of(kubeconfig: str) -> httpx2.AsyncClient:
         headers={"Authorization": f"Bearer {user['token']}"},
         verify=trusted,
         trust_env=False,
-        timeout=60,
+        timeout=180,
     )

@@ -179,7 +179,7 @@ class Story:
         """Returns once each gateway that is in rotation answers, a few times in turn."""
         good = 0
         began = time.monotonic()
-        async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
+        async with httpx2.AsyncClient(trust_env=False, timeout=180) as http:
             while good < ROUNDS_OF_ANSWERS:
                 try:
                     for url in [*self.load.gateways]:
