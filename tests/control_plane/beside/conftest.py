@@ -3,12 +3,14 @@ them. Manifests and rules are those of docs/beside-hpa-and-keda.md and of the ch
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
 import shlex
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,9 @@ PROMPT_WORDS = range(3000, 7000)
 below are work for several engines."""
 TOKEN_S = 0.0003
 """Of an engine, for a token of a prompt."""
+RATE = 1.5
+"""Requests a second: each is 1.7 s of work for an engine in the mean, so three engines are enough."""
+AT_ONCE = 60
 
 
 def block(word: str) -> str:
@@ -166,25 +171,41 @@ def _deployment(node: str) -> dict[str, Any]:
 
 @pytest.fixture
 def keep_busy() -> Iterator[Callable[..., threading.Event]]:
-    """Keeps requests under way at all gateways until the event is set, or the test ends. None may fail."""
+    """Sends requests to all gateways in turn until the event is set, or the test ends. None may fail.
+
+    At a constant rate, so that the work does not depend on how fast this machine is; but no more than AT_ONCE
+    are under way.
+    """
     statuses: set[int] = set()
     with ExitStack() as running:
 
-        def run(model: Model, at_once: int = 10) -> threading.Event:
-            enough = threading.Event()
+        def run(model: Model, rate: float = RATE) -> threading.Event:
+            enough, places = threading.Event(), threading.Semaphore(AT_ONCE)
+            clients = running.enter_context(ThreadPoolExecutor(AT_ONCE))
 
-            def client(gateway: int) -> None:
-                while not enough.is_set():
+            def ask(gateway: int) -> None:
+                try:
                     statuses.add(model.ask(gateway).status_code)
+                finally:
+                    places.release()
 
-            for number in range(at_once):
-                thread = threading.Thread(target=client, args=(number % len(model.gateways),))
-                running.callback(thread.join)
-                thread.start()
+            def send() -> None:
+                for number in itertools.count():
+                    if enough.wait(1 / rate):
+                        return
+                    if places.acquire(blocking=False):
+                        asked.append(clients.submit(ask, number % len(model.gateways)))
+
+            sender = threading.Thread(target=send)
+            running.callback(sender.join)
             running.callback(enough.set)
+            sender.start()
             return enough
 
+        asked: list[Future[None]] = []
         yield run
+    for each in asked:
+        each.result()
     assert statuses <= {200}
 
 
