@@ -13,7 +13,7 @@ from traffic import route_to, server
 
 ROOT = Path(__file__).parents[3]
 IMAGES = {"images": [{"image": "headgate", "command": ["headgate"]}]}
-QUICK = {"shutdown": {"lameduck_s": 3, "drain_s": 20}}
+QUICK = {"shutdown": {"lameduck_s": 6, "drain_s": 20}}
 DELAY_S = 0.5
 
 
@@ -63,7 +63,7 @@ class Release:
 
     def wait(self) -> None:
         for component in ("gateway", "controller"):
-            words = ("rollout", "status", f"deployment/headgate-{component}", "--timeout=120s")
+            words = ("rollout", "status", f"deployment/headgate-{component}", "--timeout=240s")
             self._cluster.kubectl(*words, *self._place)
 
     def pods(self) -> set[str]:
