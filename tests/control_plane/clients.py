@@ -53,6 +53,10 @@ class Load:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Returns once all requests are over."""
         self._is_over.set()
         self._thread.join()
 
