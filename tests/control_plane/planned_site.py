@@ -25,8 +25,8 @@ COSTS: Final = {
 }
 CLASSES: Final = {
     "premium.yaml": (
-        "{name: Premium, priority: 1, data: [{model: chat, slo-tpot: 24, slo-ttft: 500},"
-        " {model: sleepy, slo-tpot: 24, slo-ttft: 500}, {model: ghost, slo-tpot: 24, slo-ttft: 500}]}"
+        "{name: Premium, priority: 1, data: [{model: chat, slo-tpot: 60, slo-ttft: 500},"
+        " {model: sleepy, slo-tpot: 60, slo-ttft: 500}, {model: ghost, slo-tpot: 60, slo-ttft: 500}]}"
     ),
     "freemium.yaml": "{name: Freemium, priority: 10, data: [{model: batch, slo-tpot: 60, slo-ttft: 2000}]}",
 }
