@@ -42,10 +42,13 @@ def loads(count: int) -> list[EndpointState]:
     return made
 
 
-def picks(count: int, prompt: bytes = b"") -> Callable[[], object]:
-    """A pick of the default policy, and its bookkeeping."""
+def picks(count: int, prompt: bytes = b"", weights: int = 0) -> Callable[[], object]:
+    """A pick of the default policy, and its bookkeeping. Endpoints have so many different weights."""
     pool, rng, now = loads(count), random.Random(1), itertools.count(1.0, 0.01)
-    policy = scheduling.PredictedFirstToken(PrefixIndex())
+    policy: scheduling.Policy = scheduling.PredictedFirstToken(PrefixIndex())
+    if weights:
+        policy = scheduling.Weighted(scheduling.PredictedFirstToken(PrefixIndex()))
+        policy.weigh({load: 1.0 + at % weights for at, load in enumerate(pool)})
     numbers = itertools.cycle(range(50))
 
     def work() -> None:
@@ -153,6 +156,8 @@ def rows() -> dict[str, Callable[[], object]]:
         "pick among 8 endpoints": picks(8),
         "pick among 64 endpoints": picks(64),
         "pick among 8 by the cache of an 8 KB prompt": picks(8, prompt),
+        "pick among 8 of two weights": picks(8, weights=2),
+        "pick among 64 of two weights": picks(64, weights=2),
         "account at the endpoint": booked(),
         "wait and turn in a queue": queued(),
         "token limit": limited(),

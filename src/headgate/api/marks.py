@@ -98,8 +98,16 @@ DIRECT = "direct"
 LEARNED_PROFILE = "headgate.dev/learned-profile"
 """On a VariantAutoscaling: JSON of the profile that the controller has learned and plans with."""
 
+WEIGHT = "headgate.dev/weight"
+"""On a Pod: its share of the pool's requests, relative to the other Pods, which have 1 unless they say so."""
+
+WEIGHTS = "headgate.dev/weights"
+"""On a ModelServer or InferencePool: weights of its Pods by their labels, as planned; JSON as in
+api.weights."""
+
 OF_PODS = frozenset(
     {
+        WEIGHT,
         *(ADDRESS, PORT, BOOTSTRAP_PORT, *ACTIVE_PORTS),
         *(METRICS_PORT, METRICS_PATH, METRICS_SCHEME),
         *(KV_EVENTS, KV_EVENTS_REPLAY, KV_EVENTS_RANKS),
@@ -124,7 +132,7 @@ OF_MODEL_SERVERS = frozenset(
         *(TLS_AUTHORITIES, TLS_SERVER_NAME, TLS_INSECURE),
         *(KV_EVENTS, KV_EVENTS_REPLAY, KV_EVENTS_RANKS),
         *(REMOTE_PREFILL_TOKENS, SCHEDULING_PROFILE, MANIFEST_HASH),
-        *(SCALE_FROM_ZERO, START_FAILED),
+        *(SCALE_FROM_ZERO, START_FAILED, WEIGHTS),
     }
 )
 """Annotations that are read on ModelServers."""
@@ -146,7 +154,7 @@ OF_INFERENCE_POOLS = frozenset(
         *(MODELS, SERVED_MODEL, ENGINE, SCHEDULING_PROFILE),
         *(PROTOCOL, TLS_AUTHORITIES, TLS_SERVER_NAME, TLS_INSECURE),
         *(KV_CONNECTOR, REMOTE_PREFILL_TOKENS),
-        *(SCALE_FROM_ZERO, START_FAILED),
+        *(SCALE_FROM_ZERO, START_FAILED, WEIGHTS),
         *(KV_EVENTS, KV_EVENTS_REPLAY, KV_EVENTS_RANKS),
         *(MANIFEST_HASH, POOL_V1, POOL_V1ALPHA1),
     }

@@ -175,7 +175,9 @@ class DataPlane:
         if known is None:
             budget, policy = fleet.RetryBudget(now), self.policies.of(pool)
             return PoolState(pool, self.ledger, budget, policy, decoding, traffic=PoolTraffic(now))
-        is_as_before = known.pool.scheduling_profile == pool.scheduling_profile
+        is_as_before = known.pool.scheduling_profile == pool.scheduling_profile and bool(
+            known.pool.weights
+        ) == bool(pool.weights)
         policy = known.policy if is_as_before else self.policies.of(pool)
         learned = known.rates, known.evidence, known.traffic
         return PoolState(pool, self.ledger, known.budget, policy, decoding, *learned)

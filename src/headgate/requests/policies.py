@@ -29,9 +29,12 @@ class Policies:
     def of(self, pool: routing.Pool) -> scheduling.Policy:
         """A new policy for a pool: the profile or policy in its annotation, else the default.
 
-        Requests for adapters go to the adapters' homes, unless the policy handles adapters itself.
+        Requests for adapters go to the adapters' homes, unless the policy handles adapters itself. Of the
+        policies, only the default uses weights.
         """
         chosen = self._chosen(pool)
+        if pool.weights and isinstance(chosen, scheduling.PredictedFirstToken):
+            chosen = scheduling.Weighted(chosen)
         return chosen if chosen.judges_adapters else scheduling.WithAdapters(chosen)
 
     def _chosen(self, pool: routing.Pool) -> scheduling.Policy:

@@ -56,6 +56,7 @@ class PoolState:
         for load in self.loads:
             load.labels = pool.labels.get(load.endpoint, {})
             load.estimator.join(self.rates)
+        policy.weigh({ledger.load(endpoint): weight for endpoint, weight in pool.weights.items()})
         self.adapters: frozenset[str] = frozenset()
         """Names that its engines list as adapters; others are names of the model itself."""
         self.note_adapters()

@@ -14,7 +14,7 @@ import msgspec
 from headgate import api
 from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, marks
 from headgate.api.marks import Address
-from headgate.routing import endpoints, kv_events, phases, starting, tls
+from headgate.routing import endpoints, kv_events, phases, starting, tls, weights
 from headgate.routing.endpoints import Selector
 from headgate.routing.problems import INVALID_ANNOTATION, Report, Reporter
 from headgate.routing.snapshot import (
@@ -101,6 +101,7 @@ def pool(
         labels={endpoint: pod.metadata.labels for endpoint, pod in found.items()},
         metrics_pages=pages,
         kv_events=events,
+        weights=weights.of_endpoints(notes, found, field, report) if roles is None else {},
         engine=engine,
         scheduling_profile=notes.get(marks.SCHEDULING_PROFILE, ""),
         model=notes.get(marks.SERVED_MODEL) or None,

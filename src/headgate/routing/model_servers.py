@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from headgate import api
 from headgate.api import marks
 from headgate.kubeschema import duration
-from headgate.routing import endpoints, phases, starting, tls
+from headgate.routing import endpoints, phases, starting, tls, weights
 from headgate.routing.endpoints import Selector
 from headgate.routing.problems import Reporter
 from headgate.routing.snapshot import MODEL_SERVER, Endpoint, Pool
@@ -52,6 +52,7 @@ def pool(
         labels={e: pod.metadata.labels for e, pod in taking_part.items()},
         metrics_pages=dict(endpoints.pages(taking_part, _SELECTOR, reporter.report)),
         kv_events=dict(endpoints.events(notes, taking_part, _SELECTOR, reporter.report)),
+        weights=weights.of_endpoints(notes, taking_part, _SELECTOR, reporter.report) if roles is None else {},
         phases=roles,
         engine=spec.inference_engine,
         scheduling_profile=notes.get(marks.SCHEDULING_PROFILE, ""),

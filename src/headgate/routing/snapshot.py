@@ -121,6 +121,9 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """For endpoints whose Pods specify it."""
     kv_events: Mapping[Endpoint, KvEvents] = {}
     """For endpoints that publish KV events."""
+    weights: Mapping[Endpoint, float] = {}
+    """Shares of the requests that its endpoints should get, relative to each other; empty if nobody has given
+    any."""
     phases: PrefillDecode | None = None
     """None if every endpoint serves whole requests."""
     tls: Tls | None = None

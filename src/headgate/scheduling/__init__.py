@@ -14,6 +14,7 @@ from headgate.scheduling.pick import pick
 from headgate.scheduling.policy import Policy, Refused
 from headgate.scheduling.predicted import PredictedFirstToken
 from headgate.scheduling.request import Choice, Request
+from headgate.scheduling.weighted import Weighted
 from headgate.scheduling.with_adapters import WithAdapters
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Refused",
     "Request",
     "Terms",
+    "Weighted",
     "WithAdapters",
     "candidates",
     "pick",

@@ -55,6 +55,10 @@ class Policy(ABC):
     def booked(self, request: Request, choice: Choice, now: float) -> None:  # noqa: B027 - most keep no state
         """Record that the request is on its way to the chosen endpoint, and in its ledger."""
 
+    def weigh(self, weights: Mapping[EndpointState, float]) -> None:  # noqa: B027 - most use none
+        """Take the shares of the requests that endpoints should get, relative to each other; empty if nobody
+        has given any."""
+
     def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
         """Why a candidate was picked or not; for explanations."""
         return "picked" if load is choice.load else "another was picked"

@@ -121,6 +121,17 @@ class PredictedFirstToken(Policy):
         first_s = best.estimator.first_token_s(uncached, now, loads_adapter=loads_adapter)
         return Choice(load=best, cached_tokens=prompt_tokens - uncached, first_token_s=first_s)
 
+    def alone_s(self, request: Request, choice: Choice, now: float) -> float:
+        """The score of a choice in seconds, without the term of requests in flight."""
+        load, uncached = choice.load, request.prompt_tokens - choice.cached_tokens
+        estimator, price = load.estimator, self.price
+        rates = estimator.rates
+        score = estimator.queue_s(now, uncached) + rates.delay_s + uncached * rates.token_s
+        score += (price - 1.0) * uncached * rates.pool.token_s
+        if request.adapter and not load.has_adapter(request.adapter):
+            score += price * rates.pool.adapter_s
+        return score
+
     def booked(self, request: Request, choice: Choice, now: float) -> None:
         if request.prefix:
             self._prefixes.add(request.prefix, choice.load, now)

@@ -36,6 +36,9 @@ class WithAdapters(Policy):
             self.homes.booked(request.adapter, choice.load, now)
         self.policy.booked(request, choice, now)
 
+    def weigh(self, weights: Mapping[EndpointState, float]) -> None:
+        self.policy.weigh(weights)
+
     def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
         return self.policy.why(request, load, choice, now)
 

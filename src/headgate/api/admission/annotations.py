@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 
-from headgate.api import marks
+from headgate.api import marks, weights
 from headgate.api.admission import durations
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.marks import ANNOTATIONS, EndpointTls, InvalidAnnotationError
 
-__all__ = ["warn_of_grace", "warn_of_own", "warn_of_start", "warn_of_tls"]
+__all__ = ["warn_of_grace", "warn_of_own", "warn_of_start", "warn_of_tls", "warn_of_weights"]
 
 
 def warn_of_own(kinds: str, annotations: FieldCursor, known: Collection[str], found: Findings) -> None:
@@ -37,6 +37,14 @@ def warn_of_start(annotations: FieldCursor, found: Findings) -> None:
         return
     if expected_s is None and marks.START_FAILED in annotations.texts:
         found.warn(annotations.key(marks.START_FAILED), f"has no effect without {marks.SCALE_FROM_ZERO}")
+
+
+def warn_of_weights(annotations: FieldCursor, found: Findings) -> None:
+    """Warn of weights that are none."""
+    try:
+        weights.of_pool(annotations.texts)
+    except InvalidAnnotationError as error:
+        found.warn(annotations.key(error.annotation), f"{error}; until then, it has no effect")
 
 
 def warn_of_grace(annotations: FieldCursor, least: int | None, found: Findings) -> None:

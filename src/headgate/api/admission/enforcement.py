@@ -101,7 +101,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
             *("label-key", "label-value", "pods-shared", "pods-wider", "pods-narrower"),
             *("group-key", "role-contradicts", "role-double-prefill", "role-double-decode"),
             *("annotation-unknown", "prefill-tokens-alone", "kv-events-alone"),
-            *("start-invalid", "start-failed-alone"),
+            *("start-invalid", "start-failed-alone", "pod-weights-invalid"),
             *("tls-alone", "tls-invalid", "tls-insecure"),
         ),
         "Model": ("other-name",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.api import marks
 from headgate.api.admission import durations, names, selectors
-from headgate.api.admission.annotations import warn_of_own, warn_of_start, warn_of_tls
+from headgate.api.admission.annotations import warn_of_own, warn_of_start, warn_of_tls, warn_of_weights
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.references import View
@@ -59,6 +59,7 @@ def _warn_of_annotations(annotations: FieldCursor, pairs: FieldCursor, found: Fi
     """Warn of Headgate's annotations that are unknown or have no effect here."""
     warn_of_own("ModelServers", annotations, marks.OF_MODEL_SERVERS, found)
     warn_of_start(annotations, found)
+    warn_of_weights(annotations, found)
     if marks.REMOTE_PREFILL_TOKENS in annotations.texts and not pairs.present:
         told = "has no effect without workloadSelector.pdGroup"
         found.warn(annotations.key(marks.REMOTE_PREFILL_TOKENS), told)

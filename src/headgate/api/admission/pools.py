@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.api import marks
 from headgate.api.admission import competing_routes, index_keys, references, selectors
-from headgate.api.admission.annotations import warn_of_own, warn_of_start, warn_of_tls
+from headgate.api.admission.annotations import warn_of_own, warn_of_start, warn_of_tls, warn_of_weights
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.index_keys import NAMED, IndexKey
@@ -42,6 +42,7 @@ def check_pool_v1(pool: FieldCursor, old: FieldCursor | None, others: View, foun
 def _check_annotations(annotations: FieldCursor, found: Findings) -> None:
     warn_of_own("InferencePools", annotations, marks.OF_INFERENCE_POOLS, found)
     warn_of_start(annotations, found)
+    warn_of_weights(annotations, found)
     if marks.SERVED_MODEL in annotations.texts and marks.MODELS not in annotations.texts:
         found.warn(annotations.key(marks.SERVED_MODEL), f"has no effect without {marks.MODELS}")
     _check_protocol(annotations, found)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from headgate import api
+from headgate import api, cluster
 from headgate.controllers.autoscaling.controller import Shared
 from headgate.controllers.autoscaling.following import VARIANT
 from headgate.controllers.autoscaling.waking import Sleeper
 from headgate.controllers.planning import actuating
 from headgate.controllers.planning.settings import PlanningSettings
+from headgate.controllers.planning.shares import Shares
 from headgate.controllers.planning.starting import Memory
 from headgate.controllers.planning.status import Found
 
@@ -17,8 +18,9 @@ from headgate.controllers.planning.status import Found
 class Acting:
     """Remembers what it needs of each VariantAutoscaling."""
 
-    def __init__(self, shared: Shared, settings: PlanningSettings) -> None:
+    def __init__(self, client: cluster.Client, shared: Shared, settings: PlanningSettings) -> None:
         self._shared = shared
+        self.shares = Shares(client, shared.followed.pools)
         self._settings = settings
         self._memories: dict[api.ObjectKey, Memory] = {}
 

@@ -59,7 +59,7 @@ class PlanningController:
         self._due = asyncio.Event()
         self._followed = Followed(self._due.set, self._settings)
         self._passes = Passes(scaling.shared, self._settings, lambda: clock().timestamp(), prometheus_of)
-        self._acting = Acting(scaling.shared, self._settings)
+        self._acting = Acting(client, scaling.shared, self._settings)
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
         self.figures = Figures()
         self.is_ready = False
@@ -141,6 +141,7 @@ class PlanningController:
         changed meanwhile. One object that cannot be written holds up no other."""
         self.figures.keep(found)
         await self._acting.leave_others(found)
+        await self._acting.shares.write(found.values())
         limit = asyncio.Semaphore(_WRITERS)
 
         async def act(obj: api.VariantAutoscaling) -> bool:

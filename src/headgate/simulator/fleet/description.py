@@ -28,6 +28,8 @@ class EngineGroup(msgspec.Struct, frozen=True, kw_only=True):
     """With prefill and decode on separate engines: the side that these serve."""
     labels: Mapping[str, str] = {}
     """Labels of the endpoints' Pods."""
+    weight: float = 1.0
+    """Share of the requests for each of them, relative to other groups; used if the policy is Weighted."""
     cold_start: ColdStart | None = None
     """How these engines start, and when they run; None runs all of them all the time."""
 

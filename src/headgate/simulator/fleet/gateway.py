@@ -86,6 +86,7 @@ class SimulatedGateway:
                 key=POOL,
                 endpoints=tuple(each.load.endpoint for each in ready),
                 labels={each.load.endpoint: each.group.labels for each in ready},
+                weights={each.load.endpoint: each.group.weight for each in ready},
                 phases=self._phases(ready),
             ),
             self.timeline.now,
