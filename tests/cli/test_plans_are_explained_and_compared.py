@@ -218,6 +218,67 @@ def test_loads_of_objects_are_complete(planned, demand, told) -> None:
     assert told in done.stderr
 
 
+@pytest.fixture
+def noted(planned, headgate) -> Any:
+    """The same objects, with what the controller has planned for."""
+    load = '{"requestsPerMinute": 120, "promptTokens": 100, "outputTokens": 128}'
+    for name in ("chat-a100", "chat-l40s"):
+        annotate(headgate, name, **{"headgate.dev/planned-load": load})
+    return planned
+
+
+def annotate(headgate, name: str, **annotations: str) -> None:
+    accelerator = {"chat-a100": "A100", "chat-l40s": "L40S"}[name]
+    manifest = VARIANT.format(name=name, accelerator=accelerator).replace(
+        f"{{name: {name}}}", json.dumps({"name": name, "annotations": annotations}), 1
+    )
+    headgate("apply", "-f", "-", stdin=manifest)
+
+
+def test_a_plan_of_the_controller_is_explained_without_a_demand(noted) -> None:
+    """For the load that it has planned for."""
+    done = noted("explain")
+    assert done.exit_code == 0, done.output
+    assert "  demand: 120 requests per minute, 100 tokens in and 128 out\n" in done.stdout
+    assert ": 4 replicas of A100, 2 more than now\n" in done.stdout
+    other = noted("explain", "--demand", "meta/llama-3.1-8b=60")
+    assert "  demand: 60 requests per minute, 100 tokens in and 128 out\n" in other.stdout
+
+
+def test_plans_for_planned_loads_are_compared(noted) -> None:
+    """Each demand is that of the other plan."""
+    for demand in ("meta/llama-3.1-8b=x2", "meta/llama-3.1-8b=240,100,128", "240"):
+        done = noted("what-if", "--demand", demand)
+        assert done.exit_code == 0, done.output
+        assert "4 A100  8 A100" in done.stdout
+    assert noted("what-if").exit_code == 2
+
+
+def test_a_note_that_cannot_be_read_is_none(planned, headgate) -> None:
+    """The load is then to be given."""
+    annotate(headgate, "chat-a100", **{"headgate.dev/planned-load": '{"requestsPerMinute": "many"}'})
+    assert f"{headgate.namespace}/chat-a100: 2 replicas now" in planned("explain").stdout
+
+
+def test_a_learned_profile_is_shown_beside_that_of_the_spec(planned, headgate) -> None:
+    """It is planned with, unless it stands for another spec."""
+    load = '{"requestsPerMinute": 120, "promptTokens": 100, "outputTokens": 128}'
+    spec = {"alpha": 20.58, "beta": 0.41, "gamma": 20.58, "delta": 0.041}
+    learned = {"alpha": 12.5, "beta": 0.3, "gamma": 15.0, "delta": 0.02, "observations": 40, "spec": spec}
+    notes = {"headgate.dev/planned-load": load, "headgate.dev/learned-profile": json.dumps(learned)}
+    annotate(headgate, "chat-a100", **notes)
+    done = planned("explain")
+    assert (
+        "    profile: alpha 12.5, beta 0.3, gamma 15, delta 0.02, learned from 40 observations\n"
+        "    profile of the spec: alpha 20.58, beta 0.41, gamma 20.58, delta 0.041\n"
+    ) in done.stdout
+    found = json.loads(planned("explain", "-o", "json").stdout)
+    assert found["learned"][f"chat-a100:{headgate.namespace}"]["observations"] == 40
+    notes["headgate.dev/learned-profile"] = json.dumps({**learned, "spec": {**spec, "alpha": 19.0}})
+    annotate(headgate, "chat-a100", **notes)
+    assert "    profile: alpha 20.58, beta 0.41, gamma 20.58, delta 0.041\n" in planned("explain").stdout
+
+
 def test_a_server_without_objects_is_no_plan(headgate) -> None:
     """A file may be one."""
     done = run("explain", "--kubeconfig", str(headgate.kubeconfig), "-n", headgate.namespace)

@@ -98,6 +98,9 @@ DIRECT = "direct"
 LEARNED_PROFILE = "headgate.dev/learned-profile"
 """On a VariantAutoscaling: JSON of the profile that the controller has learned and plans with."""
 
+PLANNED_LOAD = "headgate.dev/planned-load"
+"""On a VariantAutoscaling: JSON of the load that its model was last planned for."""
+
 WEIGHT = "headgate.dev/weight"
 """On a Pod: its share of the pool's requests, relative to the other Pods, which have 1 unless they say so."""
 
@@ -140,7 +143,7 @@ OF_MODEL_SERVERS = frozenset(
 OF_BINDINGS = frozenset({ZERO_GRACE_PERIOD, MANIFEST_HASH})
 """Annotations that are read on AutoscalingPolicyBindings."""
 
-OF_VARIANTS = frozenset({ACTUATE, LEARNED_PROFILE, MANIFEST_HASH})
+OF_VARIANTS = frozenset({ACTUATE, LEARNED_PROFILE, PLANNED_LOAD, MANIFEST_HASH})
 """Annotations that are read on VariantAutoscalings."""
 
 POOL_V1 = "headgate.dev/inference-pool-v1"

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from headgate.planning.changing import Change, Demand
 
 
+_NOTHING = "nothing would change; give an option such as --slo-ttft 300"
+
+
 @click.group()
 def plan() -> None:
     """Plan which hardware serves which model, and with how many replicas."""
@@ -104,25 +107,27 @@ def explain(
     """Explain a plan: what each model needs, what limits it, and what else could be.
 
     FILE is a system description, or - for standard input. Without it, the VariantAutoscalings of the server
-    are planned, for the loads that --demand gives.
+    are planned, for the loads that the controller has planned for, or that --demand gives.
 
     \b
     Examples:
       headgate plan explain examples/planning/system.json
+      headgate plan explain -n llm
       headgate plan explain -n llm --demand meta/llama-3.1-8b=600,512,256
     """
     from headgate.cli.objects import printing
     from headgate.cli.plan import explained
-    from headgate.planning import explaining, solving
+    from headgate.planning import changing, explaining, solving
 
     with changes.explained():
         found = sources.read(source, demand)
-    solution = solving.exactly(found.system, _chosen(default), limit_s=time_limit)
-    demands = explaining.explain(found.system, solution, _chosen(default))
+        system = changing.changed(found.system, found.others)
+    solution = solving.exactly(system, _chosen(default), limit_s=time_limit)
+    demands = explaining.explain(system, solution, _chosen(default))
     if output == "json":
-        click.echo(explained.as_json([*demands], found.problems), nl=False)
+        click.echo(explained.as_json([*demands], found.problems, found.learned), nl=False)
         return
-    for line in explained.as_text(demands, found.problems, found.unplanned):
+    for line in explained.as_text(demands, found.problems, found.unplanned, found.learned):
         click.echo(printing.escaped(line))
 
 
@@ -143,11 +148,13 @@ def what_if(
     """Compare the plan with that for other objectives, prices, accelerators or demands.
 
     FILE is a system description, or - for standard input. Without it, the VariantAutoscalings of the server
-    are planned; the first --demand of a model is then its load in both plans, a second one that of the other.
+    are planned, for the loads that the controller has planned for. If it has not, the first --demand of a
+    model is its load in both plans, and a second one that of the other.
 
     \b
     Examples:
       headgate plan what-if examples/planning/system.json --slo-ttft Premium=300
+      headgate plan what-if -n llm --demand meta/llama-3.1-8b=x2
       headgate plan what-if examples/planning/system.json --demand llama-8b=x2 --capacity L40S=8
     """
     from headgate.cli.objects import printing
@@ -155,11 +162,14 @@ def what_if(
     from headgate.planning import changing, solving
 
     present, later = changes.of_present(demand) if source.file is None else ([], demand)
-    wanted: list[Change] = [*itertools.chain.from_iterable(others.values()), *later]
-    if not wanted:
-        raise click.UsageError("nothing would change; give an option such as --slo-ttft 300")
+    wanted: list[Change] = [*itertools.chain.from_iterable(others.values())]
+    if not (wanted or demand):
+        raise click.UsageError(_NOTHING)
     with changes.explained():
         found = sources.read(source, present)
+        wanted += [*found.others, *later]
+        if not wanted:
+            raise click.UsageError(_NOTHING)
         other = changing.changed(found.system, wanted)
     before, after = (
         solving.exactly(each, _chosen(default), limit_s=time_limit) for each in (found.system, other)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,6 +15,9 @@ from headgate.planning.replica import Profile
 from headgate.planning.solving import Allocation, Solution
 from headgate.planning.system import Server, System
 
+if TYPE_CHECKING:
+    from headgate.cli.plan.living import Learned
+
 _LIMITS = {
     "ttft": "the TTFT objective",
     "itl": "the ITL objective",
@@ -22,18 +26,26 @@ _LIMITS = {
 }
 
 
-def as_json(demands: Sequence[DemandExplained], problems: Mapping[str, Sequence[str]]) -> str:
-    shown = {"demands": demands, "problems": problems}
+def as_json(
+    demands: Sequence[DemandExplained],
+    problems: Mapping[str, Sequence[str]],
+    learned: Mapping[str, Learned],
+) -> str:
+    """`learned` are profiles, by server."""
+    shown = {"demands": demands, "problems": problems, "learned": learned}
     return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode() + "\n"
 
 
 def as_text(
-    demands: Iterable[DemandExplained], problems: Mapping[str, Sequence[str]], unplanned: Sequence[str]
+    demands: Iterable[DemandExplained],
+    problems: Mapping[str, Sequence[str]],
+    unplanned: Sequence[str],
+    learned: Mapping[str, Learned],
 ) -> Iterator[str]:
     """Demands, then objects that are not planned, then problems of objects."""
     sections = itertools.chain(
-        (_demand(each) for each in demands),
-        [["Not planned, since there is no --demand for them, or by their problems:", *unplanned]]
+        (_demand(each, learned) for each in demands),
+        [["Not planned, as their load is not known (--demand gives it), or by their problems:", *unplanned]]
         if unplanned
         else [],
         [[f"{name}: {each}" for name, listed in sorted(problems.items()) for each in listed]]
@@ -46,7 +58,7 @@ def as_text(
         yield from lines
 
 
-def _demand(demand: DemandExplained) -> Iterator[str]:
+def _demand(demand: DemandExplained, learned: Mapping[str, Learned]) -> Iterator[str]:
     """One demand: its load and objectives, its servers, and what else could be."""
     yield f"{demand.model}, class {demand.service_class} (priority {demand.priority})"
     yield f"  demand: {_load(demand)}"
@@ -60,7 +72,7 @@ def _demand(demand: DemandExplained) -> Iterator[str]:
     elif not demand.unserved:
         yield "  nothing runs, and nothing has to"
     for server in demand.servers:
-        yield from _server(demand, server)
+        yield from _server(demand, server, learned.get(server.server))
     if demand.servers:
         yield f"  next best: {_runner_up(demand)}"
     if not demand.unserved:
@@ -92,7 +104,7 @@ def _objectives(demand: DemandExplained) -> str:
     return ", ".join(each for each in found if each) or "none"
 
 
-def _server(demand: DemandExplained, server: ServerExplained) -> Iterator[str]:
+def _server(demand: DemandExplained, server: ServerExplained, learned: Learned | None) -> Iterator[str]:
     share = "" if server.share > 1 - 1e-6 else f" for {_percent(server.share)} of the requests"
     yield f"  {server.server}: {_number(server.num_replicas)} of {server.accelerator}{share}{_change(server)}"
     if not server.binding:
@@ -104,7 +116,10 @@ def _server(demand: DemandExplained, server: ServerExplained) -> Iterator[str]:
     )
     yield f"    {_predicted(demand, server.predicted)}"
     if server.profile is not None:
-        yield f"    profile: {_profile(server.profile)}"
+        source = f", learned from {learned.observations} observations" if learned is not None else ""
+        yield f"    profile: {_profile(server.profile)}{source}"
+    if learned is not None:
+        yield f"    profile of the spec: {_profile(learned.spec)}"
     if server.one_less is not None:
         yield f"    one less: {_one_less(demand, server.one_less)}"
 

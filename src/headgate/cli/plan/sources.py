@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +15,7 @@ from headgate.cli.objects.commands import namespace_option
 
 if TYPE_CHECKING:
     from headgate.cli.objects.connecting import Server
+    from headgate.cli.plan.living import Learned
     from headgate.planning.changing import Demand
     from headgate.planning.system import System
 
@@ -44,6 +45,10 @@ class Found:
     """By object, or "configuration" for those of no object."""
     unplanned: Sequence[str] = ()
     """What is known about objects without a load, a line for each."""
+    others: Sequence[Demand] = ()
+    """Demands that are not in the system: the load of their models is known without them."""
+    learned: Mapping[str, Learned] = field(default_factory=dict)
+    """Of servers whose profile the controller has learned."""
 
 
 def file_or_server(command: options.Command) -> options.Command:
@@ -97,8 +102,9 @@ def described(file: str) -> System:
 
 
 def read(source: Source, demands: Sequence[Demand]) -> Found:
-    """A description with other demands, or objects with those. Raises ChangeError."""
-    from headgate.planning import changing
+    """A description with other demands, or objects, with those for models without a load. Raises
+    ChangeError."""
+    from headgate.planning import assembling, changing
 
     if source.file is not None:
         return Found(changing.changed(described(source.file), demands), {})
@@ -118,4 +124,5 @@ def read(source: Source, demands: Sequence[Demand]) -> Found:
     shown = {each for listed in problems.values() for each in listed}
     if others := [each.message for each in found.problems if each.message not in shown]:
         problems["configuration"] = others
-    return Found(found.assembly.system, problems, living.unplanned(found))
+    learned = {assembling.server_name(key): each for key, each in found.learned.items()}
+    return Found(found.assembly.system, problems, living.unplanned(found), found.others, learned)

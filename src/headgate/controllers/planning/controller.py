@@ -14,7 +14,7 @@ from headgate import api, cluster
 from headgate.api.llmd import VariantAutoscalingStatus
 from headgate.controllers import conditions
 from headgate.controllers.autoscaling import AutoscalingController
-from headgate.controllers.planning import owners, status
+from headgate.controllers.planning import noting, owners, status
 from headgate.controllers.planning.acting import Acting
 from headgate.controllers.planning.collecting import Server
 from headgate.controllers.planning.figures import Figure, Figures
@@ -166,6 +166,7 @@ class PlanningController:
         learning = self._passes.learning
         self.figures.profiles[obj.metadata.key] = dict(learning.parameters(obj, found.variant))
         await learning.keep(self._client, obj, found.variant, now)
+        await noting.note(self._client, obj, found)
         found = await self._acting.act(obj, found, now)
         due = status.due(obj, found, now)
         self._show(obj, found, due)

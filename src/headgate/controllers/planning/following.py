@@ -239,9 +239,10 @@ def _offer(node: api.Node) -> object:
 
 
 def _input(obj: api.VariantAutoscaling) -> object:
-    """What a pass depends on; not the status and what was learned, which passes write."""
+    """What a pass depends on; not the status, what was learned and the load, which passes write."""
     metadata = obj.metadata
-    annotations = {key: each for key, each in metadata.annotations.items() if key != marks.LEARNED_PROFILE}
+    own = (marks.LEARNED_PROFILE, marks.PLANNED_LOAD)
+    annotations = {key: each for key, each in metadata.annotations.items() if key not in own}
     return (
         metadata.uid,
         metadata.labels,

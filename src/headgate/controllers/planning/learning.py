@@ -106,8 +106,8 @@ class Learning:
         spec = _spec(variant)
         if spec is None:
             return None
-        kept, fitted = _kept(obj, spec), self._learned.fitted(_key(variant), spec)
-        found = _profile(kept) if kept is not None else spec
+        known, fitted = kept(obj, spec), self._learned.fitted(_key(variant), spec)
+        found = _profile(known) if known is not None else spec
         if fitted is not None and fitted.decode.is_used:
             own = fitted.profile
             found = msgspec.structs.replace(found, alpha_ms=own.alpha_ms, beta_ms=own.beta_ms)
@@ -151,7 +151,7 @@ class Learning:
         spec = _spec(variant)
         if spec is None:
             return None, False
-        before = _kept(obj, spec)
+        before = kept(obj, spec)
         fitted = self._learned.fitted(_key(variant), spec)
         profile = self.profile_of(obj, variant)
         if fitted is None or profile is None or not (fitted.decode.is_used or fitted.prefill.is_used):
@@ -181,7 +181,7 @@ def _spec(variant: Variant) -> Profile | None:
     )
 
 
-def _kept(obj: api.VariantAutoscaling, spec: Profile) -> Kept | None:
+def kept(obj: api.VariantAutoscaling, spec: Profile) -> Kept | None:
     """The annotation, if it stands for the values that the spec has now."""
     text = obj.metadata.annotations.get(marks.LEARNED_PROFILE)
     if text is None or len(text) > 1024:
