@@ -117,10 +117,26 @@ async def test_what_is_missing_stale_or_idle_is_told_apart(prometheus_of, loads_
     reason, told = await loads.collect("wrong", "team")
     assert (reason, "no finite number" in told) == (PROMETHEUS_ERROR, True)
     reason, told = await loads.collect("scarce", "team")
-    assert (reason, "no two samples" in told) == (METRICS_STALE, True)
+    assert (reason, "not scraped scarce in team long enough" in told) == (METRICS_STALE, True)
     reason, _ = await loads.requests_over("nobody", "team", 600)
     assert reason == METRICS_MISSING
     assert (await loads.collect("x" * 2000, "team")).reason == METRICS_MISSING
+
+
+async def test_rates_need_samples_from_the_beginning_of_their_time(prometheus_of, loads_of):
+    """Otherwise they would be too low, as after a restart of Prometheus: replicas in use would go."""
+    prometheus = prometheus_of()
+    prometheus.remember(engine("young") | engine("resumed"), since_s=-30.0, until_s=LATER)
+    prometheus.remember(engine("resumed"), since_s=EARLIER, until_s=-240.0)
+    prometheus.remember(engine("known"), since_s=-90.0, until_s=LATER)
+    await prometheus.start()
+    loads = loads_of(prometheus)
+    for name in ("young", "resumed"):
+        reason, told = await loads.collect(name, "team")
+        assert (reason, f"not scraped {name} in team long enough" in told) == (METRICS_STALE, True)
+    load = await loads.collect("known", "team")
+    assert isinstance(load, Load), load
+    assert load.arrivals_per_s == pytest.approx(2.5, rel=0.02)
 
 
 async def test_faults_of_the_server_are_errors_until_they_are_over(prometheus_of, loads_of, monkeypatch):

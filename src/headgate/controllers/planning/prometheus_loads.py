@@ -196,8 +196,8 @@ def _escaped(text: str) -> str:
 
 def _few(model: str, namespace: str) -> str:
     return (
-        f"Prometheus has no two samples of {model} in {namespace} within a minute: let it scrape the engines "
-        "every 30 s or more often"
+        f"Prometheus has not scraped {model} in {namespace} long enough, or not often enough, for a rate: "
+        "that takes a minute at most, if it scrapes the engines every 30 s or more often"
     )
 
 
@@ -221,13 +221,23 @@ def _arrivals(selector: str, window_s: float) -> str:
     return f"{completed} + {growth(_RUNNING)} + {growth(_WAITING)}"
 
 
+def _is_covered(selector: str, window_s: float) -> str:
+    """Whether an engine was scraped from the beginning of the window on. If not, as after a restart of
+    Prometheus, all rates are too low. What was scraped long before the window does not count."""
+    lately = promql_range(window_s)
+    last_before = f"max(timestamp({_RUNNING}{selector} offset {lately}))"
+    interval = f"{window_s:g} / max(count_over_time({_RUNNING}{selector}[{lately}]))"
+    return f"{last_before} + 2 * {interval} >= time() - {window_s:g}"
+
+
 def _early_arrivals(selector: str, window_s: float) -> str:
     """Within a shorter time, if that has two samples of each engine: a scrape may have failed."""
-    whole = _arrivals(selector, WINDOW_S)
+    whole = f"({_arrivals(selector, WINDOW_S)}) and ({_is_covered(selector, WINDOW_S)})"
     if window_s >= WINDOW_S:
         return whole
     engines = [f"count(delta({_RUNNING}{selector}[{promql_range(each)}]))" for each in (window_s, WINDOW_S)]
-    return f"(({_arrivals(selector, window_s)}) and ({' >= '.join(engines)})) or ({whole})"
+    is_known = f"({_is_covered(selector, window_s)}) and ({' >= '.join(engines)})"
+    return f"(({_arrivals(selector, window_s)}) and {is_known}) or ({whole})"
 
 
 def _queries(selector: str, window_s: float) -> dict[str, str]:
