@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
-import httpx2
 import pytest
 
 TOOL = Path(__file__).parents[3] / "tools" / "control_plane"
@@ -34,26 +33,14 @@ class RealPrometheus:
             f"--web.listen-address=127.0.0.1:{self._port}",
             *([f"--web.config.file={self._web}"] if self._web else ()),
         ]
-        self._process = await asyncio.create_subprocess_exec(
-            self._programs["prometheus"], *words, stderr=asyncio.subprocess.DEVNULL
-        )
+        log = self._place / "log"
+        with log.open("wb") as file:
+            self._process = await asyncio.create_subprocess_exec(
+                self._programs["prometheus"], *words, stderr=file
+            )
         async with asyncio.timeout(120):
-            while not await self._is_ready():
+            while b"Server is ready to receive web requests" not in log.read_bytes():
                 await asyncio.sleep(0.1)
-
-    async def _is_ready(self) -> bool:
-        if self._web:  # it may want to see a certificate
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", self._port)
-            except OSError:
-                return False
-            writer.close()
-            return True
-        try:
-            async with httpx2.AsyncClient(trust_env=False) as http:
-                return (await http.get(f"{self.url}/-/ready")).status_code == 200
-        except httpx2.HTTPError:
-            return False
 
     def suspend(self) -> None:
         self._process.send_signal(signal.SIGSTOP)

@@ -126,12 +126,13 @@ async def test_what_is_missing_stale_or_idle_is_told_apart(prometheus_of, loads_
 async def test_rates_need_samples_from_the_beginning_of_their_time(prometheus_of, loads_of):
     """Otherwise they would be too low, as after a restart of Prometheus: replicas in use would go."""
     prometheus = prometheus_of()
-    prometheus.remember(engine("young") | engine("resumed"), since_s=-30.0, until_s=LATER)
+    prometheus.remember(engine("young") | engine("resumed") | engine("back"), since_s=-15.0, until_s=LATER)
     prometheus.remember(engine("resumed"), since_s=EARLIER, until_s=-240.0)
+    prometheus.remember(engine("back"), since_s=EARLIER, until_s=-75.0)
     prometheus.remember(engine("known"), since_s=-90.0, until_s=LATER)
     await prometheus.start()
     loads = loads_of(prometheus)
-    for name in ("young", "resumed"):
+    for name in ("young", "resumed", "back"):
         reason, told = await loads.collect(name, "team")
         assert (reason, f"not scraped {name} in team long enough" in told) == (METRICS_STALE, True)
     load = await loads.collect("known", "team")

@@ -26,6 +26,8 @@ SHORTEST_WINDOW_S: Final = 15.0
 _WINDOW_STEP_S: Final = 5.0
 _SCRAPES: Final = 2.2
 """So many intervals between scrapes hold two samples, wherever they begin."""
+_LATE: Final = 1.05
+"""Share of their interval after which scrapes come at the latest."""
 _INTERVAL_S: Final = 120.0
 """Over this time, samples are counted to find out how often engines are scraped."""
 STALE_S: Final = 300.0
@@ -50,6 +52,8 @@ _CACHES: Final = ("vllm:prefix_cache", "vllm:gpu_prefix_cache")
 class _Window(NamedTuple):
     at: float
     seconds: float
+    interval_s: float = WINDOW_S
+    """Between two scrapes, at most; without those that failed."""
 
 
 class _Asked(NamedTuple):
@@ -167,17 +171,17 @@ class PrometheusLoads:
             itl_ms=amounts["itl"] * 1000.0,
         )
 
-    async def _window(self, model: str, namespace: str, selector: str) -> float:
-        """In seconds; it is found out once a minute. Raises QueryError."""
+    async def _window(self, model: str, namespace: str, selector: str) -> _Window:
+        """It is found out once a minute. Raises QueryError."""
         key, now = (model, namespace), self._clock()
         known = self._windows.get(key)
         if known is None or now - known.at >= WINDOW_S:
-            range_ = promql_range(_INTERVAL_S)
-            found = _number(await self._client.ask(f"max(count_over_time({_RUNNING}{selector}[{range_}]))"))
+            counted = f"count_over_time({_RUNNING}{selector}[{promql_range(_INTERVAL_S)}])"
+            found = _number(await self._client.ask(f"max(max_over_time({counted}[10m:1m]))"))
             if len(self._windows) >= MAX_KNOWN:
                 self._windows.clear()
-            known = self._windows[key] = _Window(now, _window_of(found))
-        return known.seconds
+            known = self._windows[key] = _window_of(found, now)
+        return known
 
     async def _value(self, query: str) -> float | QueryError | None:
         try:
@@ -201,12 +205,13 @@ def _few(model: str, namespace: str) -> str:
     )
 
 
-def _window_of(samples: float | None) -> float:
+def _window_of(samples: float | None, now: float) -> _Window:
     """By the number of samples of the engine that has most, within `_INTERVAL_S`."""
-    if samples is None or not samples > 0:
-        return WINDOW_S
+    if samples is None or not samples > 1:
+        return _Window(now, WINDOW_S)
     wanted_s = math.ceil(_SCRAPES * _INTERVAL_S / samples / _WINDOW_STEP_S) * _WINDOW_STEP_S
-    return min(max(wanted_s, SHORTEST_WINDOW_S), WINDOW_S)
+    seconds = min(max(wanted_s, SHORTEST_WINDOW_S), WINDOW_S)
+    return _Window(now, seconds, min(_LATE * _INTERVAL_S / (samples - 1), WINDOW_S))
 
 
 def _arrivals(selector: str, window_s: float) -> str:
@@ -221,26 +226,27 @@ def _arrivals(selector: str, window_s: float) -> str:
     return f"{completed} + {growth(_RUNNING)} + {growth(_WAITING)}"
 
 
-def _is_covered(selector: str, window_s: float) -> str:
-    """Whether an engine was scraped from the beginning of the window on. If not, as after a restart of
-    Prometheus, all rates are too low. What was scraped long before the window does not count."""
-    lately = promql_range(window_s)
-    last_before = f"max(timestamp({_RUNNING}{selector} offset {lately}))"
-    interval = f"{window_s:g} / max(count_over_time({_RUNNING}{selector}[{lately}]))"
-    return f"{last_before} + 2 * {interval} >= time() - {window_s:g}"
+def _is_covered(selector: str, window: _Window, seconds: float) -> str:
+    """Whether an engine was scraped from the beginning of so many seconds on. If not, as after a restart of
+    Prometheus, all rates over them are too low."""
+    soon = promql_range(max(seconds - window.interval_s, 1.0))
+    is_early = f"max(timestamp({_RUNNING}{selector} offset {soon})) >= time() - {seconds:g}"
+    # With few samples so far, the interval is not known either.
+    return f"({is_early}) and count({_RUNNING}{selector} offset {promql_range(seconds)})"
 
 
-def _early_arrivals(selector: str, window_s: float) -> str:
+def _early_arrivals(selector: str, window: _Window) -> str:
     """Within a shorter time, if that has two samples of each engine: a scrape may have failed."""
-    whole = f"({_arrivals(selector, WINDOW_S)}) and ({_is_covered(selector, WINDOW_S)})"
+    window_s = window.seconds
+    whole = f"({_arrivals(selector, WINDOW_S)}) and {_is_covered(selector, window, WINDOW_S)}"
     if window_s >= WINDOW_S:
         return whole
     engines = [f"count(delta({_RUNNING}{selector}[{promql_range(each)}]))" for each in (window_s, WINDOW_S)]
-    is_known = f"({_is_covered(selector, window_s)}) and ({' >= '.join(engines)})"
+    is_known = f"{_is_covered(selector, window, window_s)} and ({' >= '.join(engines)})"
     return f"(({_arrivals(selector, window_s)}) and {is_known}) or ({whole})"
 
 
-def _queries(selector: str, window_s: float) -> dict[str, str]:
+def _queries(selector: str, window: _Window) -> dict[str, str]:
     """By what they give."""
 
     def rate(name: str) -> str:
@@ -251,7 +257,7 @@ def _queries(selector: str, window_s: float) -> dict[str, str]:
 
     cached = [f"{rate(each + '_hits_total')} / {rate(each + '_queries_total')}" for each in _CACHES]
     return {
-        "arrivals": _early_arrivals(selector, window_s),
+        "arrivals": _early_arrivals(selector, window),
         "prompt": mean("vllm:request_prompt_tokens"),
         "output": mean("vllm:request_generation_tokens"),
         "ttft": mean("vllm:time_to_first_token_seconds"),
