@@ -19,7 +19,7 @@ __all__ = ["contest", "planners", "shared"]
 
 WINDOW_S: Final = 60.0
 TTFT_SCALES: Final = (0.7, 1.4, 2.0)
-"""Of ours, beside its default, to compare at equal attainment: another window, and also other targets."""
+"""Of ours, beside its default, to compare at equal attainment: a fixed window, and also other targets."""
 
 
 KNOWING_LIMITS: Final = (OURS, "reference greedy", "v2 saturation")

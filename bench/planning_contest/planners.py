@@ -10,12 +10,12 @@ from typing import Final
 
 import msgspec
 
-from headgate.planning import Sizer, solving
+from headgate.planning import Sizer, solving, steadiness
 from headgate.planning.candidates import candidates
 from headgate.planning.load import Load as Measured
 from headgate.planning.load import LoadFilter, of_signals
 from headgate.planning.solving import Solution
-from headgate.planning.steadiness import WINDOW_S, Steadiness
+from headgate.planning.steadiness import Steadiness
 from headgate.planning.system import (
     Accelerator,
     AllocationData,
@@ -47,11 +47,12 @@ class Headgate:
         setting: Setting,
         only: Sequence[str] | None = None,
         *,
-        window_s: float = WINDOW_S,
+        window_s: float | None = None,
         ttft_scale: float = 1.0,
     ) -> None:
-        """`only`: the variants that it may use. By `ttft_scale`, it is told another target of TTFT than
-        holds, to pay more or less."""
+        """`only`: the variants that it may use. `window_s`: how long fewer replicas must have sufficed, by
+        default as the controller chooses it. By `ttft_scale`, it is told another target of TTFT than holds,
+        to pay more or less."""
         self.plan_s: list[float] = []
         self._setting = setting._replace(models=[_told(each, ttft_scale) for each in setting.models])
         self._names = [each.name for each in setting.variants if only is None or each.name in only]
@@ -100,6 +101,9 @@ class Headgate:
     ) -> list[tuple[Key, int]]:
         """As the controller writes replicas."""
         current, ready = fleets[model].current, fleets[model].ready
+        window_s = self._window_s
+        if window_s is None:
+            window_s = steadiness.window_s(self._planned_for[model].dispersion)
         planned = {name: _replicas(solution, model, name, current[name]) for name in self._names}
         decided = []
         for name in self._names:
@@ -108,9 +112,9 @@ class Headgate:
             if wanted < current[name] and not is_taken_over:
                 wanted = current[name]
             if key not in self._steady:
-                self._steady[key] = Steadiness(self._window_s)
-                self._steady[key].decide(current[name], now)
-            steady = self._steady[key].decide(wanted, now)
+                self._steady[key] = Steadiness()
+                self._steady[key].decide(current[name], now, window_s)
+            steady = self._steady[key].decide(wanted, now, window_s)
             decided.append((key, min(steady, max(current[name], wanted))))
         return decided
 

@@ -64,3 +64,15 @@ def test_the_load_stays_between_bursts():
         for n, each in enumerate(readings([24.0, 0.0, 0.0, 0.0] * 20))
     ]
     assert min(planned[40:]) > 20
+
+
+@pytest.mark.parametrize(
+    ("rates", "least", "most"), [([5.0] * 40, 0.0, 2.5), ([24.0, 0.0, 0.0, 0.0] * 10, 100.0, 400.0)]
+)
+def test_the_load_tells_how_it_varies(rates, least, most):
+    """As a multiple of chance, once eight readings are known."""
+    load, told = LoadFilter(), []
+    for n, each in enumerate(readings(rates)):
+        told.append(load.add(Load(arrivals_per_s=each), 15.0 * n).dispersion)
+    assert told[:7] == [0.0] * 7
+    assert all(least < each < most for each in told[7:])

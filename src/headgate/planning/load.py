@@ -59,6 +59,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     ttft_ms: float = 0.0
     """Observed means of the time to the first token and between tokens; 0: unknown."""
     itl_ms: float = 0.0
+    dispersion: float = 0.0
+    """Variance of arrivals as a multiple of that of chance; 0: unknown."""
 
 
 class Missing(NamedTuple):
@@ -134,6 +136,7 @@ class LoadFilter:
             waiting=load.waiting,
             ttft_ms=load.ttft_ms,
             itl_ms=load.itl_ms,
+            dispersion=self._bursts.dispersion,
         )
         self._last = (now, load, planned)
         return planned

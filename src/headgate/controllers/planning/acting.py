@@ -13,6 +13,8 @@ from headgate.controllers.planning.settings import PlanningSettings
 from headgate.controllers.planning.shares import Shares
 from headgate.controllers.planning.starting import Memory
 from headgate.controllers.planning.status import Found
+from headgate.planning import steadiness
+from headgate.planning.load import Load
 
 
 class Acting:
@@ -51,14 +53,12 @@ class Acting:
         elif not actuating.is_direct(obj):
             memory.window.clear()
         elif planned is not None and planned.allocation is not None:
-            replicas = planned.replicas
+            replicas, window_s = planned.replicas, self._window_s(found)
             if replicas or not found.may_be_zero:
-                replicas = memory.window.after(replicas, found.current, now, self._settings.window_s)
+                replicas = memory.window.after(replicas, found.current, now, window_s)
             else:
                 memory.window.clear()  # the retention was its window
-            said = await actuating.write(
-                self._shared.scaler, workload, replicas, planned.replicas, self._settings.window_s
-            )
+            said = await actuating.write(self._shared.scaler, workload, replicas, planned.replicas, window_s)
             found = found._replace(actuated=said, current=self._shared.scaler.replicas(workload))
         else:
             found = found._replace(actuated=actuating.without_plan(workload))
@@ -68,3 +68,9 @@ class Acting:
             noted = memory.notes(found.pods, found.starts, replicas)
         await self._shared.waking.note(Sleeper(VARIANT, key), pools, noted)
         return found
+
+    def _window_s(self, found: Found) -> float:
+        """How long fewer replicas must have sufficed."""
+        if self._settings.window_s is not None:
+            return self._settings.window_s
+        return steadiness.window_s(found.load.dispersion if isinstance(found.load, Load) else 0.0)

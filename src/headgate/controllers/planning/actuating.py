@@ -51,9 +51,9 @@ class Window:
         """How many to have. At the first time, the current ones count as wanted, as nobody knows what was
         wanted before."""
         if self._steadiness is None:
-            self._steadiness = Steadiness(window_s)
-            self._steadiness.decide(current, now)
-        return min(self._steadiness.decide(wanted, now), max(current, wanted))
+            self._steadiness = Steadiness()
+            self._steadiness.decide(current, now, window_s)
+        return min(self._steadiness.decide(wanted, now, window_s), max(current, wanted))
 
     def clear(self) -> None:
         self._steadiness = None

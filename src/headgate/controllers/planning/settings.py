@@ -8,7 +8,6 @@ import msgspec
 
 from headgate.planning.config_maps import NAMESPACE
 from headgate.planning.sizing import PERCENTILE
-from headgate.planning.steadiness import WINDOW_S
 
 
 class PlanningSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,8 +15,9 @@ class PlanningSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of the ConfigMaps."""
     environment: Mapping[str, str] = {}
     """Variables of the process, which come before settings of the same name in the ConfigMap."""
-    window_s: float = WINDOW_S
-    """Workloads that are scaled directly lose replicas once so few were wanted for this time."""
+    window_s: float | None = None
+    """Workloads that are scaled directly lose replicas once so few were wanted for this time; None: by how
+    much the load varies."""
     gather_s: float = 0.5
     """Changes that come within this time are one reason for a pass."""
     look_s: float = 1.0
