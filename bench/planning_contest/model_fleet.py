@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from headgate.planning.load import UNBEGUN_TOKENS
 from headgate.requests.traffic import PoolTraffic
 from headgate.simulator.autoscaling import Ledger, ScaledFleet, Work
 from headgate.simulator.autoscaling.scaled_fleet import least_loaded
@@ -74,7 +75,11 @@ class ModelFleet:
             "headgate:arrivals": recent.arrivals_per_s,
             "headgate:prompt_tokens": recent.prompt_tokens_per_s,
             "headgate:output_tokens": recent.output_tokens_per_s,
+            "headgate:requests_running": float(self.in_flight - len(self.held)),
             "headgate:requests_waiting": float(len(self.held)),
+            UNBEGUN_TOKENS: float(
+                sum(each.queued_tokens for fleet in self.fleets.values() for each in fleet.ready)
+            ),
         }
 
     def advance(self, now: float) -> None:

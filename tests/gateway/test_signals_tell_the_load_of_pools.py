@@ -97,7 +97,9 @@ async def test_a_prompt_that_an_endpoint_works_on_is_no_backlog(gateway, endpoin
 
     assert await post(words=1_000) == pytest.approx(1.0, rel=0.1)
     assert await post(words=100) == pytest.approx(1.0, rel=0.1)
+    assert (await signals(gateway)).unbegun_tokens == 0
     assert await post(words=20_000) > 2
+    assert 15_000 < (await signals(gateway)).unbegun_tokens < 30_000
 
 
 async def test_arrivals_are_counted_over_fifteen_seconds(gateway, endpoint):

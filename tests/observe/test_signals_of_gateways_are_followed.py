@@ -84,6 +84,7 @@ async def test_gateways_are_added_up(follow, eventually):
                 arrivals=1.5,
                 prompt_tokens=900,
                 cached_tokens=150,
+                unbegun_tokens=600,
                 kv_usage=0.2,
                 slo_requests=3,
                 slo_misses=3,
@@ -97,6 +98,7 @@ async def test_gateways_are_added_up(follow, eventually):
                 arrivals=0.5,
                 prompt_tokens=100,
                 cached_tokens=100,
+                unbegun_tokens=200,
                 output_tokens=400,
                 kv_usage=0.6,
                 slo_requests=1,
@@ -124,6 +126,7 @@ async def test_gateways_are_added_up(follow, eventually):
     }
     assert set(load.metrics) == set(METRICS)
     assert set(load.metrics) >= RATIOS
+    assert load.unbegun_tokens == 800
     assert load.idle_s is None
     one.send(line(pool(idle_s=3.0)))
     await eventually(lambda: signals.of(POOL).idle_s == 3)
@@ -312,6 +315,7 @@ FIGURES = st.builds(
     cached_tokens=st.floats(0, 1e6),
     output_tokens=st.floats(0, 1e6),
     work_seconds=st.floats(0, 1e6),
+    unbegun_tokens=st.floats(0, 1e6),
     kv_usage=st.none() | st.floats(0, 1),
     slo_requests=st.integers(0, 9),
     slo_misses=st.integers(0, 9),
@@ -325,7 +329,7 @@ def test_merging_loses_nothing(figures):
     assert total.requests_running == sum(each.requests_running for each in figures)
     assert total.requests_waiting == sum(each.requests_waiting for each in figures)
     assert total.waiting_for_endpoints == sum(each.waiting_for_endpoints for each in figures)
-    for name in ("prompt_tokens", "cached_tokens", "output_tokens"):
+    for name in ("prompt_tokens", "cached_tokens", "output_tokens", "unbegun_tokens"):
         assert getattr(total, name) == pytest.approx(sum(getattr(each, name) for each in figures))
     idle = [each.idle_s for each in figures]
     assert total.idle_s == (None if None in idle else min(idle))

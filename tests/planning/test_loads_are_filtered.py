@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.planning.load import CLEARED_S, Load, LoadFilter, of_signals
+from headgate.planning.load import CLEARED_S, UNBEGUN_TOKENS, Load, LoadFilter, of_signals
 
 AMOUNTS = st.floats(0, 1e9)
 
@@ -17,12 +17,20 @@ def test_signals_are_divided_by_arrivals():
             "headgate:prompt_tokens": 1000.0,
             "headgate:cached_tokens": 250.0,
             "headgate:output_tokens": 400.0,
+            "headgate:requests_running": 7,
             "headgate:requests_waiting": 3,
             "headgate:kv_usage": 0.5,
+            UNBEGUN_TOKENS: 900.0,
         }
     )
     assert load == Load(
-        arrivals_per_s=2.0, prompt_tokens=500.0, output_tokens=200.0, cached_share=0.25, waiting=3
+        arrivals_per_s=2.0,
+        prompt_tokens=500.0,
+        output_tokens=200.0,
+        cached_share=0.25,
+        waiting=3,
+        in_engines=7,
+        unbegun_tokens=900.0,
     )
     assert of_signals({}) == Load(arrivals_per_s=0.0)
 
@@ -75,6 +83,28 @@ def test_what_waits_without_arrivals_counts_at_once():
     assert LoadFilter().add(Load(arrivals_per_s=0, waiting=6), 1.0).arrivals_per_s == 6 / CLEARED_S
 
 
+def test_prompts_that_engines_have_not_begun_wait_as_well():
+    """By the tokens of the mean request that no cache has, and no more than there are requests."""
+    known = LoadFilter()
+
+    def told(tokens: float, now: float, arrivals: float = 2.0) -> Load:
+        load = Load(
+            arrivals_per_s=arrivals,
+            prompt_tokens=500 if arrivals else 0,
+            cached_share=0.2 if arrivals else 0,
+            waiting=1,
+            in_engines=50,
+            unbegun_tokens=tokens,
+        )
+        return known.add(load, now)
+
+    assert told(0, 0.0).waiting == 1
+    assert told(12_000, 5.0).waiting == 31
+    assert told(12_000, 15.0).arrivals_per_s == pytest.approx(2 + 31 / CLEARED_S)
+    assert told(8_000, 20.0, arrivals=0.0).waiting == 21, "between two bursts"
+    assert told(1e6, 25.0).waiting == 51
+
+
 def test_a_ramp_is_planned_ahead():
     """By the time that replicas take to start, once this was better than the present load."""
     ahead, present = LoadFilter(), LoadFilter()
@@ -105,6 +135,8 @@ def test_a_long_gap_begins_anew():
                 output_tokens=AMOUNTS,
                 cached_share=st.floats(0, 1),
                 waiting=st.integers(0, 10**9),
+                in_engines=st.integers(0, 10**9),
+                unbegun_tokens=AMOUNTS,
             ),
             st.floats(0, 1000),
         ),
@@ -119,7 +151,7 @@ def test_any_readings_give_a_load(readings, start_s):
         now += later_s
         told = known.add(load, now, start_s)
         assert known.add(load, now, start_s) == told
-        assert 0 <= told.arrivals_per_s <= 2e9 + 1e9 / CLEARED_S
+        assert 0 <= told.arrivals_per_s <= 2e9 + 2e9 / CLEARED_S
         assert 0 <= told.prompt_tokens <= 1e9 * (1 + 1e-9)
         assert 0 <= told.output_tokens <= 1e9 * (1 + 1e-9)
         assert 0 <= told.cached_share <= 1

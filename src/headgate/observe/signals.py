@@ -67,6 +67,8 @@ class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):
     """The sums over the gateways that have told: with the others, they can only be more."""
     idle_s: float | None = None
     """How long no gateway has had a request; None if one has, or may have."""
+    unbegun_tokens: float = 0.0
+    """Of prompts that endpoints are expected not to have begun; 0 unless `is_known`."""
     waiting_for_endpoints: int = 0
     """Requests that wait at any gateway because the pool has no ready endpoint."""
     endpoints: int | None = None
@@ -143,6 +145,7 @@ class Signals:
         return PoolLoad(
             is_known=not missing,
             metrics=_NONE if missing else metrics,
+            unbegun_tokens=0.0 if missing else total.unbegun_tokens,
             lower_bounds={name: value for name, value in metrics.items() if name not in RATIOS},
             idle_s=None if missing else total.idle_s,
             waiting_for_endpoints=waiting,

@@ -18,6 +18,7 @@ __all__ = [
     "METRICS_MISSING",
     "METRICS_STALE",
     "PROMETHEUS_ERROR",
+    "UNBEGUN_TOKENS",
     "WINDOW_S",
     "Load",
     "LoadFilter",
@@ -32,6 +33,8 @@ PROMETHEUS_ERROR: Final = "PrometheusError"
 
 WINDOW_S: Final = 15.0
 """Signals of gateways are means over this time."""
+UNBEGUN_TOKENS: Final = "headgate:unbegun_tokens"
+"""A signal that is no metric of policies."""
 CLEARED_S: Final = 60.0
 """Requests that have waited for a while are to be served within this time, beside those that arrive."""
 WAITED_S: Final = 10.0
@@ -56,6 +59,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The share of prompt tokens that caches have."""
     waiting: int = 0
     """Requests that wait in gateways or engines."""
+    in_engines: int = 0
+    """Requests in engines, some of which may wait there, that are not among `waiting`."""
+    unbegun_tokens: float = 0.0
+    """Uncached tokens of their prompts that engines have not begun."""
     ttft_ms: float = 0.0
     """Observed means of the time to the first token and between tokens; 0: unknown."""
     itl_ms: float = 0.0
@@ -82,6 +89,8 @@ def of_signals(metrics: Mapping[str, float]) -> Load:
         output_tokens=output / arrivals if arrivals else 0.0,
         cached_share=min(cached / prompt, 1.0) if prompt else 0.0,
         waiting=round(metrics.get("headgate:requests_waiting", 0.0)),
+        in_engines=round(metrics.get("headgate:requests_running", 0.0)),
+        unbegun_tokens=metrics.get(UNBEGUN_TOKENS, 0.0),
     )
 
 
@@ -133,7 +142,7 @@ class LoadFilter:
             prompt_tokens=self._prompt.told,
             output_tokens=self._output.told,
             cached_share=self._cached.told,
-            waiting=load.waiting,
+            waiting=self._waiting_of(load),
             ttft_ms=load.ttft_ms,
             itl_ms=load.itl_ms,
             dispersion=self._bursts.dispersion,
@@ -168,9 +177,17 @@ class LoadFilter:
 
     def _backlog(self, load: Load, now: float) -> int:
         looks = self._waiting
-        looks.append((now, load.waiting))
+        waiting = self._waiting_of(load)
+        looks.append((now, waiting))
         while len(looks) > 1 and looks[1][0] <= now - WAITED_S:
             looks.popleft()
         if not self._arrivals.told:
+            return waiting
+        return min(each for _, each in looks) if len(looks) > 1 else 0
+
+    def _waiting_of(self, load: Load) -> int:
+        """Also those in engines, by the tokens of a prompt."""
+        tokens = self._prompt.told * (1 - self._cached.told)
+        if not load.unbegun_tokens or not tokens:
             return load.waiting
-        return min(waiting for _, waiting in looks) if len(looks) > 1 else 0
+        return load.waiting + round(min(load.unbegun_tokens / tokens, load.in_engines))

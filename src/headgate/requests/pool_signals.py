@@ -59,6 +59,8 @@ class PoolSignals(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that their responses are expected to have, per second."""
     work_seconds: Amount = 0.0
     """Seconds of a replica's time that its requests need, for each second; see `work_seconds` below."""
+    unbegun_tokens: Amount = 0.0
+    """Uncached tokens of the prompts that endpoints are expected not to have begun."""
     kv_usage: Amount | None = None
     """Mean share of the KV caches in use, 0 to 1; None if no engine reports it."""
     slo_requests: Count = 0
@@ -111,6 +113,7 @@ def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals
         cached_tokens=recent.cached_tokens_per_s,
         output_tokens=recent.output_tokens_per_s,
         work_seconds=work_seconds(pool, queue, now),
+        unbegun_tokens=sum(_unbegun_tokens(load, now) for load in pool.loads),
         kv_usage=kv_usage(pool),
         slo_requests=recent.objectives,
         slo_misses=recent.misses,
@@ -151,6 +154,7 @@ def merged(same: Sequence[PoolSignals]) -> PoolSignals:
         cached_tokens=sum(each.cached_tokens for each in same),
         output_tokens=sum(each.output_tokens for each in same),
         work_seconds=sum(each.work_seconds for each in same),
+        unbegun_tokens=sum(each.unbegun_tokens for each in same),
         kv_usage=sum(usages) / len(usages) if usages else None,
         slo_requests=sum(each.slo_requests for each in same),
         slo_misses=sum(each.slo_misses for each in same),
@@ -189,7 +193,7 @@ def work_seconds(pool: PoolState, queue: PoolQueue | None, now: float) -> float:
     return costs.work_seconds(
         (recent.prompt_tokens_per_s * recent.surge, recent.output_tokens_per_s * recent.surge),
         waiting,
-        sum(_unbegun_s(load, now) for load in pool.loads),
+        sum(_unbegun_tokens(load, now) * load.estimator.rates.token_s for load in pool.loads),
     )
 
 
@@ -220,13 +224,13 @@ class TokenCosts(NamedTuple):
         return self.seconds(*arriving_per_s) + (self.seconds(*queued) + unbegun_s) / CLEARED_S
 
 
-def _unbegun_s(load: EndpointState, now: float) -> float:
-    """Seconds of prefill for the prompts that this process has sent and that the endpoint has not begun."""
-    if not load.prefill_tokens:
+def _unbegun_tokens(load: EndpointState, now: float) -> float:
+    """Those of the prompts that this process has sent and that the endpoint has not begun."""
+    token_s = load.estimator.rates.token_s
+    if not load.prefill_tokens or not token_s:
         return 0.0
-    estimator = load.estimator
     # The estimate may include requests of other gateways, and adapters that are loaded.
-    return min(load.prefill_tokens * estimator.rates.token_s, estimator.unbegun_s(now))
+    return min(load.prefill_tokens, load.estimator.unbegun_s(now) / token_s)
 
 
 def _decode_token_s(rates: Rates, batch: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate.api.signal_names import METRICS
 from headgate.controllers.planning.loads import Demand
 from headgate.observe.signals import PoolLoad, Signals
-from headgate.planning.load import METRICS_MISSING, Load, Missing, of_signals
+from headgate.planning.load import METRICS_MISSING, UNBEGUN_TOKENS, Load, Missing, of_signals
 
 _NO_POOL = "no ModelServer or InferencePool selects the Pods, so no gateway knows of requests for them"
 _OF_OTHERS = "only Pods of others in the pool are ready"
@@ -28,7 +28,8 @@ class GatewayLoads:
             if not load.is_known:
                 return Missing(METRICS_MISSING, f"{pool}: {'; '.join(load.missing)}")
             parts.append((load, share))
-        return of_signals({name: _sum(parts, name) for name in METRICS})
+        unbegun_tokens = sum(load.unbegun_tokens * share for load, share in parts)
+        return of_signals({name: _sum(parts, name) for name in METRICS} | {UNBEGUN_TOKENS: unbegun_tokens})
 
     def idle_s(self, demand: Demand) -> float | None:
         """How long there has been no request; None while there is one, or if it is not known."""
