@@ -275,6 +275,13 @@ def test_signals_of_pools_are_those_of_all_gateways(check):
         f'headgate_gateway_pool_output_tokens_total{{pool="{server}",instance="1"}}': "+3000",
         f'headgate_gateway_pool_kv_usage_ratio{{pool="{server}",instance="1"}}': "0.25",
         f'headgate_gateway_pool_kv_usage_ratio{{pool="{server}",instance="2"}}': "0.75",
+        f'headgate_gateway_pool_first_token_seconds_total{{pool="{server}",instance="1"}}': "+3",
+        f'headgate_gateway_pool_first_token_seconds_total{{pool="{server}",instance="2"}}': "+12",
+        f'headgate_gateway_pool_timed_requests_total{{pool="{server}",instance="1"}}': "+30",
+        f'headgate_gateway_pool_timed_requests_total{{pool="{server}",instance="2"}}': "+30",
+        f'headgate_gateway_pool_inter_token_seconds_total{{pool="{server}",instance="1"}}': "+60",
+        f'headgate_gateway_pool_timed_tokens_total{{pool="{server}",instance="1"}}': "+3000",
+        f'headgate_gateway_pool_timed_tokens_total{{pool="{other}",instance="1"}}': "0",
         **{
             f'headgate_gateway_pool_first_token_objectives_total{{pool="{server}",{label}}}': value
             for label, value in (missed, met)
@@ -293,6 +300,8 @@ def test_signals_of_pools_are_those_of_all_gateways(check):
         f"headgate:output_tokens{{{of_server}}}": 100,
         f"headgate:kv_usage{{{of_server}}}": 0.5,
         f"headgate:slo_misses{{{of_server}}}": 0.25,
+        f"headgate:ttft_seconds{{{of_server}}}": 0.25,
+        f"headgate:itl_seconds{{{of_server}}}": 0.02,
     }
     samples = [{"labels": labels, "value": value} for labels, value in expected.items()]
     asked = {"expr": '{__name__=~"headgate:.+"}', "eval_time": "20m", "exp_samples": samples}

@@ -18,7 +18,7 @@ from headgate.workers.signals import MAX_WATCHES
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "signals.md").read_text()
 WORDS = " ".join(PAGE.split())
-KINDS = {name: "mean" if name in signal_names.RATIOS else "sum" for name in signal_names.METRICS}
+KINDS = {name: "mean" if name in signal_names.MEANS else "sum" for name in signal_names.METRICS}
 
 
 def test_every_metric_has_its_line_and_kind():

@@ -204,6 +204,63 @@ async def test_objectives_for_first_tokens_are_judged(gateway, endpoint):
     assert "x-slo-ttft-ms" in {name for call in endpoint.calls for name, _ in call.headers}
 
 
+STREAM = b'data: {"choices":[{"text":"a"}]}\n\n'
+USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14}}\n\n'
+
+
+async def test_tokens_are_timed_from_sending_on(start_gateway, endpoint, eventually):
+    """Without the time in the queue of the gateway, and only those of streams that were served to their end.
+    Whether requests wait in the engine is told as well."""
+    gateway = await start_gateway(endpoint, settings=WAITS)
+    at = [100.0]
+    gateway.shell.services.now = lambda: at[0]
+    pool, _ = _pool(gateway)
+    (load,) = pool.loads
+
+    async def serve(client, *, stream: bool = True, usage: bytes = USAGE) -> None:
+        call = await endpoint.call()
+        at[0] += 0.3
+        call.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        call.write(b"%x\r\n%s\r\n" % (len(STREAM), STREAM))
+        if stream:
+            await client.head()
+        else:
+            await eventually(lambda: load.decoding == 1)
+        at[0] += 0.8
+        call.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(usage), usage))
+        await eventually(lambda: not load.requests)
+
+    async def times(stream: bool = True, **how: bytes) -> tuple[float, ...]:
+        client = await gateway.connect()
+        client.post({"model": "m", "stream": stream})
+        await serve(client, stream=stream, **how)
+        client.close()
+        return (await signals(gateway)).times
+
+    assert await times() == pytest.approx((1, 0.3, 4, 0.8, 1)), (
+        "the engine has not told whether requests wait"
+    )
+    for waiting, kv_usage, queued in ((0, 0.2, 1), (2, 0.2, 1), (3, 0.2, 2), (1, 0.95, 3)):
+        load.read(EngineReading(at=at[0], running=8, waiting=waiting, kv_usage=kv_usage))
+        assert (await times())[-1] == queued
+    load.read(EngineReading(at=at[0], running=0, waiting=0))
+    clients = [await gateway.connect() for _ in range(2)]
+    for client in clients:
+        client.post({"model": "m", "stream": True})
+    await eventually(lambda: gateway.shell.queues.held == 1)
+    at[0] += 5
+    call = await endpoint.call()
+    call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    await serve(clients[1])
+    assert (await signals(gateway)).times == pytest.approx((6, 1.8, 24, 4.8, 3))
+    await times(stream=False)
+    await times(usage=b"data: [DONE]\n\n")
+    await times(usage=USAGE.replace(b":5", b":1"))
+    assert (await signals(gateway)).times == pytest.approx((6, 1.8, 24, 4.8, 3))
+    sweep(gateway, after_s=traffic.WINDOW_S + 2)
+    assert (await signals(gateway)).times == (0, 0, 0, 0, 0)
+
+
 @pytest.mark.parametrize("usages", [(), (0.2,), (0.2, 0.6)])
 async def test_the_usage_of_caches_is_a_mean(start_gateway, start_endpoint, usages):
     """Over the engines that report it; unknown if none does."""

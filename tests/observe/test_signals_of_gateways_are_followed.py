@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.api import ObjectRef
-from headgate.api.signal_names import METRICS, RATIOS
+from headgate.api.signal_names import MEANS, METRICS
 from headgate.observe import signals as module
 from headgate.observe.signals import Signals
 from headgate.requests.pool_signals import PoolSignals, merged
+from headgate.requests.stream_times import Times
 
 POOL = ObjectRef("ModelServer", "default", "m")
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -88,6 +89,11 @@ async def test_gateways_are_added_up(follow, eventually):
                 kv_usage=0.2,
                 slo_requests=3,
                 slo_misses=3,
+                timed_requests=3,
+                ttft_sum_s=0.3,
+                timed_tokens=50,
+                tokens_sum_s=1.0,
+                queued_requests=1,
             )
         )
     )
@@ -102,6 +108,10 @@ async def test_gateways_are_added_up(follow, eventually):
                 output_tokens=400,
                 kv_usage=0.6,
                 slo_requests=1,
+                timed_requests=1,
+                ttft_sum_s=0.5,
+                timed_tokens=150,
+                tokens_sum_s=5.0,
                 idle_s=7.0,
             )
         )
@@ -109,6 +119,8 @@ async def test_gateways_are_added_up(follow, eventually):
     await eventually(lambda: len(signals.of(POOL).missing) == 1)
     assert signals.of(POOL).metrics == {}
     assert signals.of(POOL).lower_bounds["headgate:arrivals"] == 2
+    assert not signals.of(POOL).lower_bounds.keys() & MEANS
+    assert signals.of(POOL).times == Times()
     third.send(line())  # it serves other namespaces
     await eventually(lambda: signals.of(POOL).is_known)
     load = signals.of(POOL)
@@ -123,9 +135,12 @@ async def test_gateways_are_added_up(follow, eventually):
         "headgate:work_seconds": 0,
         "headgate:kv_usage": pytest.approx(0.4),
         "headgate:slo_misses": 0.75,
+        "headgate:ttft_seconds": pytest.approx(0.2),
+        "headgate:itl_seconds": pytest.approx(0.03),
     }
+    assert load.times == pytest.approx(Times(4, 0.8, 200, 6.0, 1))
     assert set(load.metrics) == set(METRICS)
-    assert set(load.metrics) >= RATIOS
+    assert set(load.metrics) >= MEANS
     assert load.unbegun_tokens == 800
     assert load.idle_s is None
     one.send(line(pool(idle_s=3.0)))

@@ -66,13 +66,14 @@ class Engine:
                     continue
                 body = json.loads(await reader.readexactly(int(length[1])))
                 if body.get("stream"):
-                    await self._stream(writer)
+                    counts = (body.get("stream_options") or {}).get("include_usage", False)
+                    await self._stream(writer, counts)
                 else:
                     answer = json.dumps({"model": body["model"]}).encode()
                     writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(answer), answer))
         writer.transport.abort()
 
-    async def _stream(self, writer: asyncio.StreamWriter) -> None:
+    async def _stream(self, writer: asyncio.StreamWriter, counts: bool) -> None:
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         )
@@ -82,6 +83,10 @@ class Engine:
             await asyncio.sleep(0.005)
             while self.hold.is_set():
                 await asyncio.sleep(0.005)
+        if counts:
+            usage = b'{"prompt_tokens":9,"completion_tokens":%d,"total_tokens":14}' % PIECES
+            event = b'data: {"choices":[],"usage":%s}\n\n' % usage
+            writer.write(b"%x\r\n%s\r\n" % (len(event), event))
         writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
 
     def stop(self) -> None:

@@ -77,6 +77,37 @@ async def test_requests_at_all_workers_are_added_up(start_gateway, connect, engi
     await eventually(lambda: signals.of(M).metrics.get("headgate:work_seconds") == 0)
 
 
+async def test_means_are_of_all_requests_and_tokens(start_gateway, connect, engine, follow, eventually):
+    """Whichever worker and gateway had them: sums and counts are added up, not means."""
+    gateways = [await start_gateway("--workers", "2"), await start_gateway("--workers", "1")]
+    signals = follow(*gateways)
+    await eventually(lambda: signals.of(M).is_known)
+    assert "headgate:ttft_seconds" not in signals.of(M).metrics
+    engine.hold.set()
+    try:
+        for number in range(20):
+            _, writer = await connect(gateways[number % 5 == 0])
+            writer.write(completion("m"))
+        await eventually(lambda: signals.of(M).metrics.get("headgate:requests_running") == 20)
+        await asyncio.sleep(0.2)
+    finally:
+        engine.hold.clear()
+    await eventually(lambda: signals.of(M).times.requests == 20)
+    load = signals.of(M)
+    pages = [httpx2.get(f"{base(each)}/signals", trust_env=False).json() for each in gateways]
+    own = [pool for page in pages for pool in page["pools"] if pool["name"] == "m"]
+    assert sorted(each["timed_requests"] for each in own) == [4, 16]
+    assert load.times.tokens == 20 * 4
+    assert load.times.queued == 20, "this engine has no page that tells"
+    assert load.metrics["headgate:ttft_seconds"] == pytest.approx(
+        sum(each["ttft_sum_s"] for each in own) / 20
+    )
+    assert load.metrics["headgate:itl_seconds"] == pytest.approx(
+        sum(each["tokens_sum_s"] for each in own) / 80
+    )
+    assert load.times.tokens_s > 20 * 0.2
+
+
 async def test_a_gateway_that_does_not_answer_makes_the_load_unknown(start_gateway, follow, eventually):
     """Neither idle nor busy is told; what the other gateways know is a lower bound."""
     one, other = await start_gateway("--workers", "1"), await start_gateway("--workers", "2")

@@ -6,7 +6,9 @@ from typing import Final
 
 PREFIX: Final = "headgate:"
 RATIOS: Final = frozenset({"headgate:kv_usage", "headgate:slo_misses"})
-"""Metrics that are means over requests or replicas, from 0 to 1; all others are sums."""
+"""Means over requests or replicas, from 0 to 1."""
+MEANS: Final = RATIOS | {"headgate:ttft_seconds", "headgate:itl_seconds"}
+"""Metrics that are means over requests, tokens or replicas; all others are sums."""
 WORK: Final = "headgate:work_seconds"
 METRICS: Final = (
     "headgate:requests_running",
@@ -19,6 +21,8 @@ METRICS: Final = (
     WORK,
     "headgate:kv_usage",
     "headgate:slo_misses",
+    "headgate:ttft_seconds",
+    "headgate:itl_seconds",
 )
 QUERY_PREFIXES: Final = ("prometheus:", "prometheus-mean:")
 """What follows is a query to a Prometheus server."""

@@ -73,6 +73,25 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
             (*of_pools, "result"),
             read.objectives,
         ),
+        Counter(
+            f"{prefix}_timed_requests",
+            "Streamed requests of two tokens or more that were served to their end.",
+            of_pools,
+            read.timed_requests,
+        ),
+        Counter(
+            f"{prefix}_first_token_seconds",
+            "Sum of their times from sending to the first token: without the queue of the gateway.",
+            of_pools,
+            read.first_token_seconds,
+        ),
+        Counter(f"{prefix}_timed_tokens", "Their tokens after the first ones.", of_pools, read.timed_tokens),
+        Counter(
+            f"{prefix}_inter_token_seconds",
+            "Sum of the times that these tokens took.",
+            of_pools,
+            read.inter_token_seconds,
+        ),
         Gauge(
             f"{prefix}_last_request_timestamp_seconds",
             "When the pool last had a request, or became known, in seconds since 1970; now while it has one.",
@@ -138,6 +157,18 @@ class _Reader:
                 found.append(((pool.name, "met"), traffic.objectives - traffic.misses))
                 found.append(((pool.name, "missed"), traffic.misses))
         return found
+
+    def timed_requests(self) -> _Samples:
+        return [((pool.name,), pool.traffic.times.requests) for pool in self._shell.plane.pools.values()]
+
+    def first_token_seconds(self) -> _Samples:
+        return [((pool.name,), pool.traffic.times.ttft_s) for pool in self._shell.plane.pools.values()]
+
+    def timed_tokens(self) -> _Samples:
+        return [((pool.name,), pool.traffic.times.tokens) for pool in self._shell.plane.pools.values()]
+
+    def inter_token_seconds(self) -> _Samples:
+        return [((pool.name,), pool.traffic.times.tokens_s) for pool in self._shell.plane.pools.values()]
 
     def last_request(self) -> _Samples:
         now, now_since_1970 = self._shell.now(), time.time()

@@ -29,8 +29,9 @@ import msgspec
 
 from headgate import http_clients
 from headgate.api import ObjectRef
-from headgate.api.signal_names import RATIOS
+from headgate.api.signal_names import MEANS
 from headgate.requests.pool_signals import Page, PoolSignals, merged
+from headgate.requests.stream_times import Times
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Mapping[str, float] = _NONE
     """Values by the names of `signal_names.METRICS`, without those that nobody can measure; empty unless
     `is_known`."""
+    times: Times = Times()
+    """What `headgate:ttft_seconds` and `headgate:itl_seconds` are the means of; empty unless `is_known`."""
     lower_bounds: Mapping[str, float] = _NONE
     """The sums over the gateways that have told: with the others, they can only be more."""
     idle_s: float | None = None
@@ -146,7 +149,8 @@ class Signals:
             is_known=not missing,
             metrics=_NONE if missing else metrics,
             unbegun_tokens=0.0 if missing else total.unbegun_tokens,
-            lower_bounds={name: value for name, value in metrics.items() if name not in RATIOS},
+            times=Times() if missing else total.times,
+            lower_bounds={name: value for name, value in metrics.items() if name not in MEANS},
             idle_s=None if missing else total.idle_s,
             waiting_for_endpoints=waiting,
             endpoints=total.endpoints,
@@ -196,6 +200,10 @@ def _metrics(load: PoolSignals) -> dict[str, float]:
         found["headgate:kv_usage"] = load.kv_usage
     if load.slo_requests:
         found["headgate:slo_misses"] = load.slo_misses / load.slo_requests
+    if load.timed_requests:
+        found["headgate:ttft_seconds"] = load.ttft_sum_s / load.timed_requests
+    if load.timed_tokens:
+        found["headgate:itl_seconds"] = load.tokens_sum_s / load.timed_tokens
     return found
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import msgspec
 
+from headgate.requests.stream_times import Times
+
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState, Rates
     from headgate.requests.pool_state import PoolState
@@ -67,6 +69,22 @@ class PoolSignals(msgspec.Struct, frozen=True, kw_only=True):
     """Streamed requests with an objective for their first token that ended in the last 15 s."""
     slo_misses: Count = 0
     """Those that missed it."""
+    timed_requests: Count = 0
+    """Streamed requests of two tokens or more that were served to their end in the last 15 s."""
+    ttft_sum_s: Amount = 0.0
+    """Sum of their times from sending to the first token."""
+    timed_tokens: Count = 0
+    """Their tokens after the first ones."""
+    tokens_sum_s: Amount = 0.0
+    """Sum of the times that these took."""
+    queued_requests: Count = 0
+    """Those of `timed_requests` at whose end requests queued in the engine, or it did not report how many."""
+
+    @property
+    def times(self) -> Times:
+        return Times(
+            self.timed_requests, self.ttft_sum_s, self.timed_tokens, self.tokens_sum_s, self.queued_requests
+        )
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +113,7 @@ def _starved(pool: PoolState, queue: PoolQueue | None, now: float) -> int:
 def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals:
     """The signals of a pool; `queue` is where its requests wait."""
     key, traffic = pool.pool.key, pool.traffic
-    recent = traffic.recent(now)
+    recent, times = traffic.recent(now), traffic.times.recent()
     waiting = queue.held if queue is not None else 0
     answering = pool.loads if pool.pairs is None else pool.pairs.decode
     return PoolSignals(
@@ -117,6 +135,11 @@ def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals
         kv_usage=kv_usage(pool),
         slo_requests=recent.objectives,
         slo_misses=recent.misses,
+        timed_requests=times.requests,
+        ttft_sum_s=times.ttft_s,
+        timed_tokens=times.tokens,
+        tokens_sum_s=times.tokens_s,
+        queued_requests=times.queued,
     )
 
 
@@ -158,6 +181,11 @@ def merged(same: Sequence[PoolSignals]) -> PoolSignals:
         kv_usage=sum(usages) / len(usages) if usages else None,
         slo_requests=sum(each.slo_requests for each in same),
         slo_misses=sum(each.slo_misses for each in same),
+        timed_requests=sum(each.timed_requests for each in same),
+        ttft_sum_s=sum(each.ttft_sum_s for each in same),
+        timed_tokens=sum(each.timed_tokens for each in same),
+        tokens_sum_s=sum(each.tokens_sum_s for each in same),
+        queued_requests=sum(each.queued_requests for each in same),
     )
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from headgate.requests import surge
+from headgate.requests.stream_times import StreamTimes
 
 WINDOW_S: Final = 15.0
 """Arrivals and missed objectives are counted over about this time."""
@@ -57,6 +58,7 @@ class PoolTraffic:
         "output_tokens",
         "prompt_tokens",
         "slots",
+        "times",
     )
 
     def __init__(self, now: float) -> None:
@@ -76,6 +78,8 @@ class PoolTraffic:
         """The others of their prompts."""
         self.objectives = 0
         self.misses = 0
+        self.times = StreamTimes()
+        """How long tokens took."""
         self._slot = -1
         self._past: deque[_Counts] = deque([self._counts(now)], maxlen=int(WINDOW_S) + 1)
         """The counts at the last sweeps, oldest first."""
@@ -110,6 +114,7 @@ class PoolTraffic:
     def sweep(self, now: float) -> None:
         """Called about once a second."""
         self._past.append(self._counts(now))
+        self.times.sweep()
 
     def _counts(self, now: float) -> _Counts:
         return _Counts(

@@ -14,6 +14,8 @@ from headgate.controllers.autoscaling.prometheus import is_query
 _WHEN_ABSENT: Final = {
     "headgate:kv_usage": "no engine reports it",
     "headgate:slo_misses": "no request with an objective ended in the last 15 s",
+    "headgate:ttft_seconds": "no streamed request ended in the last 15 s",
+    "headgate:itl_seconds": "no streamed request ended in the last 15 s",
 }
 """Why a signal may be missing although every gateway tells."""
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from headgate import api
-from headgate.api.signal_names import PREFIX, RATIOS
+from headgate.api.signal_names import MEANS, PREFIX
 from headgate.autoscaling import Observation, PodSample, Policy, Total
 from headgate.controllers.autoscaling.targets import Target
 from headgate.engines import unified
@@ -66,7 +66,7 @@ def load_of(policy: Policy, current: int, pools: Iterable[tuple[PoolLoad, float]
     totals: dict[str, Total] = {}
     for name, target in names:
         known = [pool.metrics.get(name) for pool, _ in pools]
-        if name in RATIOS:
+        if name in MEANS:
             means = [value for value in known if value is not None]
             if means and all(pool.is_known for pool, _ in pools):
                 totals[name] = Total(max(means), is_ratio=True)
