@@ -172,11 +172,12 @@ def class_of(variant: Variant, configuration: Configuration) -> ClassFound | Var
         broken = [each for each in configuration.problems_of(place) if not each.is_warning]
         if broken:
             return VariantProblem(reason="SLONotFound", message=broken[0].message)
-    told = f"spec.sloClassRef: ConfigMap {config_map} has no key {name}"
+    unread = [each.message for place in places for each in configuration.problems_of(place) if not each.key]
+    told = f"spec.sloClassRef: {unread[0] if unread else f'ConfigMap {config_map} has no key {name}'}"
     other = _listing(variant.model, configuration)
     if other is None:
-        fix = f"add the key, with the model {variant.model} under data"
-        return VariantProblem(reason="SLONotFound", message=f"{told}; {fix}")
+        fix = "" if unread else f"; add the key, with the model {variant.model} under data"
+        return VariantProblem(reason="SLONotFound", message=f"{told}{fix}")
     found = configuration.classes[other]
     told = f"{told}; class {found.name} of the key {other.key} is used, since it lists {variant.model}"
     warning = VariantProblem(reason="SLOReferenceBroken", message=told, is_warning=True)
@@ -238,7 +239,7 @@ def configuration_problems(
         if problem.config_map in settings:
             return not problem.key.startswith("model.")
         if problem.config_map == limits:
-            return problem.key in names
+            return not problem.key or problem.key in names
         return is_of_class(problem) or (problem.config_map, problem.key) == (costs, variant.accelerator)
 
     def is_of_class(problem: ConfigProblem) -> bool:

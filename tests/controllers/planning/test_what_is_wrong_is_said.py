@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from world_of_scaling import eventually
 
-from headgate import api
+from headgate import api, cluster
 
 BROKEN = {
     "profile": ({"decode": {"alpha": "x", "beta": "1"}}, "InvalidProfile", 'decodeParms.alpha: "x" is not'),
@@ -177,3 +177,30 @@ async def test_unknown_loads_keep_the_last_plan(planning: Any) -> None:
 async def _said(planning: Any, text: str) -> bool:
     status = (await planning.get()).status
     return any(text in each.message for each in status.conditions)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("accelerator-unit-costs", "CostMissing"), ("service-classes-config", "SLONotFound")]
+)
+async def test_a_config_map_that_may_not_be_read_is_told_with_the_missing_rule(
+    planning: Any, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
+) -> None:
+    """Instead of a key that it lacks, which it may well have."""
+    pages = planning.world.client.pages
+
+    def denied(path: str, selectors: Any = None, *more: Any) -> Any:
+        if (selectors or {}).get("fieldSelector") == f"metadata.name={name}":
+            raise cluster.Forbidden("configmaps is forbidden", request=f"GET {path}", status_code=403)
+        return pages(path, selectors, *more)
+
+    monkeypatch.setattr(planning.world.client, "pages", denied)
+    await planning.configure()
+    await planning.world.workload("web")
+    await planning.world.server("web", arrivals=1.5, idle_s=None)
+    await planning.variant("web")
+    async with planning.running():
+        told = await planning.says("OptimizationReady", "False", reason)
+        assert f"{name}: may not be read" in told
+        rule = f'apiGroups: [""], resources: [configmaps], resourceNames: [{name}], verbs: [list, watch]'
+        assert f"add the rule {{{rule}}} to a Role in namespace {planning.world.namespace}" in told
+        assert "has no key" not in told

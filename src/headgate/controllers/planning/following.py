@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -55,6 +55,8 @@ class Followed:
         self._client: cluster.Client | None = None
         self._others: dict[Place, cluster.Informer[api.ConfigMap]] = {}
         """ConfigMaps with service classes that objects refer to, besides that of all."""
+        self._own: dict[Place, cluster.Informer[api.ConfigMap]] = {}
+        """Those of all."""
         self._nodes: cluster.Informer[api.Node] | None = None
         self._needs_nodes = asyncio.Event()
         self._refers = asyncio.Event()
@@ -103,8 +105,17 @@ class Followed:
             own, wrong = limits.of_config_map(place, data, configuration.accelerators)
             found = {**(found or {}), **own}
             problems += wrong
-        whole = msgspec.structs.replace(configuration, problems=(*configuration.problems, *problems))
+        unread = list(self._unread())
+        places = {each.config_map for each in unread}
+        known = [each for each in configuration.problems if each.config_map not in places]
+        whole = msgspec.structs.replace(configuration, problems=(*known, *problems, *unread))
         return Inventory(whole, found)
+
+    def _unread(self) -> Iterator[ConfigProblem]:
+        """ConfigMaps of which nothing is known, since access to them is denied."""
+        for place, informer in {**self._own, **self._others}.items():
+            if informer.denied is not None and informer.get(*place) is None:
+                yield _unreadable(place, informer.denied, is_warning=place not in self._own)
 
     async def _wait_for(self, informer: cluster.Informer[Any]) -> None:
         """Until its objects are known, or it is known that they may not be read; the first time."""
@@ -183,6 +194,7 @@ class Followed:
                 may_be_absent=True,
             )
             maps.subscribe(self._map_changed)
+            self._own[self._namespace, name] = maps
             found.append(maps)
         self._nodes = cluster.Informer(client, api.Node, may_be_absent=True, reduced=_reduced)
         self._nodes.subscribe(self._node_changed)
@@ -212,6 +224,16 @@ class Followed:
             self._refer()
         if old is None or new is None or _input(old) != _input(new):
             self._touched()
+
+
+def _unreadable(place: Place, denied: cluster.Denied, *, is_warning: bool) -> ConfigProblem:
+    namespace, name = place
+    return ConfigProblem(
+        config_map=f"{namespace}/{name}",
+        told=f"may not be read: {denied.why}",
+        fix=f"add the rule {denied.rule} to a Role in namespace {namespace} that is bound to this account",
+        is_warning=is_warning,
+    )
 
 
 def _denied(config_map: str) -> ConfigProblem:
