@@ -22,6 +22,7 @@ __all__ = [
     "WINDOW_S",
     "Load",
     "LoadFilter",
+    "MeanLoad",
     "Missing",
     "of_signals",
 ]
@@ -43,6 +44,8 @@ SILENCE_S: Final = 300.0
 """Without any arrival for this long, none is expected."""
 FORGOTTEN_S: Final = 900.0
 """What was known before a gap of this length does not count."""
+_WINDOWS: Final = 4
+"""How many windows are about a minute."""
 _LOOKS: Final = 64
 _TREND_CERTAIN: Final = 2.0
 """How many standard deviations of chance a growth that is forecast exceeds."""
@@ -68,6 +71,12 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     itl_ms: float = 0.0
     dispersion: float = 0.0
     """Variance of arrivals as a multiple of that of chance; 0: unknown."""
+    timed_requests: int = 0
+    """How many requests the mean TTFT is of; 0: unknown."""
+    timed_tokens: int = 0
+    """How many tokens the mean ITL is of."""
+    queued_requests: int = 0
+    """Those of `timed_requests` that may have waited in an engine."""
 
 
 class Missing(NamedTuple):
@@ -92,6 +101,51 @@ def of_signals(metrics: Mapping[str, float]) -> Load:
         in_engines=round(metrics.get("headgate:requests_running", 0.0)),
         unbegun_tokens=metrics.get(UNBEGUN_TOKENS, 0.0),
     )
+
+
+class MeanLoad:
+    """The mean of a load over the last minute, from readings that are means over `WINDOW_S` each.
+
+    Times of tokens go with the requests that were in service meanwhile, which a rate over few seconds tells
+    only roughly.
+    """
+
+    def __init__(self) -> None:
+        self._at = -math.inf
+        self._windows: deque[Load] = deque(maxlen=_WINDOWS)
+
+    def add(self, load: Load, now: float) -> None:
+        """Take a reading, unless its window is known in part. To be called about once a second."""
+        since_s = now - self._at
+        if 0 <= since_s < WINDOW_S:
+            return
+        if not 0 <= since_s < 2 * WINDOW_S:
+            self._windows.clear()
+        self._at = now
+        self._windows.append(load)
+
+    def mean(self) -> Load | None:
+        """None if less than a minute is known."""
+        windows = self._windows
+        if len(windows) < _WINDOWS:
+            return None
+        arrivals = sum(each.arrivals_per_s for each in windows)
+        prompt = sum(each.arrivals_per_s * each.prompt_tokens for each in windows)
+        cached = sum(each.arrivals_per_s * each.prompt_tokens * each.cached_share for each in windows)
+        requests = sum(each.timed_requests for each in windows)
+        tokens = sum(each.timed_tokens for each in windows)
+        return Load(
+            arrivals_per_s=arrivals / _WINDOWS,
+            prompt_tokens=prompt / arrivals if arrivals else 0.0,
+            output_tokens=1 + tokens / requests if requests else 0.0,
+            cached_share=cached / prompt if prompt else 0.0,
+            waiting=max(each.waiting for each in windows),
+            ttft_ms=sum(each.ttft_ms * each.timed_requests for each in windows) / max(requests, 1),
+            itl_ms=sum(each.itl_ms * each.timed_tokens for each in windows) / max(tokens, 1),
+            timed_requests=requests,
+            timed_tokens=tokens,
+            queued_requests=sum(each.queued_requests for each in windows),
+        )
 
 
 class LoadFilter:
@@ -146,6 +200,9 @@ class LoadFilter:
             ttft_ms=load.ttft_ms,
             itl_ms=load.itl_ms,
             dispersion=self._bursts.dispersion,
+            timed_requests=load.timed_requests,
+            timed_tokens=load.timed_tokens,
+            queued_requests=load.queued_requests,
         )
         self._last = (now, load, planned)
         return planned

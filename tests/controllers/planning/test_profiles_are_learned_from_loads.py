@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -65,12 +66,18 @@ def load(share: float, prompt: float = 200, output: float = 150) -> Load:
     )
 
 
-def learned(obj: api.VariantAutoscaling, *others: Found, every_s: float = 60.0, **of: int) -> Learning:
+def learned(
+    obj: api.VariantAutoscaling,
+    *others: Found,
+    every_s: float = 60.0,
+    load_of: Callable[[float], Load] = load,
+    **of: int,
+) -> Learning:
     """After an hour of a load that changes."""
     learning, own = Learning(), found(obj, **of)
     members = {api.ObjectKey("ns", str(index)): each for index, each in enumerate((own, *others))}
     for minute in range(60):
-        measured = load(0.05 + 0.8 * (minute % 12) / 12)
+        measured = load_of(0.05 + 0.8 * (minute % 12) / 12)
         learning.observe(members, {GROUP: measured}, 1e9 + minute * every_s)
     return learning
 
@@ -122,9 +129,14 @@ def test_a_metric_has_both_profiles() -> None:
         learned(scaled(), found(scaled("other"))),
         learned(scaled(), starting=1),
         learned(scaled(), every_s=1.0),
+        learned(scaled(), load_of=lambda share: msgspec.structs.replace(load(share), waiting=1)),
+        learned(
+            scaled(),
+            load_of=lambda share: msgspec.structs.replace(load(share), timed_requests=40, queued_requests=5),
+        ),
         Learning(),
     ],
-    ids=["two variants serve", "one starts", "too early", "nothing seen"],
+    ids=["two variants serve", "one starts", "too early", "some wait", "engines queue", "nothing seen"],
 )
 def test_nothing_is_learned_of_a_load_that_is_not_one_engines(learning: Learning) -> None:
     """Nobody knows which engine had which requests."""

@@ -18,7 +18,7 @@ from headgate.controllers.planning.loads import Demand
 from headgate.controllers.planning.prometheus_loads import FRESH_S, PrometheusLoads
 from headgate.observe.signals import Signals
 from headgate.planning.assembling import Group
-from headgate.planning.load import METRICS_MISSING, METRICS_STALE, Load, LoadFilter, Missing
+from headgate.planning.load import METRICS_MISSING, METRICS_STALE, Load, LoadFilter, MeanLoad, Missing
 from headgate.planning.settings_map import PrometheusSettings
 
 log = logging.getLogger(__name__)
@@ -55,9 +55,10 @@ class Loads:
         self._settings: PrometheusSettings | None = None
         self._prometheus: Server | None = None
         self._filters: dict[Group, LoadFilter] = {}
+        self._means: dict[Group, MeanLoad] = {}
         self._planned_for: dict[Group, tuple[Demand, Load | Missing]] = {}
         self.measured: Mapping[Group, Load] = {}
-        """The loads of the last pass as they were told."""
+        """The loads of the last pass as they were told, over a minute or nearly so."""
         self._looked_at = 0.0
 
     async def use(self, settings: PrometheusSettings | None) -> None:
@@ -72,6 +73,7 @@ class Loads:
         else:
             log.info("loads come from gateways")
         self._filters.clear()
+        self._means.clear()
         self._planned_for.clear()
         if before is not None:
             await before.close()
@@ -83,11 +85,13 @@ class Loads:
     async def collect(self, demands: Sequence[Demand]) -> Mapping[Group, Load | Missing]:
         """The loads to plan for; they are remembered."""
         told = await asyncio.gather(*map(self._told, demands))
-        self.measured = {
-            demand.group: load for demand, load in zip(demands, told, strict=True) if isinstance(load, Load)
-        }
         self._filters = {each.group: self._filters.get(each.group) or LoadFilter() for each in demands}
+        self._means = {each.group: self._means.get(each.group) or MeanLoad() for each in demands}
         loads = [self._steady(demand, load) for demand, load in zip(demands, told, strict=True)]
+        means = [self._mean(demand, load) for demand, load in zip(demands, told, strict=True)]
+        self.measured = {
+            demand.group: mean for demand, mean in zip(demands, means, strict=True) if mean is not None
+        }
         self._planned_for = {each.group: (each, load) for each, load in zip(demands, loads, strict=True)}
         return {group: load for group, (_, load) in self._planned_for.items()}
 
@@ -136,12 +140,20 @@ class Loads:
             return load
         window_s = self._prometheus.window_s(*demand.group) if self._prometheus is not None else None
         now = asyncio.get_running_loop().time()
+        if self._prometheus is None:
+            self._means[demand.group].add(load, now)
         found = known.add(load, now, start_s=demand.start_s, window_s=window_s)
         return msgspec.structs.replace(
             found,
             prompt_tokens=found.prompt_tokens or PROMPT_TOKENS,
             output_tokens=found.output_tokens or OUTPUT_TOKENS,
         )
+
+    def _mean(self, demand: Demand, load: Load | Missing) -> Load | None:
+        """What engines had to do lately; None if it is not known for long enough."""
+        if isinstance(load, Missing):
+            return None
+        return load if self._prometheus is not None else self._means[demand.group].mean()
 
 
 def _has_risen(before: Load | Missing, now: Load | Missing) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from headgate.api.signal_names import METRICS
+import msgspec
+
+from headgate.api.signal_names import MEANS, METRICS
 from headgate.controllers.planning.loads import Demand
 from headgate.observe.signals import PoolLoad, Signals
 from headgate.planning.load import METRICS_MISSING, UNBEGUN_TOKENS, Load, Missing, of_signals
+from headgate.requests.stream_times import Times
 
 _NO_POOL = "no ModelServer or InferencePool selects the Pods, so no gateway knows of requests for them"
 _OF_OTHERS = "only Pods of others in the pool are ready"
@@ -29,7 +32,9 @@ class GatewayLoads:
                 return Missing(METRICS_MISSING, f"{pool}: {'; '.join(load.missing)}")
             parts.append((load, share))
         unbegun_tokens = sum(load.unbegun_tokens * share for load, share in parts)
-        return of_signals({name: _sum(parts, name) for name in METRICS} | {UNBEGUN_TOKENS: unbegun_tokens})
+        metrics = {name: _sum(parts, name) for name in METRICS if name not in MEANS}
+        found = of_signals(metrics | {UNBEGUN_TOKENS: unbegun_tokens})
+        return _timed(found, [load.times for load, _ in parts]) if _are_own(parts) else found
 
     def idle_s(self, demand: Demand) -> float | None:
         """How long there has been no request; None while there is one, or if it is not known."""
@@ -48,6 +53,24 @@ class GatewayLoads:
     def awaiting(self, demand: Demand) -> int:
         """Requests that wait for a first endpoint."""
         return sum(self._signals.of(pool).waiting_for_endpoints for pool in demand.pools)
+
+
+def _are_own(parts: list[tuple[PoolLoad, float]]) -> bool:
+    """Whether all requests of the pools are at Pods of the variants."""
+    return all(share == 1 for _, share in parts)
+
+
+def _timed(load: Load, times: list[Times]) -> Load:
+    """With what the tokens of streamed responses took."""
+    requests, tokens = sum(each.requests for each in times), sum(each.tokens for each in times)
+    return msgspec.structs.replace(
+        load,
+        ttft_ms=1000 * sum(each.ttft_s for each in times) / max(requests, 1),
+        itl_ms=1000 * sum(each.tokens_s for each in times) / max(tokens, 1),
+        timed_requests=requests,
+        timed_tokens=tokens,
+        queued_requests=sum(each.queued for each in times),
+    )
 
 
 def _sum(parts: list[tuple[PoolLoad, float]], name: str) -> float:

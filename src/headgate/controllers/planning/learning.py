@@ -30,6 +30,8 @@ OBSERVED_S: Final = 30.0
 """Loads of a model are means over a time, so two within this time are one observation."""
 STEADY_S: Final = 75.0
 """How long the replicas must have been the same: means over a minute are then those of so many."""
+QUEUED: Final = 0.1
+"""Nothing is learned if a larger part of the requests may have waited in engines."""
 WRITTEN_S: Final = 300.0
 """An annotation is written at most so often."""
 CHANGED: Final = 0.1
@@ -93,7 +95,7 @@ class Learning:
             replicas=replicas,
             max_batch=performance.max_batch_size,
             cached_share=load.cached_share,
-            waiting=load.waiting,
+            waiting=load.waiting or _queued(load),
         )
         if seen is not None:
             self._learned.observe(
@@ -163,6 +165,11 @@ class Learning:
             spec={name: getattr(spec, f"{name}_ms") for name in _PARAMETERS},
         )
         return due, before is None or _differ(before, due)
+
+
+def _queued(load: Load) -> int:
+    """Requests that waited in engines, if these are more than a few: TTFT is no time of the engine alone."""
+    return load.queued_requests if load.queued_requests > QUEUED * load.timed_requests else 0
 
 
 def _key(variant: Variant) -> Key:
