@@ -314,6 +314,24 @@ def test_a_type_without_a_limit_keeps_what_it_has() -> None:
     assert replicas_of(assembly) == {"llm/chat": 2}
 
 
+@pytest.mark.parametrize("arrivals", [0, 1])
+def test_times_close_to_zero_leave_the_others(arrivals) -> None:
+    """Rates that are no numbers would stop the plan of everybody. A token may take next to no time only where
+    somebody has learned so."""
+    tiny = Profile(alpha_ms=1e-320, beta_ms=0, gamma_ms=1e-320, delta_ms=0)
+    loads = {LLM: Traffic(arrivals_per_s=arrivals, output_tokens=2), ("m", "b"): Traffic(arrivals_per_s=1)}
+    given = variant(), variant(namespace="b")
+    found = solved(assembled(*given, loads=loads, profiles={CHAT: tiny}))
+    other = found[ObjectKey("b", "chat")]
+    assert isinstance(other, Decision) and other.replicas > 0
+
+
+def test_parameters_that_nobody_needs_have_no_effect() -> None:
+    """Such as a unit: they may be any text."""
+    decode = {"a unit": "ms", "alpha": "20.58", "beta": "0.41"}
+    assert variant(decode=decode) == variant()
+
+
 def test_what_cannot_be_planned_has_a_reason() -> None:
     """Case 27. Each of them, also if nothing can be."""
     tight = {"premium.yaml": "{data: [{model: m, slo-tpot: 9}]}"}
@@ -341,7 +359,8 @@ def test_a_variant_that_misses_the_targets_is_told_from_one_that_is_not_needed()
     ("fields", "reason", "told"),
     [
         ({"accelerator": "A"}, "InvalidConfiguration", "give accelerators names of at least 2 characters"),
-        ({"decode": {"alpha": "0", "beta": "0"}}, "InvalidProfile", "alpha and beta are 0"),
+        ({"decode": {"alpha": "0", "beta": "0"}}, "InvalidProfile", "tokens would take no time"),
+        ({"decode": {"alpha": "1e-320", "beta": "0"}}, "InvalidProfile", "tokens would take no time"),
     ],
 )
 def test_what_no_status_or_plan_can_have_is_left_out(fields, reason, told) -> None:

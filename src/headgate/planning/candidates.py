@@ -9,7 +9,7 @@ import msgspec
 
 from headgate.planning.problem import MAX_REPLICAS
 from headgate.planning.queueing import analyze
-from headgate.planning.replica import QUEUE_TO_BATCH, ModelError, Profile, Replica
+from headgate.planning.replica import LEAST_MS, QUEUE_TO_BATCH, ModelError, Profile, Replica
 from headgate.planning.sizing import PERCENTILE, Infeasible, Sizer, Sizing, Targets, fewest
 from headgate.planning.system import Accelerator, AllocationData, Performance, Server, System, Target
 
@@ -259,5 +259,5 @@ def _idle(server: Server, each: _Try) -> Candidate:
         value=transition_penalty(server.current_alloc, each.accelerator.name, server.min_num_replicas, cost),
         itl_ms=token_ms,
         ttft_ms=prefill_ms,
-        capacity_per_s=1000 * batch / full_ms if full_ms > 0 else 0.0,
+        capacity_per_s=1000 * batch / max(full_ms, LEAST_MS),
     )

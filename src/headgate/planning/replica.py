@@ -10,12 +10,14 @@ import numpy as np
 
 from headgate.planning.search import Array
 
-__all__ = ["MAX_BATCH", "QUEUE_TO_BATCH", "ModelError", "Profile", "Replica"]
+__all__ = ["LEAST_MS", "MAX_BATCH", "QUEUE_TO_BATCH", "ModelError", "Profile", "Replica"]
 
 MAX_BATCH: Final = 65_536
 """Requests that a replica may run at once: the cost of the model grows with it."""
 QUEUE_TO_BATCH: Final = 10
 """Requests that wait at a replica at most, as a multiple of its batch size."""
+LEAST_MS: Final = 1e-6
+"""No request, and no token, takes less: rates would have no number."""
 _FLOOR: Final = 0.001
 """Distance of the range of rates from zero and from the highest rate, as a fraction of both."""
 
@@ -62,7 +64,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
             raise ModelError(f"input tokens: {self.input_tokens} is negative or not a number")
         if not 1 <= self.output_tokens < math.inf:
             raise ModelError(f"output tokens: {self.output_tokens} is less than 1 or not a number")
-        if self.service_ms(1.0) <= 0 or self.service_ms(float(self.max_batch)) <= 0:
+        if self.service_ms(1.0) < LEAST_MS:
             raise ModelError("alpha, beta, gamma, delta: a request that takes no time cannot be planned for")
 
     @property

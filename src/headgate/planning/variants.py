@@ -10,7 +10,7 @@ from headgate.api.llmd import VariantAutoscaling
 from headgate.api.meta import ObjectKey
 from headgate.planning.config_maps import CLASSES, COSTS, LIMITS, MAIN, SCALE_TO_ZERO, ClassKey, Configuration
 from headgate.planning.config_values import ConfigProblem, decimal
-from headgate.planning.replica import MAX_BATCH
+from headgate.planning.replica import LEAST_MS, MAX_BATCH
 from headgate.planning.system import DecodeParms, Performance, PrefillParms, ServiceClass, Target
 
 __all__ = [
@@ -112,10 +112,11 @@ def _profile_problems(scaled: VariantAutoscaling) -> list[VariantProblem]:
         told.append(f"spec.variantProfile.maxBatchSize: {profile.max_batch_size} is more than {MAX_BATCH}")
     if spec.accelerator_count > _MOST_ACCELERATORS:
         told.append(f"spec.acceleratorCount: {spec.accelerator_count} is more than {_MOST_ACCELERATORS}")
-    if not told and not any(map(float, profile.perf_parms.decode_parms.values())):
+    decode = profile.perf_parms.decode_parms
+    if not told and float(decode["alpha"]) + float(decode["beta"]) < LEAST_MS:
         told.append(
-            "spec.variantProfile.perfParms.decodeParms: alpha and beta are 0, so that tokens would take no "
-            "time; write those that were measured"
+            f"spec.variantProfile.perfParms.decodeParms: alpha and beta add up to less than {LEAST_MS:g} ms, so "
+            "that tokens would take no time; write those that were measured"
         )
     found = [VariantProblem(reason="InvalidProfile", message=each) for each in told]
     if len(spec.accelerator) < _SHORTEST_NAME:

@@ -25,7 +25,15 @@ TRUE = Profile(alpha_ms=12, beta_ms=0.25, gamma_ms=20, delta_ms=0.03)
 GROUP = ("llama", "ns")
 
 
-def scaled(name: str = "web", alpha: str = "20.58", **annotations: str) -> api.VariantAutoscaling:
+TINY = {"alpha": 1e-320, "beta": 0, "gamma": 0, "delta": 0}
+SPEC = {"alpha": 20.58, "beta": 0.41, "gamma": 5.2, "delta": 0.1}
+IMPOSSIBLE = json.dumps({**TINY, "spec": SPEC})
+"""An annotation that stands for the spec, with numbers that no fit has."""
+
+
+def scaled(
+    name: str = "web", alpha: str = "20.58", namespace: str = "ns", **annotations: str
+) -> api.VariantAutoscaling:
     spec = {
         "modelID": "llama",
         "variantID": "llama-A100-1",
@@ -40,7 +48,7 @@ def scaled(name: str = "web", alpha: str = "20.58", **annotations: str) -> api.V
             },
         },
     }
-    metadata = {"name": name, "namespace": "ns", "annotations": annotations}
+    metadata = {"name": name, "namespace": namespace, "annotations": annotations}
     return msgspec.convert({"metadata": metadata, "spec": spec}, api.VariantAutoscaling)
 
 
@@ -110,6 +118,14 @@ def test_an_engine_is_learned_from_its_load() -> None:
     assert len(shown) == 8
 
 
+def test_engines_of_another_namespace_teach_nothing() -> None:
+    """Their metrics may be wrong, by chance or on purpose."""
+    other = scaled(namespace="other")
+    learning = learned(scaled(), Found(Variant.of(other), None))
+    assert learning.profile_of(scaled(), Variant.of(scaled())) is not None
+    assert learning.profile_of(other, Variant.of(other)) is None
+
+
 def test_a_metric_has_both_profiles() -> None:
     """With the variant, and gone with it."""
     obj, figures, registry = scaled(), Figures(), Registry()
@@ -176,7 +192,7 @@ async def test_what_was_learned_is_kept_beside_the_object() -> None:
     assert profile.beta_ms == pytest.approx(before.beta_ms, rel=1e-3)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"alpha": "x"}', '{"alpha": -1, "beta": 1}', "9" * 9999])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"alpha": "x"}', '{"alpha": -1, "beta": 1}', "9" * 9999, IMPOSSIBLE])
 async def test_an_annotation_that_is_not_of_the_spec_is_removed(text: str) -> None:
     """Also if it stands for a profile that the spec had before."""
     obj, client = scaled(**{marks.LEARNED_PROFILE: text}), Writes()

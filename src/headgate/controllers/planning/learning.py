@@ -20,6 +20,7 @@ from headgate.controllers.status_writes import COMPONENT
 from headgate.planning.assembling import Group
 from headgate.planning.fitting import Fitted
 from headgate.planning.learned import Key, LearnedProfiles, of_load
+from headgate.planning.lines import FACTOR
 from headgate.planning.load import Load
 from headgate.planning.replica import ModelError, Profile
 from headgate.planning.variants import Variant
@@ -37,6 +38,8 @@ WRITTEN_S: Final = 300.0
 CHANGED: Final = 0.1
 """It is written again once a parameter differs by this part."""
 _PARAMETERS: Final = ("alpha", "beta", "gamma", "delta")
+_LOWEST: Final = 0.99 / FACTOR
+"""Least part of the spec's value that a learned one has; rounded."""
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +176,8 @@ def _queued(load: Load) -> int:
 
 
 def _key(variant: Variant) -> Key:
-    return variant.model, variant.accelerator, str(variant.count)
+    """Within a namespace: others may run other engines, and must not decide on the replicas of this one."""
+    return variant.key.namespace, variant.model, variant.accelerator, str(variant.count)
 
 
 def _spec(variant: Variant) -> Profile | None:
@@ -198,8 +202,11 @@ def kept(obj: api.VariantAutoscaling, spec: Profile) -> Kept | None:
         _profile(found)
     except (msgspec.MsgspecError, RecursionError, ModelError):
         return None
-    is_of_spec = all(found.spec.get(name) == getattr(spec, f"{name}_ms") for name in _PARAMETERS)
-    return found if is_of_spec and found.alpha + found.beta > 0 else None
+    values = {name: getattr(spec, f"{name}_ms") for name in _PARAMETERS}
+    is_of_spec = all(found.spec.get(name) == value for name, value in values.items())
+    # No fit goes below: somebody else wrote it.
+    is_learned = all(getattr(found, name) >= _LOWEST * value for name, value in values.items())
+    return found if is_of_spec and is_learned else None
 
 
 def _profile(kept: Kept) -> Profile:
