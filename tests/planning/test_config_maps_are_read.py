@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.planning import config_maps
-from headgate.planning.config_maps import Configuration, ScaleToZero, promql_range
+from headgate.planning import config_maps, config_values
+from headgate.planning.config_maps import ClassKey, Configuration, ScaleToZero, promql_range
 from headgate.planning.system import Accelerator, Target
 
 COSTS = {
@@ -314,3 +314,34 @@ def test_any_content_is_read(costs, classes, main, zero) -> None:
     assert all(each.config_map and each.message for each in found.problems)
     assert found.period_s >= 1
     assert found.scale_to_zero_of("m").retention_s > 0
+
+
+def test_what_tenants_write_is_read_once(monkeypatch) -> None:
+    """YAML takes long: a change of one ConfigMap must not read those of all tenants again."""
+    seen: list[str] = []
+    of_yaml = config_values.yaml_mapping
+    monkeypatch.setattr(
+        config_values, "yaml_mapping", lambda text, *rest: seen.append(text) or of_yaml(text, *rest)
+    )
+    reader, text = config_maps.ClassReader(), "{name: A, priority: 1, data: [{model: m}, {model: m}]}"
+    given = {("a", "x"): {"k": text}, ("b", "x"): {"k": text}}
+    first = read(other_classes=given, reader=reader)
+    seen.clear()
+    changed = given | {("b", "x"): {"k": "{name: B}"}}
+    second = read(other_classes=changed, reader=reader)
+    assert seen == ["{name: B}"]
+    assert second.classes[ClassKey("a", "x", "k")] == first.classes[ClassKey("a", "x", "k")]
+    assert [each.told for each in second.problems_of(ClassKey("a", "x", "k"))] == [
+        "occurs twice; its first targets are used"
+    ]
+
+
+def test_a_huge_config_map_of_a_tenant_is_not_read() -> None:
+    """It is reported at the objects that refer to it. That of all may be of any size."""
+    large = {f"k{index}": "{name: A}" + " " * 60_000 for index in range(3)}
+    found = read(classes=large, other_classes={("a", "x"): large})
+    assert {each.namespace for each in found.classes} == {found.namespace}
+    [problem] = found.problems_of(ClassKey("a", "x", "k1"))
+    assert problem.message == (
+        "ConfigMap a/x: has more than 131072 characters; split it into several ConfigMaps"
+    )

@@ -1,6 +1,7 @@
 """VariantAutoscalings become a system, and its solution becomes a decision for each."""
 
 import itertools
+import time
 from typing import Any
 
 import msgspec
@@ -74,7 +75,7 @@ def test_a_variant_is_decided() -> None:
         ({"decode": {"alpha": "1"}}, "decodeParms has no beta"),
         ({"prefill": {"gamma": "-1", "delta": "1"}}, 'prefillParms.gamma: "-1" is not a number'),
         ({"prefill": {"gamma": "inf", "delta": "1"}}, 'prefillParms.gamma: "inf" is not a number'),
-        ({"batch": 70_000}, "maxBatchSize: 70000 is more than 65536"),
+        ({"batch": 9_000}, "maxBatchSize: 9000 is more than 8192"),
         ({"count": 2000}, "acceleratorCount: 2000 is more than 1024"),
     ],
 )
@@ -183,6 +184,25 @@ def test_problems_of_the_configuration_concern_those_that_use_it() -> None:
     assert ["GLOBAL_OPT_INTERVAL" in fields[CHAT][0], "never" in fields[CHAT][1]] == [True, True]
     assert ["high" in each for each in fields[ObjectKey("llm", "docs")]] == [True, False, False]
     assert [len(each) for each in fields.values()] == [3, 3]
+
+
+def test_ten_thousand_problems_take_no_time_of_each_variant() -> None:
+    """A tenant can write them; a message names the first of those that concern an object."""
+    odd = {f"k{index}": "{name: A, priority: x}" for index in range(2_000)}
+    settings_ = {f"odd{index}": "" for index in range(2_000)}
+    configuration = configured(other_classes={("b", "x"): odd}, scale_to_zero=settings_)
+    given = [variant(f"chat-{index}") for index in range(200)]
+    began = time.process_time()
+    assembly = assembled(*given, configuration=configuration)
+    assert time.process_time() - began < 1
+    assert {len(each) for each in assembly.problems.values()} == {20}
+
+
+def test_names_that_no_metric_can_have_are_not_planned() -> None:
+    """One label of a million characters, and nobody reads the metrics of all others."""
+    assembly = assembled(variant(variant_id=f"{'m' * 2000}-A100-1"), variant("chat-2"))
+    assert ("InvalidConfiguration", False) in reasons(assembly)
+    assert replicas_of(assembly) == {"llm/chat-2": 4}
 
 
 def test_variants_of_a_model_share_its_load() -> None:
@@ -323,7 +343,8 @@ def test_times_close_to_zero_leave_the_others(arrivals) -> None:
     given = variant(), variant(namespace="b")
     found = solved(assembled(*given, loads=loads, profiles={CHAT: tiny}))
     other = found[ObjectKey("b", "chat")]
-    assert isinstance(other, Decision) and other.replicas > 0
+    assert isinstance(other, Decision)
+    assert other.replicas > 0
 
 
 def test_parameters_that_nobody_needs_have_no_effect() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -27,8 +28,10 @@ __all__ = [
     "RETENTION_S",
     "SCALE_TO_ZERO",
     "ClassKey",
+    "ClassReader",
     "ConfigProblem",
     "Configuration",
+    "Place",
     "ScaleToZero",
     "promql_range",
     "read",
@@ -43,6 +46,8 @@ LIMITS: Final = "accelerator-limits"
 """Its keys are accelerators or devices, its values whole numbers; see `limits`."""
 
 RETENTION_S: Final = 600.0
+_MOST_OF_OTHERS: Final = 128 * 1024
+"""Characters of a ConfigMap with service classes, unless it is that of all: any tenant may have some."""
 _LONG_RETENTION_S: Final = 24 * 3600.0
 _DEFAULTS: Final = "__defaults__"
 _OF_MODEL: Final = "model."
@@ -51,6 +56,10 @@ _ZERO_EXAMPLE: Final = "{modelID: m, enableScaleToZero: true, retentionPeriod: 1
 _CLASS_FIELDS: Final = frozenset({"name", "priority", "data", "slo-percentile"})
 _TARGET_FIELDS: Final = frozenset({"model", "slo-tpot", "slo-ttft", "slo-percentile"})
 _MEANT: Final = {"slo-itl": "slo-tpot", "slo-ttw": "slo-ttft"}
+
+
+Place: TypeAlias = tuple[str, str]
+"""Namespace and name of a ConfigMap."""
 
 
 class ScaleToZero(NamedTuple):
@@ -79,7 +88,7 @@ class ClassKey(NamedTuple):
         return f"{self.namespace}/{self.config_map}"
 
 
-class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Everything that could be read, and what could not."""
 
     accelerators: Mapping[str, Accelerator]
@@ -102,9 +111,38 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
     def problems_of(self, place: ClassKey) -> list[ConfigProblem]:
         """Those of one key of a ConfigMap, or of the ConfigMap as a whole."""
-        return [
-            each for each in self.problems if each.config_map == place.place and each.key in ("", place.key)
-        ]
+        found = self.problems_by_key.get(place.place, {})
+        return [each for key in dict.fromkeys(("", place.key)) for each in found.get(key, ())]
+
+    @cached_property
+    def problems_by_key(self) -> Mapping[str, Mapping[str, Sequence[ConfigProblem]]]:
+        """By ConfigMap, with its namespace, and key: each of a thousand variants asks for a few."""
+        found: dict[str, dict[str, list[ConfigProblem]]] = {}
+        for each in self.problems:
+            found.setdefault(each.config_map, {}).setdefault(each.key, []).append(each)
+        return found
+
+    @cached_property
+    def problems_of_zero(self) -> Mapping[str, Sequence[ConfigProblem]]:
+        """Those of scaling to zero, by model; "" for those that concern all."""
+        found: dict[str, list[ConfigProblem]] = {}
+        for key, own in self.problems_by_key.get(f"{self.namespace}/{SCALE_TO_ZERO}", {}).items():
+            for each in own:
+                if each.model or not key.startswith(_OF_MODEL):
+                    found.setdefault(each.model, []).append(each)
+        return found
+
+    @cached_property
+    def common_classes(self) -> Mapping[str, ClassKey]:
+        """The most important class of the ConfigMap of all that has targets for a model, by model."""
+        common = sorted(
+            (found.rank, key)
+            for key, found in self.classes.items()
+            if (key.namespace, key.config_map) == (self.namespace, CLASSES)
+        )
+        return {
+            target.model: key for _, key in reversed(common) for target in self.classes[key].model_targets
+        }
 
 
 def read(
@@ -114,10 +152,11 @@ def read(
     scale_to_zero: Mapping[str, str] | None,
     *,
     namespace: str = NAMESPACE,
-    other_classes: Mapping[tuple[str, str], Mapping[str, str]] | None = None,
+    other_classes: Mapping[Place, Mapping[str, str]] | None = None,
     environment: Mapping[str, str] | None = None,
+    reader: ClassReader | None = None,
 ) -> Configuration:
-    """Read the `data` of the ConfigMaps; None for one that does not exist.
+    """Read the `data` of the ConfigMaps; None for one that does not exist. A `reader` knows what it has read.
 
     `other_classes` are ConfigMaps with service classes that VariantAutoscalings refer to, by namespace and
     name. Values of `environment` come before those of `main` with the same name. Nothing in the content is
@@ -125,10 +164,7 @@ def read(
     """
     problems: list[ConfigProblem] = []
     accelerators = _accelerators(f"{namespace}/{COSTS}", costs, problems)
-    found: dict[ClassKey, ServiceClass] = {}
-    for (place, name), data in {(namespace, CLASSES): classes, **(other_classes or {})}.items():
-        for key, one in _classes(f"{place}/{name}", data, problems).items():
-            found[ClassKey(place, name, key)] = one
+    found = (reader or ClassReader()).read((namespace, CLASSES), classes, other_classes or {}, problems)
     settings = read_settings(f"{namespace}/{MAIN}", main or {}, environment or {}, problems)
     default, zero = _scale_to_zero(
         f"{namespace}/{SCALE_TO_ZERO}", scale_to_zero or {}, settings.may_scale_to_zero, problems
@@ -191,6 +227,59 @@ def _accelerator(name: str, text: str, key: Key) -> Accelerator | None:
         )
         device = ""
     return Accelerator(name=name, type=device, cost=number)
+
+
+class _Classes(NamedTuple):
+    """What is in one ConfigMap."""
+
+    data: Mapping[str, str] | None
+    found: Mapping[str, ServiceClass]
+    problems: Sequence[ConfigProblem]
+
+
+class ClassReader:
+    """Reads ConfigMaps with service classes, and again only those that have changed: YAML takes long, and
+    each tenant may have some."""
+
+    def __init__(self) -> None:
+        self._known: dict[Place, _Classes] = {}
+
+    def read(
+        self,
+        common: Place,
+        classes: Mapping[str, str] | None,
+        others: Mapping[Place, Mapping[str, str]],
+        problems: list[ConfigProblem],
+    ) -> dict[ClassKey, ServiceClass]:
+        """The classes of the ConfigMap of all, and of others. Adds what is wrong with them to `problems`."""
+        maps: dict[Place, Mapping[str, str] | None] = {common: classes, **others}
+        self._known = {
+            place: self._one(place, data, is_common=place == common) for place, data in maps.items()
+        }
+        for each in self._known.values():
+            problems += each.problems
+        return {
+            ClassKey(*place, key): one
+            for place, each in self._known.items()
+            for key, one in each.found.items()
+        }
+
+    def _one(self, place: Place, data: Mapping[str, str] | None, *, is_common: bool) -> _Classes:
+        known = self._known.get(place)
+        if known is not None and known.data == data:
+            return known
+        problems: list[ConfigProblem] = []
+        config_map = "/".join(place)
+        if (
+            not is_common
+            and sum(len(key) + len(text) for key, text in (data or {}).items()) > _MOST_OF_OTHERS
+        ):
+            told = f"has more than {_MOST_OF_OTHERS} characters"
+            problems.append(
+                ConfigProblem(config_map=config_map, told=told, fix="split it into several ConfigMaps")
+            )
+            return _Classes(data, {}, problems)
+        return _Classes(data, _classes(config_map, data, problems), problems)
 
 
 def _classes(

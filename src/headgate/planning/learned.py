@@ -18,8 +18,8 @@ from headgate.planning.replica import Profile
 __all__ = ["Key", "LearnedProfiles", "of_load"]
 
 Key: TypeAlias = tuple[str, ...]
-"""Engines with equal keys are taken for equal: of one namespace, model and accelerator, and with as many of them
-for a replica."""
+"""Engines with equal keys are taken for equal: namespace, model, accelerator, and how many of them a replica
+has."""
 
 MAX_KEYS: Final = 4096
 FULLEST: Final = 0.8

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 import msgspec
 
 from headgate.api.llmd import VariantAutoscaling
 from headgate.api.meta import ObjectKey
-from headgate.planning.config_maps import CLASSES, COSTS, LIMITS, MAIN, SCALE_TO_ZERO, ClassKey, Configuration
-from headgate.planning.config_values import ConfigProblem, decimal
-from headgate.planning.replica import LEAST_MS, MAX_BATCH
+from headgate.planning.config_maps import COSTS, LIMITS, MAIN, ClassKey, Configuration
+from headgate.planning.config_values import decimal
+from headgate.planning.replica import LEAST_MS
 from headgate.planning.system import DecodeParms, Performance, PrefillParms, ServiceClass, Target
 
 __all__ = [
     "ACCELERATOR_LABEL",
+    "LONGEST_NAME",
     "ClassFound",
     "Variant",
     "VariantProblem",
@@ -26,6 +28,12 @@ __all__ = [
 ACCELERATOR_LABEL: Final = "inference.optimization/acceleratorName"
 _MOST_ACCELERATORS: Final = 1024
 """Of one replica."""
+_MOST_REQUESTS: Final = 8192
+"""At once. Sizing takes longer in proportion, and each change of a load asks for another one."""
+LONGEST_NAME: Final = 1024
+"""Longer ones are not planned, and shortened in metrics, which all read."""
+_MOST_TOLD: Final = 20
+"""Problems of the configuration in one message."""
 _SHORTEST_NAME: Final = 2
 """The definition of VariantAutoscalings rejects statuses with shorter names of accelerators."""
 
@@ -108,17 +116,29 @@ def _profile_problems(scaled: VariantAutoscaling) -> list[VariantProblem]:
             elif decimal(parameters[name]) is None:
                 shown = parameters[name][:80]
                 told.append(f'{path}.{name}: "{shown}" is not a number of milliseconds; write it as in "0.5"')
-    if profile.max_batch_size > MAX_BATCH:
-        told.append(f"spec.variantProfile.maxBatchSize: {profile.max_batch_size} is more than {MAX_BATCH}")
+    if profile.max_batch_size > _MOST_REQUESTS:
+        told.append(
+            f"spec.variantProfile.maxBatchSize: {profile.max_batch_size} is more than {_MOST_REQUESTS}"
+        )
     if spec.accelerator_count > _MOST_ACCELERATORS:
         told.append(f"spec.acceleratorCount: {spec.accelerator_count} is more than {_MOST_ACCELERATORS}")
     decode = profile.perf_parms.decode_parms
     if not told and float(decode["alpha"]) + float(decode["beta"]) < LEAST_MS:
         told.append(
-            f"spec.variantProfile.perfParms.decodeParms: alpha and beta add up to less than {LEAST_MS:g} ms, so "
-            "that tokens would take no time; write those that were measured"
+            f"spec.variantProfile.perfParms.decodeParms: alpha and beta add up to less than {LEAST_MS:g} ms, "
+            "so that tokens would take no time; write those that were measured"
         )
     found = [VariantProblem(reason="InvalidProfile", message=each) for each in told]
+    for name, text in (
+        ("modelID", spec.model_id),
+        ("variantID", spec.variant_id),
+        ("accelerator", spec.accelerator),
+    ):
+        if len(text) > LONGEST_NAME:
+            told_of = (
+                f"spec.{name} has more than {LONGEST_NAME} characters; metrics could not be read any more"
+            )
+            found.append(VariantProblem(reason="InvalidConfiguration", message=told_of))
     if len(spec.accelerator) < _SHORTEST_NAME:
         found.append(
             VariantProblem(
@@ -175,7 +195,7 @@ def class_of(variant: Variant, configuration: Configuration) -> ClassFound | Var
             return VariantProblem(reason="SLONotFound", message=broken[0].message)
     unread = [each.message for place in places for each in configuration.problems_of(place) if not each.key]
     told = f"spec.sloClassRef: {unread[0] if unread else f'ConfigMap {config_map} has no key {name}'}"
-    other = _listing(variant.model, configuration)
+    other = configuration.common_classes.get(variant.model)
     if other is None:
         fix = "" if unread else f"; add the key, with the model {variant.model} under data"
         return VariantProblem(reason="SLONotFound", message=f"{told}{fix}")
@@ -204,17 +224,6 @@ def _targeted(service_class: ServiceClass, key: ClassKey, model: str) -> ClassFo
     return ClassFound(key=key, service_class=service_class, target=target)
 
 
-def _listing(model: str, configuration: Configuration) -> ClassKey | None:
-    """The most important class of the common ConfigMap that has targets for a model."""
-    own = [
-        (found.rank, key)
-        for key, found in configuration.classes.items()
-        if (key.namespace, key.config_map) == (configuration.namespace, CLASSES)
-        and any(target.model == model for target in found.model_targets)
-    ]
-    return min(own)[1] if own else None
-
-
 def cost_problem(variant: Variant, configuration: Configuration) -> VariantProblem:
     """Why its accelerator has no cost."""
     where = ClassKey(configuration.namespace, COSTS, variant.accelerator)
@@ -229,25 +238,21 @@ def configuration_problems(
     variant: Variant, key: ClassKey | None, configuration: Configuration
 ) -> list[VariantProblem]:
     """Problems of the configuration that concern a planned variant; `key` is that of its class."""
-    settings = {f"{configuration.namespace}/{name}" for name in (MAIN, SCALE_TO_ZERO)}
-    costs, limits = (f"{configuration.namespace}/{name}" for name in (COSTS, LIMITS))
+    namespace, named = configuration.namespace, configuration.problems_by_key
     accelerator = configuration.accelerators.get(variant.accelerator)
     names = {variant.accelerator, accelerator.kind if accelerator is not None else ""}
-
-    def concerns(problem: ConfigProblem) -> bool:
-        if problem.model:
-            return problem.model == variant.model and (problem.config_map in settings or is_of_class(problem))
-        if problem.config_map in settings:
-            return not problem.key.startswith("model.")
-        if problem.config_map == limits:
-            return not problem.key or problem.key in names
-        return is_of_class(problem) or (problem.config_map, problem.key) == (costs, variant.accelerator)
-
-    def is_of_class(problem: ConfigProblem) -> bool:
-        return key is not None and (problem.config_map, problem.key) == (key.place, key.key)
-
+    of_limits = named.get(f"{namespace}/{LIMITS}", {})
+    of_models = configuration.problems_of_zero
+    found = itertools.chain(
+        named.get(f"{namespace}/{COSTS}", {}).get(variant.accelerator, ()),
+        named.get(key.place, {}).get(key.key, ()) if key is not None else (),
+        itertools.chain.from_iterable(named.get(f"{namespace}/{MAIN}", {}).values()),
+        of_models.get(variant.model, ()),
+        of_models.get("", ()),
+        itertools.chain.from_iterable(of_limits.get(each, ()) for each in sorted({"", *names})),
+    )
+    concerned = (each for each in found if each.model in ("", variant.model))
     return [
         VariantProblem(reason="InvalidConfiguration", message=each.message, is_warning=True)
-        for each in configuration.problems
-        if concerns(each)
+        for each in itertools.islice(concerned, _MOST_TOLD)
     ]

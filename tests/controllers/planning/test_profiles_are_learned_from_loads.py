@@ -192,7 +192,9 @@ async def test_what_was_learned_is_kept_beside_the_object() -> None:
     assert profile.beta_ms == pytest.approx(before.beta_ms, rel=1e-3)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"alpha": "x"}', '{"alpha": -1, "beta": 1}', "9" * 9999, IMPOSSIBLE])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"alpha": "x"}', '{"alpha": -1, "beta": 1}', "9" * 9999, IMPOSSIBLE]
+)
 async def test_an_annotation_that_is_not_of_the_spec_is_removed(text: str) -> None:
     """Also if it stands for a profile that the spec had before."""
     obj, client = scaled(**{marks.LEARNED_PROFILE: text}), Writes()

@@ -25,6 +25,7 @@ from headgate.controllers.planning.settings import PlanningSettings
 from headgate.controllers.planning.status import Found
 from headgate.controllers.status_writes import COMPONENT, Outcome, write_status
 from headgate.planning.settings_map import PrometheusSettings
+from headgate.planning.variants import LONGEST_NAME
 
 log = logging.getLogger(__name__)
 
@@ -180,9 +181,8 @@ class PlanningController:
         desired = due.desired_optimized_alloc
         before = self.figures.shown.get(key)
         wanted = desired.num_replicas if desired is not None else None
-        shown = Figure(
-            obj.spec.accelerator, obj.spec.variant_id, workload.status.replicas or found.current, wanted
-        )
+        accelerator, variant_id = obj.spec.accelerator[:LONGEST_NAME], obj.spec.variant_id[:LONGEST_NAME]
+        shown = Figure(accelerator, variant_id, workload.status.replicas or found.current, wanted)
         self.figures.shown[key] = shown
         if before is not None and before.desired is not None and wanted not in (None, before.desired):
             self.figures.count_scaling(key, before.desired, wanted or 0, "optimization")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -18,8 +19,10 @@ from headgate.planning.config_maps import (
     LIMITS,
     MAIN,
     SCALE_TO_ZERO,
+    ClassReader,
     ConfigProblem,
     Configuration,
+    Place,
     read,
 )
 
@@ -30,9 +33,8 @@ _PATIENCE_S: Final = 5.0
 
 _MOST_REFERENCES: Final = 256
 """ConfigMaps of service classes that are followed."""
-
-Place: TypeAlias = tuple[str, str]
-"""Namespace and name."""
+_MOST_OF_NAMESPACE: Final = 16
+"""Names of those that the objects of one namespace refer to: a tenant leaves some to the others."""
 
 
 class Inventory(NamedTuple):
@@ -52,6 +54,9 @@ class Followed:
         self._variants: dict[api.ObjectKey, api.VariantAutoscaling] = {}
         self._maps: dict[str, Mapping[str, str]] = {}
         self._configuration: Configuration | None = None
+        self._changes = 0
+        """Of ConfigMaps, so far."""
+        self._reader = ClassReader()
         self._client: cluster.Client | None = None
         self._others: dict[Place, cluster.Informer[api.ConfigMap]] = {}
         """ConfigMaps with service classes that objects refer to, besides that of all."""
@@ -70,25 +75,38 @@ class Followed:
     def has(self, key: api.ObjectKey) -> bool:
         return key in self._variants
 
-    @property
-    def configuration(self) -> Configuration:
-        if self._configuration is None:
-            costs, classes, main, zero, _ = (self._maps.get(each) for each in _NAMES)
-            self._configuration = read(
+    async def _read(self) -> Configuration:
+        """What the ConfigMaps say now. In a thread: leadership must not wait for the YAML of a tenant."""
+        if self._configuration is not None:
+            return self._configuration
+        costs, classes, main, zero, _ = (self._maps.get(each) for each in _NAMES)
+        others, changes = self._other_classes(), self._changes
+
+        def found() -> Configuration:
+            return read(
                 costs,
                 classes,
                 main,
                 zero,
                 namespace=self._namespace,
                 environment=self._environment,
-                other_classes=self._other_classes(),
+                other_classes=others,
+                reader=self._reader,
             )
-        return self._configuration
+
+        configuration = await asyncio.to_thread(found)
+        if changes == self._changes:
+            self._configuration = configuration
+        return configuration
+
+    def _outdate(self) -> None:
+        self._configuration = None
+        self._changes += 1
 
     async def inventory(self) -> Inventory:
         """How many accelerators there are, and the configuration with what is wrong about that."""
         await asyncio.gather(*map(self._wait_for, self._others.values()))
-        configuration = self.configuration
+        configuration = await self._read()
         found: dict[str, int] | None = None
         problems: list[ConfigProblem] = []
         if configuration.is_limited:
@@ -146,10 +164,14 @@ class Followed:
     def _refer(self) -> None:
         """Follow those that objects refer to now: by name, as whoever follows them needs no other right."""
         assert self._client is not None
+        names: defaultdict[str, set[str]] = defaultdict(set)
+        for each in self._variants.values():
+            names[each.metadata.namespace].add(each.spec.slo_class_ref.name)
         places = {
-            (place, each.spec.slo_class_ref.name)
-            for each in self._variants.values()
-            for place in (each.metadata.namespace, self._namespace)
+            (place, name)
+            for namespace, own in names.items()
+            for name in sorted(own)[:_MOST_OF_NAMESPACE]
+            for place in (namespace, self._namespace)
         } - {(self._namespace, CLASSES)}
         if places == self._others.keys():
             return
@@ -165,7 +187,7 @@ class Followed:
             informer.subscribe(self._other_changed)
             kept[namespace, name] = informer
         self._others = kept
-        self._configuration = None
+        self._outdate()
         self._refers.set()
 
     def _other_classes(self) -> dict[Place, Mapping[str, str]]:
@@ -173,7 +195,7 @@ class Followed:
         return {place: each.data for place, each in found.items() if each is not None}
 
     def _other_changed(self, _: cluster.Change[api.ConfigMap]) -> None:
-        self._configuration = None
+        self._outdate()
         self._touched()
 
     def informers(self, client: cluster.Client, namespaces: Sequence[str]) -> list[cluster.Informer[Any]]:
@@ -211,7 +233,7 @@ class Followed:
         else:
             self._maps[name] = change.new.data
         if change.old is None or change.new is None or change.old.data != change.new.data:
-            self._configuration = None
+            self._outdate()
             self._touched()
 
     def _variant_changed(self, change: cluster.Change[api.VariantAutoscaling]) -> None:
