@@ -71,8 +71,11 @@ def test_a_wrong_weight_is_a_problem_and_counts_as_none(kit, text):
     assert "is not a number from 0.001 to 1000, such as 2.5" in problem.message
 
 
+DEEP = '[{"weight": 1, "selector": {}, "x": ' + "[" * 9000 + "]" * 9000 + "}]"
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[1]", '[{"weight": 0, "selector": {}}]', '[{"weight": 2}]', "x" * 9000]
+    "text", ["", "{}", "[1]", '[{"weight": 0, "selector": {}}]', '[{"weight": 2}]', "x" * 9000, DEEP]
 )
 def test_a_wrong_plan_is_a_problem_and_has_no_effect(kit, text):
     """Its message is short."""

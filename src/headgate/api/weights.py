@@ -52,7 +52,7 @@ def of_pool(annotations: Mapping[str, str]) -> Sequence[Weighed]:
         return ()
     try:
         return _DECODER.decode(given)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         told = f"{given[:64]!r} is not a list such as {_EXAMPLE}: {error}"
         raise InvalidAnnotationError(marks.WEIGHTS, told[:512]) from error
 
