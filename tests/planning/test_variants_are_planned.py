@@ -327,6 +327,17 @@ def test_different_classes_of_one_model_are_reported() -> None:
     assert all(replicas_of(assembly).values())
 
 
+def test_replicas_without_a_node_take_no_accelerators_of_others() -> None:
+    """Anyone may want a thousand for an object that cannot be planned; those that run count."""
+    broken = variant("broken", decode={"alpha": "x", "beta": "1"})
+    for placed, left in (({broken.key: 0}, 4), ({broken.key: 2}, 2)):
+        assembly = assembled(
+            variant(), broken, replicas={CHAT: 4, broken.key: 1000}, limits={"NVIDIA-A100": 4}, placed=placed
+        )
+        assert assembly.system.capacity == {"NVIDIA-A100": left}
+        assert replicas_of(assembly) == {"llm/chat": left}
+
+
 def test_a_type_without_a_limit_keeps_what_it_has() -> None:
     """A device that is spelled in another way on Nodes must not stop everything."""
     assembly = assembled(variant(), replicas={CHAT: 2}, limits={"NVIDIA-A100-80GB-PCIe": 8})

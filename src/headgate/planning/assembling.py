@@ -103,6 +103,7 @@ def assemble(
     replicas: Mapping[ObjectKey, int],
     loads: Mapping[Group, Measured],
     limits: Mapping[str, int] | None = None,
+    placed: Mapping[ObjectKey, int] | None = None,
     in_use: Collection[Group] = (),
     profiles: Mapping[ObjectKey, Profile] | None = None,
     together: bool = True,
@@ -112,9 +113,9 @@ def assemble(
 
     `replicas` are those that a variant has now. Variants of a group without a load are left out: nothing is
     known about them, so they keep what they have. `limits` are accelerators by type; None: there are always
-    enough. Groups `in_use` had requests within their retention, so that a replica stays. `profiles` are
-    learned ones, which come before those of the objects. Unless `together`, each variant is planned for the
-    whole load, as in the reference.
+    enough. `placed` are Pods that have a Node; None: all replicas have. Groups `in_use` had requests within
+    their retention, so that a replica stays. `profiles` are learned ones, which come before those of the
+    objects. Unless `together`, each variant is planned for the whole load, as in the reference.
     """
     ordered = sorted(given, key=lambda each: each.key)
     problems: dict[ObjectKey, list[VariantProblem]] = {each.key: list(each.problems) for each in ordered}
@@ -156,7 +157,9 @@ def assemble(
             },
             servers={each.name: each for each in (_with_one_load(servers) if together else servers)},
             optimizer=msgspec.structs.replace(optimizer, unlimited=limits is None),
-            capacity={} if limits is None else _capacity(ordered, planned, configuration, replicas, limits),
+            capacity={}
+            if limits is None
+            else _capacity(ordered, planned, configuration, replicas, limits, placed),
         ),
         planned={each.key: each for each in planned},
         problems={key: tuple(dict.fromkeys(each)) for key, each in problems.items() if each},
@@ -309,9 +312,11 @@ def _capacity(
     configuration: Configuration,
     replicas: Mapping[ObjectKey, int],
     limits: Mapping[str, int],
+    placed: Mapping[ObjectKey, int] | None,
 ) -> dict[str, int]:
-    """What planned variants may use: without the accelerators of the others, which go on running. Of a type
-    without a limit, they keep what they have."""
+    """What planned variants may use: without the accelerators of the others, which go on running. Replicas of
+    those that are only wanted do not count: nobody limits them. Of a type without a limit, variants keep what
+    they have."""
     known = {each.key for each in planned}
     capacity = dict(limits)
     for variant in given:
@@ -319,6 +324,8 @@ def _capacity(
         kind = accelerator.kind if accelerator is not None else variant.accelerator
         used = replicas.get(variant.key, 0) * variant.count
         if variant.key not in known:
+            if placed is not None:
+                used = min(used, placed.get(variant.key, 0) * variant.count)
             capacity[kind] = max(0, capacity.get(kind, 0) - used) if kind in limits else 0
         elif kind not in limits:
             capacity[kind] = capacity.get(kind, 0) + used

@@ -164,7 +164,8 @@ async def test_neither_gateways_nor_prometheus_know_of_a_request(
 
 
 async def test_without_replicas_what_waits_is_the_load() -> None:
-    """No engine is there that Prometheus could know of. An error is none the less an error."""
+    """No engine is there that Prometheus could know of, so they wake the model while it is down. If none
+    waits, an error is none the less an error."""
     pool = api.ObjectRef("ModelServer", "ns", "web")
     known = PoolLoad(is_known=True, waiting_for_endpoints=4)
     played = Played(Missing(METRICS_STALE, "old"))
@@ -176,7 +177,13 @@ async def test_without_replicas_what_waits_is_the_load() -> None:
     assert (load.waiting, load.arrivals_per_s > 0) == (4, True)
     assert list((await loads.collect([awake])).values()) == [played.told]
     played.told = Missing(PROMETHEUS_ERROR, "down")
-    assert list((await loads.collect([asleep])).values()) == [played.told]
+    [load] = (await loads.collect([asleep])).values()
+    assert isinstance(load, Load)
+    assert load.waiting == 4
+    assert list((await loads.collect([awake])).values()) == [played.told]
+    quiet = Loads(Silent(PoolLoad(is_known=True)), played)  # type: ignore[arg-type]
+    await quiet.use(PrometheusSettings(url=URL))
+    assert list((await quiet.collect([asleep])).values()) == [played.told]
 
 
 async def _is_asked(played: Played, times: int = 1) -> bool:

@@ -129,7 +129,8 @@ class Loads:
         found = await self._prometheus.collect(*demand.group)
         waiting = self._gateways.awaiting(demand)
         if isinstance(found, Missing):
-            is_known = not demand.replicas and found.reason in (METRICS_MISSING, METRICS_STALE)
+            # Requests that wait for the first replica are known whatever becomes of the server.
+            is_known = not demand.replicas and (waiting or found.reason in (METRICS_MISSING, METRICS_STALE))
             return Load(arrivals_per_s=0.0, waiting=waiting) if is_known else found
         return msgspec.structs.replace(found, waiting=found.waiting + waiting) if waiting else found
 

@@ -56,13 +56,13 @@ class PlanningController:
         self._namespaces = tuple(namespaces)
         self._settings = settings or PlanningSettings()
         self._clock = clock
-        self._leadership = leadership or cluster.Undisputed()
+        self._leadership: cluster.Leadership = leadership or cluster.Undisputed()
         self._due = asyncio.Event()
         self._followed = Followed(self._due.set, self._settings)
         self._passes = Passes(scaling.shared, self._settings, lambda: clock().timestamp(), prometheus_of)
         self._acting = Acting(client, scaling.shared, self._settings)
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
-        self.figures = Figures()
+        self.figures = Figures(self._leadership.is_held)
         self.is_ready = False
         """Whether all objects are loaded."""
         scaling.shared.followed.variant_touched = self._touched
@@ -113,16 +113,17 @@ class PlanningController:
 
     async def _try_pass(self) -> float:
         """Returns when the next one is due at the latest, in seconds."""
-        await self._leadership.acquired()
         if not self._leadership.is_held():
             self.figures.keep(())  # those of whoever leads count
-            return _SOON_S
+        await self._leadership.acquired()
         began = time.perf_counter()
         try:
             configuration, limits = await self._followed.inventory()
             objects = self._followed.variants()
             found = await self._passes.run(objects, configuration, limits)
             self.figures.seconds += time.perf_counter() - began
+            if not self._leadership.is_held():
+                return _SOON_S  # the plan is that of whoever leads now
             settled = await self._act(objects, found, configuration.period_s)
         except cluster.ApiError as error:
             log.warning("a pass over VariantAutoscalings failed, again in %.0f s: %s", _AGAIN_S, error)
@@ -147,6 +148,8 @@ class PlanningController:
 
         async def act(obj: api.VariantAutoscaling) -> bool:
             async with limit:
+                if not self._leadership.is_held():
+                    return False
                 return await self._act_on(obj, found[obj.metadata.key], period_s)
 
         results = await asyncio.gather(*map(act, objects), return_exceptions=True)

@@ -31,7 +31,9 @@ class Figure(NamedTuple):
 class Figures:
     """What is shown, and how often replicas were changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_leading: Callable[[], bool] = lambda: True) -> None:
+        """Gauges are shown while this process leads: two with different values would be added up."""
+        self.is_leading = is_leading
         self.shown: dict[api.ObjectKey, Figure] = {}
         self.scalings: defaultdict[tuple[str, str, str, str], int] = defaultdict(int)
         self.profiles: dict[api.ObjectKey, Mapping[tuple[str, str], float]] = {}
@@ -60,7 +62,7 @@ def add_figures(registry: Registry, figures: Figures) -> None:
             return [
                 ((key.name, key.namespace, each.accelerator, each.variant_id), float(known))
                 for key, each in figures.shown.items()
-                if (known := value(each)) is not None
+                if figures.is_leading() and (known := value(each)) is not None
             ]
 
         return read

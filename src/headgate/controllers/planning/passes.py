@@ -206,6 +206,7 @@ def _assembled(
         replicas={key: min(each.current, MAX_REPLICAS) for key, each in there.items()},
         loads=loads,
         limits=limits,
+        placed={key: sum(map(_is_placed, each.pods)) for key, each in there.items()},
         in_use=loads.keys() - over,
         profiles=profiles,
     )
@@ -216,6 +217,12 @@ def _assembled(
 
 def _keys(objects: Collection[api.VariantAutoscaling]) -> list[api.ObjectKey]:
     return [each.metadata.key for each in objects]
+
+
+def _is_placed(pod: api.Pod) -> bool:
+    """Whether it has a Node, and so accelerators."""
+    scheduled = any(each.type == "PodScheduled" and each.status == "True" for each in pod.status.conditions)
+    return scheduled or pod.ready or pod.status.phase == "Running"
 
 
 def _member(obj: api.VariantAutoscaling, found: Found) -> Member:
