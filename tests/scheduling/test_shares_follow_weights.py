@@ -14,7 +14,7 @@ from some_endpoints import request
 
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import PrefixIndex
-from headgate.scheduling.weighted import MOST_BEHIND
+from headgate.scheduling.weighted import MOST_BEHIND, MOST_GROUPS
 from headgate.simulator.fleet import EngineGroup, FleetDescription, FleetRun, run_fleet
 from headgate.simulator.model import EngineConfig, StepCosts
 from headgate.simulator.traces import TimedRequest
@@ -240,6 +240,29 @@ def test_nobody_starves(weights):
         same = sum(each == weight for each in weights)
         if same == 1:
             assert abs(got[str(at)] - count * weight / sum(weights)) <= len(weights)
+
+
+@pytest.mark.parametrize("most", [1.2, 1000.0])
+def test_any_number_of_weights_costs_a_few_picks(most: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each Pod of a tenant may have its own. Close ones count as one, so shares stay about right."""
+    weights = [most ** (each / 199) for each in range(200)]
+    pool = Pool(*weights)
+    groups = pool.policy.statistics()
+    assert len(groups) <= MOST_GROUPS
+    picks = 0
+    pick = pool.policy.policy.pick
+
+    def counted(*arguments: object) -> object:
+        nonlocal picks
+        picks += 1
+        return pick(*arguments)
+
+    monkeypatch.setattr(pool.policy.policy, "pick", counted)
+    pool.send(0.0)
+    assert 0 < picks <= MOST_GROUPS
+    pool.policy.validate()
+    for load, weight in zip(pool.loads, weights, strict=True):
+        assert pool.policy._weights[load] == pytest.approx(weight, rel=most ** (1 / MOST_GROUPS) - 1)
 
 
 def test_without_weights_the_default_policy_picks_alone():

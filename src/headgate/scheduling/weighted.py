@@ -35,6 +35,9 @@ MOST_BEHIND: Final = 12.0
 are up to 5 % off where speeds differ as planned."""
 LATER: Final = 2.0
 """With 1.5, an endpoint that prefills at a quarter of the speed of others is left out though it is idle."""
+MOST_GROUPS: Final = 16
+"""With more weights, those that are close to each other count as their mean: each group costs a pick of the
+default policy, for every request."""
 USUAL: Final = 1.0
 """Weight of endpoints without one."""
 
@@ -67,6 +70,7 @@ class Weighted(Policy):
         self._picked_for: Request | None = None
 
     def weigh(self, weights: Mapping[EndpointState, float]) -> None:
+        weights = _in_few_groups(weights)
         kept = set(weights.values())
         if kept != self._behind.keys():
             self._behind = dict.fromkeys(kept, 0.0)
@@ -168,3 +172,15 @@ class Weighted(Policy):
         """Check the invariants; for tests."""
         assert abs(sum(self._behind.values())) < 1e-6
         assert all(each < MOST_BEHIND + 1.0 for each in self._behind.values())
+
+
+def _in_few_groups(weights: Mapping[EndpointState, float]) -> Mapping[EndpointState, float]:
+    """The same weights, or the means of those whose logarithms are close."""
+    if len(set(weights.values())) <= MOST_GROUPS:
+        return weights
+    least, most = math.log(min(weights.values())), math.log(max(weights.values()))
+    step = (most - least) / MOST_GROUPS
+    members: dict[int, list[EndpointState]] = {}
+    for load, weight in weights.items():
+        members.setdefault(min(int((math.log(weight) - least) / step), MOST_GROUPS - 1), []).append(load)
+    return {load: sum(weights[each] for each in own) / len(own) for own in members.values() for load in own}
