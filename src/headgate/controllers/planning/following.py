@@ -43,6 +43,31 @@ class Inventory(NamedTuple):
     """Accelerators by type; None: there are always enough."""
 
 
+class _Reading:
+    """Reads ConfigMaps again once they have changed, in a thread: leadership must not wait for the YAML of a
+    tenant."""
+
+    def __init__(self) -> None:
+        self._known: Configuration | None = None
+        self._changes = 0
+        self._reader = ClassReader()
+
+    def outdate(self) -> None:
+        """Some have changed."""
+        self._known = None
+        self._changes += 1
+
+    async def result(self, *maps: Mapping[str, str] | None, **others: Any) -> Configuration:
+        """What they say; see `config_maps.read`."""
+        if self._known is not None:
+            return self._known
+        changes = self._changes
+        found = await asyncio.to_thread(read, *maps, reader=self._reader, **others)
+        if changes == self._changes:
+            self._known = found
+        return found
+
+
 class Followed:
     """What exists, as the informers show it."""
 
@@ -53,10 +78,7 @@ class Followed:
         self._environment = settings.environment
         self._variants: dict[api.ObjectKey, api.VariantAutoscaling] = {}
         self._maps: dict[str, Mapping[str, str]] = {}
-        self._configuration: Configuration | None = None
-        self._changes = 0
-        """Of ConfigMaps, so far."""
-        self._reader = ClassReader()
+        self._reading = _Reading()
         self._client: cluster.Client | None = None
         self._others: dict[Place, cluster.Informer[api.ConfigMap]] = {}
         """ConfigMaps with service classes that objects refer to, besides that of all."""
@@ -76,32 +98,16 @@ class Followed:
         return key in self._variants
 
     async def _read(self) -> Configuration:
-        """What the ConfigMaps say now. In a thread: leadership must not wait for the YAML of a tenant."""
-        if self._configuration is not None:
-            return self._configuration
         costs, classes, main, zero, _ = (self._maps.get(each) for each in _NAMES)
-        others, changes = self._other_classes(), self._changes
-
-        def found() -> Configuration:
-            return read(
-                costs,
-                classes,
-                main,
-                zero,
-                namespace=self._namespace,
-                environment=self._environment,
-                other_classes=others,
-                reader=self._reader,
-            )
-
-        configuration = await asyncio.to_thread(found)
-        if changes == self._changes:
-            self._configuration = configuration
-        return configuration
-
-    def _outdate(self) -> None:
-        self._configuration = None
-        self._changes += 1
+        return await self._reading.result(
+            costs,
+            classes,
+            main,
+            zero,
+            namespace=self._namespace,
+            environment=self._environment,
+            other_classes=self._other_classes(),
+        )
 
     async def inventory(self) -> Inventory:
         """How many accelerators there are, and the configuration with what is wrong about that."""
@@ -187,7 +193,7 @@ class Followed:
             informer.subscribe(self._other_changed)
             kept[namespace, name] = informer
         self._others = kept
-        self._outdate()
+        self._reading.outdate()
         self._refers.set()
 
     def _other_classes(self) -> dict[Place, Mapping[str, str]]:
@@ -195,7 +201,7 @@ class Followed:
         return {place: each.data for place, each in found.items() if each is not None}
 
     def _other_changed(self, _: cluster.Change[api.ConfigMap]) -> None:
-        self._outdate()
+        self._reading.outdate()
         self._touched()
 
     def informers(self, client: cluster.Client, namespaces: Sequence[str]) -> list[cluster.Informer[Any]]:
@@ -233,7 +239,7 @@ class Followed:
         else:
             self._maps[name] = change.new.data
         if change.old is None or change.new is None or change.old.data != change.new.data:
-            self._outdate()
+            self._reading.outdate()
             self._touched()
 
     def _variant_changed(self, change: cluster.Change[api.VariantAutoscaling]) -> None:
