@@ -7,6 +7,7 @@ import copy
 
 import pytest
 
+from headgate.api import marks
 from headgate.api.admission import pod_changes
 
 
@@ -286,13 +287,31 @@ def test_horizontal_autoscalers(judge, make):
         "spec.scaleTargetRef.name: Required value",
     ]
     good = {"maxReplicas": 2, "scaleTargetRef": {"kind": "Deployment", "name": "web"}}
-    assert judge(make("autoscaler", "a", good), make("variant", "web", {})) == (
+    other = make("autoscaler", "b", good)
+    told = "decides how many replicas Deployment default/web has as well"
+    assert judge(make("autoscaler", "a", good), other) == (
         [],
         [
-            "spec.scaleTargetRef.name: VariantAutoscaling default/web decides how many replicas Deployment "
-            "default/web has as well; the older one is followed"
+            f"spec.scaleTargetRef.name: HorizontalPodAutoscaler default/b {told}; they overwrite each other: "
+            "delete one of them"
         ],
     )
+
+
+def test_a_horizontal_autoscaler_scales_by_the_gauges_of_a_variant(judge, make):
+    """Only a variant with headgate.dev/actuate would write the replicas; it steps back."""
+    autoscaler = make(
+        "autoscaler", "a", {"maxReplicas": 2, "scaleTargetRef": {"kind": "Deployment", "name": "web"}}
+    )
+    variant = make("variant", "web", {})
+    assert judge(autoscaler, variant) == ([], [])
+    variant["metadata"]["annotations"] = {marks.ACTUATE: marks.DIRECT}
+    told = "decides how many replicas Deployment default/web has as well; the HorizontalPodAutoscaler is followed"
+    assert judge(autoscaler, variant) == (
+        [],
+        [f"spec.scaleTargetRef.name: VariantAutoscaling default/web {told}"],
+    )
+    assert f"metadata.name: HorizontalPodAutoscaler default/a {told}" in judge(variant, autoscaler)[1]
 
 
 @pytest.mark.parametrize(

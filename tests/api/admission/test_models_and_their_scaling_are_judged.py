@@ -7,7 +7,7 @@ import copy
 
 import pytest
 
-from headgate.api import admission
+from headgate.api import admission, marks
 
 POLICY = {"metrics": [{"metricName": "queue", "targetValue": "5"}]}
 
@@ -240,6 +240,8 @@ def test_a_workload_with_two_owners_of_its_number_is_told(judge, make, world):
         f"spec.scalingConfiguration.target.targetRef.name: AutoscalingPolicyBinding default/first {told}"
     ]
     variant = make("variant", "web", {})
+    assert judge(variant, *world, first)[1] == []
+    variant["metadata"]["annotations"] = {marks.ACTUATE: marks.DIRECT}
     assert judge(variant, *world, first)[1] == [
         f"metadata.name: AutoscalingPolicyBinding default/first {told}"
     ]

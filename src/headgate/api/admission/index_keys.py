@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from headgate.api import marks
 from headgate.api.admission.field_cursor import FieldCursor
 
 __all__ = [
@@ -121,8 +122,13 @@ def _autoscaler(autoscaler: FieldCursor) -> Iterator[IndexKey]:
 
 
 def _variant(variant: FieldCursor) -> Iterator[IndexKey]:
-    if name := variant.at("metadata.name").text:
+    if (name := variant.at("metadata.name").text) and is_direct(variant):
         yield IndexKey(SCALES, (_namespace(variant), "Deployment", name))
+
+
+def is_direct(variant: FieldCursor) -> bool:
+    """Whether the controller writes the replicas of a VariantAutoscaling; others scale by its gauges."""
+    return variant.at("metadata.annotations").key(marks.ACTUATE).text == marks.DIRECT
 
 
 def _grant(grant: FieldCursor) -> Iterator[IndexKey]:

@@ -131,10 +131,18 @@ def warn_of_other_scalers(
     for other in others.filed(index_keys.IndexKey(index_keys.SCALES, workload))[:4]:
         if (other.group, other.kind, other.key) != (group, kind, own):
             told = f"{other} decides how many replicas {workload[1]} {workload[0]}/{workload[2]} has as well"
-            found.warn(place, f"{told}; the older one is followed")
+            found.warn(place, f"{told}; {_followed(kind, other.kind)}")
 
 
 _AUTOSCALER_GROUP, _AUTOSCALER_KIND = "autoscaling", "HorizontalPodAutoscaler"
+
+
+def _followed(kind: str, other: str) -> str:
+    """A HorizontalPodAutoscaler scales whatever else there is, so that the controllers step back."""
+    number = (kind, other).count(_AUTOSCALER_KIND)
+    if number == 2:
+        return "they overwrite each other: delete one of them"
+    return f"the {_AUTOSCALER_KIND} is followed" if number else "the older one is followed"
 
 
 def check_autoscaler(autoscaler: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
@@ -241,5 +249,7 @@ def _check_same_workload(variant: FieldCursor, others: View, found: Findings) ->
     if all(others.get(group, kind, key) is None for group, kind in _SCALABLE):
         told = f"there is no Deployment, StatefulSet or LeaderWorkerSet {key}{others.among}"
         found.warn(name, f"{told}; nothing is scaled until there is")
+    if not index_keys.is_direct(variant):
+        return
     scaled = (key.namespace, "Deployment", name.text)
     warn_of_other_scalers(_VARIANT_GROUP, _VARIANT_KIND, variant, name, scaled, others, found)
