@@ -58,7 +58,7 @@ def test_formats_of_the_reference_are_read() -> None:
     [
         (
             '{"device":"d","cost":40}',
-            'field cost: "40" is not text with a number of cents per hour; write "cost": "40"',
+            'field cost: 40 is not text with a number of cents per hour; write "cost": "40"',
         ),
         ('{"device":"d","cost":"abc"}', 'field cost: "abc" is not text with a number of cents'),
         ('{"device":"d","cost":"-1"}', 'field cost: "-1" is not text with a number of cents'),
@@ -90,10 +90,12 @@ def test_missing_config_maps_are_reported() -> None:
     ("priority", "rank"), [(0, 100), (101, 100), (-5, 100), (1, 1), (10, 10), (100, 100)]
 )
 def test_priorities_out_of_range_are_the_last(priority, rank) -> None:
-    """Case 7. Without a problem, as in the reference."""
+    """Case 7. Who takes 0 for the most important is told."""
     found = of_class(f"{{name: C, priority: {priority}}}")
     assert [each.rank for each in found.classes.values()] == [rank]
-    assert not found.problems
+    message = f"{priority} is not from 1 to 100; 100, the least important, is used; 1 is the most important"
+    assert [each.rpartition("field priority: ")[2] for each in told(found)] == [message] * (priority != rank)
+    assert all(each.is_warning for each in found.problems)
 
 
 @pytest.mark.parametrize(
@@ -137,14 +139,14 @@ data:
     start = "service-classes-config, key premium.yaml, field "
     assert [each.removeprefix(start) for each in told(found)] == [
         "color: is not a known field, and is ignored; known fields are data, name, priority, slo-percentile",
-        'name: "7" is no name; the class is called premium; write text',
+        "name: 7 is no name; the class is called premium; write text",
         'priority: "high" is not a whole number; 100, the least important, is used; write one from 1 to 100',
         'data[0].slo-percentile: "mean" is not a percentage from 1 to 99.99; the default is used; '
         "write it as in 95",
         'data[1].slo-tpot: "fast" is not a number of milliseconds; the model has no targets in this class; '
         "write it as in 500",
         'data[2].model: "a" occurs twice; its first targets are used; remove one',
-        "data[3]: \"{'slo-tpot': 1}\" has no model; write the modelID of a VariantAutoscaling, in quotes if "
+        'data[3]: {"slo-tpot": 1} has no model; write the modelID of a VariantAutoscaling, in quotes if '
         "it looks like a number",
         "data[4].slo-itl: is not a known field, and is ignored; write slo-tpot",
     ]
@@ -246,7 +248,30 @@ def test_scaling_to_zero_is_enabled_by_the_first_that_says_so(model, defaults, v
     found = read(zero=zero, environment={"WVA_SCALE_TO_ZERO": variable})
     said = [each for each in (model, defaults) if each is not None]
     assert found.scale_to_zero_of("m").is_enabled is (said[0] if said else variable.lower() == "true")
-    assert not found.problems
+    assert len(found.problems) == (variable == "1")
+
+
+@pytest.mark.parametrize("name", ["WVA_LIMITED_MODE", "WVA_SCALE_TO_ZERO"])
+def test_what_is_neither_true_nor_false_is_reported(name) -> None:
+    """Otherwise "yes" would switch nothing on, silently."""
+    (message,) = told(read(main={name: "yes"}))
+    assert message.endswith(
+        f'key {name}: "yes" is neither true nor false; false is used; write "true" or "false"'
+    )
+
+
+def test_unknown_fields_of_scaling_to_zero_are_reported() -> None:
+    """Such as one with a letter of the wrong case."""
+    found = read(zero={"model.m": "{modelID: m, enableScaletoZero: true}"})
+    (problem,) = found.problems
+    assert (problem.field, problem.model, problem.is_warning) == ("enableScaletoZero", "m", True)
+
+
+def test_a_number_in_quotes_is_told_from_text() -> None:
+    """Values are shown as JSON."""
+    (message,) = told(of_class('{name: C, data: [{model: m, slo-tpot: "24"}]}'))
+    assert '"24" is not a number of milliseconds' in message
+    assert message.endswith("write it without quotes")
 
 
 @pytest.mark.parametrize(

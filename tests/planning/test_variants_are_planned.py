@@ -110,7 +110,7 @@ def test_a_variant_id_that_differs_is_reported() -> None:
     ("costs", "told"),
     [
         ({}, "has no key A100; add A100: "),
-        ({"A100": '{"cost": 40}'}, 'key A100, field cost: "40" is not text'),
+        ({"A100": '{"cost": 40}'}, "key A100, field cost: 40 is not text"),
     ],
 )
 def test_a_missing_cost_leaves_the_others(costs, told) -> None:
@@ -160,6 +160,11 @@ def test_a_reference_to_nothing_takes_the_most_important_class_of_the_model() ->
         ({"reference": (config_maps.CLASSES, "free.yaml")}, CLASSES, "Free has no targets for the model m"),
         ({}, {"premium.yaml": "["}, "key premium.yaml: is not YAML"),
         ({}, {"premium.yaml": "{data: [{model: m, slo-ttft: x}]}"}, 'data[0].slo-ttft: "x" is not'),
+        (
+            {},
+            {"premium.yaml": "{data: {model: m, slo-ttft: 9}}"},
+            'field data: {"model": "m", "slo-ttft": 9} is',
+        ),
     ],
 )
 def test_without_an_objective_nothing_is_planned(fields, classes, told) -> None:
@@ -203,6 +208,21 @@ def test_names_that_no_metric_can_have_are_not_planned() -> None:
     assembly = assembled(variant(variant_id=f"{'m' * 2000}-A100-1"), variant("chat-2"))
     assert ("InvalidConfiguration", False) in reasons(assembly)
     assert replicas_of(assembly) == {"llm/chat-2": 4}
+
+
+def test_a_key_of_an_unknown_model_concerns_those_without_settings() -> None:
+    """It may be meant for any of them."""
+    configuration = configured(
+        scale_to_zero={"model.x": "enableScaleToZero: true", "model.n": "{modelID: n}"},
+    )
+    loads = {LLM: Traffic(arrivals_per_s=1)}
+    assert "field modelID: is not the name of a model" in message(
+        assembled(variant(), configuration=configuration, loads=loads)
+    )
+    configured_too = configured(
+        scale_to_zero={"model.x": "enableScaleToZero: true", "model.m": "{modelID: m}"}
+    )
+    assert not assembled(variant(), configuration=configured_too, loads=loads).problems
 
 
 def test_variants_of_a_model_share_its_load() -> None:

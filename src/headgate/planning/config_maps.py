@@ -51,10 +51,12 @@ _MOST_OF_OTHERS: Final = 128 * 1024
 _LONG_RETENTION_S: Final = 24 * 3600.0
 _DEFAULTS: Final = "__defaults__"
 _OF_MODEL: Final = "model."
+UNNAMED: Final = _OF_MODEL
 _CLASS_EXAMPLE: Final = "{name: Premium, priority: 1, data: [{model: m, slo-tpot: 24, slo-ttft: 500}]}"
 _ZERO_EXAMPLE: Final = "{modelID: m, enableScaleToZero: true, retentionPeriod: 10m}"
 _CLASS_FIELDS: Final = frozenset({"name", "priority", "data", "slo-percentile"})
 _TARGET_FIELDS: Final = frozenset({"model", "slo-tpot", "slo-ttft", "slo-percentile"})
+_ZERO_FIELDS: Final = frozenset({"modelID", "enableScaleToZero", "retentionPeriod"})
 _MEANT: Final = {"slo-itl": "slo-tpot", "slo-ttw": "slo-ttft"}
 
 
@@ -124,12 +126,13 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def problems_of_zero(self) -> Mapping[str, Sequence[ConfigProblem]]:
-        """Those of scaling to zero, by model; "" for those that concern all."""
+        """Those of scaling to zero, by model; "" for those that concern all, and `UNNAMED` for those of a key
+        that has no model, but may be meant for any."""
         found: dict[str, list[ConfigProblem]] = {}
         for key, own in self.problems_by_key.get(f"{self.namespace}/{SCALE_TO_ZERO}", {}).items():
             for each in own:
-                if each.model or not key.startswith(_OF_MODEL):
-                    found.setdefault(each.model, []).append(each)
+                common = UNNAMED if key.startswith(_OF_MODEL) else ""
+                found.setdefault(each.model or common, []).append(each)
         return found
 
     @cached_property
@@ -320,7 +323,11 @@ def _priority(value: Mapping[Any, Any], key: Key) -> int:
         told = f"is not a whole number; {DEFAULT_PRIORITY}, the least important, is used"
         key.report(told, "write one from 1 to 100", field="priority", value=priority, is_warning=True)
         return DEFAULT_PRIORITY
-    return priority if 1 <= priority <= DEFAULT_PRIORITY else DEFAULT_PRIORITY
+    if not 1 <= priority <= DEFAULT_PRIORITY:
+        told = f"is not from 1 to {DEFAULT_PRIORITY}; {DEFAULT_PRIORITY}, the least important, is used"
+        key.report(told, "1 is the most important", field="priority", value=priority, is_warning=True)
+        return DEFAULT_PRIORITY
+    return priority
 
 
 def _targets(listed: Sequence[Any], percentile: float | None, key: Key) -> list[Target]:
@@ -350,7 +357,8 @@ def _target(
         number = value.get(name, 0)
         if not values.is_number(number) or not 0 <= number <= 1e9:
             told = "is not a number of milliseconds; the model has no targets in this class"
-            key.report(told, "write it as in 500", field=f"{path}.{name}", value=number)
+            fix = "write it without quotes" if _is_quoted_number(number) else "write it as in 500"
+            key.report(told, fix, field=f"{path}.{name}", value=number)
             return None
         numbers[name] = float(number)
     own = _percentile(value, f"{path}.slo-percentile", key)
@@ -360,6 +368,10 @@ def _target(
         ttft=numbers["slo-ttft"],
         percentile=percentile if own is None else own,
     )
+
+
+def _is_quoted_number(value: object) -> bool:
+    return isinstance(value, str) and values.decimal(value) is not None
 
 
 def _percentile(value: Mapping[Any, Any], field: str, key: Key) -> float | None:
@@ -424,6 +436,7 @@ def _zero(text: str, key: Key, *, is_of_model: bool = False) -> tuple[str, _Zero
         key.report("is not the name of a model", f"write {_ZERO_EXAMPLE}", field="modelID", value=model)
         return "", _Zero()
     key = key.of_model(model) if is_of_model else key
+    _report_unknown(value, _ZERO_FIELDS, "", key)
     is_enabled = value.get("enableScaleToZero")
     if is_enabled is not None and not isinstance(is_enabled, bool):
         told = "is neither true nor false; the default is used"

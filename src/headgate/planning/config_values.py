@@ -18,6 +18,7 @@ __all__ = [
     "Key",
     "decimal",
     "duration_s",
+    "is_boolean",
     "is_number",
     "is_true",
     "json_object",
@@ -43,7 +44,7 @@ class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: the ConfigMap as a whole."""
     field: str = ""
     value: str = ""
-    """As it is written, shortened; empty if it is missing or secret."""
+    """As JSON, so that text is told from numbers, and shortened; empty if it is missing or secret."""
     told: str
     fix: str
     model: str = ""
@@ -56,7 +57,7 @@ class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True):
         where = f"ConfigMap {self.config_map}"
         where += f", key {self.key}" if self.key else ""
         where += f", field {self.field}" if self.field else ""
-        value = f"{json.dumps(self.value, ensure_ascii=False)} " if self.value else ""
+        value = f"{self.value} " if self.value else ""
         return f"{where}: {value}{self.told}; {self.fix}"
 
 
@@ -81,7 +82,7 @@ class Key:
                 config_map=self.config_map,
                 key=self.key,
                 field=field,
-                value=_shown(value),
+                value="" if value == "" else _shown(value),
                 told=told,
                 fix=fix,
                 model=self.model,
@@ -91,8 +92,10 @@ class Key:
 
 
 def _shown(value: object) -> str:
-    """As text, at most `_SHOWN` characters."""
-    text = value if isinstance(value, str) else repr(value)
+    """As JSON, of at most `_SHOWN` characters."""
+    if isinstance(value, str):
+        return json.dumps(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...", ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
@@ -106,6 +109,10 @@ def decimal(text: str, *, most: float = _LARGEST) -> float | None:
 
 def is_true(text: str) -> bool:
     return text.strip().lower() == "true"
+
+
+def is_boolean(text: str) -> bool:
+    return text.strip().lower() in ("true", "false")
 
 
 def duration_s(text: str) -> float | None:

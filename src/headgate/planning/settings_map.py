@@ -59,8 +59,8 @@ def read_settings(
     return Settings(
         _period_s(reader),
         _prometheus(reader),
-        values.is_true(reader.text("WVA_SCALE_TO_ZERO")),
-        values.is_true(reader.text("WVA_LIMITED_MODE")),
+        reader.is_true("WVA_SCALE_TO_ZERO"),
+        reader.is_true("WVA_LIMITED_MODE"),
     )
 
 
@@ -79,6 +79,13 @@ class _Reader:
 
     def text(self, name: str) -> str:
         return self.environment.get(name) or self._data.get(name, "")
+
+    def is_true(self, name: str) -> bool:
+        text = self.text(name)
+        if text and not values.is_boolean(text):
+            told = "is neither true nor false; false is used"
+            self.key(name).report(told, 'write "true" or "false"', value=text, is_warning=True)
+        return values.is_true(text)
 
     def key(self, name: str) -> Key:
         return Key(self._config_map, name, self._problems)
@@ -115,7 +122,7 @@ def _prometheus(reader: _Reader) -> PrometheusSettings | None:
     token = reader.text("PROMETHEUS_BEARER_TOKEN")
     return PrometheusSettings(
         url=url.rstrip("/"),
-        skips_verification=values.is_true(reader.text("PROMETHEUS_TLS_INSECURE_SKIP_VERIFY")),
+        skips_verification=reader.is_true("PROMETHEUS_TLS_INSECURE_SKIP_VERIFY"),
         ca_path=reader.text("PROMETHEUS_CA_CERT_PATH"),
         client_cert_path=cert,
         client_key_path=key_path,

@@ -9,7 +9,7 @@ import msgspec
 
 from headgate.api.llmd import VariantAutoscaling
 from headgate.api.meta import ObjectKey
-from headgate.planning.config_maps import COSTS, LIMITS, MAIN, ClassKey, Configuration
+from headgate.planning.config_maps import COSTS, LIMITS, MAIN, UNNAMED, ClassKey, Configuration
 from headgate.planning.config_values import decimal
 from headgate.planning.replica import LEAST_MS
 from headgate.planning.system import DecodeParms, Performance, PrefillParms, ServiceClass, Target
@@ -211,7 +211,8 @@ def _with_target(
     service_class = configuration.classes[key]
     if any(target.model == variant.model for target in service_class.model_targets):
         return _targeted(service_class, key, variant.model)
-    broken = [each.message for each in configuration.problems_of(key) if each.model == variant.model]
+    problems = [each for each in configuration.problems_of(key) if not each.is_warning]
+    broken = [each.message for each in problems if each.model == variant.model or each.field == "data"]
     told = (
         f"ConfigMap {key.place}, key {key.key}: class {service_class.name} has no targets for the model "
         f"{variant.model}; add it under data"
@@ -249,6 +250,7 @@ def configuration_problems(
         itertools.chain.from_iterable(named.get(f"{namespace}/{MAIN}", {}).values()),
         of_models.get(variant.model, ()),
         of_models.get("", ()),
+        of_models.get(UNNAMED, ()) if variant.model not in configuration.zero else (),
         itertools.chain.from_iterable(of_limits.get(each, ()) for each in sorted({"", *names})),
     )
     concerned = (each for each in found if each.model in ("", variant.model))
