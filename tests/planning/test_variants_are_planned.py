@@ -393,6 +393,33 @@ def test_what_cannot_be_planned_has_a_reason() -> None:
     assert found[CHAT].message == "A100: ITL of 9 ms cannot be met: an idle replica has 20.99 ms"
 
 
+def test_a_class_without_accelerators_gives_up_what_it_has() -> None:
+    """A more important one gets them; a plan that stays would be for more than there are."""
+    classes = {**CLASSES, "free.yaml": "{name: Free, priority: 9, data: [{model: n, slo-tpot: 24}]}"}
+    docs = variant("docs", model="n", reference=(config_maps.CLASSES, "free.yaml"))
+    slow = variant(
+        "slow", model="n", reference=(config_maps.CLASSES, "free.yaml"), decode={"alpha": "80", "beta": "1"}
+    )
+    loads = {LLM: Traffic(arrivals_per_s=1.5), ("n", "llm"): Traffic(arrivals_per_s=1.5)}
+    found = solved(
+        assembled(
+            variant(),
+            docs,
+            slow,
+            configuration=configured(classes=classes),
+            loads=loads,
+            replicas={docs.key: 2, slow.key: 1},
+            limits={"NVIDIA-A100": 3},
+        )
+    )
+    assert [(each.replicas, each.unfit) for each in found.values()] == [
+        (3, ""),
+        (0, "not enough accelerators; it could run on A100"),
+        (0, "A100: ITL of 24 ms cannot be met: an idle replica has 81 ms"),
+    ]
+    assert [each.served for each in found.values()][1:] == [0, 0]
+
+
 def test_a_variant_that_misses_the_targets_is_told_from_one_that_is_not_needed() -> None:
     """Both get no replicas while another one serves the model."""
     slow = variant("chat-2", decode={"alpha": "80", "beta": "1"})

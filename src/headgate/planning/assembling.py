@@ -16,7 +16,7 @@ from headgate.api.meta import ObjectKey
 from headgate.planning import figures, variants
 from headgate.planning.config_maps import ClassKey, Configuration
 from headgate.planning.replica import Profile
-from headgate.planning.solving import Solution
+from headgate.planning.solving import SCARCE, Solution
 from headgate.planning.system import (
     AllocationData,
     DecodeParms,
@@ -76,7 +76,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """At the percentile of the class."""
     utilization: float
     unfit: str = ""
-    """Why it gets no replicas whatever they cost, while other variants serve the model."""
+    """Why it gets no replicas whatever they cost, while other variants serve the model, or, where nothing is
+    `served`, since there are too few accelerators for all of them."""
 
 
 class Assembly(msgspec.Struct, frozen=True, kw_only=True):
@@ -370,7 +371,7 @@ def _decision(variant: Variant, system: System, solution: Solution) -> Decision 
 
 
 def _unserved(variant: Variant, system: System, solution: Solution) -> Decision | VariantProblem:
-    """No replicas if others serve its demand; otherwise nothing is decided."""
+    """No replicas if others serve its demand, or get all accelerators; otherwise nothing is decided."""
     name = server_name(variant.key)
     why, demand = solution.unserved[name], system.servers[name].demand
     others = [
@@ -378,16 +379,26 @@ def _unserved(variant: Variant, system: System, solution: Solution) -> Decision 
         for other, found in solution.allocations.items()
         if demand and other in system.servers and system.servers[other].demand == demand
     ]
-    if not others:
+    if not others and not _is_scarce(variant, system, solution):
         return VariantProblem(reason="OptimizationFailed", message=why)
     return Decision(
         replicas=0,
         accelerator=variant.accelerator,
         cost=0.0,
         share=0.0,
-        served=max(each.served for each in others),
+        served=max((each.served for each in others), default=0.0),
         itl_ms=0.0,
         ttft_ms=0.0,
         utilization=0.0,
         unfit=why,
+    )
+
+
+def _is_scarce(variant: Variant, system: System, solution: Solution) -> bool:
+    """Whether its demand could be served if there were more accelerators: what it has is for others."""
+    own = system.servers[server_name(variant.key)]
+    return not system.optimizer.unlimited and any(
+        why.startswith(SCARCE)
+        for name, why in solution.unserved.items()
+        if name == own.name or (own.demand and system.servers[name].demand == own.demand)
     )

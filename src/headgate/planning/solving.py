@@ -16,6 +16,7 @@ from headgate.planning.system import Load, Server, System
 
 __all__ = [
     "LIMIT_S",
+    "SCARCE",
     "Allocation",
     "Solution",
     "TypeTotal",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 LIMIT_S: Final = 10.0
+SCARCE: Final = "not enough accelerators"
+"""With which the reason of a server begins that could run if there were more."""
 _PARTLY: Final = 1 - 1e-6
 
 
@@ -279,7 +282,7 @@ def _totals(system: System, chosen: Mapping[str, Candidate]) -> dict[str, TypeTo
 def _reason(entry: Entry) -> str:
     if entry.candidates:
         names = ", ".join(each.accelerator for each in entry.candidates)
-        return f"not enough accelerators; it could run on {names}"
+        return f"{SCARCE}; it could run on {names}"
     return "; ".join(
         f"{each.accelerator}: {each.reason}" if each.accelerator else each.reason for each in entry.rejected
     ) or ("there are no accelerators")

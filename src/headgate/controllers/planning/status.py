@@ -179,6 +179,8 @@ def _of_plan(variant: Variant, planned: Planned, odd: Sequence[str]) -> Finding:
     if planned.replicas > allocation.replicas:
         which = "some of them only" if allocation.replicas else "only"
         parts[0] += f", {which} until replicas of other variants are ready"
+    if allocation.unfit and not allocation.served:
+        return Finding(OPTIMIZATION, False, FAILED, "; ".join((*parts, allocation.unfit, *odd)))
     if allocation.unfit:
         parts.append(f"{allocation.unfit}; other variants serve {variant.model}")
         return Finding(OPTIMIZATION, False, INFEASIBLE, "; ".join((*parts, *odd)))
