@@ -66,6 +66,7 @@ def test_accelerators_are_changed_by_type(described) -> None:
     found = solving.exactly(changed(unlimited, [Capacity("L40S", 1)]))
     assert found.allocation_by_type["L40S"].count <= 1
     assert found.unserved == {}
+    assert {name: each.limit for name, each in found.allocation_by_type.items()} == {"L40S": 1, "H100": None}
 
 
 def test_a_demand_is_changed_by_model_server_or_its_name(described) -> None:

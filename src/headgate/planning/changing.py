@@ -10,7 +10,7 @@ import msgspec
 
 from headgate.planning.reallocating import Difference, difference
 from headgate.planning.solving import Solution
-from headgate.planning.system import AllocationData, Load, Server, System, Target
+from headgate.planning.system import PLENTY, AllocationData, Load, Server, System, Target
 
 __all__ = [
     "Capacity",
@@ -27,7 +27,6 @@ __all__ = [
     "parse_slo",
 ]
 
-_PLENTY: Final = 10_000_000
 _SHOWN: Final = 10
 
 
@@ -159,7 +158,7 @@ def _with_capacity(system: System, change: Capacity) -> System:
     kinds = {each.kind for each in system.accelerators.values()}
     if change.type not in {*kinds, *system.capacity}:
         raise ChangeError(_unknown("type of accelerators", change.type, sorted(kinds)))
-    before = dict.fromkeys(kinds, _PLENTY) if system.optimizer.unlimited else system.capacity
+    before = dict.fromkeys(kinds, PLENTY) if system.optimizer.unlimited else system.capacity
     return msgspec.structs.replace(
         system,
         capacity={**before, change.type: change.number},

@@ -12,7 +12,7 @@ from headgate.planning import greedy, planner
 from headgate.planning.candidates import Candidate, Entry, Rejected, candidates, predicted
 from headgate.planning.problem import MAX_REPLICAS, SWITCHING, Demand, Option, Plan, Problem
 from headgate.planning.sizing import PERCENTILE, Sizer
-from headgate.planning.system import Load, Server, System
+from headgate.planning.system import PLENTY, Load, Server, System
 
 __all__ = [
     "LIMIT_S",
@@ -270,7 +270,8 @@ def _totals(system: System, chosen: Mapping[str, Candidate]) -> dict[str, TypeTo
         if candidate.replicas:
             count, cost = used.get(candidate.type, (0, 0.0))
             used[candidate.type] = count + candidate.replicas * candidate.units, cost + candidate.cost
-    limits = {} if system.optimizer.unlimited else system.capacity
+    capacity = {} if system.optimizer.unlimited else system.capacity
+    limits = {kind: number for kind, number in capacity.items() if number < PLENTY}
     return {
         kind: TypeTotal(
             count=used.get(kind, (0, 0.0))[0], limit=limits.get(kind), cost=used.get(kind, (0, 0.0))[1]

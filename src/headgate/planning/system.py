@@ -21,6 +21,7 @@ from headgate.planning.replica import MAX_BATCH
 __all__ = [
     "DEFAULT_CLASS",
     "DEFAULT_PRIORITY",
+    "PLENTY",
     "Accelerator",
     "AllocationData",
     "Load",
@@ -36,6 +37,8 @@ __all__ = [
 
 DEFAULT_CLASS: Final = "Free"
 DEFAULT_PRIORITY: Final = 100
+PLENTY: Final = 10_000_000
+"""Accelerators of a type that has no limit while others have one."""
 _MOST: Final = 10_000
 """Entries of a list."""
 _CANDIDATES: Final = 200_000
@@ -177,7 +180,7 @@ class Optimizer(_Part, frozen=True, kw_only=True):
 
 class Capacity(_Part, frozen=True, kw_only=True):
     type: Name
-    count: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
+    count: Annotated[int, Meta(ge=0, le=PLENTY)] = 0
 
 
 class _Accelerators(_Part, frozen=True, kw_only=True):
