@@ -47,6 +47,15 @@ def test_the_demand_may_be_another_one() -> None:
     assert "  demand: 60 requests per minute, 128 tokens in and 64 out" in done.stdout
 
 
+def test_replicas_that_go_are_named() -> None:
+    """Without a load, there is no other plan to compare with."""
+    chat = run("explain", str(EXAMPLE), "--demand", "chat=60,128,64").stdout.partition("\n\n")[0]
+    assert "  chat-h100:default: no replicas, 1 of H100 now" in chat
+    none = run("explain", str(EXAMPLE), "--demand", "chat=0").stdout.partition("\n\n")[0]
+    assert "  no replicas: there is no load" in none
+    assert "next best" not in none
+
+
 def test_what_is_not_served_is_explained() -> None:
     """In whole and in part."""
     document = json.loads(EXAMPLE.read_text())
@@ -183,7 +192,7 @@ def test_objects_of_a_server_are_explained(planned, headgate) -> None:
         f"{headgate.namespace}/chat-l40s: ConfigMap {headgate.namespace}/accelerator-unit-costs, key L40S, "
     )
     assert told in done.stdout
-    assert 'cost: "32" is not text with a number of cents per hour; write "cost": "32"' in done.stdout
+    assert 'cost: 32 is not text with a number of cents per hour; write "cost": "32"' in done.stdout
 
 
 def test_objects_without_a_load_are_listed(planned, headgate) -> None:

@@ -106,6 +106,8 @@ class DemandExplained(_Part, frozen=True, kw_only=True):
     runner_up: Alternative | None = None
     rejected: Mapping[str, str] = {}
     """Why servers or accelerators are no choice."""
+    leaving: tuple[Use, ...] = ()
+    """Replicas that run now, of servers that are planned to have none."""
     unserved: str = ""
     """Why nothing runs."""
 
@@ -197,12 +199,19 @@ class _Explaining:
             servers=tuple(self._server(entry) for entry in self.entries if entry.server.name in self.chosen),
             runner_up=self._runner_up(left),
             rejected=dict(self._rejected()),
+            leaving=tuple(self._leaving()),
             unserved="" if self.chosen else self.solution.unserved.get(server.name, ""),
         )
 
     @property
     def _cost(self) -> float:
         return sum(each.cost for each in self.chosen.values())
+
+    def _leaving(self) -> Iterator[Use]:
+        for each in self.entries:
+            name, current = each.server.name, each.server.current_alloc
+            if name not in self.chosen and current.num_replicas:
+                yield Use(server=name, accelerator=current.accelerator, num_replicas=current.num_replicas)
 
     def _rejected(self) -> Iterator[tuple[str, str]]:
         for entry in self.entries:

@@ -70,10 +70,12 @@ def _demand(demand: DemandExplained, learned: Mapping[str, Learned]) -> Iterator
     if demand.servers:
         yield f"  cost: {demand.cost:g} cents per hour"
     elif not demand.unserved:
-        yield "  nothing runs, and nothing has to"
+        yield "  no replicas: there is no load"
     for server in demand.servers:
         yield from _server(demand, server, learned.get(server.server))
-    if demand.servers:
+    for each in demand.leaving:
+        yield f"  {each.server}: no replicas, {each.num_replicas} of {each.accelerator} now"
+    if demand.servers and demand.load.arrival_rate:
         yield f"  next best: {_runner_up(demand)}"
     if not demand.unserved:
         for name, reason in demand.rejected.items():
