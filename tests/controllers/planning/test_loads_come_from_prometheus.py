@@ -164,17 +164,18 @@ async def test_neither_gateways_nor_prometheus_know_of_a_request(
 
 
 async def test_without_replicas_what_waits_is_the_load() -> None:
-    """No engine is there that Prometheus could know of, so they wake the model while it is down. If none
-    waits, an error is none the less an error."""
+    """No engine is there that Prometheus could know of, so they wake the model while it is down, also while
+    the first one starts. If none waits, an error is none the less an error."""
     pool = api.ObjectRef("ModelServer", "ns", "web")
     known = PoolLoad(is_known=True, waiting_for_endpoints=4)
     played = Played(Missing(METRICS_STALE, "old"))
     loads = Loads(Silent(known), played)  # type: ignore[arg-type]
     await loads.use(PrometheusSettings(url=URL))
-    asleep, awake = (Demand("llama", "ns", {pool: 1.0}, replicas) for replicas in (0, 1))
+    asleep, waking, awake = (Demand("llama", "ns", {pool: 1.0}, replicas) for replicas in (0, 1, 2))
     [load] = (await loads.collect([asleep])).values()
     assert isinstance(load, Load)
     assert (load.waiting, load.arrivals_per_s > 0) == (4, True)
+    assert list((await loads.collect([waking])).values()) == [load]
     assert list((await loads.collect([awake])).values()) == [played.told]
     played.told = Missing(PROMETHEUS_ERROR, "down")
     [load] = (await loads.collect([asleep])).values()

@@ -129,8 +129,10 @@ class Loads:
         found = await self._prometheus.collect(*demand.group)
         waiting = self._gateways.awaiting(demand)
         if isinstance(found, Missing):
-            # Requests that wait for the first replica are known whatever becomes of the server.
-            is_known = not demand.replicas and (waiting or found.reason in (METRICS_MISSING, METRICS_STALE))
+            # Requests that wait for the first replica are known whatever becomes of the server, also while
+            # that one starts.
+            is_asleep = not demand.replicas and found.reason in (METRICS_MISSING, METRICS_STALE)
+            is_known = is_asleep or (waiting and demand.replicas <= 1)
             return Load(arrivals_per_s=0.0, waiting=waiting) if is_known else found
         return msgspec.structs.replace(found, waiting=found.waiting + waiting) if waiting else found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from headgate.controllers.prometheus_client import Data, PrometheusClient, QueryError
@@ -26,10 +26,12 @@ SHORTEST_WINDOW_S: Final = 15.0
 _WINDOW_STEP_S: Final = 5.0
 _SCRAPES: Final = 2.2
 """So many intervals between scrapes hold two samples, wherever they begin."""
-_LATE: Final = 1.05
+_LATE: Final = 1.1
 """Share of their interval after which scrapes come at the latest."""
-_INTERVAL_S: Final = 120.0
-"""Over this time, samples are counted to find out how often engines are scraped."""
+_MISSED: Final = 2
+"""So many intervals may be between the last scrape and now where a minute counts."""
+_INTERVALS_S: Final = (30.0, 120.0)
+"""Over these times, samples are counted to find out how often engines are scraped."""
 STALE_S: Final = 300.0
 """Samples that are older do not count."""
 FRESH_S: Final = 5.0
@@ -175,12 +177,17 @@ class PrometheusLoads:
         """It is found out once a minute. Raises QueryError."""
         key, now = (model, namespace), self._clock()
         known = self._windows.get(key)
-        if known is None or now - known.at >= WINDOW_S:
-            counted = f"count_over_time({_RUNNING}{selector}[{promql_range(_INTERVAL_S)}])"
-            found = _number(await self._client.ask(f"max(max_over_time({counted}[10m:1m]))"))
+        if known is None or now - known.at >= (WINDOW_S if known.interval_s < WINDOW_S else FRESH_S):
+            counts = {}
+            for time_s in _INTERVALS_S:
+                lately = promql_range(time_s)
+                counted = f"count_over_time({_RUNNING}{selector}[{lately}])"
+                counts[time_s] = _number(
+                    await self._client.ask(f"max(max_over_time({counted}[10m:{lately}]))")
+                )
             if len(self._windows) >= MAX_KNOWN:
                 self._windows.clear()
-            known = self._windows[key] = _window_of(found, now)
+            known = self._windows[key] = _window_of(counts, now)
         return known
 
     async def _value(self, query: str) -> float | QueryError | None:
@@ -205,13 +212,15 @@ def _few(model: str, namespace: str) -> str:
     )
 
 
-def _window_of(samples: float | None, now: float) -> _Window:
-    """By the number of samples of the engine that has most, within `_INTERVAL_S`."""
-    if samples is None or not samples > 1:
+def _window_of(counts: Mapping[float, float | None], now: float) -> _Window:
+    """By the number of samples of the engine that has most, within each of `_INTERVALS_S`."""
+    known = [(time_s, samples) for time_s, samples in counts.items() if samples is not None and samples > 1]
+    if not known:
         return _Window(now, WINDOW_S)
-    wanted_s = math.ceil(_SCRAPES * _INTERVAL_S / samples / _WINDOW_STEP_S) * _WINDOW_STEP_S
-    seconds = min(max(wanted_s, SHORTEST_WINDOW_S), WINDOW_S)
-    return _Window(now, seconds, min(_LATE * _INTERVAL_S / (samples - 1), WINDOW_S))
+    mean_s = min(time_s / samples for time_s, samples in known)
+    wanted_s = math.ceil(_SCRAPES * mean_s / _WINDOW_STEP_S) * _WINDOW_STEP_S
+    longest_s = _LATE * min(time_s / (samples - 1) for time_s, samples in known)
+    return _Window(now, min(max(wanted_s, SHORTEST_WINDOW_S), WINDOW_S), min(longest_s, WINDOW_S))
 
 
 def _arrivals(selector: str, window_s: float) -> str:
@@ -227,12 +236,17 @@ def _arrivals(selector: str, window_s: float) -> str:
 
 
 def _is_covered(selector: str, window: _Window, seconds: float) -> str:
-    """Whether an engine was scraped from the beginning of so many seconds on. If not, as after a restart of
-    Prometheus, all rates over them are too low."""
+    """Whether an engine was scraped during all of so many seconds. If not, as after a restart of Prometheus,
+    all rates over them are too low."""
     soon = promql_range(max(seconds - window.interval_s, 1.0))
-    is_early = f"max(timestamp({_RUNNING}{selector} offset {soon})) >= time() - {seconds:g}"
-    # With few samples so far, the interval is not known either.
-    return f"({is_early}) and count({_RUNNING}{selector} offset {promql_range(seconds)})"
+    late_s = window.interval_s * (1 if seconds < WINDOW_S else _MISSED)
+    parts = [
+        f"(max(timestamp({_RUNNING}{selector} offset {soon})) >= time() - {seconds:g})",
+        f"(max(timestamp({_RUNNING}{selector})) >= time() - {late_s:g})",
+        # With few samples so far, the interval is not known either.
+        f"count({_RUNNING}{selector} offset {promql_range(seconds)})",
+    ]
+    return " and ".join(parts)
 
 
 def _early_arrivals(selector: str, window: _Window) -> str:
