@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -50,13 +50,14 @@ def best_within(
     switching: float,
     start: Sequence[Counts],
     limit_s: float,
+    now: Callable[[], float],
 ) -> Best | None:
     """The best plan, from one that keeps to the capacity; None if changes cost as much as replicas."""
     counts = [(0,) * len(demand.options) for demand in demands]
     wanted = [index for index, demand in enumerate(demands) if demand.options and not _is_idle(demand)]
     if switching >= 1 or not wanted:
         return None
-    pool = Pool([demands[index] for index in wanted], capacity, switching)
+    pool = Pool([demands[index] for index in wanted], capacity, switching, now)
     chosen = [pool.column(place, start[index]) for place, index in enumerate(wanted)]
     pool.add(chosen)
     pool.best = chosen
@@ -137,6 +138,8 @@ def _most_served(pool: Pool, group: int, chosen: list[Column], limit_s: float) -
     """Serve as many demands of the group as possible. Whether it is proven."""
     members = len(pool.groups[group])
     most = missed_of(pool, group, chosen)
+    if pool.seconds > limit_s:
+        return chosen, False
     bound = _mixed(pool, group, limit_s)
     if bound is None:
         return chosen, False
@@ -178,6 +181,8 @@ def _filled(pool: Pool, chosen: Sequence[Column]) -> list[Column]:
 
 def _cheapest(pool: Pool, chosen: list[Column] | None, limit_s: float) -> _Found | None:
     """The cheapest plan that serves what is required, from one that does; None: none was found."""
+    if pool.seconds > limit_s:
+        return None if chosen is None else _Found(chosen, -math.inf, False)
     bound = _mixed(pool, None, limit_s)
     if bound is None:
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -36,20 +36,32 @@ class _Found(NamedTuple):
 
 
 class _Clock:
-    """The time that is left, by what the solver says that it took."""
+    """The time that is left, by what the solver says that it took, and by a clock if there is one."""
 
-    def __init__(self, limit_s: float) -> None:
-        self.left_s = limit_s
+    def __init__(self, limit_s: float, now: Callable[[], float]) -> None:
+        self.now = now
+        self._ends_s = now() + limit_s
+        self._left_s = limit_s
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, min(self._left_s, self._ends_s - self.now()))
+
+    @left_s.setter
+    def left_s(self, seconds: float) -> None:
+        self._left_s = seconds
 
     def took(self, outcome: Outcome) -> Outcome:
         self.left_s = max(0.0, self.left_s - outcome.seconds)
         return outcome
 
 
-def plan(problem: Problem, limit_s: float = 10.0) -> Plan:
+def plan(problem: Problem, limit_s: float = 10.0, clock: Callable[[], float] | None = None) -> Plan:
     """Plan within `limit_s` seconds of solving; always returns a plan.
 
-    The order of demands and of their options has no influence.
+    The order of demands and of their options has no influence. Time is counted by what solver and searches
+    say that they took. With a clock, which gives seconds, a busy machine gets a plan in time, too: the step
+    that is going on is finished.
     """
     demands = [
         msgspec.structs.replace(
@@ -57,19 +69,26 @@ def plan(problem: Problem, limit_s: float = 10.0) -> Plan:
         )
         for demand in sorted(problem.demands, key=lambda demand: (demand.priority, demand.name))
     ]
-    clock = _Clock(limit_s if problem.capacity is None else limit_s * _ATTEMPT)
-    alone = [_alone(demand, problem, clock) for demand in demands]
+    left = _Clock(limit_s, clock or _never)
+    if problem.capacity is not None:
+        left.left_s = limit_s * _ATTEMPT
+    alone = [_alone(demand, problem, left) for demand in demands]
     if problem.capacity is None or _fits(demands, alone, problem.capacity):
         return _as_plan(demands, problem, _merged(alone))
     start = _first_fit(demands, alone, problem.capacity)
-    clock.left_s += limit_s * (1 - _ATTEMPT)
-    found = _by_columns(demands, problem, problem.capacity, start, clock)
+    left.left_s += limit_s * (1 - _ATTEMPT)
+    found = _by_columns(demands, problem, problem.capacity, start, left)
     if found is not None:
         if not problem.best_effort or (found.is_optimal and _is_whole(demands, found.counts)):
             return _as_plan(demands, problem, found)
         start = found.counts
     model = DemandModel(demands, problem, problem.capacity, [found.bound for found in alone])
-    return _as_plan(demands, problem, _solved(model, start, clock))
+    return _as_plan(demands, problem, _solved(model, start, left))
+
+
+def _never() -> float:
+    """A clock that stands still."""
+    return 0.0
 
 
 def _by_columns(
@@ -81,7 +100,7 @@ def _by_columns(
         return None
     clock.left_s /= 2 if problem.best_effort else 1
     parts = list(_parts(demands, start))
-    best = columns.best_within(demands, capacity, problem.switching, parts, clock.left_s)
+    best = columns.best_within(demands, capacity, problem.switching, parts, clock.left_s, clock.now)
     return None if best is None else _Found(best.counts, best.bound, best.is_optimal)
 
 

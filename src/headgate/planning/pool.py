@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -57,10 +57,30 @@ def _accelerators(demand: Demand, kinds: Mapping[str, int]) -> _Accelerators:
     )
 
 
+class Spent:
+    """Time."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.search_s = 0.0
+        """By the nodes of searches."""
+        self._now = now
+        self._began_s = now()
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._now() - self._began_s
+
+
 class Pool:
     """Columns of all demands, and the prices of others."""
 
-    def __init__(self, demands: Sequence[Demand], capacity: Mapping[str, int], switching: float) -> None:
+    def __init__(
+        self,
+        demands: Sequence[Demand],
+        capacity: Mapping[str, int],
+        switching: float,
+        now: Callable[[], float],
+    ) -> None:
         self.demands = demands
         self.switching = switching
         kinds = sorted({option.type for demand in demands for option in demand.options})
@@ -74,7 +94,7 @@ class Pool:
         ]
         self.required = [0] * len(priorities)
         self.mixture = Mixture([capacity.get(kind, 0) for kind in kinds], self.group_of, len(priorities))
-        self.search_s = 0.0
+        self.spent = Spent(now)
         self.best: list[Column] = []
         """The best plan so far."""
         self._classes = classes_of(demands)
@@ -90,7 +110,8 @@ class Pool:
 
     @property
     def seconds(self) -> float:
-        return self.search_s + self.mixture.seconds
+        """The time that was used, by the work that was done or by the clock, whichever is more."""
+        return max(self.spent.search_s + self.mixture.seconds, self.spent.elapsed_s)
 
     def keep(self, chosen: list[Column]) -> None:
         """As the best plan, if it is one."""
@@ -109,7 +130,7 @@ class Pool:
         found = search_equals(
             columns, self._classes, self.group_of, capacity, self.required, objective, limit, nodes
         )
-        self.search_s += found.nodes * branching.NODE_S
+        self.spent.search_s += found.nodes * branching.NODE_S
         return found
 
     def column(self, index: int, counts: Counts) -> Column:
@@ -171,7 +192,7 @@ class Pool:
                     return None
                 alone.append(idle)
                 continue
-            self.search_s += found.nodes * covering.NODE_S
+            self.spent.search_s += found.nodes * covering.NODE_S
             served = found.bound - self._reward(index, mix.rewards)
             alone.append(served if self.must_be_served(index) else min(idle, served))
             columns.append(self.column(index, found.counts))
@@ -215,7 +236,7 @@ class Pool:
         found = covering.cheapest(within, self.switching, self._own_fees(index, fees), _FITTING_NODES)
         if found is None:
             return None
-        self.search_s += found.nodes * covering.NODE_S
+        self.spent.search_s += found.nodes * covering.NODE_S
         column = self.column(index, found.counts)
         return column if np.all(np.array(column.used) <= available + _EQUAL) else None
 

@@ -123,7 +123,7 @@ def _refit(pool: Pool, chosen: Sequence[Column], free: Sequence[int]) -> list[Co
     outcome = model.program.minimize(
         model.objective, _REFIT_S, start=start if is_enough(pool, chosen) else None
     )
-    pool.search_s += outcome.seconds + _MODEL_S
+    pool.spent.search_s += outcome.seconds + _MODEL_S
     if outcome.values is None:
         return None
     counts = iter(model.counts(outcome.values))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -99,9 +99,10 @@ def exactly(
     limit_s: float = LIMIT_S,
     switching: float = SWITCHING,
     sizer: Sizer | None = None,
+    clock: Callable[[], float] | None = None,
 ) -> Solution:
     """All servers together, by default for a percentile of requests. Servers that name the same demand share
-    its load."""
+    its load. For `limit_s` and `clock` see `planner.plan`; the time for sizing is not counted."""
     entries = candidates(with_shared_loads(system), percentile, sizer)
     problem = Problem(
         demands=tuple(as_demand(name, group) for name, group in by_demand(entries).items()),
@@ -109,7 +110,7 @@ def exactly(
         best_effort=system.optimizer.saturation_policy != "None",
         switching=switching,
     )
-    plan = planner.plan(problem, limit_s)
+    plan = planner.plan(problem, limit_s, clock)
     found: dict[str, Allocation] = {}
     chosen: dict[str, Candidate] = {}
     for name, group in by_demand(entries).items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
@@ -169,7 +170,11 @@ class Passes:
         def solve() -> Decisions:
             return assembly.decisions(
                 solving.exactly(
-                    assembly.system, self._settings.percentile, limit_s=_LIMIT_S, sizer=self._sizer
+                    assembly.system,
+                    self._settings.percentile,
+                    limit_s=_LIMIT_S,
+                    sizer=self._sizer,
+                    clock=time.monotonic,
                 )
             )
 
