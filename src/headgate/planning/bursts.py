@@ -54,4 +54,4 @@ class Bursts:
         self.dispersion = variance / mean
         if self.dispersion <= BURSTY:
             return 0.0
-        return (mean + _DEVIATIONS * math.sqrt(variance - mean)) / self._window_s
+        return min(mean + _DEVIATIONS * math.sqrt(variance - mean), max(counts)) / self._window_s

@@ -56,6 +56,8 @@ class _Window(NamedTuple):
     seconds: float
     interval_s: float = WINDOW_S
     """Between two scrapes, at most; without those that failed."""
+    is_sure: bool = False
+    """Whether all counts of samples tell the same."""
 
 
 class _Asked(NamedTuple):
@@ -177,7 +179,7 @@ class PrometheusLoads:
         """It is found out once a minute. Raises QueryError."""
         key, now = (model, namespace), self._clock()
         known = self._windows.get(key)
-        if known is None or now - known.at >= (WINDOW_S if known.interval_s < WINDOW_S else FRESH_S):
+        if known is None or now - known.at >= (WINDOW_S if known.is_sure else FRESH_S):
             counts = {}
             for time_s in _INTERVALS_S:
                 lately = promql_range(time_s)
@@ -220,7 +222,9 @@ def _window_of(counts: Mapping[float, float | None], now: float) -> _Window:
     mean_s = min(time_s / samples for time_s, samples in known)
     wanted_s = math.ceil(_SCRAPES * mean_s / _WINDOW_STEP_S) * _WINDOW_STEP_S
     longest_s = _LATE * min(time_s / (samples - 1) for time_s, samples in known)
-    return _Window(now, min(max(wanted_s, SHORTEST_WINDOW_S), WINDOW_S), min(longest_s, WINDOW_S))
+    is_sure = len(known) == len(counts) and max(time_s / samples for time_s, samples in known) < 2 * mean_s
+    seconds = min(max(wanted_s, SHORTEST_WINDOW_S), WINDOW_S)
+    return _Window(now, seconds, min(longest_s, WINDOW_S), is_sure)
 
 
 def _arrivals(selector: str, window_s: float) -> str:
