@@ -242,6 +242,7 @@ def test_nobody_starves(weights):
             assert abs(got[str(at)] - count * weight / sum(weights)) <= len(weights)
 
 
+@pytest.mark.counts_calls
 @pytest.mark.parametrize("most", [1.2, 1000.0])
 def test_any_number_of_weights_costs_a_few_picks(most: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each Pod of a tenant may have its own. Close ones count as one, so shares stay about right."""
