@@ -6,7 +6,6 @@ written as an annotation, so that a new leader and `headgate plan explain` have 
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
@@ -15,8 +14,8 @@ import msgspec
 
 from headgate import api, cluster
 from headgate.api import marks
+from headgate.controllers.planning.noting import annotate
 from headgate.controllers.planning.status import Found
-from headgate.controllers.status_writes import COMPONENT
 from headgate.planning.assembling import Group
 from headgate.planning.fitting import Fitted
 from headgate.planning.learned import Key, LearnedProfiles, of_load
@@ -24,8 +23,6 @@ from headgate.planning.lines import FACTOR
 from headgate.planning.load import Load
 from headgate.planning.replica import ModelError, Profile
 from headgate.planning.variants import Variant
-
-log = logging.getLogger(__name__)
 
 OBSERVED_S: Final = 30.0
 """Loads of a model are means over a time, so two within this time are one observation."""
@@ -143,13 +140,7 @@ class Learning:
             return
         self._written[key] = now
         text = msgspec.json.encode(due).decode() if due is not None else None
-        patch = {"metadata": {"annotations": {marks.LEARNED_PROFILE: text}}}
-        try:
-            await client.patch(type(obj), key.name, key.namespace, patch, field_manager=COMPONENT)
-        except (cluster.NotFound, cluster.Conflict):
-            return
-        except (cluster.Forbidden, cluster.Invalid) as error:
-            log.warning("the profile of %s cannot be kept: %s", key, error)
+        await annotate(client, obj, marks.LEARNED_PROFILE, text, "profile")
 
     def _due(self, obj: api.VariantAutoscaling, variant: Variant) -> tuple[Kept | None, bool]:
         """The annotation, and whether it has to be written."""

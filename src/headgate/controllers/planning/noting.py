@@ -1,4 +1,5 @@
-"""Keeps the load that was planned for beside each VariantAutoscaling, for `headgate plan explain`."""
+"""Keeps what planning knows as annotations of VariantAutoscalings: the load that was planned for, which
+`headgate plan explain` reads."""
 
 from __future__ import annotations
 
@@ -24,14 +25,22 @@ async def note(client: cluster.Client, obj: api.VariantAutoscaling, found: Found
     before = planned_load.read(obj.metadata.annotations.get(marks.PLANNED_LOAD))
     if before == due or not (planned_load.is_clear(before, due) or _is_other_plan(obj, found)):
         return
+    await annotate(client, obj, marks.PLANNED_LOAD, due.written(), "planned load")
+
+
+async def annotate(
+    client: cluster.Client, obj: api.VariantAutoscaling, name: str, value: str | None, told: str
+) -> None:
+    """Write an annotation; None removes it. `told` names what it is, for the log. Raises ApiError other than
+    NotFound, Conflict, Forbidden and Invalid."""
     metadata = obj.metadata
-    patch = {"metadata": {"annotations": {marks.PLANNED_LOAD: due.written()}}}
+    patch = {"metadata": {"annotations": {name: value}}}
     try:
         await client.patch(type(obj), metadata.name, metadata.namespace, patch, field_manager=COMPONENT)
     except (cluster.NotFound, cluster.Conflict):
         return
     except (cluster.Forbidden, cluster.Invalid) as error:
-        log.warning("the planned load of %s cannot be kept: %s", metadata.key, error)
+        log.warning("the %s of %s cannot be kept: %s", told, metadata.key, error)
 
 
 def _is_other_plan(obj: api.VariantAutoscaling, found: Found) -> bool:
