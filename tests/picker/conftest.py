@@ -12,6 +12,7 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import envoy_process
 from picker_world import OBJECTIVES, World, pool
 
 from headgate import extproc, loop_turns, rpc
@@ -43,6 +44,7 @@ async def picker():
             server = rpc.Server({extproc.PATH: shell.open, **health}, loop_turns.Turns(loop))
             stack.push_async_callback(server.close)
             world = World(shell, await server.listen("127.0.0.1", 0), registry)
+            world.server = server
 
             async def close():
                 for client in world.clients:
@@ -58,3 +60,9 @@ async def picker():
 async def world(picker):
     """A picker with one pool of three Pods."""
     return (await picker()).apply(pool(), *OBJECTIVES)
+
+
+def pytest_report_header():
+    if envoy_process.find():
+        return []
+    return ["Tests that need Envoy are skipped: install it, or run tools/fetch_envoy.sh"]
