@@ -17,6 +17,8 @@ from picker_world import OBJECTIVES, World, pool
 
 from headgate import extproc, loop_turns, rpc
 from headgate.dataplane.records.recorder import Recorder
+from headgate.picker import reference_gauges as gauges
+from headgate.picker.reference_metrics import ReferenceMetrics
 from headgate.picker.settings import Choices, PickerSettings, PoolNames
 from headgate.picker.shell import Shell
 from headgate.telemetry import Registry
@@ -38,7 +40,9 @@ async def picker():
             )
             settings = msgspec.structs.replace(settings, **sections)
             loop, registry = asyncio.get_running_loop(), Registry()
-            shell = Shell(settings, Recorder(registry, None), loop, random.Random(7))
+            recorder, reference = Recorder(registry, None), ReferenceMetrics(registry)
+            shell = Shell(settings, recorder, loop, random.Random(7), reference)
+            gauges.add_gauges(registry, shell)
             stack.push_async_callback(shell.close)
             health = rpc.health.services({}, lambda: shell.is_ready)
             server = rpc.Server({extproc.PATH: shell.open, **health}, loop_turns.Turns(loop))

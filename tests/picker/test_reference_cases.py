@@ -30,7 +30,9 @@ async def test_b1_the_idle_endpoint_is_picked(world):
     assert proxy.told.body == completion()
     assert (proxy.told.ends, proxy.told.headers["content-length"]) == (1, str(len(completion())))
     assert proxy_life(world).decision.scheduled.priority == 2
-    assert len(world.loads) == 3
+    assert world.sample("inference_pool_ready_pods", name="pool") == 3
+    await proxy.serve(b"{}")
+    assert world.sample("llm_d_epp_request_total", priority="2", model_name="my-model") == 1
 
 
 def proxy_life(world):
@@ -141,6 +143,8 @@ async def test_b16_other_bodies_are_routed_by_load(world):
     assert proxy_life(world).decision.scheduled.priority == 2
     await proxy.serve(b"{}")
     assert world.sample("headgate_gateway_requests_total", model="unknown", code="200") == 1
+    named = {"model_name": "", "target_model_name": "", "priority": "2"}
+    assert world.sample("llm_d_epp_request_total", **named) == 1
 
 
 async def test_b21_weights_of_targets(picker):
