@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from headgate import extproc
 from headgate.dataplane import retry_after
+from headgate.engines import vllm_grpc
 from headgate.picker import errors, hints, picking, replies, request_body
 from headgate.picker.answer import Answer
 from headgate.picker.request import ProxiedRequest
 from headgate.protobuf_wire import WireError
 from headgate.requests import effects, elsewhere, settlement, states, undecoded, way
 from headgate.requests.life import UNDECIDED, Life
+from headgate.requests.proxied import Proxied
 from headgate.requests.received import ReceivedBody
+from headgate.requests.received_messages import ReceivedMessages
 
 if TYPE_CHECKING:
     import asyncio
@@ -60,7 +63,7 @@ class Stream:
         self.request: ProxiedRequest | None = None
         self.request_id = b""
         self.life: Life | None = None
-        self.received: ReceivedBody | None = None
+        self.received: ReceivedBody | ReceivedMessages | None = None
         self._body: request_body.RequestBody | None = None
         self._subset: Subset | None = None
         self._response_mode = extproc.NONE
@@ -193,16 +196,20 @@ class Stream:
         assert request is not None
         assert body is not None
         request.body = body.whole()
-        received = self.received = ReceivedBody(request.path)
+        received = self.received = received_of(request)
         life = self.life = Life(host.plane, request, received)
-        life.confined_to = self._subset
-        life.asks_for_usage = host.choices.asks_for_usage and self._response_mode != extproc.NONE
+        life.proxied = Proxied(
+            subset=self._subset,
+            asks_for_usage=host.choices.asks_for_usage and self._response_mode != extproc.NONE,
+            model=request.model_header,
+        )
         host.streams.add(self)
         destination = None
         if not request.is_known_api or body.mode == extproc.NONE:
             destination = host.default_destination
         if destination is not None:
-            life.decision = undecoded.decide(host.plane, request, destination)
+            prompt = vllm_grpc.read_request(request.path, request.body) if request.is_grpc else None
+            life.decision = undecoded.decide(host.plane, request, destination, prompt=prompt)
             self._report(lambda: way.decided(life, now), now)
         else:
             self._report(lambda: way.begin(life, now), now)
@@ -373,8 +380,7 @@ class Stream:
             way.heard(life, now)
             if not life.account.first_byte_at:
                 way.first_byte(life, now)
-            received.tail.add(data)
-            received.size += len(data)
+            received.add(data)
             received.has_passed = True
         for part in answer.part(data, is_end=message.end_of_stream):
             self._send(part)
@@ -470,6 +476,11 @@ class Stream:
 
     def _skip(self, effect: effects.Effect, now: float) -> None:
         """The proxy has the connections to endpoints, and prefills are asked for by sidecars."""
+
+
+def received_of(request: ProxiedRequest) -> ReceivedBody | ReceivedMessages:
+    """What takes in the response."""
+    return ReceivedMessages() if request.is_grpc else ReceivedBody(request.path)
 
 
 _DO: Final[dict[type[effects.Effect], Callable[[Stream, Any, float], None]]] = {
