@@ -494,6 +494,59 @@ async def test_b19_the_oldest_rewrite_counts(picker):
     assert json.loads((await world.ask(completion("other"))).told.body)["model"] == "c"
 
 
+async def pairs(picker, **notes):
+    """Two endpoints that prefill, and two that decode."""
+    world = await picker()
+    roles = {1: "prefill", 2: "prefill", 3: "decode", 4: "decode"}
+    pods = [pod(number, labels={"llm-d.ai/role": role}) for number, role in roles.items()]
+    return world.apply(pool(**notes), *pods)
+
+
+LONG = completion(prompt="a long prompt " * 400)
+
+
+@pytest.mark.parametrize("connector", ["nixl", "mooncake"])
+async def test_b47_a_sidecar_is_told_who_prefills(picker, connector):
+    """B47: the decoding endpoint gets the request as it is; both are booked, and nothing is left."""
+    world = await pairs(picker, **{"kv-connector": connector})
+    proxy = await world.ask(LONG)
+    decoding, prefilling = proxy.told.address, proxy.told.headers["x-prefiller-host-port"]
+    assert decoding in (address(3), address(4))
+    assert prefilling in (address(1), address(2))
+    assert proxy.told.body == LONG
+    assert sum(world.in_flight().values()) == 2
+    proxy.respond(content_type="text/event-stream")
+    await proxy.response_head()
+    proxy.response_part(b"data: {}\n\n")
+    await proxy.next()
+    assert sum(world.in_flight().values()) == 1
+    proxy.response_part(b"", ends=True)
+    await proxy.response_parts()
+    assert sum(world.in_flight().values()) == 0
+
+
+async def test_b48_short_prompts_are_prefilled_where_they_are_decoded(picker):
+    """B48: then there is no prefiller."""
+    world = await pairs(picker)
+    proxy = await world.ask(completion())
+    assert "x-prefiller-host-port" not in proxy.told.headers
+    assert await proxy.serve(b"{}") == [b"{}"]
+    assert sum(world.in_flight().values()) == 0
+
+
+@pytest.mark.parametrize("ends", ["cancel", "error", "complete"])
+async def test_prefills_end_with_their_requests(picker, ends):
+    """However they end, before the first byte of the response."""
+    world = await pairs(picker)
+    proxy = await world.ask(LONG)
+    if ends == "cancel":
+        proxy.call.cancel()
+    else:
+        proxy.respond(500 if ends == "error" else 200, ends=True)
+    await asyncio.sleep(0.05)
+    assert sum(world.in_flight().values()) == 0
+
+
 # -- gRPC
 
 
