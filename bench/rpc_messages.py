@@ -1,9 +1,9 @@
 """CPU time per gRPC stream of 4 messages each way, ours against grpc.aio: `make bench-rpc`.
 
-A server and a client run in a process each, over loopback, with 64 streams in flight on one connection. A
-stream is like that of an endpoint picker: a head and a body of 8 KB, both sent back, then those of a response.
-The other side of each row is ours, so that only one side differs. CPU time is that of the whole process, with
-the kernel's.
+A server and a client run in a process each, over loopback, with 64 streams in flight on one connection.
+A stream is like that of an endpoint picker: a head and a body of 8 KB, both sent back, then those of a
+response. The other side of each row is ours, so that only one side differs. CPU time is that of the whole
+process, with the kernel's.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 
@@ -111,4 +112,4 @@ def greeted(limits: Limits | None = None) -> tuple[Side, H2Connection]:
 def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
     """The pieces of data that is cut at these places."""
     ends = [0, *sorted(place for place in places if 0 < place < len(data)), len(data)]
-    return [data[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(ends)]

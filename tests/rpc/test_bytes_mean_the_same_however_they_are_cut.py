@@ -1,4 +1,4 @@
-"""Any split of what a client sends gives the same events and the same replies; nothing that is sent raises."""
+"""Any split of the bytes that a client sends gives the same events and replies."""
 
 import math
 

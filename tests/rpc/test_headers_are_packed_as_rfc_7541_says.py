@@ -1,5 +1,7 @@
 """Header blocks mean the same to hpack, an independent implementation, and to ours."""
 
+import contextlib
+
 import pytest
 from hpack import Decoder, Encoder
 from hypothesis import given
@@ -54,10 +56,8 @@ def test_a_block_is_decoded_once_while_the_table_stays():
 def test_any_bytes_are_headers_or_an_error(block):
     """Nothing else is raised."""
     decoder = hpack.HeaderDecoder(8192)
-    try:
+    with contextlib.suppress(Http2Error):
         decoder.decode(block)
-    except Http2Error:
-        pass
 
 
 BOMBS = {
