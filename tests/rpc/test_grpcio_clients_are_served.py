@@ -28,7 +28,7 @@ async def both_ways(channel, path, messages, **options):
 
 
 async def refused(channel, path, message, **options):
-    """The status of a call with one message. grpcio raises errors of its own if a stream ends while it sends."""
+    """The status of a call with one message: grpcio raises errors of its own if a stream ends as it sends."""
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await channel.unary_unary(path)(message, **options)
     return raised.value.code(), raised.value.details()
@@ -92,7 +92,7 @@ async def test_an_expired_call_is_cancelled(serve, grpcio_channel, eventually):
     """When its deadline has passed, even if the client does not tell."""
     _, port = await serve()
     channel = await grpcio_channel(port)
-    received, code, _ = await both_ways(channel, "/test.Test/Stubborn", [b"x"], timeout=0.2)
+    received, code, _ = await both_ways(channel, "/test.Test/Hold", [b"x"], timeout=0.2)
     assert (received, code) == ([], grpc.StatusCode.DEADLINE_EXCEEDED)
     await eventually(lambda: all_handlers[0].heard[-1] == "cancelled")
     assert all_handlers[0].call.is_finished
@@ -102,7 +102,7 @@ async def test_a_cancelled_call_is_told_once(serve, grpcio_channel, eventually):
     """And others of the connection go on."""
     server, port = await serve()
     channel = await grpcio_channel(port)
-    call = channel.stream_stream("/test.Test/Stubborn")(iter_of([b"x"]))
+    call = channel.stream_stream("/test.Test/Hold")(iter_of([b"x"]))
     await eventually(lambda: all_handlers and all_handlers[0].heard)
     call.cancel()
     await eventually(lambda: all_handlers[0].heard[-1] == "cancelled")
@@ -116,7 +116,7 @@ async def test_calls_end_with_their_connection(serve, grpcio_channel, eventually
     """Each is told that it is cancelled."""
     _, port = await serve()
     channel = await grpcio_channel(port)
-    calls = [channel.stream_stream("/test.Test/Stubborn")(iter_of([b"x"])) for _ in range(100)]
+    calls = [channel.stream_stream("/test.Test/Hold")(iter_of([b"x"])) for _ in range(100)]
     await eventually(lambda: len(all_handlers) == 100)
     await channel.close()
     await eventually(lambda: all("cancelled" in each.heard for each in all_handlers))

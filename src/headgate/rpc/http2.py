@@ -60,7 +60,8 @@ class Http2:
             self.sender.control(frames.PREFACE)
         self.sender.control(frames.settings(values))
         grown = limits.connection_window_bytes - frames.DEFAULT_WINDOW
-        self.sender.control(frames.window_update(0, grown))
+        if grown:
+            self.sender.control(frames.window_update(0, grown))
 
     # -- for calls
 

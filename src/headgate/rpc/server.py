@@ -54,7 +54,7 @@ class Server:
         """Accept connections at an address. Returns the port, which is chosen if it is 0."""
         loop = asyncio.get_running_loop()
         made = await loop.create_server(
-            self._connection,
+            self.protocol,
             host,
             port,
             ssl=self._tls,
@@ -67,7 +67,7 @@ class Server:
     async def listen_on(self, listening: socket.socket) -> int:
         """Accept connections of a socket, which is closed with the server. Returns its port."""
         made = await asyncio.get_running_loop().create_server(
-            self._connection,
+            self.protocol,
             sock=listening,
             ssl=self._tls,
             ssl_handshake_timeout=self._handshake_timeout_s,
@@ -81,12 +81,17 @@ class Server:
 
     def _listens(self, made: asyncio.Server) -> int:
         self._sockets.append(made)
-        if self._sweeping is None:
-            self._sweeping = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        self.start_sweeping()
         port: int = made.sockets[0].getsockname()[1]
         return port
 
-    def _connection(self) -> Connection:
+    def start_sweeping(self) -> None:
+        """Look after silent and stalled connections from now on; `listen` does it too."""
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def protocol(self) -> Connection:
+        """The protocol of a new connection."""
         return Connection(self, self._turns, self._limits, self._held, is_client=False)
 
     # -- Role of its connections
