@@ -56,7 +56,7 @@ from headgate.api.core import (
 from headgate.api.definitions import borrowed_definitions, builtin_definitions, custom_definitions
 from headgate.api.extensions import CustomResourceDefinition
 from headgate.api.gie_v1alpha1 import InferenceModel
-from headgate.api.gie_v1alpha2 import InferenceObjective
+from headgate.api.gie_v1alpha2 import InferenceModelRewrite, InferenceObjective
 from headgate.api.kthena_networking import (
     ModelMatch,
     ModelRoute,
@@ -105,6 +105,7 @@ __all__ = [
     "EventSource",
     "HTTPGetAction",
     "InferenceModel",
+    "InferenceModelRewrite",
     "InferenceObjective",
     "LabelSelector",
     "LeaderWorkerSet",

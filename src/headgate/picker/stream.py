@@ -454,7 +454,9 @@ class Stream:
         assert request is not None
         self._host.streams.discard(self)
         self._host.bodies.release(request)
-        self._host.recorder.settled(cast("ServedRequest", self), now)
+        served = cast("ServedRequest", self)
+        self._host.recorder.settled(served, now)
+        self._host.reference.settled(served, now)
 
     def sweep(self, now: float) -> None:
         """Called about once a second."""
