@@ -60,8 +60,8 @@ _MAX_PORTS = 8
 
 
 class GoCommand(click.Command):
-    """Flags with one dash or two, as Go programs have them. Removed flags are refused with a reason, and those
-    that have no effect are accepted with a warning."""
+    """Flags with one dash or two, as in Go programs. Removed flags are refused with a reason; those that have
+    no effect are accepted with a warning."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         left = [f"-{each}" if _SINGLE_DASH.fullmatch(each) else each for each in args]
