@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headgate.requests.refusal import Refusal
     from headgate.requests.subset import Subset
 
-INVALID_ARGUMENT, FAILED_PRECONDITION, ABORTED, INTERNAL = 3, 9, 10, 13
+INVALID_ARGUMENT, FAILED_PRECONDITION, ABORTED, UNAVAILABLE = 3, 9, 10, 14
 """Status codes of gRPC."""
 
 
@@ -137,6 +137,9 @@ class Stream:
         self.request_id = request.given_id or host.request_id()
         mode, self._response_mode = picking.body_modes(found.protocol, host.choices.body_mode)
         problem = request_body.mode_problem(mode)
+        if not host.plane.is_ready:  # so that a proxy with failureMode FailOpen goes on without it
+            self._end_call(now, UNAVAILABLE, "the picker has not loaded its objects yet")
+            return
         if problem or found.observability_mode:
             told = problem or "with observability_mode, the proxy would ignore the picked endpoint"
             self._end_call(now, FAILED_PRECONDITION, told)
