@@ -117,8 +117,8 @@ MODES = {
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_requests_while_pickers_are_replaced(tmp_path, unused_tcp_port_factory, mode):
-    """Killed, or stopped, every few seconds. FailOpen, with buffered bodies: no request fails. FailClose: some
-    fail, and are told at once."""
+    """Killed, or stopped, every few seconds. FailOpen, with buffered bodies: none fails. FailClose: some
+    requests fail, and are told at once."""
     seen, over = Counter(), asyncio.Event()
     loop = asyncio.get_running_loop()
     async with rig(tmp_path, unused_tcp_port_factory, **MODES[mode]) as (url, picker):
