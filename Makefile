@@ -16,7 +16,7 @@ CLUSTER_WORKLOADS := $(wildcard $(addprefix tests/control_plane/,autoscaling bes
 IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -130,6 +130,9 @@ bench-routing-live: $(DEV_STAMP)  ## routing of a trace over HTTP, compared with
 
 bench-path: $(DEV_STAMP)  ## CPU time and calls of one request and one chunk, without sockets
 	$(BIN)/python bench/data_path.py
+
+bench-rpc: $(DEV_STAMP)  ## CPU time of one gRPC stream, ours and grpc.aio
+	$(BIN)/python bench/rpc_messages.py
 
 bench-decisions: $(DEV_STAMP)  ## CPU time of the decisions for each request, pure and compiled
 	@$(BIN)/python tools/compile.py pure
