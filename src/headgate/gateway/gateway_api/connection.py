@@ -264,6 +264,12 @@ class EntryConnection:
             transport.abort()
         self._gone()
 
+    def close(self) -> None:
+        """Close the connection once everything was written: its request was its last."""
+        self._serving = None
+        if self._transport is not None:
+            self._transport.close()
+
     def pause_body(self) -> None:
         """Read no more for now."""
         if self._transport is not None and not self._incoming.is_paused and not self._transport.is_closing():
