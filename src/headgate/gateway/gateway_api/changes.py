@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import httptools
 
-from headgate.gateway.chunks import Chunks
+from headgate.dataplane.rewriting.chunks import Chunks
 from headgate.gateway.refusals import status_line
 from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, nominated
 
 if TYPE_CHECKING:
+    from headgate.dataplane.trust import Peer
     from headgate.gateway.gateway_api.head import Head
-    from headgate.gateway.trust import Peer
     from headgate.requests.client import Header
     from headgate.routing.gateway_api import Entry, Filters, HeaderChange, Redirect
 
