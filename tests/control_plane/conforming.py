@@ -23,9 +23,13 @@ from traffic import programs_in
 
 REPORTS_VARIABLE = "HEADGATE_CONFORMANCE_REPORTS"
 """A directory to keep the reports in."""
+ONLY_VARIABLE = "HEADGATE_CONFORMANCE_TEST"
+"""The short name of a single test of the suites to run."""
 CLASS = "headgate"
 PODS, GATEWAYS = "10.244.64.0/24", "10.244.240.0/24"
 HOST = "10.244.0.1"
+STATIC, UNUSABLE = "10.244.241.1", "192.0.2.1"
+"""Addresses that Gateways of a suite name; nothing can listen on the second one here."""
 
 
 def suite_directory(name: str) -> Path:
@@ -35,6 +39,20 @@ def suite_directory(name: str) -> Path:
     if not found:
         pytest.skip(f"{name} is not built: `make conformance-suites`")
     return Path(found)
+
+
+def echo_server(suite: Path) -> dict[str, Any]:
+    """The image of the suites' backends, for the node."""
+    return {"image": "*/echo-basic", "command": [str(suite / "echo-basic")]}
+
+
+def conforms(report: dict[str, Any]) -> None:
+    """Asserts that no core and no extended test failed."""
+    [profile] = report["profiles"]
+    for part in ("core", "extended"):
+        found = profile.get(part)
+        if found is not None:
+            assert found["statistics"]["Failed"] == 0, f"{part}: {found}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +72,8 @@ class Site:
         words += [f"-report-output={file}", "-organization=headgate", "-project=headgate"]
         words += ["-url=https://headgate.dev", f"-version={version('headgate')}", *flags]
         words += ["-contact=https://headgate.dev"]
+        if only := os.environ.get(ONLY_VARIABLE):
+            words.append(f"-run-test={only}")
         log = self.directory / f"{program.name}.log"
         with log.open("w") as output:
             environ = {**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)}
@@ -93,7 +113,7 @@ def _start_headgate(site: Site) -> None:
     controller = site.start("controller", "controller", kubeconfig, f"--gateway-address={GATEWAYS}")
     gateway = site.start(
         "gateway",
-        *("gateway", kubeconfig, "--host", HOST, "--port", "8000"),
+        *("gateway", kubeconfig, "--host", HOST, "--port", "8000", "--gateway-api-addresses", "assigned"),
     )
     site.cluster.apply(
         {
@@ -104,4 +124,4 @@ def _start_headgate(site: Site) -> None:
         }
     )
     wait_until(lambda: "ready" in controller.read_text(), WAIT_S)
-    assert gateway
+    wait_until(lambda: "ready" in gateway.read_text(), WAIT_S)

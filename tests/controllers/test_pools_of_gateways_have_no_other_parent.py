@@ -1,5 +1,5 @@
-"""With a GatewayClass of Headgate's, a pool that only routes of the Gateway API can lead to has only Gateways as
-parents."""
+"""With a GatewayClass of Headgate's, a pool that only routes of the Gateway API can lead to has only Gateways
+as parents."""
 
 import asyncio
 import contextlib
