@@ -110,6 +110,8 @@ def how_to_get(name: str) -> str:
 
 def build_all(names: Sequence[str], environ: Mapping[str, str]) -> list[Path]:
     """Builds what is not there. A second build of the same family waits for the first one."""
+    if unknown := [name for name in names if name not in FAMILIES]:
+        raise programs.ControlPlaneError(f"{unknown[0]!r} is none of {', '.join(NAMES)}")
     home = cache(environ)
     home.mkdir(parents=True, exist_ok=True)
     made = []
