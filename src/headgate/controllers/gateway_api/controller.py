@@ -102,7 +102,8 @@ class GatewayApiController:
         settings = settings or GatewayApiSettings()
         self._scopes = cluster.scopes(namespaces)
         self._objects = Objects(settings.controller_name)
-        self._assessor = Assessor(settings, client.key_of(settings.service) if settings.service else None)
+        self._service = client.key_of(settings.service) if settings.service else None
+        self._assessor = Assessor(settings, self._service)
         self._changed = asyncio.Event()
         self._listening = Listening(self._changed.set)
         self._secrets = cluster.NamedObjects(client, api.Secret, self._handler(api.Secret))
@@ -148,7 +149,9 @@ class GatewayApiController:
         )
 
     def _follow(self, kind: type[Any]) -> list[cluster.Informer[Any]]:
-        scopes: Sequence[str | None] = (None,) if kind in OF_CLUSTER else self._scopes
+        scopes: set[str | None] = {None} if kind in OF_CLUSTER else {*self._scopes}
+        if kind is api.Service and self._service is not None and None not in scopes:
+            scopes.add(self._service.namespace)
         informers: list[cluster.Informer[Any]] = [
             cluster.Informer(self._client, kind, scope, may_be_absent=True) for scope in scopes
         ]
