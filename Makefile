@@ -13,6 +13,7 @@ IMAGE ?= headgate
 PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 CLUSTER_WORKLOADS := $(wildcard $(addprefix tests/control_plane/,autoscaling beside models planning))
+CONFORMANCE := tests/control_plane/conformance
 IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
@@ -77,7 +78,7 @@ cluster-workloads:
 	@$(CONTROL_PLANE) run $(PYTEST) -n0 $(CLUSTER_WORKLOADS) $(ARGS) $(IF_ANY)
 
 cluster-rest:
-	@$(CONTROL_PLANE) run $(PYTEST) -n0 tests/control_plane $(addprefix --ignore=,$(CLUSTER_WORKLOADS)) $(ARGS) $(IF_ANY)
+	@$(CONTROL_PLANE) run $(PYTEST) -n0 tests/control_plane $(addprefix --ignore=,$(CLUSTER_WORKLOADS) $(CONFORMANCE)) $(ARGS) $(IF_ANY)
 
 cluster-api:
 	@$(CONTROL_PLANE) run $(CONTROL_PLANE) beside $(MAKE) --no-print-directory test-api ARGS="-n0 $(ARGS)"
@@ -102,7 +103,7 @@ conformance-suites:  ## build the conformance suites of the Gateway API, and wha
 	@$(CONTROL_PLANE) build-suites gateway-suites epp
 
 conformance: $(DEV_STAMP) control-plane conformance-suites  ## run the conformance suites of the Gateway API, and write their reports to docs/conformance
-	@HEADGATE_CONFORMANCE_REPORTS=docs/conformance $(CONTROL_PLANE) run $(PYTEST) -n0 tests/control_plane/conformance $(ARGS)
+	@HEADGATE_CONFORMANCE_REPORTS=docs/conformance $(CONTROL_PLANE) run $(PYTEST) -n0 $(CONFORMANCE) $(ARGS)
 
 kustomize-base: helm  ## render deploy/kustomize/base from the Helm chart
 	@$(PYTHON) tools/kustomize_base.py "$$($(CONTROL_PLANE) path-helm | head -n 1)"
