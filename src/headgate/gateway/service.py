@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import cast
 
@@ -16,6 +16,7 @@ from headgate import cluster, serving, telemetry
 from headgate.api import ObjectRef
 from headgate.gateway import gauges, limits
 from headgate.gateway.followed import FollowedObjects
+from headgate.gateway.gateway_api import FollowedEntries, Ports
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.settings import GatewaySettings
@@ -23,6 +24,7 @@ from headgate.gateway.shell import Shell
 from headgate.quota.conditions import LimitConditions
 from headgate.quota.gateways import Gateways
 from headgate.quota.transport import Transport
+from headgate.routing import gateway_api
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +56,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self.shell = Shell(settings, self._recorder, self._loop, phase=phase, accounts=accounts)
         self._servers: dict[int, asyncio.Server] = {}
+        self.ports = Ports(self.shell.gateways, settings.listen.host)
         gauges.add_gauges(self.registry, self.shell)
         telemetry.add_process_metrics(self.registry)
 
@@ -72,7 +75,8 @@ class Service:
             cluster.Client.from_kubeconfig(kubeconfig) as client,
             asyncio.TaskGroup() as tasks,
         ):
-            tasks.create_task(_follow_objects(self.shell, client, settings.kubernetes.namespaces, on_ready))
+            tasks.create_task(_follow_objects(self.shell, self.ports, client, on_ready))
+            tasks.create_task(self.ports.run())
             tasks.create_task(_flush_log(self._recorder))
 
     async def listen(self, listeners: Collection[int]) -> None:
@@ -89,6 +93,8 @@ class Service:
             )
         for descriptor in self._servers.keys() - set(listeners):
             self._servers.pop(descriptor).close()
+        if not listeners:
+            self.ports.close()
 
     def change(self, settings: GatewaySettings) -> None:
         """Apply new settings."""
@@ -112,17 +118,21 @@ class Service:
 
 
 async def _follow_objects(
-    shell: Shell,
-    client: cluster.Client,
-    namespaces: Sequence[str],
-    on_ready: Callable[[], None],
+    shell: Shell, ports: Ports, client: cluster.Client, on_ready: Callable[[], None]
 ) -> None:
-    """Keep the gateway's snapshot up to date with the objects of the API server."""
+    """Keep the gateway's snapshot and entry points up to date with the objects of the API server."""
     changed = asyncio.Event()
+    namespaces = shell.settings.kubernetes.namespaces
     objects = FollowedObjects(client, namespaces, changed.set)
+    entries = _followed_entries(shell.settings, client, changed.set)
     async with asyncio.TaskGroup() as tasks:
         shell.denied = objects.denied
-        await objects.start(tasks)
+        if entries is not None:
+            shell.denied = lambda: objects.denied() + entries.denied()
+            objects.follow_pods(entries.put_pod)
+            await asyncio.gather(objects.start(tasks), entries.start(tasks))
+        else:
+            await objects.start(tasks)
         sources = shell.services.limit_sources
         gateways = Gateways(client, socket.gethostname(), os.getpid(), namespaces)
         shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
@@ -134,7 +144,10 @@ async def _follow_objects(
             changed.clear()
             began_s = time.thread_time()
             try:
-                shell.use(objects.translated(), objects.translator.step)
+                snapshot = objects.translated()
+                shell.use(snapshot, objects.translator.step)
+                if entries is not None:
+                    ports.use(entries.translated(snapshot.pools))
             except Exception:
                 if not shell.plane.is_ready:
                     raise
@@ -149,6 +162,18 @@ async def _follow_objects(
             took_s = time.thread_time() - began_s
             await asyncio.sleep(min(took_s * (1 / TRANSLATION_SHARE - 1), LONGEST_PAUSE_S))
             await changed.wait()
+
+
+def _followed_entries(
+    settings: GatewaySettings, client: cluster.Client, changed: Callable[[], None]
+) -> FollowedEntries | None:
+    """None if the gateway serves no Gateways."""
+    told = settings.gateway_api
+    if not told.controller:
+        return None
+    own = {settings.listen.port, settings.metrics.port, settings.admin.port}
+    translation = gateway_api.Settings(told.controller, frozenset(own), told.addresses == "assigned")
+    return FollowedEntries(client, settings.kubernetes.namespaces, translation, changed)
 
 
 def _note_failures(

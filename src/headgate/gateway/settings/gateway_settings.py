@@ -12,6 +12,7 @@ from headgate.gateway.settings.endpoints import Endpoints, EngineMetrics, Prefil
 from headgate.gateway.settings.flow import Queue, RateLimits
 from headgate.gateway.settings.serving import (
     Admin,
+    GatewayApi,
     Kubernetes,
     Listen,
     Logging,
@@ -30,6 +31,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     admin: Admin = Admin()
     workers: Workers = Workers()
     kubernetes: Kubernetes = Kubernetes()
+    gateway_api: GatewayApi = GatewayApi()
     clients: Clients = Clients()
     cors: Cors = Cors()
     endpoints: Endpoints = Endpoints()

@@ -82,6 +82,8 @@ class EntryPoints(msgspec.Struct, frozen=True):
 
     ports: Mapping[Place, Port] = {}
     services: Mapping[ServicePort, ServiceEndpoints] = {}
+    rules: tuple[EntryRule, ...] = ()
+    """Of all routes that are attached to a listener."""
 
 
 NO_ENTRY_POINTS = EntryPoints()

@@ -136,7 +136,11 @@ class Translator:
         )
         named = {port for state in routes.values() for port in _services(state.rules)}
         return Translation(
-            EntryPoints(ports, endpoints_of(named, objects)),
+            EntryPoints(
+                ports,
+                endpoints_of(named, objects),
+                tuple(rule for state in routes.values() for _, rule, _ in state.rules.made),
+            ),
             {key: GatewayState(each, _counted(key, each, routes.values())) for key, each in states.items()},
             routes,
         )
