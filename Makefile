@@ -103,7 +103,7 @@ conformance-suites:  ## build the conformance suites of the Gateway API, and wha
 	@$(CONTROL_PLANE) build-suites gateway-suites epp
 
 conformance: $(DEV_STAMP) control-plane conformance-suites  ## run the conformance suites of the Gateway API, and write their reports to docs/conformance
-	@HEADGATE_CONFORMANCE_REPORTS=docs/conformance $(CONTROL_PLANE) run $(PYTEST) -n0 $(CONFORMANCE) $(ARGS)
+	@HEADGATE_TEST_REPORTS=docs/conformance $(CONTROL_PLANE) run $(PYTEST) -n0 $(CONFORMANCE) $(ARGS)
 
 kustomize-base: helm  ## render deploy/kustomize/base from the Helm chart
 	@$(PYTHON) tools/kustomize_base.py "$$($(CONTROL_PLANE) path-helm | head -n 1)"

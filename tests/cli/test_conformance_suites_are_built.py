@@ -104,5 +104,5 @@ def test_another_go_library_and_an_unknown_name_are_explained(run, tmp_path):
 def test_a_directory_that_is_named_is_used(run, tmp_path):
     """Only if it is complete."""
     made = Path(run("build-suites", "epp")[1].strip())
-    assert run("path-suite", "epp", HEADGATE_SUITES=str(made.parent))[1].strip() == str(made)
-    assert run("path-suite", "epp", HEADGATE_SUITES=str(tmp_path))[1].strip() == ""
+    assert run("path-suite", "epp", HEADGATE_TEST_SUITES=str(made.parent))[1].strip() == str(made)
+    assert run("path-suite", "epp", HEADGATE_TEST_SUITES=str(tmp_path))[1].strip() == ""

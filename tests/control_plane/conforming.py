@@ -21,9 +21,9 @@ from clusters import TOOL, WAIT_S, Cluster, control_plane, wait_until
 from nodes import process_nodes
 from traffic import programs_in
 
-REPORTS_VARIABLE = "HEADGATE_CONFORMANCE_REPORTS"
+REPORTS_VARIABLE = "HEADGATE_TEST_REPORTS"
 """A directory to keep the reports in."""
-ONLY_VARIABLE = "HEADGATE_CONFORMANCE_TEST"
+ONLY_VARIABLE = "HEADGATE_TEST_ONLY"
 """The short name of a single test of the suites to run."""
 CLASS = "headgate"
 PODS, GATEWAYS = "10.244.64.0/24", "10.244.240.0/24"

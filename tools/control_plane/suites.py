@@ -16,7 +16,7 @@ import build
 import pod_listening
 import programs
 
-VARIABLE = "HEADGATE_SUITES"
+VARIABLE = "HEADGATE_TEST_SUITES"
 SUITE_FILE = "suite_test.go"
 SUITE = """package suite
 
