@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import httptools
 
-from headgate.gateway.chunks import Chunks
+from headgate.dataplane.rewriting.chunks import Chunks
 from headgate.gateway.refusals import status_line
 from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, nominated
 
 if TYPE_CHECKING:
+    from headgate.dataplane.trust import Peer
     from headgate.gateway.gateway_api.head import Head
-    from headgate.gateway.trust import Peer
     from headgate.requests.client import Header
     from headgate.routing.gateway_api import Entry, Filters, HeaderChange, Redirect
 
@@ -32,6 +32,8 @@ class Asked(NamedTuple):
 
     target: bytes
     host: bytes
+    asked_host: bytes
+    """As the client sent it."""
     headers: list[Header]
 
 
@@ -57,12 +59,16 @@ def asked(head: Head, entry: Entry, filters: Iterable[Filters]) -> Asked:
             if each.rewrite.path is not None:
                 path = each.rewrite.path.apply(head.path, entry.match.prefix)
                 target = path.encode("latin-1") + head.query
-    return Asked(target, host, headers)
+    return Asked(target, host, head.host, headers)
 
 
 def forwarded(method: bytes, request: Asked, peer: Peer, request_id: bytes, framing: bytes) -> bytes:
     """The head for a backend. `framing`: header lines about the body, or an upgrade."""
-    lines = [method, b" ", request.target, peer.opening(request.host, request.headers)]
+    opening = peer.opening(request.asked_host, request.headers)
+    if request.host != request.asked_host:
+        before, after = (b"\r\nhost: %b\r\n" % host for host in (request.asked_host, request.host))
+        opening = opening.replace(before, after, 1)
+    lines = [method, b" ", request.target, opening]
     dropped = nominated(request.headers)
     for name, value in request.headers:
         if name in _NOT_FORWARDED or name in dropped:

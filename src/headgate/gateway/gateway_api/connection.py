@@ -13,11 +13,11 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from headgate.gateway import limits, refusals, unreadable
+from headgate.dataplane.trust import Peer, counted_as
+from headgate.gateway import refusals, unreadable
 from headgate.gateway.gateway_api import head as heads
 from headgate.gateway.gateway_api.framing import Body, FramingError
 from headgate.gateway.gateway_api.head import Head
-from headgate.gateway.trust import Peer
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class EntryConnection:
         scheme = b"http" if transport.get_extra_info("ssl_object") is None else b"https"
         self.peer = Peer(str(address[0]) if isinstance(address, tuple) else "", policy.trusted, scheme)
         if self._clients.counts_addresses and not self.peer.is_trusted:
-            self._counted_as = limits.counted_as(self.peer.address)
+            self._counted_as = counted_as(self.peer.address)
         refusal = self._clients.admit(self, self._counted_as)
         if refusal is not None:
             may_linger = self._clients.may_linger(self)
@@ -263,6 +263,12 @@ class EntryConnection:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             transport.abort()
         self._gone()
+
+    def close(self) -> None:
+        """Close the connection once everything was written: its request was its last."""
+        self._serving = None
+        if self._transport is not None:
+            self._transport.close()
 
     def pause_body(self) -> None:
         """Read no more for now."""

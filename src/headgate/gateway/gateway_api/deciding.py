@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headgate import api
 from headgate.gateway.gateway_api import changes
@@ -10,6 +10,7 @@ from headgate.gateway.gateway_api.answered import Answered
 from headgate.gateway.gateway_api.pooled import Pooled
 from headgate.gateway.gateway_api.proxied import Proxied
 from headgate.gateway.gateway_api.task import Task
+from headgate.gateway.gateway_api.tunnel import Tunnel
 from headgate.requests.refusal import Refusal
 from headgate.routing import TooCostlyError
 from headgate.routing.gateway_api import InvalidBackend
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from headgate.gateway.gateway_api.connection import EntryConnection, Serving
     from headgate.gateway.gateway_api.head import Head
     from headgate.routing.gateway_api import Entry, Port
-
-_HTTPS_PORT: Final = 443
 
 
 def decide(client: EntryConnection, head: Head, now: float) -> Serving:
@@ -60,6 +59,9 @@ def decide(client: EntryConnection, head: Head, now: float) -> Serving:
             task, refusal=_broken(f"{rule.name}: there is no {backend}", "a backend is not there")
         )
     task.service = backend
+    if head.upgrade and not head.has_body and not service.http2:
+        client.is_tunnel = True
+        return Tunnel(task, service)
     return Proxied(task, service)
 
 

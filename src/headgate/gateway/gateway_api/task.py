@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from headgate.gateway import log_text
-from headgate.gateway.access_log import Forwarded
+from headgate.dataplane.records import log_text
+from headgate.dataplane.records.access_log import Forwarded
 from headgate.requests.account import CLIENT_GONE, SERVED
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from headgate.gateway.chunks import LAST_CHUNK, chunk
+from headgate.dataplane.rewriting.chunks import LAST_CHUNK, chunk
 
 if TYPE_CHECKING:
-    from headgate.gateway.bodies import BodyMemory
+    from headgate.dataplane.bodies import BodyMemory
     from headgate.gateway.gateway_api.connection import EntryConnection
 
 REPLAYED_BYTES: Final = 64 * 1024
