@@ -200,9 +200,11 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) install --no-deps -e .
 	@touch $@
 
-$(DEV_STAMP): $(STAMP) requirements-dev.lock
+# The messages of Envoy come with a package `cel` that would overwrite the one of CEL: they get a folder of their own.
+$(DEV_STAMP): $(STAMP) requirements-dev.lock requirements-protos.lock
 	@echo "Installing the development tools ..."
 	@$(PIP) install -r requirements-dev.lock
+	@$(PIP) install --no-deps --upgrade --target $(VENV)/protos -r requirements-protos.lock
 	@touch $@
 
 $(COMPILE_STAMP): $(STAMP) requirements-compile.lock
