@@ -98,6 +98,7 @@ Status = (
     | gie_v1alpha1.InferencePoolStatus
     | gie_v1alpha1.InferenceModelStatus
     | gie_v1alpha2.InferenceObjectiveStatus
+    | gie_v1alpha2.InferenceModelRewriteStatus
 )
 
 _NEVER = "1970-01-01T00:00:00Z"
@@ -130,16 +131,28 @@ def formed(obj: Observed, status: api.ObservedStatus) -> Status:
         return gie_v1alpha1.InferenceModelStatus(conditions=conditions)
     if isinstance(obj, api.InferenceObjective):
         return gie_v1alpha2.InferenceObjectiveStatus(conditions=conditions)
+    if isinstance(obj, api.InferenceModelRewrite):
+        return gie_v1alpha2.InferenceModelRewriteStatus(conditions=conditions)
     return status
 
 
 def written(obj: Observed, status: api.ObservedStatus) -> dict[str, Any]:
     """The same as a plain object for an API server, which requires messages, even if empty."""
-    plain: dict[str, Any] = msgspec.to_builtins(formed(obj, status))
-    for part in (plain, *plain.get("parents", ())):
+    return plain(formed(obj, status))
+
+
+def plain(status: Status) -> dict[str, Any]:
+    """A status for an API server."""
+    made: dict[str, Any] = msgspec.to_builtins(status)
+    for part in (made, *made.get("parents", ())):
         for condition in part.get("conditions", ()):
             condition.setdefault("message", "")
-    return plain
+    return made
+
+
+def without_ours(pool: gie_v1.InferencePool) -> list[gie_v1.ParentStatus]:
+    """The parents of a pool, without Headgate's gateway that needs no Gateway."""
+    return [each for each in (pool.status.parents if pool.status is not None else ()) if not _is_ours(each)]
 
 
 def _of_others(parents: Sequence[gie_v1.ParentStatus]) -> list[gie_v1.ParentStatus]:

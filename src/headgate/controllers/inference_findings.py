@@ -1,4 +1,4 @@
-"""Findings about InferencePools, InferenceModels and InferenceObjectives, as gateways see them."""
+"""Findings about InferencePools, and the objects that refer to them, as gateways see them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headgate.controllers.findings import (
 from headgate.controllers.relations import InferencePool, Subject, selector, subject
 
 ROUTED, CONFLICTED = "Routed", "Conflicted"
-INVALID_EXTENSION_REF = "InvalidExtensionRef"
+INVALID_EXTENSION_REF, NO_ROUTE = "InvalidExtensionRef", "NoRoute"
 _LISTED = 1024
 """Length of a list of names within a longer message."""
 
@@ -32,9 +32,11 @@ def of_model(model: api.InferenceModel, snapshot: routing.Snapshot) -> list[Find
     return [_model_accepted(model, snapshot), _pool_found(model, snapshot, RESOLVED_REFS, "ResolvedRefs")]
 
 
-def of_objective(objective: api.InferenceObjective, snapshot: routing.Snapshot) -> list[Finding]:
-    """`snapshot` has the objective and its pool, if that exists."""
-    return [_pool_found(objective, snapshot, ACCEPTED, "Accepted")]
+def of_addition(
+    obj: api.InferenceObjective | api.InferenceModelRewrite, snapshot: routing.Snapshot
+) -> list[Finding]:
+    """An object that adds to a pool. `snapshot` has the object and its pool, if that exists."""
+    return [_pool_found(obj, snapshot, ACCEPTED, "Accepted")]
 
 
 def of_pool(
@@ -59,6 +61,11 @@ def of_pool(
     return [*found, _routed(pool, snapshot, models), _conflicted(pods, shared), _ready(pool, snapshot, pods)]
 
 
+def has_no_route(status: api.ObservedStatus) -> bool:
+    """Whether the status of a pool says that neither models nor its annotation lead to it."""
+    return any((each.type, each.reason) == (ROUTED, NO_ROUTE) for each in status.conditions)
+
+
 def _model_accepted(model: api.InferenceModel, snapshot: routing.Snapshot) -> Finding:
     if not model.spec.model_name:
         why = "spec.modelName is empty: no request matches this object"
@@ -81,7 +88,10 @@ def _own(owner: Subject, snapshot: routing.Snapshot) -> list[routing.Route]:
 
 
 def _pool_found(
-    obj: api.InferenceModel | api.InferenceObjective, snapshot: routing.Snapshot, condition: str, reason: str
+    obj: api.InferenceModel | api.InferenceObjective | api.InferenceModelRewrite,
+    snapshot: routing.Snapshot,
+    condition: str,
+    reason: str,
 ) -> Finding:
     lacking = [each for each in problems_of(obj, snapshot) if each.reason == routing.REF_NOT_FOUND]
     if lacking:
@@ -144,7 +154,7 @@ def _routed(pool: InferencePool, snapshot: routing.Snapshot, models: Sequence[ap
         f"{pool.resource.group}), or set its annotation {marks.MODELS} to the names of its models, or to "
         "* for all names that no other object serves"
     )
-    return Finding(ROUTED, False, "NoRoute", why)
+    return Finding(ROUTED, False, NO_ROUTE, why)
 
 
 def _conflicted(pods: Sequence[api.Pod], shared: Mapping[str, Sequence[Subject]]) -> Finding:

@@ -43,7 +43,9 @@ class ObjectIndex:
         found = (self._objects.get(pool) for pool in relations.pools(route))
         return [server for server in found if isinstance(server, api.ModelServer)]
 
-    def pools_for(self, obj: api.InferenceModel | api.InferenceObjective) -> list[InferencePool]:
+    def pools_for(
+        self, obj: api.InferenceModel | api.InferenceObjective | api.InferenceModelRewrite
+    ) -> list[InferencePool]:
         """The InferencePool that it names, in either version."""
         named = {twin for pool in relations.pools(obj) for twin in _versions(pool)}
         return [pool for each in named if isinstance(pool := self._objects.get(each), POOLS)]
@@ -67,6 +69,10 @@ class ObjectIndex:
         users = (self._objects[user] for user in self._users.get(relations.subject(pool), ()))
         models = [user for user in users if isinstance(user, api.InferenceModel) and user.spec.model_name]
         return sorted(models, key=lambda model: model.metadata.age_order)
+
+    def pools(self) -> list[Subject]:
+        """All InferencePools."""
+        return [each for each in self._objects if each.kind in POOLS]
 
     def pods_of(self, pool: Pool) -> list[api.Pod]:
         """The Pods that the pool selects."""
@@ -113,6 +119,7 @@ class ObjectIndex:
             "inference_pools": sum(self._counts[kind] for kind in POOLS),
             "inference_models": self._counts[api.InferenceModel],
             "inference_objectives": self._counts[api.InferenceObjective],
+            "inference_model_rewrites": self._counts[api.InferenceModelRewrite],
             "pods": len(self._selections),
             "compared": self._selections.compared,
         }

@@ -71,8 +71,9 @@ def head(
 ) -> bytes:
     """The head of a response whose body has this length; `lines` as for `response`."""
     close = b"" if keep_alive else b"connection: close\r\n"
-    framing = b"content-type: %b\r\ncontent-length: %d\r\n\r\n" % (content_type, length)
-    return b"".join((status_line(status), lines, close, framing))
+    kind = b"content-type: %b\r\n" % content_type if length else b""  # nothing is no JSON
+    framing = b"content-length: %d\r\n\r\n" % length
+    return b"".join((status_line(status), lines, close, kind, framing))
 
 
 def no_content(lines: bytes, *, keep_alive: bool) -> bytes:
