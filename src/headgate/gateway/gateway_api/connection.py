@@ -282,6 +282,12 @@ class EntryConnection:
             self._transport.resume_reading()
 
     @property
+    def scheme(self) -> bytes:
+        """The scheme of the connection, http or https."""
+        is_tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+        return b"https" if is_tls else b"http"
+
+    @property
     def has_whole_body(self) -> bool:
         """Whether the body of the request has arrived, so that another request may follow."""
         return self._incoming.body is None or self._incoming.body.is_complete

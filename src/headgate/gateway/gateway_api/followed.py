@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from headgate import api, cluster
+from headgate import api, cluster, routing
 from headgate.api.discovery_kinds import EndpointSlice
 from headgate.api.reference_grants import ReferenceGrant
 from headgate.routing import gateway_api
@@ -46,7 +46,7 @@ class FollowedEntries:
         self._named: list[cluster.NamedObjects[Any]] = []
         self._is_stale = self._has_moved = False
         """Whether objects changed, or only endpoints of Services."""
-        self._pools: Mapping[api.ObjectRef, object] = {}
+        self._pools: Mapping[api.ObjectRef, routing.Pool] = {}
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Watch the objects as long as the tasks run; return once those are loaded that may be read."""
@@ -68,7 +68,7 @@ class FollowedEntries:
             self._informers.append(informer)
             self._tasks.create_task(informer.run())
 
-    def _follow_backends(self) -> None:
+    def _follow_backends(self, pools: Mapping[api.ObjectRef, routing.Pool]) -> None:
         """Watch what routes lead to, from the first Gateway on."""
         assert self._tasks is not None
         objects = self._objects
@@ -86,7 +86,7 @@ class FollowedEntries:
                 self._informers.append(slices)
                 self._tasks.create_task(slices.run())
         services, secrets = self._named
-        services.follow(objects.services_named())
+        services.follow(objects.services_named(pools.values()))
         secrets.follow(gateway_api.named_secrets(objects.ours(self._settings.controller)))
 
     def put_pod(self, change: cluster.Change[api.Pod]) -> None:
@@ -127,14 +127,14 @@ class FollowedEntries:
                 self._has_moved = True
                 self._changed()
 
-    def translated(self, pools: Mapping[api.ObjectRef, object]) -> gateway_api.EntryPoints:
+    def translated(self, pools: Mapping[api.ObjectRef, routing.Pool]) -> gateway_api.EntryPoints:
         """The entry points of the present objects. `pools`: those that exist."""
         objects, before = self._objects, self._pools
-        is_stale = self._is_stale or (pools is not before and pools.keys() != before.keys())
+        is_stale = self._is_stale or (pools is not before and _pickers(pools) != _pickers(before))
         has_moved, self._pools = self._has_moved, pools
         self._is_stale = self._has_moved = False
         if is_stale and (self._named or objects.ours(self._settings.controller)):
-            self._follow_backends()
+            self._follow_backends(pools)
             self._translation = self._translator.translate(objects, pools)
         elif has_moved:
             known = self._translation.entry_points
@@ -148,6 +148,11 @@ class FollowedEntries:
         found = [informer.denied for informer in self._informers]
         of_named = [denied for named in self._named for denied in named.denied()]
         return [denied for denied in found if denied is not None] + of_named
+
+
+def _pickers(pools: Mapping[api.ObjectRef, routing.Pool]) -> dict[api.ObjectRef, routing.Picker | None]:
+    """What routes depend on, of the pools."""
+    return {key: pool.picker for key, pool in pools.items()}
 
 
 def _facts(obj: Any) -> object:
