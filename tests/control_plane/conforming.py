@@ -88,33 +88,31 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, programs: Path) -> Iterator[Callable[..., Site]]:
-    """Starts the control plane, Headgate, and a node whose images are those of the suite."""
+    """Starts the control plane, a node whose images are those of the suite, and Headgate, whose gateway is a
+    Pod in a namespace."""
     with (
         control_plane(tmp_path / "plane", programs) as cluster,
         programs_in(tmp_path) as start,
         process_nodes(cluster, tmp_path) as run_node,
     ):
 
-        def build(definitions: list[Path], images: list[dict[str, Any]]) -> Site:
+        def build(definitions: list[Path], images: list[dict[str, Any]], namespace: str) -> Site:
             for directory in definitions:
                 cluster.define("-f", directory)
             file = tmp_path / "images.yaml"
             file.write_text(yaml.safe_dump({"images": images}))
             run_node("conformance", PODS, f"--images={file}")
             made = Site(cluster, tmp_path, start)
-            _start_headgate(made)
+            _start_headgate(made, namespace)
             return made
 
         yield build
 
 
-def _start_headgate(site: Site) -> None:
+def _start_headgate(site: Site, namespace: str) -> None:
     kubeconfig = f"--kubeconfig={site.cluster.kubeconfig}"
     controller = site.start("controller", "controller", kubeconfig, f"--gateway-address={GATEWAYS}")
-    gateway = site.start(
-        "gateway",
-        *("gateway", kubeconfig, "--host", HOST, "--port", "8000", "--gateway-api-addresses", "assigned"),
-    )
+    site.cluster.apply(*_gateway(kubeconfig, namespace), namespace=namespace)
     site.cluster.apply(
         {
             "apiVersion": "gateway.networking.k8s.io/v1",
@@ -124,4 +122,22 @@ def _start_headgate(site: Site) -> None:
         }
     )
     wait_until(lambda: "ready" in controller.read_text(), WAIT_S)
-    wait_until(lambda: "ready" in gateway.read_text(), WAIT_S)
+    words = ("rollout", "status", "deployment/headgate-gateway", "-n", namespace)
+    site.cluster.kubectl(*words, f"--timeout={WAIT_S:.0f}s")
+
+
+def _gateway(kubeconfig: str, namespace: str) -> Iterator[dict[str, Any]]:
+    """Headgate's gateway, in one Pod."""
+    command = ["headgate", "gateway", kubeconfig, f"--host={HOST}", "--port=8000"]
+    command += ["--gateway-api-addresses=assigned"]
+    probe = {"httpGet": {"host": HOST, "path": "/v1/models", "port": 8000}}
+    labels = {"app": "headgate-gateway"}
+    container = {"name": "gateway", "image": "headgate", "command": command, "readinessProbe": probe}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    yield {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "headgate-gateway"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }

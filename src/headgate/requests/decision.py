@@ -187,6 +187,8 @@ def decide_in(
     match = decision.match = found or routing.Match(route, route.rules[0], is_adapter=False)
     target = None if found is None else known.splits.next(match.route.key, match.rule)
     target = decision.target = target or routing.Target(pool.pool.key, 1)
+    if pool.pool.rewrites is not None:
+        target = _rewritten(decision, known, pool.pool.rewrites, target)
     if not model:
         decision.scheduled = scheduling.Request(
             model="", prompt_tokens=len(request.body) // forms.BYTES_PER_TOKEN, header=request.header

@@ -89,3 +89,14 @@ async def test_a_pool_belongs_to_gateways_once_there_is_a_class(client, controll
         while controller.has_classes():
             await asyncio.sleep(0.02)
     assert changes == [True, False]
+
+
+async def test_an_object_that_replaces_one_of_its_name_gets_a_status(client, controller, until, kit):
+    """However soon it comes: nothing else about it has changed."""
+    await client.create(kit.gateway_class())
+    await client.create(kit.gateway())
+    resolved = {"Accepted": ("True", "Accepted"), "ResolvedRefs": ("False", "BackendNotFound")}
+    for _ in range(3):
+        await client.create(kit.route("route", {"name": "nowhere", "port": 80}))
+        await until(HttpRoute, "route", resolved, of_parents)
+        await client.delete(HttpRoute, "route", "default")

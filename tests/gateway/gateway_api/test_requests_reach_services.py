@@ -124,3 +124,16 @@ async def test_requests_are_logged_and_counted_once(front, start_endpoint, servi
     assert '"POST /path HTTP/1.1" 200 outcome=served route=HTTPRoute/shop/r' in line
     assert "request_bytes=4 response_bytes=2" in line
     assert "secret" not in line
+
+
+async def test_headers_between_gateways_are_not_believed_of_clients(front, start_endpoint, service, to):
+    """A filter may set one."""
+    endpoint = await start_endpoint(b"ok")
+    change = {"set": [{"name": "x-gateway-tier", "value": "1"}]}
+    filters = [{"type": "RequestHeaderModifier", "requestHeaderModifier": change}]
+    await front.route({"filters": filters, "backendRefs": [to("web")]}, objects_=service("web", endpoint))
+    await front.ask(x_gateway_destination_endpoint="10.0.0.1:80", x_forwarded_for="1.2.3.4")
+    [call] = endpoint.calls
+    assert call.header("x-gateway-destination-endpoint") is None
+    assert call.header("x-gateway-tier") == "1"
+    assert call.header("x-forwarded-for") == "127.0.0.1"

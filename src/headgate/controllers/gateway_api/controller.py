@@ -47,8 +47,13 @@ class GatewayApiStatistics:
 class _Found(NamedTuple):
     """What the last pass found out about an object."""
 
+    uid: str
     generation: int
     findings: forming.Findings
+
+    def is_about(self, obj: Any) -> bool:
+        """Whether it is this version of the object, and not one that had its name before."""
+        return (obj.metadata.uid, obj.metadata.generation) == (self.uid, self.generation)
 
 
 class _Writer:
@@ -71,7 +76,7 @@ class _Writer:
     async def write(self, obj: Any, found: _Found) -> float | None:
         """Returns after how many seconds to repeat it; None if that is not needed."""
         await self._leadership.acquired()
-        if obj.metadata.generation != found.generation:
+        if not found.is_about(obj):
             return None  # a pass over this version is to come
         now = timestamps.seconds(self._clock().timestamp())
         status = forming.formed(obj, found.findings, self._controller_name, now)
@@ -188,7 +193,7 @@ class GatewayApiController:
         self._listening.follow(assessed.places)
         for key, findings in assessed.findings.items():
             obj = self._objects.get(*key)
-            found = _Found(obj.metadata.generation, findings)
+            found = _Found(obj.metadata.uid, obj.metadata.generation, findings)
             if self._found.get(key) != found:
                 self._found[key] = found
                 self._queue.add(key)

@@ -17,8 +17,9 @@ class ServiceMetrics:
     def __init__(self, registry: Registry | None) -> None:
         self._ended = Counter(
             "headgate_gateway_service_requests",
-            "Requests by the Gateway API that did not go to a pool, by their end: the status that the client "
-            "received (499: it left before), and `served`, `client_gone`, or the error code.",
+            "Requests by the Gateway API for which this gateway did not pick an endpoint of a pool, by their "
+            "end: the status that the client received (499: it left before), and `served`, `client_gone`, or "
+            "the error code.",
             ("route", "service", "code", "outcome"),
         )
         self._duration = Histogram(
@@ -31,8 +32,14 @@ class ServiceMetrics:
             "Copies of requests for RequestMirror filters; outcome is `sent`, or why not.",
             ("outcome",),
         )
+        self._picker_failures = Counter(
+            "headgate_gateway_picker_failures",
+            "Requests whose pool has an endpoint picker that could not be asked; mode is `open` if this "
+            "gateway picked, and `closed` if the request was refused.",
+            ("pool", "mode"),
+        )
         if registry is not None:
-            registry.add(self._ended, self._duration, self._mirrored)
+            registry.add(self._ended, self._duration, self._mirrored, self._picker_failures)
 
     def ended(self, request: Forwarded, now: float) -> None:
         """A request is over."""
@@ -43,6 +50,10 @@ class ServiceMetrics:
     def mirrored(self, outcome: str) -> None:
         """A copy was sent, or not."""
         self._mirrored.labels(outcome).value += 1
+
+    def picker_failed(self, pool: str, mode: str) -> None:
+        """A picker could not be asked."""
+        self._picker_failures.labels(pool, mode).value += 1
 
     def keep(self, routes: Collection[str], services: Collection[str]) -> None:
         """Delete the series of all others."""

@@ -51,14 +51,16 @@ class Answered:
         for change in task.response_changes:
             lines += b"".join(b"%b: %b\r\n" % header for header in change.apply(()))
         body = b"" if refusal is None else refusals.body(refusal, b"")
+        is_head = task.head.method == b"HEAD"
         whole = refusals.head(
             self._status,
             len(body),
+            content_type=b"" if is_head else b"application/json",
             keep_alive=keep_alive,
             lines=lines + (b"" if refusal is None else _lines(refusal)),
         )
         task.bytes_out = len(body)
-        task.client.write(whole if task.head.method == b"HEAD" else whole + body)
+        task.client.write(whole if is_head else whole + body)
         error = "" if refusal is None else refusal.log_message
         task.over(self._status, SERVED if refusal is None else refusal.code, now, error)
         task.client.exchange_done(keep_alive, now)

@@ -47,9 +47,11 @@ def location(redirect: Redirect, head: Head, entry: Entry, scheme: str, port: in
     return at.encode("latin-1") + path.encode("latin-1") + head.query
 
 
-def asked(head: Head, entry: Entry, filters: Iterable[Filters]) -> Asked:
+def asked(head: Head, entry: Entry, filters: Iterable[Filters], peer: Peer) -> Asked:
     """What the backend is asked. `filters`: those of the rule, and of the backend."""
     target, host, headers = head.target, head.host, head.headers
+    if not peer.is_trusted:
+        headers = [header for header in headers if not _is_reserved(header[0])]
     for each in filters:
         if each.request is not None:
             headers = each.request.apply(headers)
@@ -62,6 +64,11 @@ def asked(head: Head, entry: Entry, filters: Iterable[Filters]) -> Asked:
     return Asked(target, host, head.host, headers)
 
 
+def _is_reserved(name: bytes) -> bool:
+    """Whether only trusted clients may send the header; filters and pickers may set it."""
+    return name[0] == LETTER_X and name.replace(b"_", b"-").startswith(_FROM_TRUSTED)
+
+
 def forwarded(method: bytes, request: Asked, peer: Peer, request_id: bytes, framing: bytes) -> bytes:
     """The head for a backend. `framing`: header lines about the body, or an upgrade."""
     opening = peer.opening(request.asked_host, request.headers)
@@ -71,9 +78,7 @@ def forwarded(method: bytes, request: Asked, peer: Peer, request_id: bytes, fram
     lines = [method, b" ", request.target, opening]
     dropped = nominated(request.headers)
     for name, value in request.headers:
-        if name in _NOT_FORWARDED or name in dropped:
-            continue
-        if name[0] != LETTER_X or peer.is_trusted or not name.replace(b"_", b"-").startswith(_FROM_TRUSTED):
+        if name not in _NOT_FORWARDED and name not in dropped:
             lines += (name, b": ", value, b"\r\n")
     lines += (b"x-request-id: ", request_id, b"\r\n", framing, b"\r\n")
     return b"".join(lines)

@@ -58,7 +58,7 @@ def decide(client: EntryConnection, head: Head, now: float) -> Serving:
         return Answered(
             task, refusal=_broken(f"{rule.name}: there is no {backend}", "a backend is not there")
         )
-    task.service = backend
+    task.backend = str(backend)
     if head.upgrade and not head.has_body and not service.http2:
         client.is_tunnel = True
         return Tunnel(task, service)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from headgate import api, cluster
+from headgate import api, cluster, routing
 from headgate.api.discovery_kinds import EndpointSlice
 from headgate.api.reference_grants import ReferenceGrant
 from headgate.routing import gateway_api
@@ -21,6 +21,10 @@ from headgate.routing.endpoints import is_ready
 
 ACCESS_PATIENCE_S = 5.0
 """How long a start waits for kinds that it may not read, or that are not there."""
+PATIENCE_S = 3.0
+"""How long a route waits for the objects that it leads to: without them, its requests would fail."""
+LOOK_S = 0.02
+"""How often they are looked for."""
 
 
 class FollowedEntries:
@@ -46,7 +50,9 @@ class FollowedEntries:
         self._named: list[cluster.NamedObjects[Any]] = []
         self._is_stale = self._has_moved = False
         """Whether objects changed, or only endpoints of Services."""
-        self._pools: Mapping[api.ObjectRef, object] = {}
+        self._pools: Mapping[api.ObjectRef, routing.Pool] = {}
+        self._waiting_since: float | None = None
+        """Since when objects are awaited that are watched, and not known yet."""
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Watch the objects as long as the tasks run; return once those are loaded that may be read."""
@@ -68,7 +74,7 @@ class FollowedEntries:
             self._informers.append(informer)
             self._tasks.create_task(informer.run())
 
-    def _follow_backends(self) -> None:
+    def _follow_backends(self, pools: Mapping[api.ObjectRef, routing.Pool]) -> None:
         """Watch what routes lead to, from the first Gateway on."""
         assert self._tasks is not None
         objects = self._objects
@@ -86,8 +92,27 @@ class FollowedEntries:
                 self._informers.append(slices)
                 self._tasks.create_task(slices.run())
         services, secrets = self._named
-        services.follow(objects.services_named())
-        secrets.follow(gateway_api.named_secrets(objects.ours(self._settings.controller)))
+        services.follow(objects.services_named(pools.values()))
+        secrets.follow(self._secrets())
+
+    def _waits(self) -> bool:
+        """Whether objects are awaited, for a bounded time: some may not exist, or may not be read."""
+        now = asyncio.get_running_loop().time()
+        services, secrets = self._named
+        is_known = (
+            all(map(services.is_known, self._objects.services_named(self._pools.values())))
+            and all(map(secrets.is_known, self._secrets()))
+            and all(each.synced.is_set() or each.denied is not None for each in self._informers)
+        )
+        if is_known:
+            self._waiting_since = None
+            return False
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since < PATIENCE_S
+
+    def _secrets(self) -> set[api.ObjectKey]:
+        return gateway_api.named_secrets(self._objects.ours(self._settings.controller))
 
     def put_pod(self, change: cluster.Change[api.Pod]) -> None:
         """A Pod changed: Services without EndpointSlices select Pods."""
@@ -127,15 +152,19 @@ class FollowedEntries:
                 self._has_moved = True
                 self._changed()
 
-    def translated(self, pools: Mapping[api.ObjectRef, object]) -> gateway_api.EntryPoints:
+    def translated(self, pools: Mapping[api.ObjectRef, routing.Pool]) -> gateway_api.EntryPoints:
         """The entry points of the present objects. `pools`: those that exist."""
         objects, before = self._objects, self._pools
-        is_stale = self._is_stale or (pools is not before and pools.keys() != before.keys())
+        is_stale = self._is_stale or (pools is not before and _pickers(pools) != _pickers(before))
         has_moved, self._pools = self._has_moved, pools
         self._is_stale = self._has_moved = False
         if is_stale and (self._named or objects.ours(self._settings.controller)):
-            self._follow_backends()
-            self._translation = self._translator.translate(objects, pools)
+            self._follow_backends(pools)
+            if self._waits():
+                self._is_stale = True
+                asyncio.get_running_loop().call_later(LOOK_S, self._changed)
+            else:
+                self._translation = self._translator.translate(objects, pools)
         elif has_moved:
             known = self._translation.entry_points
             services = gateway_api.endpoints_of(known.services.keys(), objects)
@@ -148,6 +177,11 @@ class FollowedEntries:
         found = [informer.denied for informer in self._informers]
         of_named = [denied for named in self._named for denied in named.denied()]
         return [denied for denied in found if denied is not None] + of_named
+
+
+def _pickers(pools: Mapping[api.ObjectRef, routing.Pool]) -> dict[api.ObjectRef, routing.Picker | None]:
+    """What routes depend on, of the pools."""
+    return {key: pool.picker for key, pool in pools.items()}
 
 
 def _facts(obj: Any) -> object:

@@ -40,7 +40,7 @@ class Proxied:
         assert task.entry is not None
         self._task = task
         self._service = service
-        self._asked = changes.asked(task.head, task.entry, task.filters)
+        self._asked = changes.asked(task.head, task.entry, task.filters, task.client.peer)
         self._body = StreamedBody(task.client, is_chunked=task.head.is_chunked)
         self._whole: WholeBody | None = None
         """The body for an endpoint that speaks HTTP/2, instead of the other."""

@@ -12,7 +12,7 @@ from headgate.requests.account import CLIENT_GONE, SERVED
 if TYPE_CHECKING:
     from headgate.gateway.gateway_api.connection import EntryConnection
     from headgate.gateway.gateway_api.head import Head
-    from headgate.routing.gateway_api import Entry, Filters, HeaderChange, ServicePort
+    from headgate.routing.gateway_api import Entry, Filters, HeaderChange
 
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 
@@ -23,6 +23,7 @@ class Task:
     __slots__ = (
         "arrived_at",
         "attempts",
+        "backend",
         "bytes_in",
         "bytes_out",
         "client",
@@ -32,7 +33,6 @@ class Task:
         "head",
         "is_over",
         "request_id",
-        "service",
         "shared",
     )
 
@@ -44,7 +44,8 @@ class Task:
         self.entry: Entry | None = None
         self.filters: tuple[Filters, ...] = ()
         """Those of the rule, and of the backend."""
-        self.service: ServicePort | None = None
+        self.backend: str | None = None
+        """The Service, or the pool with a picker of its own."""
         self.endpoint = ""
         """Address of the last endpoint that was tried."""
         self.attempts = 0
@@ -82,7 +83,7 @@ class Task:
             line=line,
             request_id=self.request_id,
             route=rule.as_route.name if rule is not None else None,
-            service=str(self.service) if self.service is not None else None,
+            service=self.backend,
             endpoint=self.endpoint,
             attempts=self.attempts,
             status=status,

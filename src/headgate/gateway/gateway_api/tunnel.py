@@ -36,7 +36,7 @@ class Tunnel:
         assert task.entry is not None
         self._task = task
         self._service = service
-        self._asked = changes.asked(task.head, task.entry, task.filters)
+        self._asked = changes.asked(task.head, task.entry, task.filters, task.client.peer)
         self._upstream: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._unsent: list[bytes] = []

@@ -31,6 +31,7 @@ from headgate.routing.gateway_api.translate import (
     Translation,
     Translator,
     endpoints_of,
+    picker_of,
 )
 
 __all__ = [
@@ -70,5 +71,6 @@ __all__ = [
     "endpoints_of",
     "faults",
     "named_secrets",
+    "picker_of",
     "service_of_slice",
 ]

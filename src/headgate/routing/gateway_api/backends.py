@@ -54,6 +54,7 @@ class Known(NamedTuple):
     """The objects that backends may be."""
 
     pools: Container[api.ObjectRef]
+    """Those that exist."""
     services: Mapping[api.ObjectKey, api.Service]
     grants: Collection[ReferenceGrant]
 

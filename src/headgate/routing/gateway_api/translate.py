@@ -6,8 +6,8 @@ Gateways and controllers use the same translation, so a status says what request
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,7 @@ from headgate.routing.gateway_api.faults import Fault
 from headgate.routing.gateway_api.listeners import ListenerState
 from headgate.routing.gateway_api.rules import Rules
 from headgate.routing.gateway_api.services import ServiceEndpoints
+from headgate.routing.snapshot import Pool
 
 
 class GatewayState(msgspec.Struct, frozen=True):
@@ -54,6 +55,18 @@ class Translation(msgspec.Struct, frozen=True):
     routes: Mapping[api.ObjectKey, RouteState] = {}
 
 
+Pools: TypeAlias = Mapping[api.ObjectRef, Pool] | Container[api.ObjectRef]
+"""The pools of a snapshot; or only which there are, where nobody asks their pickers."""
+
+
+def picker_of(pool: Pool) -> list[ServicePort]:
+    """The Service that picks the endpoints of a pool, if there is one."""
+    picker = pool.picker
+    if picker is None or picker.fault:
+        return []
+    return [ServicePort(pool.key.namespace, picker.name, picker.port)]
+
+
 class Objects:
     """The objects that entry points are made from, by their names. Whoever changes one calls `translate`
     again."""
@@ -76,9 +89,9 @@ class Objects:
         classes = {key.name for key, each in self.classes.items() if each.spec.controller_name == controller}
         return [each for each in self.gateways.values() if each.spec.gateway_class_name in classes]
 
-    def services_named(self) -> set[api.ObjectKey]:
-        """The Services that routes refer to, whether or not they exist."""
-        return {
+    def services_named(self, pools: Iterable[Pool] = ()) -> set[api.ObjectKey]:
+        """The Services that routes refer to, and the pickers of these pools, whether or not they exist."""
+        return {port.service for pool in pools for port in picker_of(pool)} | {
             key
             for route in self.routes.values()
             for rule in route.spec.rules
@@ -111,7 +124,7 @@ class Translator:
         self.settings = settings
         self._compiled: dict[api.ObjectKey, tuple[api.HttpRoute, list[rules.Compiled | Fault]]] = {}
 
-    def translate(self, objects: Objects, pools: Container[api.ObjectRef]) -> Translation:
+    def translate(self, objects: Objects, pools: Pools) -> Translation:
         """Translate all objects. `pools`: those that exist."""
         settings = self.settings
         grants = objects.grants.values()
@@ -134,7 +147,7 @@ class Translator:
             [each for of_gateway in states.values() for each in of_gateway],
             [(objects.routes[key], state.attachments, state.rules) for key, state in routes.items()],
         )
-        named = {port for state in routes.values() for port in _services(state.rules)}
+        named = {port for state in routes.values() for port in _services(state.rules, pools)}
         return Translation(
             EntryPoints(
                 ports,
@@ -186,13 +199,14 @@ def _attachments(
     return tuple(found)
 
 
-def _services(found: Rules) -> list[ServicePort]:
-    return [
-        backend
-        for _, rule, _ in found.made
-        for backend in (*rule.backends, *rule.mirrored)
-        if isinstance(backend, ServicePort)
-    ]
+def _services(found: Rules, pools: Pools) -> Iterator[ServicePort]:
+    """The Services that rules lead to, and those that pick the endpoints of their pools."""
+    for _, rule, _ in found.made:
+        for backend in (*rule.backends, *rule.mirrored):
+            if isinstance(backend, ServicePort):
+                yield backend
+            elif isinstance(backend, api.ObjectRef) and isinstance(pools, Mapping):
+                yield from picker_of(pools[backend])
 
 
 def _counted(
