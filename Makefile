@@ -17,7 +17,7 @@ CONFORMANCE := tests/control_plane/conformance
 IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda conformance-suites conformance kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda conformance-suites conformance kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -138,6 +138,9 @@ bench-routing-live: $(DEV_STAMP)  ## routing of a trace over HTTP, compared with
 bench-path: $(DEV_STAMP)  ## CPU time and calls of one request and one chunk, without sockets
 	$(BIN)/python bench/data_path.py
 
+bench-rpc: $(DEV_STAMP)  ## CPU time of one gRPC stream, ours and grpc.aio
+	$(BIN)/python bench/rpc_messages.py
+
 bench-decisions: $(DEV_STAMP)  ## CPU time of the decisions for each request, pure and compiled
 	@$(BIN)/python tools/compile.py pure
 	@mkdir -p .cache
@@ -197,9 +200,11 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) install --no-deps -e .
 	@touch $@
 
-$(DEV_STAMP): $(STAMP) requirements-dev.lock
+# The messages of Envoy come with a package `cel` that would overwrite the one of CEL: they get a folder of their own.
+$(DEV_STAMP): $(STAMP) requirements-dev.lock requirements-protos.lock
 	@echo "Installing the development tools ..."
 	@$(PIP) install -r requirements-dev.lock
+	@$(PIP) install --no-deps --upgrade --target $(VENV)/protos -r requirements-protos.lock
 	@touch $@
 
 $(COMPILE_STAMP): $(STAMP) requirements-compile.lock

@@ -115,7 +115,6 @@ def test_every_error_of_a_refused_object_is_listed_at_once() -> None:
     [
         ("workload.serving.volcano.sh/v1alpha1", "ModelServing"),
         ("networking.serving.volcano.sh/v1alpha1", "ExternalModelProvider"),
-        ("llm-d.ai/v1alpha2", "InferenceModelRewrite"),
         ("networking.serving.volcano.sh/v1beta1", "ModelRoute"),
     ],
 )

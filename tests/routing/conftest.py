@@ -93,6 +93,7 @@ def translated(*objects: object) -> routing.Snapshot:
         pools=of(gie_v1.InferencePool, gie_v1alpha1.InferencePool),
         models=of(api.InferenceModel),
         objectives=of(api.InferenceObjective),
+        rewrites=of(api.InferenceModelRewrite),
     )
     return routing.translate(of(api.ModelRoute), of(api.ModelServer), of(api.Pod), (), inference)
 

@@ -77,6 +77,13 @@ def an_objective(rng, name):
     return msgspec.convert({"metadata": metadata(rng, name), "spec": spec}, api.InferenceObjective)
 
 
+def a_rewrite(rng, name):
+    matches = [{"model": {"value": model}} for model in rng.sample(MODELS, rng.randint(0, 2))]
+    rule = {"matches": matches, "targets": [{"modelRewrite": rng.choice(MODELS)}]}
+    spec = {"poolRef": reference(rng), "rules": [rule]}
+    return msgspec.convert({"metadata": metadata(rng, name), "spec": spec}, api.InferenceModelRewrite)
+
+
 def a_pod(rng, name):
     status = {
         "podIP": "127.0.0.2",
@@ -98,6 +105,7 @@ MAKERS = {
     routing.INFERENCE_POOL_V1ALPHA1: an_old_pool,
     routing.INFERENCE_MODEL: a_model,
     routing.INFERENCE_OBJECTIVE: an_objective,
+    routing.INFERENCE_MODEL_REWRITE: a_rewrite,
     "Pod": a_pod,
     "Secret": a_secret,
 }
@@ -111,6 +119,7 @@ def translated(objects):
         pools=of(routing.INFERENCE_POOL, routing.INFERENCE_POOL_V1ALPHA1),
         models=of(routing.INFERENCE_MODEL),
         objectives=of(routing.INFERENCE_OBJECTIVE),
+        rewrites=of(routing.INFERENCE_MODEL_REWRITE),
     )
     return routing.translate(
         of(routing.MODEL_ROUTE), of(routing.MODEL_SERVER), of("Pod"), of("Secret"), inference

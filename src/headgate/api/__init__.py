@@ -59,7 +59,7 @@ from headgate.api.definitions import borrowed_definitions, builtin_definitions, 
 from headgate.api.extensions import CustomResourceDefinition
 from headgate.api.gateways import Gateway, GatewayClass
 from headgate.api.gie_v1alpha1 import InferenceModel
-from headgate.api.gie_v1alpha2 import InferenceObjective
+from headgate.api.gie_v1alpha2 import InferenceModelRewrite, InferenceObjective
 from headgate.api.http_routes import HttpRoute
 from headgate.api.kthena_networking import (
     ModelMatch,
@@ -112,6 +112,7 @@ __all__ = [
     "HTTPGetAction",
     "HttpRoute",
     "InferenceModel",
+    "InferenceModelRewrite",
     "InferenceObjective",
     "LabelSelector",
     "LeaderWorkerSet",

@@ -174,6 +174,16 @@ _CUSTOM = (
         status=True,
     ),
     Definition(
+        kind=gie_v1alpha2.InferenceModelRewrite,
+        categories=("headgate", "gie"),
+        columns=(
+            ("Inference Pool", "string", ".spec.poolRef.name", 0),
+            ("Accepted", "string", '.status.conditions[?(@.type=="Accepted")].status', 1),
+            _AGE,
+        ),
+        status=True,
+    ),
+    Definition(
         kind=gie_v1.InferencePool,
         short_names=("infpool",),
         categories=("headgate", "gie"),

@@ -30,7 +30,10 @@ def _findings(obj: Observed, index: ObjectIndex) -> list[conditions.Finding]:
         return _of_model(obj, index)
     if isinstance(obj, api.InferenceObjective):
         objects = routing.InferenceObjects(pools=index.pools_for(obj), objectives=[obj])
-        return inference_findings.of_objective(obj, routing.translate([], [], [], [], objects))
+        return inference_findings.of_addition(obj, routing.translate([], [], [], [], objects))
+    if isinstance(obj, api.InferenceModelRewrite):
+        objects = routing.InferenceObjects(pools=index.pools_for(obj), rewrites=[obj])
+        return inference_findings.of_addition(obj, routing.translate([], [], [], [], objects))
     return _of_pool(obj, index)
 
 

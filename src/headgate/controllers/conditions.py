@@ -98,6 +98,7 @@ Status = (
     | gie_v1alpha1.InferencePoolStatus
     | gie_v1alpha1.InferenceModelStatus
     | gie_v1alpha2.InferenceObjectiveStatus
+    | gie_v1alpha2.InferenceModelRewriteStatus
 )
 
 _NEVER = "1970-01-01T00:00:00Z"
@@ -130,6 +131,8 @@ def formed(obj: Observed, status: api.ObservedStatus) -> Status:
         return gie_v1alpha1.InferenceModelStatus(conditions=conditions)
     if isinstance(obj, api.InferenceObjective):
         return gie_v1alpha2.InferenceObjectiveStatus(conditions=conditions)
+    if isinstance(obj, api.InferenceModelRewrite):
+        return gie_v1alpha2.InferenceModelRewriteStatus(conditions=conditions)
     return status
 
 

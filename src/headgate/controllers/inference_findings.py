@@ -1,4 +1,4 @@
-"""Findings about InferencePools, InferenceModels and InferenceObjectives, as gateways see them."""
+"""Findings about InferencePools, and the objects that refer to them, as gateways see them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ def of_model(model: api.InferenceModel, snapshot: routing.Snapshot) -> list[Find
     return [_model_accepted(model, snapshot), _pool_found(model, snapshot, RESOLVED_REFS, "ResolvedRefs")]
 
 
-def of_objective(objective: api.InferenceObjective, snapshot: routing.Snapshot) -> list[Finding]:
-    """`snapshot` has the objective and its pool, if that exists."""
-    return [_pool_found(objective, snapshot, ACCEPTED, "Accepted")]
+def of_addition(
+    obj: api.InferenceObjective | api.InferenceModelRewrite, snapshot: routing.Snapshot
+) -> list[Finding]:
+    """An object that adds to a pool. `snapshot` has the object and its pool, if that exists."""
+    return [_pool_found(obj, snapshot, ACCEPTED, "Accepted")]
 
 
 def of_pool(
@@ -86,7 +88,10 @@ def _own(owner: Subject, snapshot: routing.Snapshot) -> list[routing.Route]:
 
 
 def _pool_found(
-    obj: api.InferenceModel | api.InferenceObjective, snapshot: routing.Snapshot, condition: str, reason: str
+    obj: api.InferenceModel | api.InferenceObjective | api.InferenceModelRewrite,
+    snapshot: routing.Snapshot,
+    condition: str,
+    reason: str,
 ) -> Finding:
     lacking = [each for each in problems_of(obj, snapshot) if each.reason == routing.REF_NOT_FOUND]
     if lacking:

@@ -43,7 +43,9 @@ class ObjectIndex:
         found = (self._objects.get(pool) for pool in relations.pools(route))
         return [server for server in found if isinstance(server, api.ModelServer)]
 
-    def pools_for(self, obj: api.InferenceModel | api.InferenceObjective) -> list[InferencePool]:
+    def pools_for(
+        self, obj: api.InferenceModel | api.InferenceObjective | api.InferenceModelRewrite
+    ) -> list[InferencePool]:
         """The InferencePool that it names, in either version."""
         named = {twin for pool in relations.pools(obj) for twin in _versions(pool)}
         return [pool for each in named if isinstance(pool := self._objects.get(each), POOLS)]
@@ -117,6 +119,7 @@ class ObjectIndex:
             "inference_pools": sum(self._counts[kind] for kind in POOLS),
             "inference_models": self._counts[api.InferenceModel],
             "inference_objectives": self._counts[api.InferenceObjective],
+            "inference_model_rewrites": self._counts[api.InferenceModelRewrite],
             "pods": len(self._selections),
             "compared": self._selections.compared,
         }

@@ -13,7 +13,9 @@ from headgate.api import gie_v1, gie_v1alpha1
 
 InferencePool: TypeAlias = routing.InferencePool
 Pool: TypeAlias = api.ModelServer | InferencePool
-Observed: TypeAlias = api.ModelRoute | Pool | api.InferenceModel | api.InferenceObjective
+Observed: TypeAlias = (
+    api.ModelRoute | Pool | api.InferenceModel | api.InferenceObjective | api.InferenceModelRewrite
+)
 
 KINDS: dict[str, type[Observed]] = {
     routing.MODEL_ROUTE: api.ModelRoute,
@@ -22,6 +24,7 @@ KINDS: dict[str, type[Observed]] = {
     routing.INFERENCE_POOL_V1ALPHA1: gie_v1alpha1.InferencePool,
     routing.INFERENCE_MODEL: api.InferenceModel,
     routing.INFERENCE_OBJECTIVE: api.InferenceObjective,
+    routing.INFERENCE_MODEL_REWRITE: api.InferenceModelRewrite,
 }
 """By the names that routing uses."""
 _NAMES = {kind: name for name, kind in KINDS.items()}
@@ -102,7 +105,7 @@ def pools(obj: Observed) -> set[Subject]:
             for rule in obj.spec.rules
             for target in rule.target_models
         }
-    if not isinstance(obj, api.InferenceModel | api.InferenceObjective):
+    if not isinstance(obj, api.InferenceModel | api.InferenceObjective | api.InferenceModelRewrite):
         return set()
     named = routing.named_pool(obj.metadata.namespace, obj.spec.pool_ref)
     kind = KINDS.get(named.kind)

@@ -25,6 +25,7 @@ _KINDS: dict[str, type[Any]] = {
     routing.INFERENCE_POOL_V1ALPHA1: gie_v1alpha1.InferencePool,
     routing.INFERENCE_MODEL: api.InferenceModel,
     routing.INFERENCE_OBJECTIVE: api.InferenceObjective,
+    routing.INFERENCE_MODEL_REWRITE: api.InferenceModelRewrite,
 }
 
 

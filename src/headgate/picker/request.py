@@ -24,11 +24,15 @@ class ProxiedRequest:
     __slots__ = ("_named", "arrived_at", "body", "headers", "held_bytes", "is_known_api", "path", "target")
 
     def __init__(self, headers: list[Header], arrived_at: float) -> None:
+        named = dict(reversed(headers))
+        if not b"".join(named).islower():  # proxies of HTTP/2 send lower-case names
+            headers = [(name.lower(), value) for name, value in headers]
+            named = dict(reversed(headers))
         self.headers = headers
         self.arrived_at = arrived_at
         self.body: bytes | bytearray = b""
         self.held_bytes = 0
-        self._named = named = dict(reversed(headers))
+        self._named = named
         self.target = next((named[name] for name in _PATHS if named.get(name)), b"")
         """The path with its query, as the client sent it; empty if the proxy sends none."""
         found = _api_path(self.target.partition(b"?")[0].decode("latin-1")) if self.target else DEFAULT_PATH

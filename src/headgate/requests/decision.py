@@ -189,6 +189,8 @@ def decide_in(
     match = decision.match = found or routing.Match(route, route.rules[0], is_adapter=False)
     target = None if found is None else known.splits.next(match.route.key, match.rule)
     target = decision.target = target or routing.Target(pool.pool.key, 1)
+    if pool.pool.rewrites is not None:
+        target = _rewritten(decision, known, pool.pool.rewrites, target)
     if not model:
         decision.scheduled = scheduling.Request(
             model="", prompt_tokens=len(request.body) // forms.BYTES_PER_TOKEN, header=request.header
@@ -244,9 +246,23 @@ def _find_pool(decision: Decision, known: Surroundings, request: ClientRequest) 
         if isinstance(found, Refusal):
             return found
         match, target, pool = found
+    if pool.pool.rewrites is not None:
+        target = _rewritten(decision, known, pool.pool.rewrites, target)
     served = pool.pool.model
     decision.upstream_model = target.model or (model if served is None or match.is_adapter else served)
     return None
+
+
+def _rewritten(
+    decision: Decision, known: Surroundings, rewrites: routing.Rewrites, target: routing.Target
+) -> routing.Target:
+    """The target with the other name of the model, if it has one."""
+    route = rewrites.of(decision.model)
+    renamed = known.splits.next(route.key, route.rules[0]) if route is not None else None
+    if renamed is None:
+        return target
+    decision.target = renamed
+    return renamed
 
 
 def _look_for_pool(decision: Decision, known: Surroundings, request: ClientRequest) -> Destination | Refusal:

@@ -55,5 +55,13 @@ class Routes:
         else:
             gone = {route.key for route in difference.left} - {route.key for route in difference.came}
             limits_left = self.limits.change(gone, difference.came, now)
-        self.splits.change(difference.left, difference.came)
+        left, came = self._rewrites(self.snapshot, difference), self._rewrites(snapshot, difference)
+        self.splits.change((*difference.left, *left), (*difference.came, *came))
         return limits_left
+
+    @staticmethod
+    def _rewrites(snapshot: routing.Snapshot, difference: routing.Difference) -> list[routing.Route]:
+        """The rewrites of the pools that differ."""
+        pools = [snapshot.pools.get(key) for key in difference.pools]
+        found = [pool.rewrites for pool in pools if pool is not None and pool.rewrites is not None]
+        return [route for rewrites in found for route in rewrites.routes()]

@@ -25,6 +25,7 @@ from headgate.routing.snapshot import (
     MetricsPage,
     Picker,
     Pool,
+    Rewrites,
     Route,
     Rule,
     Target,
@@ -70,11 +71,12 @@ def pool(
     pods: list[api.Pod],
     secrets: Mapping[api.ObjectKey, api.Secret],
     objectives: Mapping[str, int],
+    rewrites: Rewrites | None,
     reporter: Reporter,
 ) -> Pool:
     """Translate an InferencePool into a pool. `pods` are the ready Pods that it selects, by name. `secrets`
     are the existing ones for TLS verification; `objectives` are the priorities of this pool's objectives, by
-    name."""
+    name, and `rewrites` the other names of its models."""
     notes, report = source.metadata.annotations, reporter.report
     field = "spec.selector" if reporter.ref.kind == INFERENCE_POOL_V1ALPHA1 else "spec.selector.matchLabels"
     fault, verified = _fault(source, report), None
@@ -110,6 +112,7 @@ def pool(
         tls=verified,
         http2=_speaks_http2(source),
         objectives=objectives,
+        rewrites=rewrites,
         fault=fault,
         start=starting.start(notes, report),
         picker=_picker(source),

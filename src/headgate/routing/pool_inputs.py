@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Set
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from headgate import api
-from headgate.routing import endpoints, inference_models, inference_pools, model_servers, tls
+from headgate.routing import (
+    endpoints,
+    inference_models,
+    inference_pools,
+    model_rewrites,
+    model_servers,
+    tls,
+)
 from headgate.routing.endpoints import Selector
 from headgate.routing.inference_pools import InferencePool
 from headgate.routing.selections import Selections, discard
+from headgate.routing.snapshot import Rewrites
+
+Value = TypeVar("Value")
 
 PoolObject: TypeAlias = api.ModelServer | InferencePool
 
@@ -27,7 +37,7 @@ def selector_of(pool: PoolObject) -> Selector:
     return inference_pools.selector(pool)
 
 
-# The other inputs of pools, Pods, Secrets and objectives, indexed by the pools that they affect.
+# The other inputs of pools, Pods, Secrets, objectives and rewrites, indexed by the pools that they affect.
 class PoolInputs:
     """Takes changes in any order; each returns the pools to translate again."""
 
@@ -36,6 +46,7 @@ class PoolInputs:
         self._verified_by: defaultdict[api.ObjectKey, set[api.ObjectRef]] = defaultdict(set)
         self._secret_of: dict[api.ObjectRef, api.ObjectKey] = {}
         self._priorities: defaultdict[api.ObjectRef, dict[str, int]] = defaultdict(dict)
+        self._rewrites: defaultdict[api.ObjectRef, dict[str, api.InferenceModelRewrite]] = defaultdict(dict)
         self.secrets: dict[api.ObjectKey, api.Secret] = {}
         """The Secrets for TLS verification that exist and were given."""
 
@@ -66,17 +77,28 @@ class PoolInputs:
         self, old: api.InferenceObjective | None, new: api.InferenceObjective | None
     ) -> set[api.ObjectRef]:
         touched = set()
-        for objective in (old, new):
-            if objective is None:
-                continue
-            pool = inference_models.pool_of_objective(objective)
+        if old is not None:
+            pool = inference_models.pool_of_objective(old)
+            _discard_named(self._priorities, pool, old.metadata.name)
             touched.add(pool)
-            if objective is new:
-                self._priorities[pool][new.metadata.name] = inference_models.priority_of(new)
-                continue
-            self._priorities[pool].pop(objective.metadata.name, None)
-            if not self._priorities[pool]:
-                del self._priorities[pool]
+        if new is not None:
+            pool = inference_models.pool_of_objective(new)
+            self._priorities[pool][new.metadata.name] = inference_models.priority_of(new)
+            touched.add(pool)
+        return touched
+
+    def put_rewrite(
+        self, old: api.InferenceModelRewrite | None, new: api.InferenceModelRewrite | None
+    ) -> set[api.ObjectRef]:
+        touched = set()
+        if old is not None:
+            pool = model_rewrites.pool_of(old)
+            _discard_named(self._rewrites, pool, old.metadata.name)
+            touched.add(pool)
+        if new is not None:
+            pool = model_rewrites.pool_of(new)
+            self._rewrites[pool][new.metadata.name] = new
+            touched.add(pool)
         return touched
 
     def pods(self, pool: api.ObjectRef) -> list[api.Pod]:
@@ -87,7 +109,18 @@ class PoolInputs:
         """Current priorities of a pool's objectives, by name."""
         return dict(self._priorities.get(pool, {}))
 
+    def rewrites(self, pool: api.ObjectRef) -> Rewrites | None:
+        """What gives the models of a pool other names."""
+        return model_rewrites.of_pool(self._rewrites.get(pool, {}).values())
+
     @property
     def named_secrets(self) -> Set[api.ObjectKey]:
         """All Secrets that some pool references, whether or not they exist."""
         return self._verified_by.keys()
+
+
+def _discard_named(by_pool: dict[api.ObjectRef, dict[str, Value]], pool: api.ObjectRef, name: str) -> None:
+    named = by_pool.get(pool, {})
+    named.pop(name, None)
+    if not named:
+        by_pool.pop(pool, None)

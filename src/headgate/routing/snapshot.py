@@ -26,6 +26,7 @@ INFERENCE_POOL_V1ALPHA1 = "InferencePool.v1alpha1"
 """A kind of another API group, which a cluster may have beside the one of v1."""
 INFERENCE_MODEL = "InferenceModel"
 INFERENCE_OBJECTIVE = "InferenceObjective"
+INFERENCE_MODEL_REWRITE = "InferenceModelRewrite"
 
 
 def name_of(ref: ObjectRef) -> str:
@@ -116,6 +117,23 @@ class Picker(msgspec.Struct, frozen=True):
     """Why it can never be asked; empty if it can."""
 
 
+class Rewrites(msgspec.Struct, frozen=True):
+    """Other model names for the requests of a pool. Each route has one rule, whose targets are the names."""
+
+    named: Mapping[str, Route] = {}
+    """By the model that the client requests."""
+    others: Route | None = None
+    """For all other models; None if they keep their names."""
+
+    def of(self, model: str) -> Route | None:
+        """What applies to a model; None if nothing does."""
+        return self.named.get(model, self.others)
+
+    def routes(self) -> tuple[Route, ...]:
+        """Every route; one for several models appears several times."""
+        return (*self.named.values(), *((self.others,) if self.others is not None else ()))
+
+
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Endpoints that serve the same model, and how to reach them."""
 
@@ -145,6 +163,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the endpoints speak HTTP/2 with prior knowledge; otherwise HTTP/1.1."""
     objectives: Mapping[str, int] = {}
     """Priorities of requests by the name of their objective."""
+    rewrites: Rewrites | None = None
+    """None if requests keep their model names."""
     fault: str = ""
     """Why it has no endpoints, whatever Pods there are; empty if it may have some."""
     start: Start | None = None

@@ -15,6 +15,7 @@ from headgate import api
 from headgate.routing import (
     inference_models,
     inference_pools,
+    model_rewrites,
     model_routes,
     model_servers,
     phases,
@@ -42,7 +43,9 @@ UNRESOLVED = frozenset(
 )
 """Reasons of problems that concern a referenced or selected object, not the one that refers to it."""
 
-Source: TypeAlias = api.ModelRoute | PoolObject | api.InferenceModel | api.InferenceObjective
+Source: TypeAlias = (
+    api.ModelRoute | PoolObject | api.InferenceModel | api.InferenceObjective | api.InferenceModelRewrite
+)
 """The objects that are translated. Pods and Secrets are inputs of pools."""
 
 
@@ -52,6 +55,7 @@ class InferenceObjects(msgspec.Struct, frozen=True, kw_only=True):
     pools: Iterable[InferencePool] = ()
     models: Iterable[api.InferenceModel] = ()
     objectives: Iterable[api.InferenceObjective] = ()
+    rewrites: Iterable[api.InferenceModelRewrite] = ()
 
 
 class Translator:
@@ -103,6 +107,8 @@ class Translator:
                 self._touch(self._users.get(key.key, ()))
         elif isinstance(either, api.InferenceObjective):
             self._touch(self._inputs.put_objective(_objective(old), _objective(source)))
+        elif isinstance(either, api.InferenceModelRewrite):
+            self._touch(self._inputs.put_rewrite(_rewrite(old), _rewrite(source)))
         elif isinstance(either, api.InferenceModel):
             self._put_rival(key, _model(old), _model(source))
 
@@ -188,6 +194,8 @@ class Translator:
             self._model(source, reporter)
         elif isinstance(source, api.InferenceObjective):
             inference_models.check_objective(source, self._sources.keys(), reporter)
+        elif isinstance(source, api.InferenceModelRewrite):
+            inference_models.check_pool(model_rewrites.pool_of(source), self._sources.keys(), reporter)
         else:
             changed[key] = self._pool(source, reporter)
         self._problems.put(key, _order(key, source), problems)
@@ -213,8 +221,8 @@ class Translator:
         pods, secrets = self._inputs.pods(reporter.ref), self._inputs.secrets
         if isinstance(source, api.ModelServer):
             return model_servers.pool(source, pods, secrets, reporter)
-        priorities = self._inputs.priorities(reporter.ref)
-        pool = inference_pools.pool(source, pods, secrets, priorities, reporter)
+        priorities, rewrites = self._inputs.priorities(reporter.ref), self._inputs.rewrites(reporter.ref)
+        pool = inference_pools.pool(source, pods, secrets, priorities, rewrites, reporter)
         made = self._made.get(reporter.ref)
         if made is None or made.source is not source:
             order = (1, *source.metadata.age_order, reporter.ref.kind)
@@ -263,12 +271,18 @@ def _objective(source: Source | None) -> api.InferenceObjective | None:
     return source if isinstance(source, api.InferenceObjective) else None
 
 
+def _rewrite(source: Source | None) -> api.InferenceModelRewrite | None:
+    return source if isinstance(source, api.InferenceModelRewrite) else None
+
+
 def _named_by(source: Source | None) -> set[api.ObjectKey]:
     """The pools that it references, of either kind."""
     if isinstance(source, api.ModelRoute):
         return {pool.key for pool in model_routes.pools_of(source)}
     if isinstance(source, api.InferenceModel):
         return {inference_models.pool_of(source).key}
+    if isinstance(source, api.InferenceModelRewrite):
+        return {model_rewrites.pool_of(source).key}
     return (
         {inference_models.pool_of_objective(source).key}
         if isinstance(source, api.InferenceObjective)
@@ -281,8 +295,8 @@ def _order(key: api.ObjectRef, source: Source) -> Order:
     metadata = source.metadata
     if isinstance(source, api.ModelServer):
         return (0, *metadata.key)
-    if isinstance(source, api.InferenceObjective):
-        return (1, *metadata.key)
+    if isinstance(source, api.InferenceObjective | api.InferenceModelRewrite):
+        return (1, *metadata.key, key.kind)
     if isinstance(source, api.ModelRoute):
         return (3, *metadata.age_order)
     if isinstance(source, api.InferenceModel):
@@ -307,6 +321,8 @@ def translate(
         translator.put(inference_models.ref(model), model)
     for objective in inference.objectives:
         translator.put(inference_models.objective_ref(objective), objective)
+    for rewrite in inference.rewrites:
+        translator.put(model_rewrites.ref(rewrite), rewrite)
     for pod in pods:
         translator.put_pod(pod.metadata.key, pod)
     for secret in secrets:

@@ -11,6 +11,7 @@ NAMES = {
     ("inferencepools.inference.networking.x-k8s.io", "v1alpha1", "InferencePool", ""),
     ("inferencemodels.inference.networking.x-k8s.io", "v1alpha1", "InferenceModel", "infmodel"),
     ("inferenceobjectives.inference.networking.x-k8s.io", "v1alpha2", "InferenceObjective", "infobj"),
+    ("inferencemodelrewrites.inference.networking.x-k8s.io", "v1alpha2", "InferenceModelRewrite", ""),
     ("inferencepools.inference.networking.k8s.io", "v1", "InferencePool", "infpool"),
     ("variantautoscalings.llmd.ai", "v1alpha1", "VariantAutoscaling", "va"),
 }

@@ -140,7 +140,7 @@ topologySpreadConstraints:
   resources: [inferencepools]
   verbs: [list, watch]
 - apiGroups: [inference.networking.x-k8s.io]
-  resources: [inferencepools, inferencemodels, inferenceobjectives]
+  resources: [inferencepools, inferencemodels, inferenceobjectives, inferencemodelrewrites]
   verbs: [list, watch]
 - apiGroups: [""]
   resources: [pods]

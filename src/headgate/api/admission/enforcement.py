@@ -118,6 +118,9 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
             *("pool-kind", "pool-missing", "pool-group", "pool-elsewhere", "target-twice"),
             *("name-older", "name-younger", "name-route", "name-other-pool"),
         ),
+        "InferenceModelRewrite": (
+            *("pool-missing", "no-targets", "name-twice", "others-twice", "weight-unset", "target-empty"),
+        ),
         "VariantAutoscaling": (
             *("number-missing", "number-invalid", "objective-missing", "objective-key", "workload-missing"),
             *("annotation-unknown", "actuate-invalid"),

@@ -13,7 +13,13 @@ from headgate.api.kthena_networking import CONNECTORS
 from headgate.api.marks import InvalidAnnotationError, protocol
 from headgate.api.meta import ObjectKey
 
-__all__ = ["check_inference_model", "check_objective", "check_pool", "check_pool_v1"]
+__all__ = [
+    "check_inference_model",
+    "check_objective",
+    "check_pool",
+    "check_pool_reference",
+    "check_pool_v1",
+]
 
 OLD_GROUP, GROUP = "inference.networking.x-k8s.io", "inference.networking.k8s.io"
 
@@ -83,7 +89,7 @@ def check_inference_model(model: FieldCursor, old: FieldCursor | None, others: V
     name, split = model.at("spec.modelName"), model.at("spec.targetModels")
     if not name.text:
         found.warn(name, "is empty: no request is for this object")
-    _check_pool_reference(model, others, found)
+    check_pool_reference(model, others, found)
     _check_split(split, found)
     if name.text:
         _check_same_name(model, name, others, found)
@@ -91,10 +97,11 @@ def check_inference_model(model: FieldCursor, old: FieldCursor | None, others: V
 
 def check_objective(objective: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for an InferenceObjective."""
-    _check_pool_reference(objective, others, found)
+    check_pool_reference(objective, others, found)
 
 
-def _check_pool_reference(obj: FieldCursor, others: View, found: Findings) -> None:
+def check_pool_reference(obj: FieldCursor, others: View, found: Findings) -> None:
+    """Warn of a `spec.poolRef` to a pool that does not exist, or cannot serve."""
     target = index_keys.pool_of(obj)
     reference = obj.at("spec.poolRef")
     if target is None:

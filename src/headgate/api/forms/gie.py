@@ -87,7 +87,14 @@ OBJECTIVE = Form(
     (Output(gie_v1alpha2.InferenceObjective.resource),),
 )
 
-FORMS = (POOL, MODEL, POOL_OF_V1ALPHA1, MODEL_OF_V1ALPHA1, OBJECTIVE)
+REWRITE = Form(
+    "InferenceModelRewrite",
+    "inferencemodelrewrites",
+    ("llm-d.ai/v1alpha2",),
+    (Output(gie_v1alpha2.InferenceModelRewrite.resource),),
+)
+
+FORMS = (POOL, MODEL, POOL_OF_V1ALPHA1, MODEL_OF_V1ALPHA1, OBJECTIVE, REWRITE)
 
 
 def _leads_to_pool(route: Mapping[str, Any]) -> bool:
@@ -116,14 +123,6 @@ UNSERVED = (
         _leads_to_pool,
         # Whether a name leads to the pool is told about the pool.
         changes_service=False,
-    ),
-    Unserved(
-        "InferenceModelRewrite",
-        "inferencemodelrewrites",
-        ("llm-d.ai/v1alpha2", "inference.networking.x-k8s.io/v1alpha2"),
-        "model names are not rewritten by it",
-        "write an InferenceModel for each exact match: its value is spec.modelName, and the targets are "
-        "spec.targetModels",
     ),
     Unserved(
         "InferencePoolImport",

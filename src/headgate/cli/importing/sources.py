@@ -132,6 +132,7 @@ def objects_of(
         ],
         models=taking.decoded(taken, api.InferenceModel),
         objectives=taking.decoded(taken, api.InferenceObjective),
+        rewrites=taking.decoded(taken, api.InferenceModelRewrite),
     )
     routes, servers = taking.decoded(taken, api.ModelRoute), taking.decoded(taken, api.ModelServer)
     return Objects(routes, servers, inference, pods, secrets)

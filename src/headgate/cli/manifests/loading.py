@@ -10,6 +10,7 @@ _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "
 
 _LAST = (
     "InferenceModel",
+    "InferenceModelRewrite",
     "InferenceObjective",
     "ModelRoute",
     "AutoscalingPolicyBinding",

@@ -57,13 +57,16 @@ async def fetch_objects(client: cluster.Client, namespace: str | None = None) ->
 
 
 async def _inference(client: cluster.Client, namespace: str | None) -> routing.InferenceObjects:
-    pools, old_pools, models, objectives = await asyncio.gather(
+    pools, old_pools, models, objectives, rewrites = await asyncio.gather(
         _listed(client, gie_v1.InferencePool, namespace),
         _listed(client, gie_v1alpha1.InferencePool, namespace),
         _listed(client, api.InferenceModel, namespace),
         _listed(client, api.InferenceObjective, namespace),
+        _listed(client, api.InferenceModelRewrite, namespace),
     )
-    return routing.InferenceObjects(pools=[*pools, *old_pools], models=models, objectives=objectives)
+    return routing.InferenceObjects(
+        pools=[*pools, *old_pools], models=models, objectives=objectives, rewrites=rewrites
+    )
 
 
 async def _listed(client: cluster.Client, kind: type[Kind], namespace: str | None) -> Sequence[Kind]:
@@ -90,6 +93,7 @@ def of_manifests(read: list[manifests.Manifest], namespace: str | None) -> Objec
         pools=[*of(gie_v1.InferencePool), *of(gie_v1alpha1.InferencePool)],
         models=of(api.InferenceModel),
         objectives=of(api.InferenceObjective),
+        rewrites=of(api.InferenceModelRewrite),
     )
     secrets = [stored_secret(secret) for secret in of(api.Secret)]
     return Objects(of(api.ModelRoute), of(api.ModelServer), inference, of(api.Pod), secrets)

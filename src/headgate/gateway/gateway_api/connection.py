@@ -88,6 +88,7 @@ class EntryConnection:
         "_clients",
         "_counted_as",
         "_decide",
+        "_has_written",
         "_incoming",
         "_rejected",
         "_serving",
@@ -116,6 +117,8 @@ class EntryConnection:
         self._incoming = Incoming(shared.services.now())
         self._serving: Serving | None = None
         self._rejected = False
+        self._has_written = False
+        """Whether anything of the response to the request was written."""
         self.is_paused = False
         """Whether writing is paused because the client reads slowly."""
         self.is_tunnel = False
@@ -192,8 +195,9 @@ class EntryConnection:
         services, now = self.shared.services, self.shared.services.now()
         self._incoming.body = body = Body(head.length, is_chunked=head.is_chunked)
         head.keep_alive = head.keep_alive and not services.shutdown.is_leaving
-        if head.expects_continue and not body.is_complete:
-            self.write(_CONTINUE)
+        self._has_written = False
+        if head.expects_continue and not body.is_complete and self._transport is not None:
+            self._transport.write(_CONTINUE)
         self._serving = serving = self._decide(self, head, now)
         serving.start(now)
         if body.is_complete and self._serving is serving:
@@ -242,6 +246,7 @@ class EntryConnection:
     # -- for the request being served
 
     def write(self, data: bytes) -> None:
+        self._has_written = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
@@ -332,7 +337,7 @@ class EntryConnection:
         self._incoming.ahead = b""
         recorder = self.shared.services.recorder
         recorder.rejected(refusal, self.peer.address, b"", self.shared.services.now())
-        if serving is None:
+        if serving is None or not self._has_written:
             self.write(refusals.refused(refusal, b"", keep_alive=False))
         self._linger()
 

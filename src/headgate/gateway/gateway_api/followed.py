@@ -21,6 +21,10 @@ from headgate.routing.endpoints import is_ready
 
 ACCESS_PATIENCE_S = 5.0
 """How long a start waits for kinds that it may not read, or that are not there."""
+PATIENCE_S = 3.0
+"""How long a route waits for the objects that it leads to: without them, its requests would fail."""
+LOOK_S = 0.02
+"""How often they are looked for."""
 
 
 class FollowedEntries:
@@ -47,6 +51,8 @@ class FollowedEntries:
         self._is_stale = self._has_moved = False
         """Whether objects changed, or only endpoints of Services."""
         self._pools: Mapping[api.ObjectRef, routing.Pool] = {}
+        self._waiting_since: float | None = None
+        """Since when objects are awaited that are watched, and not known yet."""
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Watch the objects as long as the tasks run; return once those are loaded that may be read."""
@@ -87,7 +93,26 @@ class FollowedEntries:
                 self._tasks.create_task(slices.run())
         services, secrets = self._named
         services.follow(objects.services_named(pools.values()))
-        secrets.follow(gateway_api.named_secrets(objects.ours(self._settings.controller)))
+        secrets.follow(self._secrets())
+
+    def _waits(self) -> bool:
+        """Whether objects are awaited, for a bounded time: some may not exist, or may not be read."""
+        now = asyncio.get_running_loop().time()
+        services, secrets = self._named
+        is_known = (
+            all(map(services.is_known, self._objects.services_named(self._pools.values())))
+            and all(map(secrets.is_known, self._secrets()))
+            and all(each.synced.is_set() or each.denied is not None for each in self._informers)
+        )
+        if is_known:
+            self._waiting_since = None
+            return False
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since < PATIENCE_S
+
+    def _secrets(self) -> set[api.ObjectKey]:
+        return gateway_api.named_secrets(self._objects.ours(self._settings.controller))
 
     def put_pod(self, change: cluster.Change[api.Pod]) -> None:
         """A Pod changed: Services without EndpointSlices select Pods."""
@@ -135,7 +160,11 @@ class FollowedEntries:
         self._is_stale = self._has_moved = False
         if is_stale and (self._named or objects.ours(self._settings.controller)):
             self._follow_backends(pools)
-            self._translation = self._translator.translate(objects, pools)
+            if self._waits():
+                self._is_stale = True
+                asyncio.get_running_loop().call_later(LOOK_S, self._changed)
+            else:
+                self._translation = self._translator.translate(objects, pools)
         elif has_moved:
             known = self._translation.entry_points
             services = gateway_api.endpoints_of(known.services.keys(), objects)
