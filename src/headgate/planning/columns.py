@@ -37,8 +37,8 @@ _WIDER: Final = 2.0
 _WIDEST: Final = 100.0
 _PROOF: Final = 0.75
 """Share of the time for a search that may prove a plan; the rest is for better ones that are not proven."""
-_LONG_S: Final = 1.0
-"""After a search of this time that found nothing, a better plan may spare the next one more."""
+_SEARCHED: Final = 1e-3
+"""Without a plan near a gap of this share, one is looked for: it spares searches in wide gaps."""
 _GOOD_S: Final = 1.0
 """Seconds for a plan that is not proven."""
 
@@ -143,9 +143,10 @@ def _one_by_one(pool: Pool, chosen: list[Column], limit_s: float) -> _Found:
     for group in range(len(pool.groups)):
         pool.require(group, 0)
     is_proven = True
+    most_s = pool.seconds + (limit_s - pool.seconds) / 2
     for group, members in enumerate(pool.groups):
         if missed_of(pool, group, chosen):
-            chosen, is_most = _most_served(pool, group, chosen, limit_s)
+            chosen, is_most = _most_served(pool, group, chosen, most_s)
             is_proven = is_proven and is_most
         pool.require(group, len(members) - missed_of(pool, group, chosen))
     found = _cheapest(pool, chosen, limit_s)
@@ -183,13 +184,14 @@ def _most_served(pool: Pool, group: int, chosen: list[Column], limit_s: float) -
 def _with_missed(pool: Pool, bound: Bound, group: int, missed: int, limit_s: float) -> Chosen:
     """A choice with so many demands of the group that are not served, first out of the columns that there
     are, then out of all."""
-    found = pool.search(pool.misses(group), missed, limit_s - pool.seconds)
+    seconds = (limit_s - pool.seconds) / 2
+    found = pool.search(pool.misses(group), missed, seconds)
     if not found.is_finished or (found.columns is not None and found.objective <= missed + _EQUAL):
         return found
     added = pool.add_within(bound, missed - bound.total, group)
     if added is None:
         return found._replace(is_finished=False)
-    return pool.search(pool.misses(group), missed, limit_s - pool.seconds) if added else found
+    return pool.search(pool.misses(group), missed, seconds) if added else found
 
 
 def _filled(pool: Pool, chosen: Sequence[Column]) -> list[Column]:
@@ -254,9 +256,10 @@ def _searched(pool: Pool, bound: Bound, chosen: list[Column] | None, limit_s: fl
             if gap >= most or best.cost <= least + _EQUAL * abs(least):
                 return best._replace(bound=best.cost, is_optimal=True)
             best = best._replace(bound=least)
-        if found.columns is None and found.seconds > _LONG_S:
-            best = _better(pool, best, least, min(found.seconds, proof_s - pool.seconds))
         gap *= _WIDER
+        is_far = best is None or best.cost - bound.total > _WIDER * gap
+        if is_far and gap > _SEARCHED * abs(bound.total):
+            best = _better(pool, best, least, min(_GOOD_S, proof_s - pool.seconds))
         if best is None and gap > _WIDEST * abs(bound.total):
             return None
     least = bound.total if best is None else best.bound
