@@ -1,6 +1,7 @@
 """The acceptance cases of the Gateway API Inference Extension for endpoint pickers, by their ids."""
 
 import asyncio
+import base64
 import json
 import re
 from collections import Counter
@@ -13,7 +14,7 @@ from smg_grpc_proto.generated import vllm_engine_pb2 as engine
 
 from headgate import api
 from headgate.api import gie_v1alpha1
-from headgate.dataplane.settings import Queue
+from headgate.dataplane.settings import Queue, Scheduling
 
 OTHERS_FULL = (6, 0.2), (0, 0.85), (10, 0.9)
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -545,6 +546,104 @@ async def test_prefills_end_with_their_requests(picker, ends):
         proxy.respond(500 if ends == "error" else 200, ends=True)
     await asyncio.sleep(0.05)
     assert sum(world.in_flight().values()) == 0
+
+
+def with_plugins(*plugins):
+    """The scheduling section with these plugins."""
+    config = {
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [{"type": each} for each in plugins],
+    }
+    return Scheduling(content=config, allow_experimental_plugins=True)
+
+
+@pytest.mark.parametrize("kind", ["session-affinity-filter", "session-affinity-scorer"])
+async def test_b45_b46_sessions(picker, kind):
+    """B45: the first response has a token, which leads to the same endpoint. B46: if its Pod is gone, another
+    endpoint serves, with another token."""
+    world = (await picker(scheduling=with_plugins(kind))).apply(pool())
+    proxy = await world.ask()
+    first = proxy.told.address
+    proxy.respond(content_type="application/json")
+    token = (await proxy.response_head()).headers["x-session-token"]
+    number = int(first.split(":")[0].rpartition(".")[2])
+    assert base64.b64decode(token).decode() == f"default/pod-{number}"
+    for _ in range(5):
+        assert (await world.ask(x_session_token=token)).told.address == first
+    world.apply(pool(), *(pod(each) for each in (1, 2, 3) if each != number))
+    proxy = await world.ask(x_session_token=token)
+    assert proxy.told.address != first
+    proxy.respond(content_type="application/json")
+    assert (await proxy.response_head()).headers["x-session-token"] != token
+
+
+async def test_b43_scores_are_not_told(world):
+    """B43: without a flag for it, the metadata have no scores."""
+    proxy = await world.ask()
+    assert list(proxy.told.metadata) == ["envoy.lb"]
+    assert list(proxy.told.metadata["envoy.lb"]) == ["x-gateway-destination-endpoint"]
+
+
+# -- flow control
+
+
+async def test_f10_requests_wait_for_an_endpoint(picker):
+    """F9, F10: a request is held while the pool is empty, and sent when a Pod appears; or refused in time."""
+    world = (await picker(queue=Queue(no_endpoint_wait_s=0.2))).apply(pool(), pods=0)
+    proxy = await world.stream()
+    proxy.headers()
+    proxy.body(completion())
+    await proxy.silence()
+    world.apply(pool())
+    assert (await proxy.reply()).address is not None
+    world.apply(pool(), pods=0)
+    found = (await world.ask()).told
+    assert found.status.code == 503
+    headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
+    assert headers["x-llm-d-request-dropped-reason"] == b"rejected-no-endpoints"
+
+
+async def test_f8_requests_wait_for_capacity(picker):
+    """F8, F11: longer than its time in the queue is too long; a client that leaves is no longer queued."""
+    queue = Queue(detector="concurrency-detector", max_in_flight=1, ttl_s=0.2)
+    world = (await picker(queue=queue)).apply(pool(), pod(1))
+    first = await world.ask()
+    left = await world.stream()
+    left.headers()
+    left.body(completion())
+    await left.silence()
+    assert world.shell.queues.held == 1
+    left.call.cancel()
+    await left.silence()
+    assert world.shell.queues.held == 0
+    found = (await world.ask()).told
+    assert found.status.code == 429
+    headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
+    assert headers["x-llm-d-request-dropped-reason"] == b"rejected-ttl-expired"
+    second = await world.stream()
+    second.headers()
+    second.body(completion())
+    await second.silence()
+    await first.serve(b"{}")
+    assert (await second.reply()).address is not None
+
+
+async def test_flows_are_fairness_ids(picker):
+    """The header of the reference names them."""
+    queue = Queue(
+        detector="concurrency-detector", max_in_flight=1, objectives_from="anyone", fairness_ids_from="anyone"
+    )
+    world = (await picker(queue=queue)).apply(pool(), pod(1))
+    await world.ask()
+    for flow in ("a", "b"):
+        proxy = await world.stream()
+        proxy.headers(x_gateway_inference_fairness_id=flow)
+        proxy.body(completion())
+    await proxy.silence()
+    (shown,) = world.shell.queues.shown()["InferencePool/default/pool"]
+    flows = [flow.name for band in shown.queue.bands for flow in band.flows]
+    assert sorted(flows) == ["a", "b"]
 
 
 # -- gRPC
