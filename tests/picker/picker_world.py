@@ -101,6 +101,7 @@ class World:
             pools=of(gie_v1.InferencePool, gie_v1alpha1.InferencePool),
             models=of(api.InferenceModel),
             objectives=of(api.InferenceObjective),
+            rewrites=of(api.InferenceModelRewrite),
         )
         self.shell.use(routing.translate([], [], there, (), inference))
         self.shell.plane.is_ready = True
