@@ -60,6 +60,7 @@ COMPILED = (
     "gateway/dial.py",
     "gateway/exchange.py",
     "gateway/fast_path.py",
+    "gateway/gateway_api/pool_exchange.py",
     "gateway/hosts.py",
     "gateway/incoming.py",
     "gateway/listener.py",

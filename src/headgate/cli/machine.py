@@ -121,6 +121,7 @@ class Following(NamedTuple):
 
 def _controller_arguments(options: Options) -> list[object]:
     words: list[object] = ["--kubeconfig", options.kubeconfig, "--gateway", options.metrics_url]
+    words += ["--gateway-address", addresses.local_host(options.gateway.listen.host)]
     words += ["--prometheus", options.prometheus] if options.prometheus else []
     if options.controller_metrics_port is not None:
         words += ["--metrics-port", options.controller_metrics_port]
