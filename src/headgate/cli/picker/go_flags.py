@@ -33,6 +33,8 @@ _REMOVED = {
     "--ha-enable-leader-election": "all replicas serve: remove it",
 }
 """Flags of earlier versions of the reference implementation, and what to do instead."""
+_OF_ZAP = frozenset({"--zap-encoder", "--zap-log-level", "--zap-stacktrace-level", "--zap-time-encoding"})
+"""Flags of the reference's log library, each with a value."""
 _SINGLE_DASH = re.compile(r"-[A-Za-z][A-Za-z0-9-]+(=.*)?", re.DOTALL)
 _LABEL = re.compile(r"[A-Za-z0-9./_-]{1,316}=[A-Za-z0-9._-]{0,63}")
 _MAX_PORTS = 8
@@ -49,7 +51,22 @@ class GoCommand(click.Command):
             plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
             if (why := _REMOVED.get(plain)) is not None:
                 raise click.UsageError(f"{name} is not supported: {why}", ctx)
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, _without_zap(args))
+
+
+def _without_zap(args: list[str]) -> list[str]:
+    """Manifests for the reference have these flags, for a form of logs that Headgate does not write."""
+    kept: list[str] = []
+    given = iter(args)
+    for each in given:
+        name, _, value = each.partition("=")
+        if name not in _OF_ZAP:
+            kept.append(each)
+            continue
+        if not value:
+            value = next(given, "")
+        click.echo(f"{name} {value} has no effect: see --log-level and --access-log", err=True)
+    return kept
 
 
 def switch(*names: str, default: bool, help: str) -> Callable[[Command], Command]:
