@@ -200,13 +200,16 @@ async def test_a_port_that_is_taken_is_reported_and_opened_later(
     loop = asyncio.get_running_loop()
     server = await loop.create_server(asyncio.Protocol, "127.0.0.1", port, reuse_address=True)
     await world.apply(CLASS, gateway(http(port)))
-    await eventually(lambda: world.service.ports.failed)
-    [why] = world.service.ports.failed.values()
+    shared = world.service.shell.gateways
+    await eventually(lambda: any(shared.ports.values()))
+    [(place, why)] = shared.ports_shown().items()
+    assert place == f"*:{port}"
     assert "Address already in use" in why
     server.close()
     await world.until(
         "404", "--output", "/dev/null", "--write-out", "%{http_code}", f"http://127.0.0.1:{port}/"
     )
+    assert shared.ports_shown() == {f"*:{port}": "open"}
 
 
 async def test_a_gateway_is_served_at_its_own_address(world, start_endpoint, held_port):

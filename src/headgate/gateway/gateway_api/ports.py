@@ -36,14 +36,13 @@ class _Open:
 
 
 class Ports:
-    """Owned by a worker's service. `failed` says why ports are not open."""
+    """Owned by a worker's service."""
 
     def __init__(self, shared: Shared, host: str) -> None:
         """`host`: where Gateways without an address are served."""
         self._shared = shared
         self._host = host
         self._open: dict[Place, _Open] = {}
-        self.failed: dict[Place, str] = {}
         self._changed = asyncio.Event()
         self._is_closed = False
 
@@ -62,7 +61,7 @@ class Ports:
             self._changed.clear()
             await self.apply()
             try:
-                async with asyncio.timeout(RETRY_S if self.failed else None):
+                async with asyncio.timeout(RETRY_S if any(self._shared.ports.values()) else None):
                     await self._changed.wait()
             except TimeoutError:
                 continue
@@ -74,7 +73,8 @@ class Ports:
             opened, port = self._open[place], wanted.get(place)
             if port is None or port.is_https != (opened.tls is not None):
                 self._open.pop(place).server.close()
-        self.failed = {place: why for place, why in self.failed.items() if place in wanted}
+        known = self._shared.ports
+        self._shared.ports = {place: known.get(place, "") for place in wanted}
         for place, port in wanted.items():
             if place not in self._open:
                 await self._try(place, port)
@@ -83,11 +83,11 @@ class Ports:
         try:
             self._open[place] = await self._listen(place, port)
         except (OSError, ssl.SSLError) as error:
-            if place not in self.failed:
+            if not self._shared.ports.get(place):
                 log.error("a port of a Gateway cannot be opened: %s", error)
-            self.failed[place] = str(error)
+            self._shared.ports[place] = str(error)
         else:
-            self.failed.pop(place, None)
+            self._shared.ports[place] = ""
 
     async def _listen(self, place: Place, port: Port) -> _Open:
         shared, loop = self._shared, self._shared.services.loop
@@ -112,14 +112,5 @@ class Ports:
         for opened in self._open.values():
             opened.server.close()
         self._open.clear()
+        self._shared.ports = {}
         self._changed.set()
-
-    def statistics(self) -> dict[str, object]:
-        return {
-            "open": [_shown(place) for place in self._open],
-            "failed": {_shown(place): why for place, why in self.failed.items()},
-        }
-
-
-def _shown(place: Place) -> str:
-    return f"{place.address or '*'}:{place.port}"

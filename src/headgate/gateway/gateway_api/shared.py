@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.gateway.clients import Clients
     from headgate.gateway.services import Services
     from headgate.gateway.settings import GatewaySettings
-    from headgate.routing.gateway_api import ServiceEndpoints
+    from headgate.routing.gateway_api import Place, ServiceEndpoints
 
 
 class Shared:
@@ -43,6 +43,8 @@ class Shared:
         self.metrics = services.recorder.services
         self.rng = rng
         self.mirrors_in_flight = 0
+        self.ports: dict[Place, str] = {}
+        """All ports of listeners: empty for those that are open, else why not."""
         self._splits = routing.Splits(phase)
 
     def use(self, entry_points: EntryPoints) -> None:
@@ -59,6 +61,10 @@ class Shared:
         )
         routes = {rule.as_route.name for rule in entry_points.rules}
         self.services.recorder.use_entry_points(routes, {str(each.key) for each in services})
+
+    def ports_shown(self) -> dict[str, str]:
+        """The ports, for the admin page: `open`, or why not."""
+        return {f"{place.address or '*'}:{place.port}": why or "open" for place, why in self.ports.items()}
 
     def picker_of(self, pool: routing.Pool) -> ServiceEndpoints | None:
         """The Service that picks the endpoints of a pool; None if it does not exist."""
