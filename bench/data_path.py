@@ -17,10 +17,10 @@ from collections.abc import Callable
 
 import pieces
 from headgate import api, loop_turns, routing, telemetry
+from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
 

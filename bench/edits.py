@@ -15,8 +15,8 @@ from typing import TypeVar
 import msgspec
 
 from headgate import api, routing
+from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.telemetry import Registry
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import pieces
 from headgate import api, routing, scheduling
+from headgate.dataplane.records.recorder import Recorder
 from headgate.flow.limits import RouteLimits
 from headgate.gateway import GatewaySettings
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.requests.limits import headers, refusing, reserving
 from headgate.requests.reported import Usage

@@ -17,9 +17,9 @@ from typing import Any
 import uvloop
 
 from headgate import api, garbage, routing
+from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.telemetry import Registry
 

@@ -19,15 +19,15 @@ from typing import Any
 import load
 import pieces
 from headgate import api, fleet, garbage, routing, scheduling
+from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.trust import Networks, Peer
 from headgate.flow import capacity
 from headgate.flow.capacity import CapacitySettings
 from headgate.flow.queue import FlowQueue, FlowSettings, Waiting
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.shell import Shell
-from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.requests.data_plane import DataPlane
 from headgate.requests.decision import Decision

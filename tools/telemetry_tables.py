@@ -17,9 +17,9 @@ from headgate.controllers.autoscaling import AutoscalingController
 from headgate.controllers.model import ModelController
 from headgate.controllers.planning import PlanningController
 from headgate.controllers.statuses import StatusController
+from headgate.dataplane.records.access_fields import FIELDS
+from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings, gauges
-from headgate.gateway.access_fields import FIELDS
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.telemetry import Registry, add_process_metrics, sums
 from headgate.telemetry.sums import Family

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headgate.cli import main
+from headgate.dataplane.queueing.queue_shown import QueueShown
 from headgate.flow.queue import BandRow, FlowRow, QueueView, RequestRow
-from headgate.gateway.queueing.queue_shown import QueueShown
 
 
 def band(priority: int, **flows: int) -> BandRow:

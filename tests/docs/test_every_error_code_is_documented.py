@@ -7,13 +7,13 @@ from headgate.requests.queueing import reasons
 
 ROOT = Path(__file__).parents[2]
 DROPPED = set(reasons.CODES.values()) - {"client_gone"}
-SOURCE = ROOT / "src" / "headgate" / "gateway"
+SOURCES = [ROOT / "src" / "headgate" / room for room in ("gateway", "dataplane")]
 
 
 def _codes() -> set[str]:
     """What is given as `code` to a refusal, wherever one is made, and other ends of requests."""
     found = {"upstream_lost", "idle_timeout"} | DROPPED
-    for file in SOURCE.rglob("*.py"):
+    for file in (file for source in SOURCES for file in source.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
                 found.add(str(node.value.value))

@@ -48,7 +48,7 @@ def imported(path: Path) -> set[str]:
 
 
 SHELL = {
-    "headgate.gateway.background",
+    "headgate.dataplane.background",
     "headgate.gateway.dial",
     "headgate.gateway.listener",
     "headgate.gateway.services",
@@ -139,11 +139,11 @@ def test_a_missing_compiler_is_told(tool, tmp_path, monkeypatch):
 
 def test_what_mypyc_refuses_is_left_interpreted_and_told(tool, monkeypatch, capsys):
     """One module of which it can make nothing costs nobody the others."""
-    good, bad = tool.PACKAGE / "fleet" / "ledger.py", tool.PACKAGE / "gateway" / "trust.py"
+    good, bad = tool.PACKAGE / "fleet" / "ledger.py", tool.PACKAGE / "dataplane" / "trust.py"
     messages = (
         "headgate/fleet/ledger.py:7: warning: Treating generator comprehension as list\n"
-        "headgate/gateway/trust.py:143: AssertionError: Any\n"
-        "headgate/gateway/trust.py:143: note: this is an internal mypyc error\n"
+        "headgate/dataplane/trust.py:143: AssertionError: Any\n"
+        "headgate/dataplane/trust.py:143: note: this is an internal mypyc error\n"
     )
 
     def mypycify(paths):
@@ -155,7 +155,7 @@ def test_what_mypyc_refuses_is_left_interpreted_and_told(tool, monkeypatch, caps
     monkeypatch.setattr(tool, "mypycify", mypycify)
     assert tool.translate([good, bad]) == ([good], ["extension"])
     told = capsys.readouterr().out
-    assert told.startswith("Left interpreted: headgate/gateway/trust.py:143: AssertionError: Any")
+    assert told.startswith("Left interpreted: headgate/dataplane/trust.py:143: AssertionError: Any")
     assert "ledger" not in told
 
 

@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
+from headgate.dataplane.queueing import queue_hints
 from headgate.flow.queue import FAIRNESS, ORDERINGS
 from headgate.flow.queue.waiting import STATUSES
 from headgate.gateway import GatewaySettings, progress, setting_types
-from headgate.gateway.queueing import queue_hints
 from headgate.requests.queueing import reasons
 
 PAGE = (Path(__file__).parents[2] / "docs" / "flow-control.md").read_text()

@@ -9,8 +9,8 @@ import pytest
 from headgate.api import signal_names
 from headgate.controllers import prometheus_client
 from headgate.controllers.autoscaling import pod_pages, prometheus, readings
+from headgate.dataplane.objective_headers import OBJECTIVES_MS
 from headgate.fleet import answer_sizes, estimator, pool_rates
-from headgate.gateway.request import OBJECTIVES_MS
 from headgate.requests import pool_signals, traffic
 from headgate.requests.pool_signals import Page, PoolSignals
 from headgate.workers.signals import MAX_WATCHES

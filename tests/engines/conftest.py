@@ -19,9 +19,9 @@ import httpx2
 import pytest
 
 from headgate import api, routing
+from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.telemetry import Registry
 

@@ -20,9 +20,9 @@ import pytest
 import uvloop
 
 from headgate import api, loop_turns, routing
+from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.telemetry import LineLog, Registry
 

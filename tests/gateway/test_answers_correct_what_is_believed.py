@@ -6,10 +6,10 @@ import time
 import pytest
 
 from headgate import fleet, scheduling
+from headgate.dataplane.trust import Networks, Peer
 from headgate.fleet.prefix.hashing import BLOCK_BYTES
 from headgate.gateway import gauges, in_flight
 from headgate.gateway.request import ParsedHead, Request
-from headgate.gateway.trust import Networks, Peer
 from headgate.requests import learning
 from headgate.requests.decision import decide
 from headgate.requests.reported import Usage

@@ -6,7 +6,7 @@ import anthropic
 import openai
 import pytest
 
-from headgate.gateway.events import EventStream
+from headgate.dataplane.rewriting.events import EventStream
 
 pytestmark = pytest.mark.every_loop
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.dataplane import trust
 from headgate.gateway import GatewaySettings, limits
 
 pytestmark = pytest.mark.every_loop
@@ -204,7 +205,7 @@ def test_count_of_clients(moves):
 )
 def test_address_that_a_client_counts_under(address, counted_as):
     """A host has a whole IPv6 network of addresses, and one IPv4 address, however it is written."""
-    assert limits.counted_as(address) == counted_as
+    assert trust.counted_as(address) == counted_as
 
 
 def _limit_is(monkeypatch, soft, hard):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.dataplane.rewriting.chunks import LAST_CHUNK, chunk
 from headgate.gateway import inflating
-from headgate.gateway.chunks import LAST_CHUNK, chunk
 from headgate.requests.usage import tail_of
 
 MB = 1 << 20

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import api, routing
+from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings, model_list
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.requests.destinations import destinations
 from headgate.telemetry import Registry

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway import GatewaySettings, trust
+from headgate.dataplane import trust
+from headgate.gateway import GatewaySettings
 from headgate.gateway.settings import conflicts
 
 TRUSTED = {"clients_trusted_networks": ("127.0.0.0/8", "10.0.0.0/8", "::1")}

@@ -6,7 +6,7 @@ from email.utils import formatdate
 
 import pytest
 
-from headgate.gateway import retry_after
+from headgate.dataplane import retry_after
 
 
 def resting(status, after):
@@ -31,7 +31,7 @@ async def test_it_gets_no_requests_for_that_time(start_gateway, start_endpoint, 
             assert (await gateway.ask()).body == b"yes"
             gateway.move(1)
     assert len(busy.calls) == 1
-    name = "headgate.gateway.attempt_metrics"
+    name = "headgate.dataplane.records.attempt_metrics"
     (line,) = [record.message for record in caplog.records if record.name == name]
     assert line.endswith("of default/pool gets no requests for 20 s, as it requested (Retry-After)")
     assert loads(gateway)[0].failures == 0

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from headgate import routing
-from headgate.gateway.access_fields import FIELDS
+from headgate.dataplane.records.access_fields import FIELDS
 
 pytestmark = pytest.mark.every_loop
 

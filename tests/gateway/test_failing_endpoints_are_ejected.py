@@ -31,7 +31,7 @@ async def test_failures_in_a_row(start_gateway, start_endpoint, behave, reason, 
             assert (await gateway.ask()).body == b"alive"
     assert len(failing.calls) == 5
     assert gateway.metric("headgate_gateway_ejections_total", pool="default/pool", reason=reason) == 1
-    name = "headgate.gateway.attempt_metrics"
+    name = "headgate.dataplane.records.attempt_metrics"
     (line,) = [record.message for record in caplog.records if record.name == name]
     assert line == (
         f"default/pod-0 (127.0.0.1:{failing.port}) of default/pool is ejected for 5 s"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.trust import Peer
 from headgate.gateway import GatewaySettings
 from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.reader import RequestReader
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.request_head_cache import MAX_MISSES, RequestHeadCache
 from headgate.gateway.services import Services
-from headgate.gateway.trust import Peer
 from headgate.telemetry import Registry
 
 SETTINGS = GatewaySettings().replace(clients_max_body_bytes=1024)

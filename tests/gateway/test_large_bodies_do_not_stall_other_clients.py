@@ -17,9 +17,9 @@ import uvloop
 
 from headgate import api, routing
 from headgate.allocator import return_large_blocks
+from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.telemetry import LineLog, Registry
 

@@ -4,7 +4,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from headgate import api, routing
-from headgate.gateway import gauges, request_metrics
+from headgate.dataplane.records import request_metrics
+from headgate.gateway import gauges
 from headgate.telemetry import Registry
 
 PREFIX = "headgate_gateway_"

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from headgate import api, routing, serving
 from headgate.cli import main
+from headgate.dataplane.trust import Networks, Peer
 from headgate.fleet import LearnedSizes
 from headgate.gateway import explaining, pages
 from headgate.gateway.explaining import View, explain
 from headgate.gateway.explanation import Explanation
 from headgate.gateway.request import ParsedHead, Request
-from headgate.gateway.trust import Networks, Peer
 from headgate.requests import paths
 from headgate.requests.decision import decide
 from headgate.requests.destinations import destinations

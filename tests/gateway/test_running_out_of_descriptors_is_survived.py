@@ -18,7 +18,7 @@ from headgate import api, routing
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.shell import Shell
-from headgate.gateway.recorder import Recorder
+from headgate.dataplane.records.recorder import Recorder
 from headgate.telemetry import Registry
 
 async def main(descriptors, endpoint_port):

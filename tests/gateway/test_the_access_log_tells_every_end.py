@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from headgate.gateway.access_fields import FIELDS
+from headgate.dataplane.records.access_fields import FIELDS
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.document import HELD_BYTES, Document
-from headgate.gateway.events import EventStream
-from headgate.gateway.names import LONGEST_NAME_BYTES, NameSplice
+from headgate.dataplane.rewriting.document import HELD_BYTES, Document
+from headgate.dataplane.rewriting.events import EventStream
+from headgate.dataplane.rewriting.names import LONGEST_NAME_BYTES, NameSplice
 
 NAME = 'chat "é"'
 LITERAL = json.dumps(NAME, ensure_ascii=False).encode()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.events import HELD_BYTES, EventStream
+from headgate.dataplane.rewriting.events import HELD_BYTES, EventStream
 from headgate.requests.bodies.fields import ask_for_usage, inspect
 from headgate.requests.bodies.members import Fields
 

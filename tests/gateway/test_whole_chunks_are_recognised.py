@@ -4,7 +4,7 @@ import httptools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.gateway.chunks import payload_at
+from headgate.dataplane.rewriting.chunks import payload_at
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 

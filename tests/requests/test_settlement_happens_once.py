@@ -8,7 +8,7 @@ from one_plane import Plane
 
 from headgate import routing
 from headgate.engines.transfer import PrefillResponse
-from headgate.requests import effects, prefill_way, states, way
+from headgate.requests import effects, elsewhere, prefill_way, states, way
 from headgate.requests.refusal import Refusal
 
 LAST = (effects.Finish, effects.Refuse, effects.CutOff, effects.PassWhole, effects.HangUp)
@@ -182,6 +182,14 @@ class Lives(RuleBasedStateMachine):
 
     def connects_slowly(self, shell, data):
         self.plane.report(shell, way.connects_slowly)
+
+    def served_by(self, shell, data):
+        loads = shell.life.pool.loads
+        load = data.draw(st.sampled_from(loads)) if loads else shell.life.load
+        has_failed = data.draw(st.booleans())
+        self.plane.report(
+            shell, lambda life, now: elsewhere.served_by(life, load, now, has_failed=has_failed)
+        )
 
     def head(self, shell, data):
         status = data.draw(st.sampled_from((200, 400, 404, 429, 500, 503))) if data is not None else 200

@@ -14,16 +14,16 @@ from hand_shell import HandShell
 from one_plane import POOL, FirstWins, Plane
 
 from headgate import routing
+from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.trust import Networks, Peer
 from headgate.engines.transfer import PrefillResponse
 from headgate.flow.configuration import Queueing
 from headgate.flow.queue import FlowSettings
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.exchange import Exchange
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.shell import Shell
-from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.requests import effects, prefill_way, states, way
 from headgate.requests.queueing.pool_queue import PoolQueue

@@ -27,6 +27,7 @@ _COMMANDS = {
     "profile": "headgate.cli.profile.command:profile",
     "flow": "headgate.cli.flow.command:flow",
     "gateway": "headgate.cli.gateway:gateway",
+    "picker": "headgate.cli.picker.command:picker",
     "apiserver": "headgate.cli.apiserver:apiserver",
     "node": "headgate.cli.node:node",
     "controller": "headgate.cli.controller:controller",

@@ -11,15 +11,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from headgate import lookup, routing
-from headgate.gateway import tls
-from headgate.gateway.http2.errors import Http2Error
+from headgate.dataplane import tls
+from headgate.dataplane.connector import speaking_http2
+from headgate.dataplane.http2.errors import Http2Error
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.loop_turns import LoopTurns, Turns
 from headgate.routing import Endpoint
 
 if TYPE_CHECKING:
-    from headgate.gateway.http2.translator import Translator
+    from headgate.dataplane.http2.translator import Translator
 
 _OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -216,13 +217,3 @@ class Connections:
     def statistics(self) -> dict[str, dict[str, int]]:
         """By address."""
         return {each.endpoint.address: each.statistics() for each in self._of.values()}
-
-
-def speaking_http2(user: asyncio.Protocol, uploads: Turns, downloads: Turns) -> Translator:
-    """A translator between an HTTP/1.1 protocol and the socket of an HTTP/2 endpoint.
-
-    Imported here, because h2 takes megabytes and most gateways have no such endpoint.
-    """
-    from headgate.gateway.http2.translator import Translator
-
-    return Translator(user, uploads, downloads)

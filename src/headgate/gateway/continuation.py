@@ -12,8 +12,8 @@ from collections.abc import Callable
 import httptools
 import msgspec
 
-from headgate.gateway.chunks import LAST_CHUNK, Chunks, chunk
-from headgate.gateway.events import EventStream
+from headgate.dataplane.rewriting.chunks import LAST_CHUNK, Chunks, chunk
+from headgate.dataplane.rewriting.events import EventStream
 from headgate.gateway.refusals import error_event, event
 from headgate.gateway.response import EVENTS, media_type
 from headgate.requests.client import Header

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import httptools
 
-from headgate.gateway import decision_header, large_reader, limits_shown, progress, refusals, retry_after
-from headgate.gateway.bodies import LONG_BYTES
+from headgate.dataplane import decision_header, large_reader, retry_after
+from headgate.dataplane.bodies import LONG_BYTES
+from headgate.gateway import limits_shown, progress, refusals
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.continuation import Continuation
 from headgate.gateway.dial import Dial

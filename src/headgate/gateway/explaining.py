@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectRef
+from headgate.dataplane import trust
 from headgate.fleet.ejection import AVOID_AFTER_FAILURE_S
-from headgate.gateway import in_flight, limits_shown, refusals, trust
+from headgate.gateway import in_flight, limits_shown, refusals
 from headgate.gateway.explaining_pick import Picked, asked_of, pick
 from headgate.gateway.explaining_view import Supposing, View
 from headgate.gateway.explanation import (

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from headgate import fleet, routing
 from headgate.api import ObjectRef
+from headgate.dataplane.rules import rules_of
 from headgate.fleet import LearnedSizes
 from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.limits import RouteLimits
-from headgate.gateway.rules import rules_of
 from headgate.gateway.settings import GatewaySettings
 from headgate.requests import paths
 from headgate.requests.data_plane import DataPlane

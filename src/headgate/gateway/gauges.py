@@ -6,8 +6,8 @@ from collections import Counter as Tally
 from typing import TYPE_CHECKING
 
 from headgate import fleet
+from headgate.dataplane.queueing import gauges as queueing_gauges
 from headgate.gateway import signal_gauges
-from headgate.gateway.queueing import gauges as queueing_gauges
 from headgate.quota import metrics as quota_metrics
 from headgate.telemetry import Counter, Gauge, Registry
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headgate.gateway.bodies import BodyMemory
+from headgate.dataplane.bodies import BodyMemory
 from headgate.gateway.request import ParsedHead
 from headgate.requests.bodies.large import LARGE_BYTES
 from headgate.requests.client import Header
 
 if TYPE_CHECKING:
-    from headgate.gateway.trust import Peer
+    from headgate.dataplane.trust import Peer
 
 MAX_BODY_PIECES: Final = 1024
 """More pieces than this are joined, because a body in tiny chunks would take many times its size."""

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import httptools
 
-from headgate.gateway.chunks import Chunks
+from headgate.dataplane.rewriting.chunks import Chunks
 from headgate.requests.usage import ResponseTail, Tail
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ many, it gets an error response and is closed before any of its bytes are parsed
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import math
 import resource
@@ -175,16 +174,3 @@ def _network(address: str) -> object:
         return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:8]
     except OSError:
         return address
-
-
-def counted_as(address: str) -> str:
-    """The address under which a client counts: for IPv6 its /64 network, which one host has as a whole."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return address
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.IPv6Network((parsed, 64), strict=False))

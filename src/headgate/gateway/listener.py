@@ -15,10 +15,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, cast
 
 from headgate import loop_turns as turns
+from headgate.dataplane import trust
+from headgate.dataplane.trust import Peer
 from headgate.gateway import limits, local, refusals
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.reader import RequestReader
-from headgate.gateway.trust import Peer
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class ClientConnection:
         self._peer = peer
         self._reader = RequestReader(self._services, self, peer)
         if self._clients.counts_addresses and not peer.is_trusted:
-            self._counted_as = limits.counted_as(peer.address)
+            self._counted_as = trust.counted_as(peer.address)
         refusal = self._clients.admit(self, self._counted_as)
         if refusal is not None:
             self._turn_away(refusal)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import urllib.parse
 from typing import TYPE_CHECKING
 
+from headgate.dataplane.bodies import LONG_BYTES
 from headgate.gateway import refusals
-from headgate.gateway.bodies import LONG_BYTES
 from headgate.requests import paths
 from headgate.requests.refusal import Refusal
 

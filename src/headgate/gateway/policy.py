@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.gateway import cors, hosts, trust
+from headgate.dataplane import trust
+from headgate.gateway import cors, hosts
 from headgate.gateway.settings import GatewaySettings
 from headgate.requests import paths
 

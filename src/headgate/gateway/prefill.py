@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 import httptools
 import msgspec
 
+from headgate.dataplane import retry_after
+from headgate.dataplane.rewriting.chunks import Chunks
 from headgate.engines.transfer import PrefillResponse
 from headgate.engines.transfer.connectors import read_response
-from headgate.gateway import retry_after
-from headgate.gateway.chunks import Chunks
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.dial import Dial
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from headgate.dataplane.rewriting.chunks import LAST_CHUNK, chunk
 from headgate.gateway import continuation
-from headgate.gateway.chunks import LAST_CHUNK, chunk
 from headgate.gateway.refusals import error_event
 from headgate.requests.limits import headers as limit_headers
 
 if TYPE_CHECKING:
-    from headgate.gateway.served_request import ServedRequest
+    from headgate.gateway.request import Request
+    from headgate.requests.life import Life
     from headgate.requests.refusal import Refusal
     from headgate.requests.wait import Wait
 
@@ -21,7 +22,18 @@ PROGRESS_S = 4.9
 silence."""
 
 
-def tell(exchange: ServedRequest, now: float) -> bytes:
+class Queued(Protocol):
+    """A queued request over HTTP."""
+
+    @property
+    def life(self) -> Life: ...
+    @property
+    def request(self) -> Request: ...
+    @property
+    def request_id(self) -> bytes: ...
+
+
+def tell(exchange: Queued, now: float) -> bytes:
     """The progress report that is due, if any; called about once a second."""
     wait = exchange.life.wait
     if wait is None or not wait.wants_progress:

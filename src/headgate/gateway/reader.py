@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 import httptools
 
-from headgate.gateway import bodies, hosts, unreadable
+from headgate.dataplane import bodies
+from headgate.gateway import hosts, unreadable
 from headgate.gateway.incoming import FRAMING_FACTOR, MAX_FRAMING_BYTES, IncomingBody, IncomingHead
 from headgate.gateway.request import Request
 from headgate.gateway.request_head_cache import RequestHeadCache
@@ -18,10 +19,10 @@ from headgate.loop_turns import AT_ONCE_BYTES
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
+    from headgate.dataplane.trust import Peer
     from headgate.gateway.policy import ClientPolicy
     from headgate.gateway.services import Services
     from headgate.gateway.settings import GatewaySettings
-    from headgate.gateway.trust import Peer
 
 _CHECKED: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"origin"})
 """Headers that are checked before the body is read."""

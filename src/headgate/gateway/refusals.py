@@ -23,7 +23,7 @@ _RESPONSES_PATH: Final = b"/v1/responses"
 
 def body(refusal: Refusal, target: bytes) -> bytes:
     """The body of the response for a refusal, in the format of the target's API."""
-    return refusal.body(anthropic=target.startswith(_ANTHROPIC_PATH))
+    return refusal.body_at(target)
 
 
 def error_event(refusal: Refusal, target: bytes) -> bytes:

@@ -6,12 +6,13 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
-from headgate.gateway import log_text
+from headgate.dataplane.objective_headers import OBJECTIVES_MS, positive
+from headgate.dataplane.records import log_text
 from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.client import Header
 
 if TYPE_CHECKING:
-    from headgate.gateway.trust import Peer
+    from headgate.dataplane.trust import Peer
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -27,11 +28,6 @@ HOP_BY_HOP: Final = frozenset(
     }
 )
 """Hop-by-hop headers (RFC 9110, 7.6.1), which are never forwarded."""
-
-OBJECTIVES_MS: Final = (b"x-llm-d-slo-ttft-ms", b"x-slo-ttft-ms")
-"""Headers with the time in which the first token is wanted."""
-MAX_S: Final = 1e9
-"""Longer times count as none."""
 
 _NOT_FORWARDED: Final = HOP_BY_HOP | {
     b"accept-encoding",
@@ -305,15 +301,6 @@ class Request:
         """The head of the message, for a body of this length that follows."""
         ends = b"\r\ncontent-length: %d\r\n\r\n" % length
         return b"".join((self._forwarded, b"x-request-id: ", request_id, ends))
-
-
-def positive(value: bytes) -> float:
-    """The number above 0 in a header; anything else counts as infinite."""
-    try:
-        number = float(value)
-    except ValueError:
-        return math.inf
-    return number if 0 < number < MAX_S else math.inf
 
 
 def nominated(headers: list[Header]) -> frozenset[bytes]:

@@ -12,10 +12,10 @@ from typing import Final
 
 import httptools
 
+from headgate.dataplane.rewriting.chunks import Chunks
+from headgate.dataplane.rewriting.document import Document
+from headgate.dataplane.rewriting.events import EventStream
 from headgate.gateway import cors
-from headgate.gateway.chunks import Chunks
-from headgate.gateway.document import Document
-from headgate.gateway.events import EventStream
 from headgate.gateway.refusals import status_line
 from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, Request, nominated
 from headgate.requests.client import Header

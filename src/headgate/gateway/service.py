@@ -7,17 +7,16 @@ import logging
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import cast
 
 from headgate import cluster, serving, telemetry
-from headgate.api import ObjectRef
+from headgate.dataplane import following
+from headgate.dataplane.followed import FollowedObjects
+from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import gauges, limits
-from headgate.gateway.followed import FollowedObjects
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.shell import Shell
 from headgate.quota.conditions import LimitConditions
@@ -27,10 +26,6 @@ from headgate.quota.transport import Transport
 log = logging.getLogger(__name__)
 
 LOG_FLUSH_INTERVAL_S = 0.1
-TRANSLATION_SHARE = 0.1
-"""Of one core: the most that following object changes may use, however many there are."""
-LONGEST_PAUSE_S = 1.0
-"""Between two translations, each of which may combine many changes."""
 
 
 class Service:
@@ -128,37 +123,7 @@ async def _follow_objects(
         shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
         objects.follow_routes(shared.note)
         tasks.create_task(shared.run())
-        failed: dict[ObjectRef, Exception] = {}
-        while True:
-            # Changes that arrive together cause one translation: the event is cleared before it begins.
-            changed.clear()
-            began_s = time.thread_time()
-            try:
-                shell.use(objects.translated(), objects.translator.step)
-            except Exception:
-                if not shell.plane.is_ready:
-                    raise
-                # A bug triggered by some object: other objects, and requests, must not suffer from it.
-                shell.recorder.translations_failed.labels().value += 1
-                log.exception("the objects cannot be applied: requests continue with the previous ones")
-            failed = _note_failures(shell, failed, objects.translator.failed)
-            if not shell.plane.is_ready:
-                shell.plane.is_ready = True
-                on_ready()
-            # However fast objects change, leave the rest of the core to requests.
-            took_s = time.thread_time() - began_s
-            await asyncio.sleep(min(took_s * (1 / TRANSLATION_SHARE - 1), LONGEST_PAUSE_S))
-            await changed.wait()
-
-
-def _note_failures(
-    shell: Shell, before: dict[ObjectRef, Exception], failed: dict[ObjectRef, Exception]
-) -> dict[ObjectRef, Exception]:
-    """Log the objects that could not be translated and are not in `before`."""
-    for ref in failed.keys() - before.keys():
-        shell.recorder.translations_failed.labels().value += 1
-        log.error("%s cannot be applied: its previous version stays in effect", ref, exc_info=failed[ref])
-    return dict(failed)
+        await following.follow(objects, changed, shell, on_ready)
 
 
 async def _flush_log(recorder: Recorder) -> None:

@@ -7,15 +7,17 @@ import os
 import random
 from collections.abc import Callable
 
+from headgate.dataplane import large_reader
+from headgate.dataplane.background import Background
+from headgate.dataplane.bodies import BodyMemory
+from headgate.dataplane.queueing.metrics import WaitMetrics
+from headgate.dataplane.records import trace
+from headgate.dataplane.records.recorder import Recorder
 from headgate.fleet import EndpointState
-from headgate.gateway import large_reader, trace
-from headgate.gateway.background import Background
-from headgate.gateway.bodies import BodyMemory
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
 from headgate.gateway.inflating import Inflating
 from headgate.gateway.model_list import ModelList
 from headgate.gateway.policy import ClientPolicy
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
 from headgate.gateway.settings import GatewaySettings
 from headgate.loop_turns import LoopTurns
@@ -102,6 +104,11 @@ class Services:
         self.policy = ClientPolicy(settings)
         self.bodies.change(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
         self.connections.change(settings)
+
+    @property
+    def waits(self) -> WaitMetrics:
+        """Metrics of queued requests."""
+        return self.recorder.waits
 
     @property
     def is_ready(self) -> bool:

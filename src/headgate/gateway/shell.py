@@ -9,16 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate import cluster, fleet, observe, routing
+from headgate.dataplane.queueing import Queues
+from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.rules import ejection_policy, observe_settings, quota_settings, rules_of
+from headgate.dataplane.watching import Watching
 from headgate.flow.limits import RouteLimits
 from headgate.gateway.clients import Clients
 from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.model_list import ModelList
-from headgate.gateway.queueing import Queues
-from headgate.gateway.recorder import Recorder
-from headgate.gateway.rules import ejection_policy, observe_settings, quota_settings, rules_of
 from headgate.gateway.services import Services
 from headgate.gateway.settings import GatewaySettings
-from headgate.gateway.watching import Watching
 from headgate.observe.kv_events import KvEventSources
 from headgate.observe.scraper import Scraper
 from headgate.quota.sources import Sources

@@ -13,11 +13,11 @@ from typing import Final, Protocol, cast
 import httptools
 
 from headgate import loop_turns
+from headgate.dataplane.bodies import LONG_BYTES
+from headgate.dataplane.http2.errors import Http2Error, NotTakenError
+from headgate.dataplane.rewriting.chunks import payload_at
 from headgate.gateway import response_parser
-from headgate.gateway.bodies import LONG_BYTES
-from headgate.gateway.chunks import payload_at
 from headgate.gateway.fast_path import FastPath
-from headgate.gateway.http2.errors import Http2Error, NotTakenError
 from headgate.gateway.response_parser import ResponseParser
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upload import Upload

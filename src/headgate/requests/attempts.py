@@ -16,6 +16,7 @@ from headgate.requests.refusal import Refusal
 if TYPE_CHECKING:
     from headgate.requests.life import Life
     from headgate.requests.pool_state import PoolState
+    from headgate.requests.subset import Subset
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,25 @@ def first(life: Life, pool: PoolState, now: float) -> None:
         pool.budget.requests += 1
     if life.decision.body is not life.request.body:
         life.request.body = b""  # only one of the two bodies is sent
+    if life.confined_to is not None and not _confine(life, life.confined_to, pool, now):
+        return
     attempt(life, now)
+
+
+def _confine(life: Life, subset: Subset, pool: PoolState, now: float) -> bool:
+    """Exclude all other endpoints of the pool from the request. If that excludes all of them, refuse it, and
+    return False."""
+    excluded = subset.excluded(pool.loads)
+    life.tried = [*life.tried, *(load for load in excluded if load not in life.tried)]
+    if len(excluded) < len(pool.loads) or not pool.loads:
+        return True
+    refusal = Refusal.unavailable(
+        f"{pool.pool.key} has no ready endpoint among those that the proxy allows",
+        code="no_endpoint_in_subset",
+        dropped="rejected-no-endpoints",
+    )
+    settlement.refuse(life, refusal, now)
+    return False
 
 
 def attempt(life: Life, now: float) -> None:

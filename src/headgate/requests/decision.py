@@ -123,8 +123,17 @@ class Decision:
         self.refusal: Refusal | None = None
 
 
-def decide(known: Surroundings, request: ClientRequest, body: large.Body | None = None) -> Decision:
-    """Find the pool of a request, and build the body for it. A large body was read before."""
+def decide(
+    known: Surroundings,
+    request: ClientRequest,
+    body: large.Body | None = None,
+    *,
+    asks_for_usage: bool = True,
+) -> Decision:
+    """Find the pool of a request, and build the body for it. A large body was read before.
+
+    `asks_for_usage`: ask for the token counts of a stream if the client does not.
+    """
     decision = Decision()
     decision.refusal = known.paths.refusal(request.path) or encoded(request)
     if decision.refusal is not None:
@@ -146,9 +155,9 @@ def decide(known: Surroundings, request: ClientRequest, body: large.Body | None 
     if decision.refusal is not None:
         return decision
     if body is None:
-        decision.refusal = _fill_body(decision, known, request, content, fields, form)
+        decision.refusal = _fill_body(decision, known, request, content, fields, form, asks_for_usage)
     else:
-        _fill_large_body(decision, known, request, fields, body)
+        _fill_large_body(decision, known, request, fields, body, asks_for_usage)
     return decision
 
 
@@ -247,6 +256,7 @@ def _fill_body(
     body: bytes,
     fields: Fields,
     form: forms.Form | None,
+    asks_for_usage: bool,
 ) -> Refusal | None:
     model = decision.model
     upstream_model = decision.upstream_model
@@ -261,7 +271,7 @@ def _fill_body(
             return invalid_json("it is nested too deeply")
         decision.client_name = msgspec.json.encode(model)
     decision.scheduled = _scheduled(decision, known, request, upstream_model, fields, form is not None, None)
-    if decision.stream and form is None and request.path in _USAGE_BY_OPTION:
+    if asks_for_usage and decision.stream and form is None and request.path in _USAGE_BY_OPTION:
         with_usage = ask_for_usage(body, fields)
         if with_usage is not None:
             body = with_usage
@@ -271,7 +281,12 @@ def _fill_body(
 
 
 def _fill_large_body(
-    decision: Decision, known: Surroundings, request: ClientRequest, fields: Fields, body: large.Body
+    decision: Decision,
+    known: Surroundings,
+    request: ClientRequest,
+    fields: Fields,
+    body: large.Body,
+    asks_for_usage: bool,
 ) -> None:
     """Like `_fill_body`, without any step that takes time proportional to the body."""
     model, upstream_model = decision.model, decision.upstream_model
@@ -283,7 +298,7 @@ def _fill_large_body(
     if is_form:
         decision.body = body.with_form_model(upstream_model) if is_renamed else Pieces((body.whole,))
     else:
-        asks = decision.stream and request.path in _USAGE_BY_OPTION
+        asks = asks_for_usage and decision.stream and request.path in _USAGE_BY_OPTION
         change = body.changed(upstream_model if is_renamed else None, asks_for_usage=asks)
         decision.usage_unasked = change.asks_for_usage
         decision.change, decision.body = change, change.pieces()
@@ -306,14 +321,13 @@ def _scheduled(
     assert pool is not None
     assert match is not None
     assert target is not None
-    adapter, priority, objectives = "", match.route.priority, pool.pool.objectives
+    adapter = ""
     if target.model:
         if upstream_model in pool.adapters:
             adapter = upstream_model
     elif match.is_adapter:
         adapter = decision.model
-    if objectives and (known.believes_objectives or request.is_from_trusted):
-        priority = _priority(objectives, request, priority)
+    priority = priority_of(known, Destination(match, target, pool), request)
     prompt_tokens = len(request.body) // forms.BYTES_PER_TOKEN
     prefix: Sequence[int] = ()
     blocks = hashing.USUAL
@@ -364,6 +378,14 @@ def _salt(fields: Fields) -> bytes:
     """Salts are stored, so long ones are replaced by their hash."""
     salt = bytes(fields.cache_salt)
     return salt if len(salt) <= LONGEST_SALT_BYTES else xxhash.xxh3_128_digest(salt)
+
+
+def priority_of(known: Surroundings, destination: Destination, request: ClientRequest) -> int:
+    """The priority of a request: its objective's, if it names one of the pool, else its route's."""
+    priority, objectives = destination.match.route.priority, destination.pool.pool.objectives
+    if objectives and (known.believes_objectives or request.is_from_trusted):
+        return _priority(objectives, request, priority)
+    return priority
 
 
 def _priority(objectives: Mapping[str, int], request: ClientRequest, otherwise: int) -> int:

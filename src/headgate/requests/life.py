@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headgate.requests.pairing import Pairing
     from headgate.requests.pool_state import PoolState
     from headgate.requests.received import Received
+    from headgate.requests.subset import Subset
     from headgate.requests.traffic import PoolTraffic
     from headgate.requests.wait import Wait
     from headgate.scheduling import Choice
@@ -52,7 +53,9 @@ class Life:
 
     __slots__ = (
         "account",
+        "asks_for_usage",
         "attempt",
+        "confined_to",
         "decision",
         "load",
         "pairing",
@@ -95,6 +98,10 @@ class Life:
         """Endpoints that are not tried again."""
         self.suspects: Suspects | None = None
         """Endpoints that rejected it, until it is known whose fault that was."""
+        self.asks_for_usage = True
+        """Whether the counts of a stream may be asked for, which the shell removes from the response."""
+        self.confined_to: Subset | None = None
+        """The only endpoints that may serve it; None for all of its pool."""
         self.pairing: Pairing | None = None
         """For a request to a pool with separate prefill and decode."""
 

@@ -11,6 +11,8 @@ from headgate.flow.queue import Reason
 
 DROPPED_HEADERS = (b"x-headgate-dropped-reason", b"x-llm-d-request-dropped-reason")
 
+_ANTHROPIC_PATH = b"/v1/messages"
+
 START_FAILED = "start_failed"
 STARTING = "model_starting"
 """Codes while a pool that requests start has no endpoint."""
@@ -117,6 +119,10 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def upstream(cls, message: str, *, code: str, status: int = 502, logged: str = "") -> Refusal:
         return cls(status=status, type="upstream_error", code=code, message=message, logged=logged)
+
+    def body_at(self, target: bytes) -> bytes:
+        """The body of the response, in the format of the target's API."""
+        return self.body(anthropic=target.startswith(_ANTHROPIC_PATH))
 
     def body(self, *, anthropic: bool) -> bytes:
         if anthropic:

@@ -59,6 +59,7 @@ ALLOWED = {
     "connect_failed": REACHING,
     "connections_exhausted": REACHING,
     "connects_slowly": REACHING,
+    "served_by": SENT,
     "head": SENT,
     "first_byte": ANSWERING,
     "finished": ANSWERING,

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate import api, routing
+from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import faults
 from headgate import api, routing
+from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings, connections, exchange, listener
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry

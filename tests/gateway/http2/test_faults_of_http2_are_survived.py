@@ -9,8 +9,8 @@ from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
 
 from headgate import engine_client, loop_turns
+from headgate.dataplane.http2.translator import MAX_UNREAD_BYTES, Translator
 from headgate.gateway.connections import speaking_http2
-from headgate.gateway.http2.translator import MAX_UNREAD_BYTES, Translator
 from headgate.loop_turns import Turns
 
 pytestmark = pytest.mark.every_loop

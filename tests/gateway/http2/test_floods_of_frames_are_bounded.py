@@ -8,8 +8,8 @@ import time
 import pytest
 from h2.settings import SettingCodes
 
-from headgate.gateway.http2.frames import BURST_FRAMES, FRAMES_PER_S, TURN_FRAMES, FrameFilter
-from headgate.gateway.http2.translator import MAX_TABLE_BYTES
+from headgate.dataplane.http2.frames import BURST_FRAMES, FRAMES_PER_S, TURN_FRAMES, FrameFilter
+from headgate.dataplane.http2.translator import MAX_TABLE_BYTES
 
 pytestmark = pytest.mark.every_loop
 

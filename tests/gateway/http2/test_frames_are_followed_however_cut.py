@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.http2.errors import Http2Error
-from headgate.gateway.http2.frames import MAX_FRAME_BYTES, FrameFilter
+from headgate.dataplane.http2.errors import Http2Error
+from headgate.dataplane.http2.frames import MAX_FRAME_BYTES, FrameFilter
 
 GOAWAY = 7
 

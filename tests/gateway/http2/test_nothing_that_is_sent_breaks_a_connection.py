@@ -8,8 +8,8 @@ from h2.connection import H2Connection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.chunks import Chunks
-from headgate.gateway.http2.translator import Translator
+from headgate.dataplane.http2.translator import Translator
+from headgate.dataplane.rewriting.chunks import Chunks
 from headgate.loop_turns import Turns
 
 REQUEST = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: 5\r\n\r\nhello"

@@ -5,8 +5,8 @@ import asyncio
 import httpx2
 import pytest
 
+from headgate.dataplane.queueing import gauges
 from headgate.gateway import pages
-from headgate.gateway.queueing import gauges
 
 ROOM_FOR_ONE = {
     "queue_enabled": True,

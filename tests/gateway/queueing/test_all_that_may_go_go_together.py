@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from headgate import api, routing, scheduling
+from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.trust import Networks, Peer
 from headgate.gateway import GatewaySettings
-from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.shell import Shell
-from headgate.gateway.trust import Networks, Peer
 from headgate.requests.decision import Decision
 from headgate.requests.life import Life
 from headgate.requests.queueing import pool_queue

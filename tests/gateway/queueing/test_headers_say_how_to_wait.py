@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.dataplane.queueing import queue_hints
+from headgate.dataplane.trust import Networks, Peer
 from headgate.gateway import GatewaySettings
-from headgate.gateway.queueing import queue_hints
 from headgate.gateway.request import ParsedHead, Request
-from headgate.gateway.trust import Networks, Peer
 from headgate.requests.queueing.hints import QueueHints
 
 TRUSTED, ANYONE = Peer("10.0.0.1", Networks(["10.0.0.0/8"])), Peer("192.0.2.1", Networks([]))

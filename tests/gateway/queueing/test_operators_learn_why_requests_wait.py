@@ -5,8 +5,8 @@ import math
 import pytest
 
 from headgate.cli.route import rendering
+from headgate.dataplane.queueing import gauges, metrics
 from headgate.gateway import explaining
-from headgate.gateway.queueing import gauges, metrics
 from headgate.requests.queueing import kinds
 from headgate.telemetry import LabelValues
 

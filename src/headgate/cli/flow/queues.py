@@ -11,8 +11,8 @@ import msgspec
 
 from headgate.cli import machine_state
 from headgate.cli.objects.printing import escaped
+from headgate.dataplane.queueing.queue_shown import QueueShown
 from headgate.flow.queue import BandRow, FlowRow, QueueView, RequestRow
-from headgate.gateway.queueing.queue_shown import QueueShown
 
 # Merge the queues of all workers of a gateway: each worker queues its own share of the requests.
 MAX_REQUESTS = 20

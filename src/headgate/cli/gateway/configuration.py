@@ -105,7 +105,7 @@ def judge(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str,
     settings = GatewaySettings().replace(**reading.values_by_key())
     for path, problem in conflicts(settings, reading.unclear):
         reading.report(path, problem)
-    said, around = scheduler.read(settings), kthena.read(environment)
+    said, around = scheduler.read(settings.scheduling), kthena.read(environment)
     if said.unreadable:
         reading.report(scheduler.SETTING, f"{settings.scheduling.config_file}: {said.unreadable}")
     errors = reading.errors + said.errors + around.errors

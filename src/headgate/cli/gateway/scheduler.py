@@ -10,8 +10,8 @@ import msgspec
 from headgate.cli.gateway import recognizing
 from headgate.cli.manifests import Node, Place, Span, place_of, plain, read_document
 from headgate.cli.validation import Finding, Lines, of_problem
+from headgate.dataplane.settings import Scheduling
 from headgate.flow import configuration
-from headgate.gateway import GatewaySettings
 from headgate.scheduling.configuration import AUTH, Problem, without_auth
 
 SETTING = "scheduling.config_file"
@@ -31,9 +31,9 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it also configures the queues of pools."""
 
 
-def read(settings: GatewaySettings) -> Said:
+def read(scheduling: Scheduling) -> Said:
     """Read the file that the settings name; empty if they name none."""
-    file = settings.scheduling.config_file
+    file = scheduling.config_file
     if file is None:
         return Said()
     tree, problems, lines = read_document(file)
@@ -46,13 +46,13 @@ def read(settings: GatewaySettings) -> Said:
         return Said(errors=told or [_of_empty(file)], lines={file: lines})
     content: Any = plain(tree)
     ignored: list[Finding] = []
-    if settings.scheduling.ignore_auth and isinstance(content, dict) and content.get(AUTH) is not None:
+    if scheduling.ignore_auth and isinstance(content, dict) and content.get(AUTH) is not None:
         # Also removed for the workers: they validate the content again.
         content = without_auth(content)
         message = "this section is ignored because ignore_auth is set: requests are not authenticated"
         span = place_of(tree, AUTH).span
         ignored.append(Finding(file=file, severity="warning", message=message, span=span, path=AUTH))
-    allow_alpha = settings.scheduling.allow_experimental_plugins
+    allow_alpha = scheduling.allow_experimental_plugins
     findings = judge(file, tree, content, allow_alpha=allow_alpha)
     return Said(
         content=content,

@@ -10,8 +10,8 @@ The names of flags (`--clients-max-body-bytes`) and environment variables (`HEAD
 derive from the key, so no two settings may have the same one.
 """
 
-from headgate.gateway.settings.conflicts import InvalidSettings, conflicts, weight
+from headgate.dataplane.settings import Section, weight
+from headgate.gateway.settings.conflicts import InvalidSettings, conflicts
 from headgate.gateway.settings.gateway_settings import GatewaySettings, changes, paths
-from headgate.gateway.settings.section import Section
 
 __all__ = ["GatewaySettings", "InvalidSettings", "Section", "changes", "conflicts", "paths", "weight"]

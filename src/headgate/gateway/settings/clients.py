@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from headgate.gateway.settings.section import DAY_S, Section, setting
+from headgate.dataplane.settings.section import DAY_S, Section, setting
 
 
 class Clients(Section, frozen=True):

@@ -7,7 +7,9 @@ import re
 from collections.abc import Collection
 
 from headgate import routing
-from headgate.gateway import bodies, cors, hosts, trust
+from headgate.dataplane import bodies, trust
+from headgate.dataplane.settings import weight
+from headgate.gateway import cors, hosts
 from headgate.gateway.settings.gateway_settings import GatewaySettings
 from headgate.requests import paths as forwarded_paths
 
@@ -66,12 +68,6 @@ def _listening_problems(settings: GatewaySettings, unclear: Collection[str]) -> 
         if other != path:
             found.append((path, f"{page.port} is already used by {other}: choose another"))
     return found
-
-
-def weight(text: str) -> tuple[str, float]:
-    """A flow and its weight, from "team-a=2". Raises ValueError."""
-    flow, _, number = text.rpartition("=")
-    return flow.strip(), float(number)
 
 
 def _weight_problems(weights: tuple[str, ...]) -> list[str]:

@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from headgate.gateway.settings.clients import Clients, Cors
-from headgate.gateway.settings.endpoints import Endpoints, EngineMetrics, Prefill, Scheduling
-from headgate.gateway.settings.flow import Queue, RateLimits
-from headgate.gateway.settings.serving import (
+from headgate.dataplane.settings.endpoints import Endpoints, EngineMetrics, Prefill, Scheduling
+from headgate.dataplane.settings.flow import Queue, RateLimits
+from headgate.dataplane.settings.serving import (
     Admin,
     Kubernetes,
     Listen,
@@ -20,6 +19,7 @@ from headgate.gateway.settings.serving import (
     Tracing,
     Workers,
 )
+from headgate.gateway.settings.clients import Clients, Cors
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,0 +1,48 @@
+"""A request that is served over HTTP, as seen by logs, metrics and headers."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headgate.requests.life import Life
+
+
+class LoggedRequest(Protocol):
+    """The head of a client's request."""
+
+    @property
+    def arrived_at(self) -> float: ...
+    @property
+    def method(self) -> bytes: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def line(self) -> str:
+        """The request line, without the query, which may contain secrets."""
+        ...
+
+    @property
+    def is_http_1_0(self) -> bool: ...
+    @property
+    def client_address(self) -> str: ...
+    @property
+    def traceparent(self) -> bytes: ...
+    def header(self, name: bytes) -> str:
+        """The first value of a header by its lower-case name; "" if it is missing."""
+        ...
+
+    @property
+    def objective_s(self) -> float:
+        """The time in which the client wants its first token; infinite without one."""
+        ...
+
+
+class ServedRequest(Protocol):
+    """`life` has its history, and `request` the head of the HTTP request."""
+
+    @property
+    def life(self) -> Life: ...
+    @property
+    def request(self) -> LoggedRequest: ...
+    @property
+    def request_id(self) -> bytes: ...

@@ -1,0 +1,321 @@
+"""From bytes to messages.
+
+Reads positions instead of slices, so that a body is copied once. Unknown fields are skipped. Raises WireError
+for anything that is not a message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.extproc.messages import (
+    BodyResponse,
+    Header,
+    HeadersResponse,
+    HttpBody,
+    HttpHeaders,
+    HttpTrailers,
+    ImmediateResponse,
+    Mutation,
+    ProcessingRequest,
+    ProcessingResponse,
+    Protocol,
+    SetHeader,
+    StreamedBody,
+    TrailersResponse,
+)
+from headgate.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, WireError, delimited, varint_at
+
+MAX_HEADERS: Final = 1000
+"""In one message: an empty header takes two bytes, so the size of a message is not enough of a limit."""
+
+_REQUEST_HEADERS, _RESPONSE_HEADERS = 2, 3
+_REQUEST_BODY, _RESPONSE_BODY = 4, 5
+_REQUEST_TRAILERS, _RESPONSE_TRAILERS = 6, 7
+_METADATA, _ATTRIBUTES, _OBSERVABILITY, _PROTOCOL = 8, 9, 10, 11
+_IMMEDIATE, _DYNAMIC_METADATA = 7, 8
+
+_KEY_TAG, _VALUE_TAG, _RAW_VALUE_TAG = 0x0A, 0x12, 0x1A
+"""Of a HeaderValue: its key, its value as text, and its value as bytes."""
+_FIRST_TAG: Final = 0x0A
+"""Field 1 with a length."""
+
+
+def decode_request(data: bytes) -> ProcessingRequest:
+    """A message from a proxy. Raises WireError."""
+    message: HttpHeaders | HttpBody | HttpTrailers | None = None
+    is_response = observes = False
+    metadata, attributes = b"", b""
+    protocol: Protocol | None = None
+    try:
+        at, end = 0, len(data)
+        while at < end:
+            number, wire_type, start, at = _field(data, at, end)
+            if wire_type != BYTES:
+                if number == _OBSERVABILITY and wire_type == VARINT:
+                    observes = bool(start)
+            elif _REQUEST_HEADERS <= number <= _RESPONSE_TRAILERS:
+                is_response = bool(number & 1)
+                if number <= _RESPONSE_HEADERS:
+                    message = _headers(data, start, at)
+                elif number <= _RESPONSE_BODY:
+                    message = _body(data, start, at)
+                else:
+                    message = HttpTrailers(_map_inside(data, start, at))
+            elif number == _METADATA:
+                metadata = data[start:at]
+            elif number == _ATTRIBUTES:
+                attributes += delimited(1, data[start:at])
+            elif number == _PROTOCOL:
+                protocol = _protocol(data, start, at)
+    except IndexError:
+        raise WireError("the message ends within a field") from None
+    if message is None:
+        raise WireError("the message has neither headers, body nor trailers")
+    return ProcessingRequest(message, is_response, metadata, attributes, protocol, observes)
+
+
+def decode_response(data: bytes) -> ProcessingResponse:
+    """A reply of a processor. Raises WireError."""
+    found = ProcessingResponse(None)
+    try:
+        at, end = 0, len(data)
+        while at < end:
+            number, wire_type, start, at = _field(data, at, end)
+            if wire_type != BYTES:
+                continue
+            if 1 <= number < _IMMEDIATE:
+                found.is_response = not number & 1
+                found.reply = _reply(number, data, start, at)
+            elif number == _IMMEDIATE:
+                found.reply = _immediate(data, start, at)
+            elif number == _DYNAMIC_METADATA:
+                found.dynamic_metadata = data[start:at]
+    except IndexError:
+        raise WireError("the message ends within a field") from None
+    return found
+
+
+def _field(data: bytes, at: int, end: int) -> tuple[int, int, int, int]:
+    """Number and wire type of the field at this position; the start of its content, or its number; its
+    end."""
+    tag = data[at]
+    at += 1
+    if tag >= 0x80:
+        tag, at = varint_at(data, at - 1)
+    wire_type = tag & 7
+    if wire_type == BYTES:
+        length = data[at]
+        at += 1
+        if length >= 0x80:
+            length, at = varint_at(data, at - 1)
+        if length > end - at:
+            raise WireError(f"field {tag >> 3} ends after its message")
+        return tag >> 3, BYTES, at, at + length
+    if wire_type == VARINT:
+        value, at = varint_at(data, at)
+        if at > end:
+            raise WireError(f"field {tag >> 3} ends after its message")
+        return tag >> 3, VARINT, value, at
+    if wire_type not in (FIXED64, FIXED32):
+        raise WireError(f"field {tag >> 3} has wire type {wire_type}, which is not in use")
+    size = 8 if wire_type == FIXED64 else 4
+    if size > end - at:
+        raise WireError(f"field {tag >> 3} ends after its message")
+    return tag >> 3, wire_type, at, at + size
+
+
+# -- from proxies
+
+
+def _headers(data: bytes, at: int, end: int) -> HttpHeaders:
+    found = HttpHeaders()
+    while at < end:
+        number, wire_type, start, at = _field(data, at, end)
+        if number == 1 and wire_type == BYTES:
+            found.headers = _header_map(data, start, at)
+        elif number == 3 and wire_type == VARINT:
+            found.end_of_stream = bool(start)
+    return found
+
+
+def _body(data: bytes, at: int, end: int) -> HttpBody:
+    found = HttpBody()
+    while at < end:
+        number, wire_type, start, at = _field(data, at, end)
+        if number == 1 and wire_type == BYTES:
+            found.body = data[start:at]
+        elif number == 2 and wire_type == VARINT:
+            found.end_of_stream = bool(start)
+        elif number == 3 and wire_type == VARINT:
+            found.end_of_stream_without_message = bool(start)
+    return found
+
+
+def _map_inside(data: bytes, at: int, end: int) -> list[Header]:
+    """The headers of a message with nothing but a header map."""
+    found: list[Header] = []
+    while at < end:
+        number, wire_type, start, at = _field(data, at, end)
+        if number == 1 and wire_type == BYTES:
+            found = _header_map(data, start, at)
+    return found
+
+
+def _header_map(data: bytes, at: int, end: int) -> list[Header]:
+    """The loop over all headers, which takes most of the time of a message; so it has its own reading of
+    fields, for tags of one byte."""
+    found: list[Header] = []
+    while at < end:
+        if data[at] != _FIRST_TAG:
+            _, _, _, at = _field(data, at, end)
+            continue
+        length = data[at + 1]
+        at += 2
+        if length >= 0x80:
+            length, at = varint_at(data, at - 1)
+        stop = at + length
+        if stop > end:
+            raise WireError("a header ends after its message")
+        found.append(_header(data, at, stop))
+        if len(found) > MAX_HEADERS:
+            raise WireError(f"a message has more than {MAX_HEADERS} headers")
+        at = stop
+    return found
+
+
+def _header(data: bytes, at: int, end: int) -> Header:
+    name = text = raw = b""
+    while at < end:
+        tag = data[at]
+        if tag not in (_KEY_TAG, _VALUE_TAG, _RAW_VALUE_TAG):
+            _, _, _, at = _field(data, at, end)
+            continue
+        length = data[at + 1]
+        at += 2
+        if length >= 0x80:
+            length, at = varint_at(data, at - 1)
+        stop = at + length
+        if stop > end:
+            raise WireError("a header ends after its message")
+        if tag == _KEY_TAG:
+            name = data[at:stop]
+        elif tag == _RAW_VALUE_TAG:
+            raw = data[at:stop]
+        else:
+            text = data[at:stop]
+        at = stop
+    return name, raw or text
+
+
+def _protocol(data: bytes, at: int, end: int) -> Protocol:
+    values = {1: 0, 2: 0, 3: 0}
+    while at < end:
+        number, wire_type, start, at = _field(data, at, end)
+        if wire_type == VARINT and number in values:
+            values[number] = start
+    return Protocol(values[1], values[2], bool(values[3]))
+
+
+# -- from processors
+
+
+def _reply(number: int, data: bytes, at: int, end: int) -> HeadersResponse | BodyResponse | TrailersResponse:
+    if number >= 5:
+        reply = TrailersResponse()
+        while at < end:
+            inner, wire_type, start, at = _field(data, at, end)
+            if inner == 1 and wire_type == BYTES:
+                reply.mutation = _mutation(data, start, at)
+        return reply
+    common = BodyResponse()
+    while at < end:
+        inner, wire_type, start, at = _field(data, at, end)
+        if inner == 1 and wire_type == BYTES:
+            common = _common(data, start, at)
+    if number >= 3:
+        return common
+    return HeadersResponse(common.mutation, common.clear_route_cache, common.body)
+
+
+def _common(data: bytes, at: int, end: int) -> BodyResponse:
+    found = BodyResponse()
+    while at < end:
+        number, wire_type, start, at = _field(data, at, end)
+        if number == 2 and wire_type == BYTES:
+            found.mutation = _mutation(data, start, at)
+        elif number == 3 and wire_type == BYTES:
+            _body_mutation(found, data, start, at)
+        elif number == 5 and wire_type == VARINT:
+            found.clear_route_cache = bool(start)
+    return found
+
+
+def _body_mutation(found: BodyResponse, data: bytes, at: int, end: int) -> None:
+    """Of the alternatives, the last one counts."""
+    while at < end:
+        number, wire_type, start, at = _field(data, at, end)
+        if number == 1 and wire_type == BYTES:
+            found.body, found.clear_body, found.streamed = data[start:at], False, None
+        elif number == 2 and wire_type == VARINT:
+            found.body, found.clear_body, found.streamed = None, bool(start), None
+        elif number == 3 and wire_type == BYTES:
+            part = _body(data, start, at)
+            streamed = StreamedBody(part.body, part.end_of_stream, part.end_of_stream_without_message)
+            found.body, found.clear_body, found.streamed = None, False, streamed
+
+
+def _mutation(data: bytes, at: int, end: int) -> Mutation:
+    found = Mutation()
+    while at < end:
+        number, wire_type, start, at = _field(data, at, end)
+        if wire_type != BYTES:
+            continue
+        if number == 1:
+            found.set_headers.append(_set_header(data, start, at))
+        elif number == 2:
+            found.remove_headers.append(data[start:at])
+        if len(found.set_headers) + len(found.remove_headers) > MAX_HEADERS:
+            raise WireError(f"a mutation changes more than {MAX_HEADERS} headers")
+    return found
+
+
+def _set_header(data: bytes, at: int, end: int) -> SetHeader:
+    header: Header = (b"", b"")
+    action = 0
+    while at < end:
+        number, wire_type, start, at = _field(data, at, end)
+        if number == 1 and wire_type == BYTES:
+            header = _header(data, start, at)
+        elif number == 3 and wire_type == VARINT:
+            action = start
+    return SetHeader(*header, action)
+
+
+def _immediate(data: bytes, at: int, end: int) -> ImmediateResponse:
+    found = ImmediateResponse()
+    while at < end:
+        number, wire_type, start, at = _field(data, at, end)
+        if wire_type != BYTES:
+            continue
+        if number == 1:
+            found.status = _first_number(data, start, at)
+        elif number == 2:
+            found.mutation = _mutation(data, start, at)
+        elif number == 3:
+            found.body = data[start:at]
+        elif number == 4:
+            found.grpc_status = _first_number(data, start, at)
+        elif number == 5:
+            found.details = data[start:at].decode("utf-8", "replace")
+    return found
+
+
+def _first_number(data: bytes, at: int, end: int) -> int:
+    """Field 1 of a message that wraps a number."""
+    found = 0
+    while at < end:
+        number, wire_type, start, at = _field(data, at, end)
+        if number == 1 and wire_type == VARINT:
+            found = start
+    return found

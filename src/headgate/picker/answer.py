@@ -1,0 +1,53 @@
+"""The response to one request on its way through the picker, as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from headgate import extproc
+from headgate.picker import replies
+from headgate.picker.response_body import ResponseBody
+
+if TYPE_CHECKING:
+    from headgate.requests.client import Header
+    from headgate.requests.decision import Decision
+
+MARK: Final = extproc.SetHeader(b"x-went-into-resp-headers", b"true")
+"""On every response, as the reference implementation has it."""
+
+
+class Answer:
+    """`mode`: how the proxy sends bodies of responses, such as extproc.BUFFERED."""
+
+    __slots__ = ("added", "body", "mode", "status")
+
+    def __init__(self, headers: list[Header], mode: int, decision: Decision) -> None:
+        self.mode = mode
+        self.added = [MARK]
+        """Headers added for the client."""
+        status = next((value for name, value in headers if name == b":status"), b"")
+        self.status = int(status) if status.isdigit() and len(status) == 3 else 200
+        self.body = ResponseBody(self.status, headers, decision, holds=mode == extproc.FULL_DUPLEX_STREAMED)
+
+    def head(self) -> bytes:
+        """The reply to the headers."""
+        removed = []
+        if self.body.is_changed and self.mode != extproc.BUFFERED:
+            removed.append(b"content-length")
+        return replies.headers(extproc.Mutation(self.added, removed), is_response=True)
+
+    def part(self, data: bytes, *, is_end: bool, has_trailers: bool = False) -> Iterator[bytes]:
+        """The replies to a part of the body."""
+        passed = self.body.feed(data, is_end=is_end)
+        if self.mode == extproc.FULL_DUPLEX_STREAMED:
+            yield from replies.streamed(passed, is_response=True, is_end=is_end and not has_trailers)
+        elif has_trailers:
+            return
+        elif not self.body.is_changed:
+            yield replies.changed(None)
+        elif self.mode == extproc.BUFFERED:
+            length = extproc.SetHeader(b"content-length", b"%d" % len(passed))
+            yield replies.changed(passed, extproc.Mutation([length]))
+        else:
+            yield replies.changed(passed)

@@ -1,0 +1,105 @@
+"""What a proxy is told about one request: the picked endpoints, and the headers of request and response."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headgate import extproc
+from headgate.dataplane import decision_header
+from headgate.picker import hints, replies
+from headgate.requests.pairs import marks
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+    from headgate.dataplane.records.served_request import ServedRequest
+    from headgate.fleet import EndpointState
+    from headgate.picker.request import ProxiedRequest
+    from headgate.picker.settings import Choices
+    from headgate.requests.data_plane import DataPlane
+    from headgate.requests.destinations import Destination
+    from headgate.requests.life import Life
+    from headgate.requests.subset import Subset
+
+_EXPLAIN: Final = b"x-headgate-explain"
+_SERVED_ECHO: Final = b"x-conformance-test-served-endpoint"
+
+
+def body_modes(protocol: extproc.Protocol | None, configured: str) -> tuple[int, int]:
+    """How the proxy sends the bodies of request and response. `configured`: for proxies that do not say."""
+    if protocol is not None:
+        return protocol.request_body_mode, protocol.response_body_mode
+    mode = extproc.BUFFERED if configured == "buffered" else extproc.FULL_DUPLEX_STREAMED
+    return mode, mode
+
+
+def any_of(
+    plane: DataPlane,
+    destination: Destination | None,
+    subset: Subset | None,
+    now: float,
+    rng: random.Random,
+) -> EndpointState | None:
+    """Any endpoint that may serve a request; None if there is none."""
+    if destination is None:
+        return None
+    pool = destination.pool
+    excluded = subset.excluded(pool.loads) if subset is not None else []
+    found = plane.candidates(pool, excluded, now)
+    return rng.choice(found) if found else None
+
+
+def fallbacks(life: Life, picked: EndpointState, count: int, now: float) -> Iterator[EndpointState]:
+    """The endpoints that would be picked without those before them, up to `count`."""
+    pool = life.pool
+    assert pool is not None
+    tried = [*life.tried, picked]
+    for _ in range(count):
+        choice = life.plane.pick(pool, life.decision.scheduled, tried, now)
+        if choice is None:
+            return
+        tried.append(choice.load)
+        yield choice.load
+
+
+def mutation(
+    request: ProxiedRequest, addresses: bytes, request_id: bytes, *, length: int | None
+) -> extproc.Mutation:
+    """The changes of the request's headers. `length`: of its body; None without one."""
+    headers = [extproc.SetHeader(replies.DESTINATION, addresses)]
+    if length is not None:
+        headers.append(extproc.SetHeader(b"content-length", b"%d" % length))
+    if not request.given_id:
+        headers.append(extproc.SetHeader(b"x-request-id", request_id))
+    # Counts and names in a compressed response could not be read.
+    removed = [b"accept-encoding"] if length is not None and request.has(b"accept-encoding") else []
+    return extproc.Mutation(headers, removed)
+
+
+def response_headers(served: ServedRequest, retry_after_s: float | None) -> list[extproc.SetHeader]:
+    """The headers added to a response."""
+    life = served.life
+    added = decision_headers(served)
+    pool, choice = life.pool, life.choice
+    if pool is not None and choice is not None and pool.policy.marks_responses:
+        added += (extproc.SetHeader(name, value) for name, value in marks(life, pool, choice))
+    if retry_after_s is not None:
+        added.append(extproc.SetHeader(b"retry-after", b"%d" % max(round(retry_after_s), 1)))
+    return added
+
+
+def decision_headers(served: ServedRequest, refused: str = "") -> list[extproc.SetHeader]:
+    """The header with the decision, if the request asks for it."""
+    if served.request.header(_EXPLAIN) != "1":
+        return []
+    name, _, value = decision_header.line(served, [], refused).rstrip().partition(b": ")
+    return [extproc.SetHeader(name, value)]
+
+
+def conformance_headers(found: extproc.ProcessingRequest, choices: Choices) -> list[extproc.SetHeader]:
+    """The header that conformance tests read the served endpoint from."""
+    if not choices.is_conformance:
+        return []
+    address = hints.served(found.metadata, found.attributes)
+    return [extproc.SetHeader(_SERVED_ECHO, address.encode())] if address else []

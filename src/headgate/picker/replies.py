@@ -1,0 +1,98 @@
+"""The messages that tell a proxy where a request goes, and what of its body it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from headgate import extproc
+from headgate.requests.bodies.pieces import Pieces
+
+DESTINATION: Final = b"x-gateway-destination-endpoint"
+"""The header, and the key of the metadata, with the picked endpoints in the order in which to try them."""
+NAMESPACE: Final = "envoy.lb"
+PART_BYTES: Final = 62_000
+"""The longest part of a body in one message; proxies limit a message to 64 KiB."""
+_MAX_CACHED: Final = 10_000
+
+_metadata: dict[bytes, bytes] = {}
+
+
+def destination_metadata(addresses: bytes) -> bytes:
+    """The dynamic metadata with the picked endpoints; cached, as there are few."""
+    found = _metadata.get(addresses)
+    if found is None:
+        if len(_metadata) >= _MAX_CACHED:
+            _metadata.clear()
+        found = extproc.encode_struct({NAMESPACE: {DESTINATION.decode(): addresses.decode("latin-1")}})
+        _metadata[addresses] = found
+    return found
+
+
+def picked_without_body(mutation: extproc.Mutation, metadata: bytes) -> bytes:
+    """The reply to the headers of a request without a body, or whose body is not sent here."""
+    reply = extproc.HeadersResponse(mutation, clear_route_cache=True)
+    return extproc.encode_response(extproc.ProcessingResponse(reply, dynamic_metadata=metadata))
+
+
+def headers_before_body() -> bytes:
+    """The reply to the headers of a request whose body is sent only after it."""
+    reply = extproc.HeadersResponse(clear_route_cache=True)
+    return extproc.encode_response(extproc.ProcessingResponse(reply))
+
+
+def picked_buffered(mutation: extproc.Mutation, metadata: bytes, body: bytes | Pieces) -> bytes:
+    """The reply to a whole body, after that to the headers."""
+    whole = body if isinstance(body, bytes) else bytes(body)
+    reply = extproc.BodyResponse(mutation, whole, clear_route_cache=True)
+    return extproc.encode_response(extproc.ProcessingResponse(reply, dynamic_metadata=metadata))
+
+
+def streamed(body: bytes | Pieces, *, is_response: bool, is_end: bool) -> Iterator[bytes]:
+    """A body, or the next bytes of it, in messages; the last one says whether the body ends."""
+    parts = list(_parts(body))
+    if not parts and not is_end:
+        return
+    for part in parts[:-1]:
+        yield _streamed(part, is_response, False)
+    yield _streamed(parts[-1] if parts else b"", is_response, is_end)
+
+
+def _parts(body: bytes | Pieces) -> Iterator[bytes]:
+    for piece in (body,) if isinstance(body, bytes) else body.buffers:
+        if len(piece) <= PART_BYTES:
+            if piece:
+                yield bytes(piece)
+            continue
+        view = memoryview(piece)
+        for at in range(0, len(piece), PART_BYTES):
+            yield bytes(view[at : at + PART_BYTES])
+
+
+def _streamed(part: bytes, is_response: bool, is_end: bool) -> bytes:
+    reply = extproc.BodyResponse(streamed=extproc.StreamedBody(part, is_end))
+    return extproc.encode_response(extproc.ProcessingResponse(reply, is_response))
+
+
+def headers(mutation: extproc.Mutation | None, *, is_response: bool) -> bytes:
+    """The reply to headers that only change in this way."""
+    reply = extproc.HeadersResponse(mutation)
+    return extproc.encode_response(extproc.ProcessingResponse(reply, is_response))
+
+
+def trailers(*, is_response: bool) -> bytes:
+    """The reply to trailers, which stay as they are."""
+    return extproc.encode_response(extproc.ProcessingResponse(extproc.TrailersResponse(), is_response))
+
+
+def changed(body: bytes | None, mutation: extproc.Mutation | None = None) -> bytes:
+    """The reply to a part of a response in the modes STREAMED and BUFFERED: None leaves it as it is."""
+    if body == b"":
+        reply = extproc.BodyResponse(mutation, clear_body=True)
+    else:
+        reply = extproc.BodyResponse(mutation, body)
+    return extproc.encode_response(extproc.ProcessingResponse(reply, is_response=True))
+
+
+def immediate(response: extproc.ImmediateResponse) -> bytes:
+    return extproc.encode_response(extproc.ProcessingResponse(response))

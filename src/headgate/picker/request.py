@@ -1,0 +1,111 @@
+"""A client's request as a proxy describes it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from headgate.dataplane.objective_headers import OBJECTIVES_MS, positive
+from headgate.dataplane.records import log_text
+from headgate.requests import paths
+
+if TYPE_CHECKING:
+    from headgate.requests.client import Header
+
+DEFAULT_PATH: Final = "/v1/completions"
+"""Of requests whose proxy sends no path; the path of the reference implementation."""
+_PATHS: Final = (b":path", b"x-original-path", b"x-forwarded-path")
+GRPC: Final = b"application/grpc"
+
+
+class ProxiedRequest:
+    """One request. Its body is complete when decisions are made about it."""
+
+    __slots__ = ("_named", "arrived_at", "body", "headers", "held_bytes", "is_known_api", "path", "target")
+
+    def __init__(self, headers: list[Header], arrived_at: float) -> None:
+        named = dict(reversed(headers))
+        if not b"".join(named).islower():  # proxies of HTTP/2 send lower-case names
+            headers = [(name.lower(), value) for name, value in headers]
+            named = dict(reversed(headers))
+        self.headers = headers
+        self.arrived_at = arrived_at
+        self.body: bytes | bytearray = b""
+        self.held_bytes = 0
+        self._named = named
+        self.target = next((named[name] for name in _PATHS if named.get(name)), b"")
+        """The path with its query, as the client sent it; empty if the proxy sends none."""
+        found = _api_path(self.target.partition(b"?")[0].decode("latin-1")) if self.target else DEFAULT_PATH
+        self.is_known_api = found is not None
+        """Whether the path ends with that of an inference API."""
+        self.path = found or self.target.partition(b"?")[0].decode("latin-1")
+        """The path of the API, without what the proxy will remove from it, and without the query."""
+
+    @property
+    def method(self) -> bytes:
+        return self._named.get(b":method", b"POST")
+
+    @property
+    def line(self) -> str:
+        """For logs: without the query, which may contain secrets."""
+        full = self.target.partition(b"?")[0].decode("latin-1")
+        return f"{self.method.decode('latin-1')} {log_text.escaped(full)}"
+
+    @property
+    def is_http_1_0(self) -> bool:
+        return False
+
+    @property
+    def content_coding(self) -> bytes:
+        """The coding of the body, such as gzip; empty for identity."""
+        coding = self._named.get(b"content-encoding", b"").strip()
+        return b"" if coding.lower() == b"identity" else coding
+
+    @property
+    def is_grpc(self) -> bool:
+        return self._named.get(b"content-type", b"").startswith(GRPC)
+
+    @property
+    def is_from_trusted(self) -> bool:
+        """Always: the proxy removes headers that clients must not send."""
+        return True
+
+    @property
+    def client_address(self) -> str:
+        """The address that the proxy appended last."""
+        return self.header(b"x-forwarded-for").rpartition(",")[2].strip()
+
+    @property
+    def traceparent(self) -> bytes:
+        return self._named.get(b"traceparent", b"")
+
+    @property
+    def given_id(self) -> bytes:
+        """The value of `x-request-id`; empty without one."""
+        return self._named.get(b"x-request-id", b"")
+
+    @property
+    def objective_s(self) -> float:
+        """The time in which the client wants its first token; infinite without one."""
+        named = self._named
+        return min((positive(named[name]) / 1e3 for name in OBJECTIVES_MS if name in named), default=math.inf)
+
+    def has(self, name: bytes) -> bool:
+        return name in self._named
+
+    def header(self, name: bytes) -> str:
+        """The first value of a header by its lower-case name; "" if it is missing."""
+        return self._named.get(name, b"").decode("latin-1")
+
+
+def _api_path(path: str) -> str | None:
+    """The longest end of a path that is the path of an inference API: routes may have a prefix that the proxy
+    removes later. None if there is none."""
+    if path in paths.DEFAULT:
+        return path
+    at = path.find("/", 1)
+    while at > 0:
+        if path[at:] in paths.DEFAULT:
+            return path[at:]
+        at = path.find("/", at + 1)
+    return None

@@ -1,0 +1,67 @@
+"""Allowances that are refilled with time: frames without content, and abandoned calls."""
+
+from __future__ import annotations
+
+from typing import Final
+
+BURST_FRAMES: Final = 1000.0
+"""Frames without content that a peer may send at once."""
+FRAMES_PER_S: Final = 200.0
+FRAMES_PER_CALL: Final = 16.0
+"""Refill for each call that begins: for its windows and its end."""
+SENT_BYTES_PER_FRAME: Final = 1024
+"""Bytes sent to the peer that refill the allowance by one frame: it has to open windows for them."""
+COSTLY_FRAME_BYTES: Final = 256
+"""A longer frame counts once more for each multiple of this."""
+BURST_ABANDONED: Final = 10_000.0
+"""Calls that a peer may cancel before anything was sent for them, at once."""
+ABANDONED_PER_S: Final = 1000.0
+
+
+class Allowance:
+    """Counts down from `burst`, and up again with time."""
+
+    __slots__ = ("_at_s", "_burst", "_left", "_per_s")
+
+    def __init__(self, burst: float, per_s: float, now_s: float) -> None:
+        self._burst = burst
+        self._per_s = per_s
+        self._left = burst
+        self._at_s = now_s
+
+    def spend(self, cost: float, now_s: float) -> bool:
+        """Whether the peer may do this now."""
+        self._left -= cost
+        if self._left < 0.0:
+            self._left = min(self._left + (now_s - self._at_s) * self._per_s, self._burst)
+            self._at_s = now_s
+        return self._left >= 0.0
+
+    def refill(self, by: float) -> None:
+        """The peer may do more, as it has reason to."""
+        self._left = min(self._left + by, self._burst)
+
+
+class Allowances:
+    """What one peer may do besides sending messages. `spend` methods return False if it did too much."""
+
+    __slots__ = ("_abandoned", "_frames")
+
+    def __init__(self, now_s: float) -> None:
+        self._frames = Allowance(BURST_FRAMES, FRAMES_PER_S, now_s)
+        self._abandoned = Allowance(BURST_ABANDONED, ABANDONED_PER_S, now_s)
+
+    def frame(self, size: int, now_s: float) -> bool:
+        """The peer sent a frame without content, with a payload of `size` bytes."""
+        return self._frames.spend(1 + size // COSTLY_FRAME_BYTES, now_s)
+
+    def abandoned_call(self, now_s: float) -> bool:
+        """The peer cancelled a call before anything was sent for it."""
+        return self._abandoned.spend(1, now_s)
+
+    def call_began(self) -> None:
+        self._frames.refill(FRAMES_PER_CALL)
+
+    def sent(self, size: int) -> None:
+        """This many bytes were sent to the peer."""
+        self._frames.refill(size / SENT_BYTES_PER_FRAME)

@@ -1,0 +1,62 @@
+"""What a peer may use: sizes, counts and times of one connection, and bytes of all of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of the connections of one server or client. Sizes are bytes, times seconds."""
+
+    max_message_bytes: int = 4 << 20
+    """Of one received message. The call ends with RESOURCE_EXHAUSTED."""
+    max_header_bytes: int = 8192
+    """Of the headers of one call, as names, values and 32 bytes each (RFC 9113, 6.5.2)."""
+    max_calls: int = 1000
+    """Calls in progress of one connection. Further ones are refused (REFUSED_STREAM)."""
+    call_window_bytes: int = 1 << 20
+    """Flow control window of each call: sent by the peer and not taken yet."""
+    connection_window_bytes: int = 16 << 20
+    """The same for all calls of one connection together."""
+    high_water_bytes: int = 256 << 10
+    """A call with more unsent bytes is not writable; it is again with half of that."""
+    max_held_bytes: int = 256 << 20
+    """Incomplete received messages and unsent messages of all connections together. The call that would
+    exceed it ends with RESOURCE_EXHAUSTED."""
+    max_unread_bytes: int = 4 << 20
+    """Written to the socket of one connection, but not read by the peer."""
+    max_connections: int = 1000
+    """Of one server. A further one is closed at once."""
+    handshake_timeout_s: float = 10.0
+    """From the connection to the peer's first frame."""
+    stall_timeout_s: float = 60.0
+    """A call whose messages the peer does not take for so long is cancelled; a connection whose peer does not
+    read is closed."""
+    keepalive_s: float = 60.0
+    """After so long without any data, the peer is asked for a sign of life (PING)."""
+    keepalive_timeout_s: float = 20.0
+    """It must come within this time."""
+    incomplete_timeout_s: float = 60.0
+    """After its first byte, a frame must be complete within this time, and a message unless its call is
+    paused."""
+
+
+class HeldBytes:
+    """The bytes held for all connections together."""
+
+    __slots__ = ("limit_bytes", "used_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+    def take(self, size: int) -> bool:
+        """Account for `size` more bytes; False, and nothing is accounted for, if there are too many."""
+        if self.used_bytes + size > self.limit_bytes:
+            return False
+        self.used_bytes += size
+        return True
+
+    def give(self, size: int) -> None:
+        """These bytes are held no longer."""
+        self.used_bytes -= size

@@ -1,0 +1,167 @@
+"""Serves gRPC calls on listening sockets, until it is drained."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from typing import Final
+
+from headgate import loop_turns
+from headgate.rpc import errors, frames, hpack, requests, status
+from headgate.rpc.calls import ServerCall, Services
+from headgate.rpc.connection import Connection
+from headgate.rpc.hpack import Headers
+from headgate.rpc.limits import HeldBytes, Limits
+from headgate.rpc.stream import Stream
+
+_log = logging.getLogger(__name__)
+
+SWEEP_S: Final = 1.0
+BACKLOG: Final = 1024
+
+
+class Server:
+    """The calls of all connections of one server. To be used on one event loop."""
+
+    def __init__(
+        self,
+        services: Services,
+        turns: loop_turns.Turns,
+        limits: Limits | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`tls`: as `tls.for_server` prepares it; None for HTTP/2 without TLS ("prior knowledge")."""
+        self._services = services
+        self._turns = turns
+        self._limits = limits or Limits()
+        self._tls = tls
+        self._held = HeldBytes(self._limits.max_held_bytes)
+        self._sockets: list[asyncio.Server] = []
+        self._connections: set[Connection] = set()
+        self._last: tuple[Headers, requests.Request] | None = None
+        """The headers of the last call: most calls have the same."""
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._is_draining = False
+        self._rejected = 0
+        self._calls = 0
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept connections at an address. Returns the port, which is chosen if it is 0."""
+        loop = asyncio.get_running_loop()
+        made = await loop.create_server(
+            self._connection, host, port, ssl=self._tls, backlog=BACKLOG, reuse_address=True
+        )
+        return self._listens(made)
+
+    async def listen_on(self, listening: socket.socket) -> int:
+        """Accept connections of a socket, which is closed with the server. Returns its port."""
+        made = await asyncio.get_running_loop().create_server(
+            self._connection, sock=listening, ssl=self._tls, backlog=BACKLOG
+        )
+        return self._listens(made)
+
+    def _listens(self, made: asyncio.Server) -> int:
+        self._sockets.append(made)
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        port: int = made.sockets[0].getsockname()[1]
+        return port
+
+    def _connection(self) -> Connection:
+        return Connection(self, self._turns, self._limits, self._held, is_client=False)
+
+    # -- Role of its connections
+
+    def made(self, connection: Connection) -> None:
+        if self._is_draining or len(self._connections) >= self._limits.max_connections:
+            self._rejected += 1
+            connection.end(errors.ENHANCE_YOUR_CALM, "too many connections, or the server is shutting down")
+            return
+        self._connections.add(connection)
+
+    def lost(self, connection: Connection, reason: str) -> None:
+        self._connections.discard(connection)
+        _log.debug("a gRPC connection ended: %s", reason)
+
+    def opened(self, connection: Connection, stream: Stream, headers: Headers) -> None:
+        request = self._request(headers)
+        http2 = connection.http2
+        if request.is_malformed:
+            http2.cancel(stream, errors.PROTOCOL_ERROR)
+        elif request.http_status:
+            block = hpack.encode([(b":status", request.http_status)])
+            flags = frames.END_HEADERS | frames.END_STREAM
+            http2.end(stream, frames.frame(frames.HEADERS, stream.id, block, flags))
+        else:
+            self._calls += 1
+            self._begin(ServerCall(connection, stream, request.path, headers), stream, request)
+
+    def _begin(self, call: ServerCall, stream: Stream, request: requests.Request) -> None:
+        stream.user = call
+        if request.code:
+            call.finish(request.code, request.message)
+            return
+        open_call = self._services.get(request.path)
+        if open_call is None:
+            call.finish(status.UNIMPLEMENTED, f"unknown method {request.path[:200]}")
+            return
+        try:
+            call.start(open_call(call), request.timeout_s)
+        except Exception:
+            call.break_off("opening")
+
+    def _request(self, headers: Headers) -> requests.Request:
+        last = self._last
+        if last is None or last[0] is not headers:
+            self._last = last = (headers, requests.read(headers))
+        return last[1]
+
+    # -- its end
+
+    async def drain(self, grace_s: float) -> None:
+        """Stop listening, let calls finish for up to `grace_s` seconds, and close all connections."""
+        self._is_draining = True
+        self._stop_listening()
+        for connection in self._connections:
+            connection.drain()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace_s
+        while self._connections and (left := end - loop.time()) > 0.0:  # noqa: ASYNC110 - bounded by grace_s
+            await asyncio.sleep(min(0.05, left))
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop listening, and end all calls and connections at once."""
+        self._is_draining = True
+        self._stop_listening()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+        for connection in [*self._connections]:
+            connection.end(errors.NO_ERROR, "the server is shutting down")
+        sockets, self._sockets = self._sockets, []
+        for each in sockets:
+            await each.wait_closed()
+
+    def _stop_listening(self) -> None:
+        for each in self._sockets:
+            each.close()
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweeping = loop.call_later(SWEEP_S, self._sweep)
+        now_s = loop.time()
+        for connection in [*self._connections]:
+            connection.sweep(now_s)
+
+    def statistics(self) -> dict[str, int]:
+        """Counts since the start, and what is in use now."""
+        return {
+            "connections": len(self._connections),
+            "connections_rejected": self._rejected,
+            "calls": self._calls,
+            "calls_in_progress": sum(len(each.http2.streams) for each in self._connections),
+            "held_bytes": self._held.used_bytes,
+        }

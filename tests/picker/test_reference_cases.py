@@ -1,0 +1,454 @@
+"""The acceptance cases of the Gateway API Inference Extension for endpoint pickers, by their ids."""
+
+import asyncio
+import json
+import re
+from collections import Counter
+
+import msgspec
+import pytest
+from picker_world import BUFFERED, OLD, completion, model, objective, pod, pool
+
+from headgate.api import gie_v1alpha1
+from headgate.dataplane.settings import Queue
+
+OTHERS_FULL = (6, 0.2), (0, 0.85), (10, 0.9)
+UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+PICKS = {"unknown": "pass"}
+
+
+def address(number):
+    return f"192.168.1.{number}:8000"
+
+
+async def test_b1_the_idle_endpoint_is_picked(world):
+    """B1: of (3, .2) (0, .1) (10, .2) the second; both carriers have the same address."""
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.ask(x_gateway_inference_objective="my-model")
+    assert proxy.told.address == address(2)
+    assert proxy.told.metadata == {"envoy.lb": {"x-gateway-destination-endpoint": address(2)}}
+    assert proxy.told.body == completion()
+    assert (proxy.told.ends, proxy.told.headers["content-length"]) == (1, str(len(completion())))
+    assert proxy_life(world).decision.scheduled.priority == 2
+    assert len(world.loads) == 3
+
+
+def proxy_life(world):
+    (stream,) = world.shell.streams
+    return stream.life
+
+
+async def test_b2_an_active_adapter_attracts_its_requests(picker):
+    """B2: the endpoint that has it and no queue."""
+    world = (await picker(pools={"names": ("pool",), **PICKS})).apply(
+        pool(), model("sql-lora", "Critical", sql_lora_1fdg2=1)
+    )
+    world.see((0, 0.2, "foo", "bar"), (0, 0.1, "foo", "sql-lora-1fdg2"), (10, 0.2, "foo", "bar"))
+    proxy = await world.ask(completion("sql-lora"))
+    assert proxy.told.address == address(2)
+
+
+async def test_b3_affinity_beats_cache_usage(picker):
+    """B3: the queues are equal, and the adapter is on the fuller one."""
+    world = (await picker()).apply(pool(), model("sql-lora", "Critical", target=1))
+    world.see((10, 0.2, "foo", "bar"), (10, 0.4, "foo", "target"), (10, 0.3, "foo"))
+    proxy = await world.ask(completion("sql-lora"))
+    assert proxy.told.address == address(2)
+
+
+async def test_b4_critical_requests_are_not_shed(world):
+    """B4: priority 2 goes through although all are busy."""
+    world.see(*OTHERS_FULL)
+    proxy = await world.ask(x_gateway_inference_objective="sql-lora")
+    assert proxy.told.address is not None
+
+
+@pytest.mark.parametrize("cut", [1, 20, 40])
+async def test_b6_a_body_in_two_parts_is_one(world, cut):
+    """B6: one reply to the headers, then the body; it ends once."""
+    world.see((4, 0.2), (4, 0.85), (4, 0.9))
+    proxy = await world.ask(cut=cut)
+    assert (proxy.told.body, proxy.told.ends, proxy.told.messages) == (completion(), 1, 2)
+
+
+async def test_b7_a_request_without_body_and_no_pods(picker):
+    """B7: the text of the reference."""
+    world = (await picker()).apply(pool(), pods=0)
+    proxy = await world.stream()
+    proxy.headers(ends=True, method="GET", path="/v1/models")
+    found = await proxy.reply()
+    assert found.status.code == 500
+    assert found.body == b"inference error: Internal - no pods available in datastore"
+
+
+async def test_requests_without_body_go_to_any_endpoint(world):
+    """Each of them gets some."""
+    seen = Counter()
+    for _ in range(30):
+        proxy = await world.stream()
+        proxy.headers(ends=True, method="GET", path="/v1/models")
+        message = await proxy.next()
+        (header, *_) = message.request_headers.response.header_mutation.set_headers
+        seen[header.header.raw_value.decode()] += 1
+    assert seen.keys() == {address(1), address(2), address(3)}
+
+
+@pytest.mark.parametrize(
+    ("case", "subset", "picked"),
+    [
+        ("B10", [address(1), address(2), address(3)], 2),
+        ("B11", [address(3)], 3),
+        ("B15: a text", f"{address(3)}", 3),
+        ("B15: with spaces", f" {address(3)} , {address(1)} ", 1),
+        ("B15: without port", ["192.168.1.3"], 3),
+        ("another port", ["192.168.1.3:9999"], 3),
+        ("one of them exists", [address(9), address(1)], 1),
+        ("B13: none", None, 2),
+    ],
+)
+async def test_b10_to_b15_subsets(world, case, subset, picked):
+    """The endpoint with the least load of those that are allowed."""
+    world.see((1, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.ask(subset=subset)
+    assert proxy.told.address == address(picked)
+
+
+@pytest.mark.parametrize("subset", [[], "", [address(9)]])
+async def test_b14_nobody_is_allowed(world, subset):
+    """B14: 503, with the reason."""
+    proxy = await world.ask(subset=subset)
+    found = proxy.told
+    assert found.status.code == 503
+    told = b"inference error: ServiceUnavailable - failed to find endpoint candidates for serving the request"
+    assert found.body == told
+    headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
+    assert headers["x-llm-d-request-dropped-reason"] == b"rejected-no-endpoints"
+    assert world.in_flight() == {1: 0, 2: 0, 3: 0}
+
+
+async def test_the_subset_filter_can_be_off(picker):
+    """--disable-endpoint-subset-filter."""
+    world = (await picker(choices={"uses_subset": False})).apply(pool())
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    assert (await world.ask(subset=[])).told.address == address(2)
+
+
+async def test_b16_other_bodies_are_routed_by_load(world):
+    """B16: they stay as they are; the model is unknown, and the priority that of the objective."""
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.ask(b"passthrough-parser", path="/anything", x_gateway_inference_objective="my-model")
+    assert (proxy.told.address, proxy.told.body) == (address(2), b"passthrough-parser")
+    assert proxy_life(world).decision.scheduled.priority == 2
+    await proxy.serve(b"{}")
+    assert world.sample("headgate_gateway_requests_total", model="unknown", code="200") == 1
+
+
+async def test_b21_weights_of_targets(picker):
+    """B21: 90 to 10, within one request."""
+    world = (await picker()).apply(pool(), model("m", a=90, b=10))
+    seen = Counter()
+    for _ in range(100):
+        proxy = await world.ask(completion("m"))
+        seen[json.loads(proxy.told.body)["model"]] += 1
+        proxy.call.cancel()
+    assert abs(seen["a"] - 90) <= 1
+
+
+async def test_b24_a_response_with_an_empty_end(world):
+    """B24: one message with the whole body, and the counts in it are read."""
+    proxy = await world.ask()
+    body = b'{"model":"my-model","usage":{"prompt_tokens":11,"total_tokens":21,"completion_tokens":10}}'
+    assert await proxy.serve(body, b"") == [body]
+    assert world.sample("headgate_gateway_tokens_total", direction="output") == 10
+
+
+async def test_b25_events_pass_one_by_one(world):
+    """B25: three messages, and the counts of the last event are read."""
+    proxy = await world.ask()
+    events = (
+        b"data: {}",
+        b'data: {"usage":{"prompt_tokens":7,"total_tokens":17,"completion_tokens":10}}\ndata: [DONE]',
+        b"",
+    )
+    assert await proxy.serve(*events, kind="text/event-stream") == list(events)
+    assert world.sample("headgate_gateway_tokens_total", direction="input") == 7
+    assert world.sample("headgate_gateway_tokens_total", direction="output") == 10
+
+
+@pytest.mark.parametrize("at", [5, 20, 40, 60, 75])
+async def test_b26_counts_cut_in_two_are_read(world, at):
+    """B26: upstream loses them."""
+    proxy = await world.ask()
+    event = b'data: {"usage":{"prompt_tokens":7,"total_tokens":17,"completion_tokens":10}}\n\n'
+    assert b"".join(await proxy.serve(event[:at], event[at:], b"", kind="text/event-stream")) == event
+    assert world.sample("headgate_gateway_tokens_total", direction="output") == 10
+
+
+@pytest.mark.parametrize("at", range(0, 60, 7))
+async def test_b27_the_clients_name_is_put_back(picker, at):
+    """B27: wherever the event is cut."""
+    world = (await picker()).apply(pool(), model("my-model", target=1))
+    proxy = await world.ask(completion(stream=True))
+    assert json.loads(proxy.told.body)["model"] == "target"
+    event = b'data: {"id":"1","model":"target","choices":[{"text":"target"}]}\n\n'
+    parts = await proxy.serve(event[:at], event[at:], b"data: [DONE]\n\n", kind="text/event-stream")
+    assert b"".join(parts) == event.replace(b"target", b"my-model", 1) + b"data: [DONE]\n\n"
+
+
+async def test_the_clients_name_is_put_back_into_documents(picker):
+    """Their length changes, and the head no longer says it."""
+    world = (await picker()).apply(pool(), model("my-model", target=1))
+    proxy = await world.ask()
+    body = b'{"model":"target","choices":[{"text":"target"}]}'
+    proxy.respond(content_type="application/json", content_length=str(len(body)))
+    assert (await proxy.response_head()).removed == ["content-length"]
+    for part in (body[:12], body[12:], b""):
+        proxy.response_part(part, ends=not part)
+    assert b"".join(await proxy.response_parts()) == body.replace(b"target", b"my-model", 1)
+
+
+async def test_b29_the_end_of_a_body_may_come_twice(world):
+    """B29: some versions of Envoy send it again."""
+    proxy = await world.ask()
+    proxy.body(b"", ends=True)
+    proxy.body(completion(), ends=True)
+    await proxy.silence()
+    assert await proxy.serve(b"{}") == [b"{}"]
+
+
+async def test_b31_other_bytes_stay(picker):
+    """B31: a number beyond 2^53, the order of keys, and white space."""
+    world = (await picker()).apply(pool(), model("my-model", target=1))
+    body = b'{ "z":9007199254740993, "model" : "my-model","prompt":"<&>","a":1 }'
+    proxy = await world.ask(body)
+    assert proxy.told.body == body.replace(b'"my-model"', b'"target"')
+
+
+async def test_a8_the_length_of_the_new_body(picker):
+    """A8, A2: as in the reference."""
+    world = (await picker()).apply(pool(), model("my-model", "Critical", my_model_v1=1))
+    proxy = await world.ask(completion(prompt="hello"))
+    assert proxy.told.headers["content-length"] == "73" == str(len(proxy.told.body))
+
+
+async def test_b32_names_of_headers_have_no_case(world):
+    """B32: HTTP/2 has lower-case names only; a proxy that sends others is read alike."""
+    proxy = await world.ask(**{"X-GATEWAY-INFERENCE-OBJECTIVE": "my-model"})
+    assert proxy.told.address
+    assert proxy_life(world).decision.scheduled.priority == 2
+
+
+@pytest.mark.parametrize("other", [objective("mine", 7, pool="other"), objective("mine", 7, group=OLD)])
+async def test_b34_objectives_of_other_pools_do_not_count(picker, other):
+    """B34: priority 0."""
+    world = (await picker()).apply(pool(), other)
+    await world.ask(x_gateway_inference_objective="mine")
+    assert proxy_life(world).decision.scheduled.priority == 0
+
+
+async def test_b36_requests_without_id_get_one(world):
+    """B36: a UUID of version 4; one that there is stays."""
+    proxy = await world.ask()
+    assert UUID4.fullmatch(proxy.told.headers["x-request-id"])
+    proxy = await world.ask(x_request_id="mine")
+    assert "x-request-id" not in proxy.told.headers
+
+
+async def test_b51_another_endpoint_served(world):
+    """B51: the request is accounted for where it is, and its prompt is believed to be cached there."""
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    prompt = "a long prompt " * 300
+    proxy = await world.ask(completion(prompt=prompt))
+    assert proxy.told.address == address(2)
+    assert world.in_flight() == {1: 0, 2: 1, 3: 0}
+    proxy.respond(served=address(3), content_type="text/event-stream")
+    await proxy.response_head()
+    assert world.in_flight() == {1: 0, 2: 0, 3: 1}
+    proxy.response_part(b"data: {}\n\n", ends=True)
+    await proxy.response_parts()
+    assert world.in_flight() == {1: 0, 2: 0, 3: 0}
+    third = world.loads[2]
+    assert third.started == 1
+    assert world.shell.plane.prefixes.blocks(third) > 0
+
+
+async def test_b51_by_the_upstream_address(world):
+    """An attribute that any Envoy can send says the same."""
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.ask()
+    proxy.respond(attributes={"upstream.address": address(1)}, content_type="text/event-stream")
+    await proxy.response_head()
+    assert world.in_flight() == {1: 1, 2: 0, 3: 0}
+
+
+async def test_a_failed_endpoint_is_blamed_if_the_proxy_tried_another(picker):
+    """With fallbacks, the one that served was second in the list."""
+    world = (await picker(choices={"fallbacks": 2})).apply(pool())
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.ask()
+    assert proxy.told.address.split(",") == [address(2), address(1), address(3)]
+    proxy.respond(served=address(1), content_type="text/event-stream")
+    await proxy.response_head()
+    assert [load.failures for load in world.loads] == [0, 1, 0]
+    assert world.in_flight() == {1: 1, 2: 0, 3: 0}
+
+
+@pytest.mark.parametrize("phase", ["headers", "body", "asked", "head", "first part"])
+@pytest.mark.parametrize("how", ["cancel", "half_close", "close"])
+async def test_b52_a_request_that_is_cancelled_gives_everything_back(world, phase, how):
+    """B52: in every phase, whether the proxy resets the stream, ends it, or loses the connection."""
+    proxy = await world.stream()
+    proxy.headers()
+    if phase != "headers":
+        proxy.body(completion()[:10], ends=False)
+    if phase not in ("headers", "body"):
+        proxy.body(completion()[10:])
+        await proxy.reply()
+    if phase in ("head", "first part"):
+        proxy.respond(content_type="text/event-stream")
+        await proxy.response_head()
+    if phase == "first part":
+        proxy.response_part(b"data: {}\n\n")
+        await proxy.next()
+    if how == "close":
+        world.clients[0].close()
+    else:
+        getattr(proxy.call, how)()
+    await asyncio.sleep(0.05)
+    assert world.in_flight() == {1: 0, 2: 0, 3: 0}
+    assert not world.shell.streams
+    assert world.shell.bodies.held == 0
+
+
+async def test_b53_each_port_is_an_endpoint(picker):
+    """B53: except where the Pod says which ports it serves."""
+    world = await picker()
+    world.apply(pool(ports=(8000, 8001)), pod(1))
+    seen = set()
+    for _ in range(20):
+        seen.add((await world.ask()).told.address)
+    assert seen == {"192.168.1.1:8000", "192.168.1.1:8001"}
+    world.apply(pool(ports=(8000, 8001)), pod(1, **{"llm-d.ai/active-ports": "8001"}))
+    assert (await world.ask()).told.address == "192.168.1.1:8001"
+
+
+async def test_b54_a_pod_that_is_not_ready_gets_no_more(world):
+    """B54: at once; the request that it has goes on."""
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.ask()
+    assert proxy.told.address == address(2)
+    world.apply(pool(), pod(1), pod(2, is_ready=False), pod(3))
+    for _ in range(5):
+        assert (await world.ask()).told.address != address(2)
+    assert await proxy.serve(b"{}") == [b"{}"]
+
+
+async def test_a4_sheddable_requests_are_shed(picker):
+    """A4, F1: 429 with the text and the reason of the reference, if no endpoint has capacity."""
+    queue = Queue(enabled=False, detector="utilization-detector")
+    world = (await picker(queue=queue)).apply(
+        pool(), model("sql-lora-sheddable", "Sheddable", sql_lora_1fdg3=1)
+    )
+    world.see((6, 0.2), (5, 0.85), (10, 0.9))
+    found = (await world.ask(completion("sql-lora-sheddable"))).told
+    assert found.status.code == 429
+    told = b"inference error: ResourceExhausted - system saturated, sheddable request dropped"
+    assert found.body == told
+    headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
+    assert headers["x-llm-d-request-dropped-reason"] == b"rejected-saturated"
+
+
+async def test_a9_models_that_nobody_names(picker):
+    """A9: passed to the endpoint, unless an InferenceModel leads to the pool; or as it is configured."""
+    world = (await picker()).apply(pool())
+    assert (await world.ask(completion("any"))).told.body == completion("any")
+    world.apply(pool(), model("m"))
+    assert (await world.ask(completion("any"))).told.status.code == 404
+    world = (await picker(pools={"names": ("pool",), "unknown": "pass"})).apply(pool(), model("m"))
+    assert (await world.ask(completion("any"))).told.body == completion("any")
+    world = (await picker(pools={"names": ("pool",), "unknown": "reject"})).apply(pool())
+    assert (await world.ask(completion("any"))).told.status.code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"{", b"inference error: BadRequest - the request body is not valid JSON"),
+        (b'{"prompt":"x"}', b"inference error: BadRequest - model not found in request body"),
+    ],
+)
+async def test_a10_bad_requests(world, body, told):
+    """A10: 400."""
+    found = (await world.ask(body)).told
+    assert found.status.code == 400
+    assert found.body.startswith(told)
+
+
+async def test_a11_a12_the_oldest_model_serves(picker):
+    """A11, A12, A15: until it is deleted; one of another pool has no effect."""
+    world = await picker()
+    old, young = model("old", age=9, model_name="m", a=1), model("young", age=1, model_name="m", b=1)
+    other = model("other", age=20, model_name="m", pool="other", c=1)
+    world.apply(pool(), pool("other"), other, old, young)
+    assert json.loads((await world.ask(completion("m"))).told.body)["model"] == "a"
+    world.apply(pool(), pool("other"), other, young)
+    assert json.loads((await world.ask(completion("m"))).told.body)["model"] == "b"
+
+
+async def test_a24_the_pool_does_not_exist_yet(picker):
+    """A24: 503, and the picker is not ready."""
+    world = (await picker()).apply()
+    found = (await world.ask()).told
+    assert found.status.code == 503
+    assert found.body.endswith(b"failed to find endpoint candidates for serving the request")
+    assert not world.shell.is_ready
+    world.apply(pool())
+    assert world.shell.is_ready
+
+
+async def test_before_the_objects_are_loaded(picker):
+    """503."""
+    world = await picker()
+    found = (await world.ask()).told
+    assert (found.status.code, world.shell.is_ready) == (503, False)
+
+
+async def test_pools_of_the_old_group(picker):
+    """--pool-group inference.networking.x-k8s.io; its objectives name that group."""
+    world = await picker(pools={"names": ("pool",), "group": OLD})
+    spec = {"selector": {"app": "pool"}, "targetPortNumber": 8000}
+    old = msgspec.convert(
+        {"metadata": {"name": "pool", "namespace": "default"}, "spec": spec}, gie_v1alpha1.InferencePool
+    )
+    world.apply(old, pool(), objective("mine", 5, group=OLD))
+    assert (await world.ask(x_gateway_inference_objective="mine")).told.address is not None
+    assert proxy_life(world).decision.scheduled.priority == 5
+
+
+async def test_one_picker_serves_several_pools(picker):
+    """The model chooses, if InferenceModels name it."""
+    world = await picker(pools={"names": ()})
+    pods = pod(1, "a"), pod(2, "b")
+    world.apply(pool("a"), pool("b"), *pods, model("one", pool="a"), model("two", pool="b"))
+    assert (await world.ask(completion("one"))).told.address == address(1)
+    assert (await world.ask(completion("two"))).told.address == address(2)
+
+
+async def test_buffered_bodies(world):
+    """The mode of the first versions: the headers are answered at once, everything else with the body."""
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.stream(request_mode=BUFFERED, response_mode=BUFFERED)
+    proxy.headers()
+    first = await proxy.next()
+    assert first.request_headers.response.clear_route_cache
+    assert not first.request_headers.response.HasField("header_mutation")
+    proxy.body(completion())
+    told = await proxy.reply()
+    assert (told.address, told.body) == (address(2), completion())
+    assert told.metadata == {"envoy.lb": {"x-gateway-destination-endpoint": address(2)}}
+    assert told.headers["content-length"] == str(len(completion()))
+    proxy.respond(content_type="application/json")
+    assert (await proxy.response_head()).headers["x-went-into-resp-headers"] == "true"
+    proxy.response_part(b'{"usage":{"prompt_tokens":7,"completion_tokens":10}}', ends=True)
+    assert not (await proxy.next()).response_body.response.HasField("body_mutation")
+    assert world.sample("headgate_gateway_tokens_total", direction="output") == 10
