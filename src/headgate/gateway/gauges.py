@@ -219,7 +219,7 @@ class _Reader:
         # A Pod that two pools use on different ports is two endpoints with one name.
         found: Tally[str] = Tally()
         for load in self._shell.plane.ledger.loads():
-            found[load.endpoint.name] += load.requests
+            found[load.endpoint.name] += load.own_requests
         return [((name,), count) for name, count in found.items()]
 
     def endpoint_connections(self) -> _Samples:
