@@ -15,7 +15,7 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rpc_calls import collect, echo, stubborn
+from rpc_calls import collect, echo, hold
 
 from headgate import loop_turns, rpc
 
@@ -38,7 +38,7 @@ async def serve() -> AsyncIterator[Callable[..., object]]:
             usual: Mapping[str, object] = {
                 "/test.Test/Echo": echo,
                 "/test.Test/Collect": collect,
-                "/test.Test/Stubborn": stubborn,
+                "/test.Test/Hold": hold,
             }
             server = rpc.Server(services or usual, turns, limits, tls)
             stack.push_async_callback(server.close)

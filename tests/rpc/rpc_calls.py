@@ -47,8 +47,8 @@ class Collect(Handler):
         self.call.finish()
 
 
-echo, collect, stubborn = Echo, Collect, Handler
-"""`stubborn` never responds."""
+echo, collect, hold = Echo, Collect, Handler
+"""`hold` never responds."""
 
 
 class Received:

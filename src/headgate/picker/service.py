@@ -9,15 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headgate import api, cluster, extproc, loop_turns, routing, rpc, serving, telemetry
-from headgate.dataplane import following
+from headgate.dataplane import following, gauges
 from headgate.dataplane.followed import FollowedObjects
 from headgate.dataplane.records.recorder import Recorder
-from headgate.picker import pages
+from headgate.picker import pages, reference_gauges
 from headgate.picker.certificates import Certificates
 from headgate.picker.pools import selected
+from headgate.picker.reference_metrics import ReferenceMetrics
 from headgate.picker.settings import PickerSettings
 from headgate.picker.shell import Shell
 
+PREFIX = "headgate_picker"
+"""Of the names of metrics."""
 LOG_FLUSH_INTERVAL_S = 0.1
 HEALTH_NAMES = ("", "liveness", "readiness", extproc.SERVICE)
 """Services that the health service lists; other names get the same answer."""
@@ -78,12 +81,14 @@ async def run_picker(
     lines = None
     if settings.logging.access_log != "off":
         lines = telemetry.LineLog(sys.stdout.fileno() if sys.stdout is not None else 1)
-    recorder = Recorder(registry, lines, settings.logging.access_log)
+    recorder = Recorder(registry, lines, settings.logging.access_log, PREFIX)
     tls = Certificates(settings.listening) if settings.listening.is_secure else None
     listening = settings.listening
     use = serving.Use("metrics", "--host", "--metrics-port")
     with serving.listening_socket(listening.host, listening.metrics_port, use=use) as page_socket:
-        shell = Shell(settings, recorder, loop)
+        shell = Shell(settings, recorder, loop, reference=ReferenceMetrics(registry))
+        gauges.add_gauges(registry, shell, PREFIX)
+        reference_gauges.add_gauges(registry, shell)
         telemetry.add_process_metrics(registry)
         servers = Servers(shell, tls)
         try:

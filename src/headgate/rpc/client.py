@@ -4,6 +4,7 @@ processed."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -16,6 +17,8 @@ from headgate.rpc.hpack import Header, Headers
 from headgate.rpc.limits import HeldBytes, Limits
 from headgate.rpc.status import Status
 from headgate.rpc.stream import Stream
+
+_log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 1.0
 _MAX_STREAM_ID: Final = 0x7FFFFFFF - 2
@@ -117,7 +120,11 @@ class ClientCall:
 
     def receive(self, data: bytes) -> None:
         if self._receiver is not None:
-            self._receiver.message(data)
+            try:
+                self._receiver.message(data)
+            except Exception:
+                _log.exception("message of the receiver of a call failed")
+                self.cancel()
 
     def receive_headers(self, headers: Headers) -> None:
         if not _value(headers, b":status").startswith(b"1"):
@@ -137,7 +144,11 @@ class ClientCall:
 
     def tell_writable(self) -> None:
         if self.on_drained is not None:
-            self.on_drained()
+            try:
+                self.on_drained()
+            except Exception:
+                _log.exception("on_drained of a call failed")
+                self.cancel()
 
     def _expire(self) -> None:
         self._close(Status(status.DEADLINE_EXCEEDED, "the server has not responded in time"))
@@ -150,7 +161,10 @@ class ClientCall:
         if not (self._stream.is_sent and self._stream.is_received):
             self._connection.http2.cancel(self._stream, errors.CANCEL)
             self._connection.flush_soon()
-        receiver.closed(ended)
+        try:
+            receiver.closed(ended)
+        except Exception:
+            _log.exception("closed of the receiver of a call failed")
 
     def _release(self) -> None:
         """Break the cycles of references of a call that has ended."""

@@ -10,8 +10,9 @@ from headgate import loop_turns
 from headgate.rpc import errors, frames
 from headgate.rpc.errors import Http2Error
 from headgate.rpc.hpack import Headers
-from headgate.rpc.http2 import Http2
+from headgate.rpc.http2 import ALL_STREAMS, Http2
 from headgate.rpc.limits import HeldBytes, Limits
+from headgate.rpc.receiver import Receiver
 from headgate.rpc.stream import Stream
 
 WRITE_BUFFER_BYTES: Final = 256 * 1024
@@ -20,6 +21,8 @@ CLOSE_TIMEOUT_S: Final = 5.0
 """For the peer to read the last frames of a connection that is closed."""
 ENDED_AT_ONCE: Final = 64
 """Calls of a lost connection that are cancelled in one turn of the event loop."""
+DRAIN_PING_TIMEOUT_S: Final = 1.0
+"""For a peer that is told that the connection drains, to show that it knows."""
 DRAIN_PING: Final = b"draining"
 ALIVE_PING: Final = b"headgate"
 
@@ -46,8 +49,8 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._role = role
         self._turns = turns
-        self._limits = limits
         self.http2 = Http2(limits, held, self._loop.time(), is_client=is_client)
+        self._receiver = Receiver(self.http2)
         self._socket: asyncio.Transport | None = None
         self._unread = b""
         """Received, but left for the next turn."""
@@ -105,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._writes_later = True
         began = perf_counter()
         try:
-            rest = self.http2.receive(data, self, self._loop.time(), began + loop_turns.TURN_S)
+            rest = self._receiver.receive(data, self, self._loop.time(), began + loop_turns.TURN_S)
         except Http2Error as fault:
             self.end(fault.code, str(fault))
             return
@@ -140,12 +143,12 @@ class Connection(asyncio.Protocol):
         http2 = self.http2
         if data := http2.take():
             socket.write(data)
-            if socket.get_write_buffer_size() > self._limits.max_unread_bytes + WRITE_BUFFER_BYTES:
+            if socket.get_write_buffer_size() > http2.limits.max_unread_bytes + WRITE_BUFFER_BYTES:
                 self.abort("the peer does not read what it asked for")
                 return
         if http2.sender.blocked and http2.sender.can_send:
             self.flush_soon()
-        elif self.is_draining and not http2.streams:
+        elif self.is_draining and not http2.streams and http2.accepted_until != ALL_STREAMS:
             self.close()
 
     def flush_soon(self) -> None:
@@ -165,7 +168,7 @@ class Connection(asyncio.Protocol):
 
     def acknowledged(self, data: bytes) -> None:
         if data == DRAIN_PING and self.is_draining:
-            self.http2.goaway(errors.NO_ERROR)
+            self._accept_no_more()
 
     def leaving(self) -> None:
         pass
@@ -188,6 +191,13 @@ class Connection(asyncio.Protocol):
         if self.is_open and not self.is_draining:
             self.is_draining = True
             self.http2.announce_goaway(DRAIN_PING)
+            self.flush_soon()
+            self._loop.call_later(DRAIN_PING_TIMEOUT_S, self._accept_no_more)
+
+    def _accept_no_more(self) -> None:
+        """Name the last call that is accepted; close the connection if none is in progress."""
+        if self.is_open and self.http2.accepted_until == ALL_STREAMS:
+            self.http2.goaway(errors.NO_ERROR)
             self.flush_soon()
 
     def end(self, code: int, reason: str) -> None:
@@ -223,12 +233,12 @@ class Connection(asyncio.Protocol):
         """End what has been silent, stalled or incomplete for too long; to be called every few seconds."""
         if self._socket is None:
             return
-        reason = self._vigil.fault(now_s, self.http2, self._limits)
+        reason = self._vigil.fault(now_s, self.http2, self._receiver.has_partial)
         if reason is not None:
             self.abort(reason)
             return
         self.http2.sweep(now_s)
-        if self._vigil.asks(now_s, self._limits):
+        if self._vigil.asks(now_s, self.http2.limits):
             self.http2.sender.control(frames.ping(ALIVE_PING))
         self.flush_soon()
 
@@ -248,11 +258,12 @@ class Vigil:
         self.has_heard = False
         """Whether data has arrived since the last sweep."""
 
-    def fault(self, now_s: float, http2: Http2, limits: Limits) -> str | None:
-        """Why the connection must end."""
+    def fault(self, now_s: float, http2: Http2, has_partial: bool) -> str | None:
+        """Why the connection must end; `has_partial`: whether a frame is incomplete."""
+        limits = http2.limits
         if self.has_heard:
             self.has_heard, self._heard_at_s, self._asked_at_s = False, now_s, None
-        if not http2.has_partial:
+        if not has_partial:
             self._partial_since_s = None
         elif self._partial_since_s is None:
             self._partial_since_s = now_s

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+MIN_WINDOW_BYTES: Final = 65_535
+"""A peer may use this much before it has read any setting (RFC 9113, 6.9.2)."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +44,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     incomplete_timeout_s: float = 60.0
     """After its first byte, a frame must be complete within this time, and a message unless its call is
     paused."""
+
+    def __post_init__(self) -> None:
+        for name in ("call_window_bytes", "connection_window_bytes"):
+            if not MIN_WINDOW_BYTES <= getattr(self, name) < 1 << 31:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}: set {MIN_WINDOW_BYTES} to 2147483647 bytes"
+                )
 
 
 class HeldBytes:

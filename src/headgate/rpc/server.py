@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 1.0
 BACKLOG: Final = 1024
+CLOSE_S: Final = 1.0
+"""For clients to read that the server closes."""
 
 
 class Server:
@@ -44,6 +46,7 @@ class Server:
         """The headers of the last call: most calls have the same."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._is_draining = False
+        self._emptied: asyncio.Future[None] | None = None
         self._rejected = 0
         self._calls = 0
 
@@ -51,25 +54,44 @@ class Server:
         """Accept connections at an address. Returns the port, which is chosen if it is 0."""
         loop = asyncio.get_running_loop()
         made = await loop.create_server(
-            self._connection, host, port, ssl=self._tls, backlog=BACKLOG, reuse_address=True
+            self.protocol,
+            host,
+            port,
+            ssl=self._tls,
+            ssl_handshake_timeout=self._handshake_timeout_s,
+            backlog=BACKLOG,
+            reuse_address=True,
         )
         return self._listens(made)
 
     async def listen_on(self, listening: socket.socket) -> int:
         """Accept connections of a socket, which is closed with the server. Returns its port."""
         made = await asyncio.get_running_loop().create_server(
-            self._connection, sock=listening, ssl=self._tls, backlog=BACKLOG
+            self.protocol,
+            sock=listening,
+            ssl=self._tls,
+            ssl_handshake_timeout=self._handshake_timeout_s,
+            backlog=BACKLOG,
         )
         return self._listens(made)
 
+    @property
+    def _handshake_timeout_s(self) -> float | None:
+        return self._limits.handshake_timeout_s if self._tls is not None else None
+
     def _listens(self, made: asyncio.Server) -> int:
         self._sockets.append(made)
-        if self._sweeping is None:
-            self._sweeping = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        self.start_sweeping()
         port: int = made.sockets[0].getsockname()[1]
         return port
 
-    def _connection(self) -> Connection:
+    def start_sweeping(self) -> None:
+        """Look after silent and stalled connections from now on; `listen` does it too."""
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def protocol(self) -> Connection:
+        """The protocol of a new connection."""
         return Connection(self, self._turns, self._limits, self._held, is_client=False)
 
     # -- Role of its connections
@@ -83,6 +105,8 @@ class Server:
 
     def lost(self, connection: Connection, reason: str) -> None:
         self._connections.discard(connection)
+        if not self._connections and self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)
         _log.debug("a gRPC connection ended: %s", reason)
 
     def opened(self, connection: Connection, stream: Stream, headers: Headers) -> None:
@@ -126,10 +150,7 @@ class Server:
         self._stop_listening()
         for connection in self._connections:
             connection.drain()
-        loop = asyncio.get_running_loop()
-        end = loop.time() + grace_s
-        while self._connections and (left := end - loop.time()) > 0.0:  # noqa: ASYNC110 - bounded by grace_s
-            await asyncio.sleep(min(0.05, left))
+        await self._empty(grace_s)
         await self.close()
 
     async def close(self) -> None:
@@ -141,9 +162,19 @@ class Server:
             self._sweeping = None
         for connection in [*self._connections]:
             connection.end(errors.NO_ERROR, "the server is shutting down")
+        await self._empty(CLOSE_S)
+        for connection in [*self._connections]:
+            connection.abort("the server has shut down")
         sockets, self._sockets = self._sockets, []
         for each in sockets:
             await each.wait_closed()
+
+    async def _empty(self, timeout_s: float) -> None:
+        """Wait until there are no connections."""
+        if self._connections:
+            self._emptied = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._emptied], timeout=timeout_s)
+            self._emptied = None
 
     def _stop_listening(self) -> None:
         for each in self._sockets:
