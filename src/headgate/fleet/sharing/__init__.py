@@ -6,11 +6,12 @@ repetition and reordering of reports heal by themselves, and a member that falls
 """
 
 from headgate.fleet.sharing.journal import Journal
-from headgate.fleet.sharing.members import SILENT_S, Members
+from headgate.fleet.sharing.members import MAX_MEMBERS, SILENT_S, Members
 from headgate.fleet.sharing.reporter import Reporter
 from headgate.fleet.sharing.reports import Load, Prompt, Report, decode, encode
 
 __all__ = [
+    "MAX_MEMBERS",
     "SILENT_S",
     "Journal",
     "Load",
