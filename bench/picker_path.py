@@ -1,125 +1,154 @@
-"""CPU time and Python calls of the endpoint picker for one request and one chunk, as bench/data_path.py.
+"""CPU time and Python calls of the picker's own code for one request, in µs: `make bench-picker-path`.
 
-Messages of a proxy in, replies out, through the codec and the whole machine. There are no sockets and no
-HTTP/2: bench/picker.py measures the process behind Envoy.
-
-    .venv/bin/python bench/picker_path.py
+The complete path in one process: frames of Envoy in, frames to Envoy out, for the stream of one request with
+its body and its response, in the mode FULL_DUPLEX_STREAMED. There are no sockets: what is written is only
+recorded. Each message arrives in a read of its own, as from a proxy without load. CPU time is the minimum of
+several runs; it is also given in units of a plain Python loop, to compare machines.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import random
+import math
 from collections.abc import Callable
 
+import data_path
 import pieces
-from data_path import ANSWER, CHUNK, REPEATS, RUNS, calls
-from headgate import api, extproc, routing, telemetry
+import upstream
+from headgate import api, extproc, loop_turns, routing, rpc, telemetry
 from headgate.dataplane.records.recorder import Recorder
-from headgate.dataplane.settings import EngineMetrics, Scheduling
-from headgate.picker.settings import PickerSettings, PoolNames
+from headgate.picker.settings import PickerSettings
 from headgate.picker.shell import Shell
+from headgate.rpc import frames, hpack
 
 KEY = api.ObjectRef(routing.INFERENCE_POOL, "default", "pool")
-HEADERS = {
-    ":method": "POST",
-    ":scheme": "http",
+REPEATS, RUNS = 100, 40
+FULL_DUPLEX = 4
+
+
+def field(number: int, value: bytes) -> bytes:
+    """A field of a protobuf message."""
+    size, made = len(value), bytearray((number << 3 | 2,))
+    while size >= 0x80:
+        made.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes((*made, size)) + value
+
+
+def flag(number: int, value: int) -> bytes:
+    return bytes((number << 3, value))
+
+
+def headers_message(number: int, headers: dict[str, str]) -> bytes:
+    """A ProcessingRequest with headers: of the request (2) or of the response (3)."""
+    listed = b"".join(
+        field(1, field(1, name.encode()) + field(3, value.encode())) for name, value in headers.items()
+    )
+    modes = field(11, flag(1, FULL_DUPLEX) + flag(2, FULL_DUPLEX)) if number == 2 else b""
+    return field(number, field(1, listed)) + modes
+
+
+def body_message(number: int, body: bytes) -> bytes:
+    """A ProcessingRequest with a whole body: of the request (4) or of the response (5)."""
+    return field(number, field(1, body) + flag(2, 1))
+
+
+REQUEST = {
     ":authority": "gateway",
     ":path": "/v1/chat/completions",
-    "user-agent": "OpenAI/Python 2.0.0",
-    "accept": "application/json",
+    ":method": "POST",
+    ":scheme": "http",
     "content-type": "application/json",
+    "user-agent": "OpenAI/Python 2.0.0",
     "authorization": "Bearer none",
     "x-forwarded-proto": "http",
-    "x-request-id": "5b1f3c0a-4f5e-4c5c-9d6e-0a1b2c3d4e5f",
+    "x-request-id": "af09cd66-0d11-4ceb-8dd2-eaa3a4bd2887",
 }
-"""As Envoy sends them."""
+RESPONSE = {":status": "200", "content-type": "application/json", "x-envoy-upstream-service-time": "12"}
+CALL = hpack.encode(
+    [
+        (b":method", b"POST"),
+        (b":scheme", b"http"),
+        (b":path", extproc.PATH.encode()),
+        (b":authority", b"picker"),
+        (b"te", b"trailers"),
+        (b"content-type", b"application/grpc"),
+    ]
+)
 
 
-class Call:
-    """Takes the replies."""
+class Path:
+    """One picker of four engines, and one connection of Envoy."""
 
-    def send(self, message: bytes) -> None: ...
-    def finish(self, status: int = 0, message: str = "") -> None: ...
+    def __init__(self, loop: asyncio.AbstractEventLoop, policy: str, engines: int = 4) -> None:
+        settings = PickerSettings()
+        scheduling = type(settings.scheduling)(policy=policy)
+        settings = type(settings)(scheduling=scheduling)
+        self.shell = Shell(settings, Recorder(telemetry.Registry(), None, "off"), loop)
+        found = tuple(routing.Endpoint(f"default/{n}", f"127.71.0.{n + 1}", 8000) for n in range(engines))
+        self.shell.use(routing.Snapshot(models={}, pools={KEY: routing.Pool(key=KEY, endpoints=found)}))
+        self.shell.plane.is_ready = True
+        self.server = rpc.Server({extproc.PATH: self.shell.open}, loop_turns.Turns(loop))
+        self.connect()
+
+    def connect(self) -> None:
+        self._stream = -1
+        self.wire = data_path.Wire(self.server.protocol())
+        self.wire.protocol.data_received(
+            frames.PREFACE
+            + frames.settings([(frames.INITIAL_WINDOW_SIZE, 1 << 28)])
+            + frames.window_update(0, (1 << 30) - 1)
+        )
+
+    def request(self, messages: list[bytes]) -> None:
+        """One stream with these messages."""
+        receive = self.wire.protocol.data_received
+        self._stream += 2
+        number = self._stream
+        receive(frames.frame(frames.HEADERS, number, CALL, frames.END_HEADERS) + _data(number, messages[0]))
+        for message in messages[1:]:
+            receive(_data(number, message))
+        if number > 100_000:
+            self.connect()
 
 
-def picker(loop: asyncio.AbstractEventLoop, policy: str, endpoints: int = 4) -> Shell:
-    settings = PickerSettings(
-        pools=PoolNames(names=("pool",)),
-        scheduling=Scheduling(policy=policy),  # type: ignore[arg-type]
-        engine_metrics=EngineMetrics(enabled=False),
-    )
-    shell = Shell(settings, Recorder(telemetry.Registry(), None), loop, random.Random(1))
-    made = tuple(routing.Endpoint(f"default/{n}", "127.0.0.1", 9000 + n) for n in range(endpoints))
-    shell.use(routing.Snapshot(pools={KEY: routing.Pool(key=KEY, endpoints=made)}))
-    shell.plane.is_ready = True
-    return shell
+def _data(number: int, message: bytes) -> bytes:
+    return frames.message_head(number, len(message)) + message
 
 
-def _headers(headers: dict[str, str], *, is_response: bool) -> bytes:
-    both = extproc.Protocol(extproc.FULL_DUPLEX_STREAMED, extproc.FULL_DUPLEX_STREAMED)
-    found = extproc.HttpHeaders([(name.encode(), value.encode()) for name, value in headers.items()])
-    protocol = None if is_response else both
-    return extproc.encode_request(extproc.ProcessingRequest(found, is_response, protocol=protocol))
-
-
-def _body(data: bytes, *, is_response: bool, ends: bool) -> bytes:
-    return extproc.encode_request(extproc.ProcessingRequest(extproc.HttpBody(data, ends), is_response))
-
-
-def requests(shell: Shell, size: int) -> Callable[[], object]:
-    """A complete request and its response: five messages."""
-    content = {"model": "m", "messages": [{"role": "user", "content": "x" * (size - 90)}], "stream": False}
-    body = json.dumps(content).encode()
-    sent = (
-        _headers(HEADERS | {"content-length": str(len(body))}, is_response=False),
-        _body(body, is_response=False, ends=True),
-        _headers({":status": "200", "content-type": "application/json", "server": "x"}, is_response=True),
-        _body(ANSWER.encode(), is_response=True, ends=False),
-        _body(b"", is_response=True, ends=True),
-    )
+def requests(path: Path, size: int) -> Callable[[], object]:
+    """A complete request and its response."""
+    body = data_path.message(size).partition(b"\r\n\r\n")[2]
+    messages = [
+        headers_message(2, REQUEST),
+        body_message(4, body),
+        headers_message(3, RESPONSE),
+        body_message(5, upstream.COMPLETION),
+    ]
 
     def work() -> None:
-        stream = shell.open(Call())
-        for message in sent:
-            stream.message(message)
-
-    return work
-
-
-def chunks(shell: Shell) -> Callable[[], object]:
-    """One chunk of a running stream."""
-    body = json.dumps({"model": "m", "messages": [], "stream": True}).encode()
-    stream = shell.open(Call())
-    stream.message(_headers(HEADERS, is_response=False))
-    stream.message(_body(body, is_response=False, ends=True))
-    stream.message(_headers({":status": "200", "content-type": "text/event-stream"}, is_response=True))
-    message = _body(CHUNK, is_response=True, ends=False)
-
-    def work() -> None:
-        stream.message(message)
+        path.request(messages)
 
     return work
 
 
 async def main() -> None:
+    loop_turns.TURN_S = loop_turns.MAX_S = math.inf  # all of it is one iteration of the event loop
     loop = asyncio.get_running_loop()
     rows = {
-        "request of 0.6 KB": requests(picker(loop, "least-work"), 600),
-        "the same, picked by prediction": requests(picker(loop, "predicted"), 600),
-        "request of 8 KB, picked by prediction": requests(picker(loop, "predicted"), 8192),
-        "chunk of a stream": chunks(picker(loop, "least-work")),
+        "request of 0.6 KB, least work": requests(Path(loop, "least-work"), 600),
+        "request of 0.6 KB, predicted": requests(Path(loop, "predicted"), 600),
+        "request of 8 KB, predicted": requests(Path(loop, "predicted"), 8192),
     }
     for work in rows.values():
         for _ in range(200):
             work()
     costs = pieces.costs_us({pieces.LOOP: pieces.python_loop, **rows}, repeats=REPEATS, runs=RUNS)
     unit = costs[pieces.LOOP]
-    print(f"{'through the picker':<40}{'µs':>8}{'loops':>8}{'calls':>8}")
+    print(f"{'in the picker':<36}{'µs':>8}{'loops':>8}{'calls':>8}")
     for name, us in costs.items():
-        counted = f"{calls(rows[name]):>8.1f}" if name in rows else ""
-        print(f"{name:<40}{us:>8.2f}{us / unit:>8.1f}{counted}")
+        counted = f"{data_path.calls(rows[name]):>8.1f}" if name in rows else ""
+        print(f"{name:<36}{us:>8.2f}{us / unit:>8.1f}{counted}")
 
 
 if __name__ == "__main__":

@@ -215,7 +215,7 @@ class _Reader:
         # A Pod that two pools use on different ports is two endpoints with one name.
         found: Tally[str] = Tally()
         for load in self._process.plane.ledger.loads():
-            found[load.endpoint.name] += load.requests
+            found[load.endpoint.name] += load.own_requests
         return [((name,), count) for name, count in found.items()]
 
     def endpoints(self) -> _Samples:

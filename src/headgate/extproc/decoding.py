@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.extproc.messages import (
+    APPEND,
+    OVERWRITE,
     BodyResponse,
     Header,
     HeadersResponse,
@@ -305,15 +307,19 @@ def _mutation(data: bytes, at: int, end: int) -> Mutation:
 
 
 def _set_header(data: bytes, at: int, end: int) -> SetHeader:
+    """As Envoy's filter reads it: without an action, which is 0, a header that exists is replaced, unless the
+    older field `append` is true."""
     header: Header = (b"", b"")
-    action = 0
+    action, appends = 0, False
     while at < end:
         number, wire_type, start, at = _field(data, at, end)
         if number == 1 and wire_type == BYTES:
             header = _header(data, start, at)
+        elif number == 2 and wire_type == BYTES:
+            appends = _first_number(data, start, at) == 1
         elif number == 3 and wire_type == VARINT:
             action = start
-    return SetHeader(*header, action)
+    return SetHeader(*header, action or (APPEND if appends else OVERWRITE))
 
 
 def _immediate(data: bytes, at: int, end: int) -> ImmediateResponse:

@@ -157,7 +157,9 @@ def _mutation(number: int, mutation: Mutation | None) -> bytes:
             parts.append(b"\x0a%c\x0a%c\x0a%c%b\x1a%c%b\x18%c" % sizes)
             continue
         header = delimited(1, delimited(1, name) + delimited(3, value))
-        parts.append(delimited(1, header + number_field(3, action) if action else header))
+        # To Envoy's filter, the action 0 is none: it appends by the older field `append` only.
+        how = number_field(3, action) if action else delimited(2, number_field(1, 1))
+        parts.append(delimited(1, header + how))
     parts += (delimited(2, name) for name in mutation.remove_headers)
     return delimited(number, b"".join(parts))
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from headgate import api, cluster, extproc, loop_turns, routing, rpc, serving, telemetry
+from headgate import api, cluster, extproc, loop_turns, peers, routing, rpc, serving, telemetry
 from headgate.dataplane import following, gauges
 from headgate.dataplane.followed import FollowedObjects
 from headgate.dataplane.records.recorder import Recorder
@@ -74,7 +74,8 @@ async def run_picker(
 ) -> None:
     """Serve until `stop` is set, then let streams end. Calls `on_ready` once requests can be routed.
 
-    Raises cluster.ConfigurationError if no API server is configured, CertificateError, and OSError.
+    Raises cluster.ConfigurationError if no API server is configured, CertificateError,
+    peers.ConfigurationError, and OSError.
     """
     loop = asyncio.get_running_loop()
     registry = telemetry.Registry()
@@ -88,17 +89,20 @@ async def run_picker(
     with serving.listening_socket(listening.host, listening.metrics_port, use=use) as page_socket:
         shell = Shell(settings, recorder, loop, reference=ReferenceMetrics(registry))
         gauges.add_gauges(registry, shell, PREFIX)
+        peers.add_metrics(registry, shell.engines.peering.peers, shell.now, PREFIX)
         reference_gauges.add_gauges(registry, shell)
         telemetry.add_process_metrics(registry)
         servers = Servers(shell, tls)
         try:
             await servers.listen()
+            await shell.engines.peering.start()
             shell.engines.start()
             async with _client(settings) as client, asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(serving.serve_page(pages.pages(shell, registry), page_socket)),
                     tasks.create_task(_follow_objects(shell, client, lambda: on_ready(servers))),
                     tasks.create_task(_flush_log(recorder)),
+                    tasks.create_task(shell.engines.peering.run(client, _group(settings))),
                 ]
                 if tls is not None:
                     running.append(tasks.create_task(tls.follow()))
@@ -113,6 +117,13 @@ async def run_picker(
             recorder.flush()
             if lines is not None:
                 lines.close()
+
+
+def _group(settings: PickerSettings) -> list[str]:
+    """Pickers of the same pools share what they know."""
+    names = settings.pools
+    labels = [f"{key}={value}" for key, value in sorted(names.selector.items())]
+    return ["picker", names.group, names.namespace, *sorted(names.names), *labels]
 
 
 def _client(settings: PickerSettings) -> contextlib.AbstractAsyncContextManager[cluster.Client]:

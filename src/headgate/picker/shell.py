@@ -17,6 +17,7 @@ from headgate.dataplane import large_reader
 from headgate.dataplane.background import Background
 from headgate.dataplane.bodies import BodyMemory
 from headgate.dataplane.connector import EngineConnector
+from headgate.dataplane.peering import Peering
 from headgate.dataplane.queueing import Queues
 from headgate.dataplane.queueing.metrics import WaitMetrics
 from headgate.dataplane.records.recorder import Recorder
@@ -174,6 +175,7 @@ class Shell:
             "bodies": self.bodies.statistics(),
             "ledger": plane.ledger.statistics(),
             "prefixes": plane.prefixes.statistics(),
+            "peers": self.engines.peering.statistics(),
             "bytes_per_token": plane.sizes.prompts.statistics(),
             "tokens_per_answer": plane.sizes.answers.statistics(),
         }
@@ -226,6 +228,7 @@ class Engines:
         )
         looks = observe_settings(shell.settings)
         self._watching.scraper = Scraper(looks, process, self.ledger, listener)
+        self.peering = Peering(shell.settings.peers, self.plane, queues, process.clock, shell.rng)
         self._watching.kv_events = KvEventSources(process, self.ledger, self._prefixes)
 
     @property
@@ -246,6 +249,7 @@ class Engines:
         self.connector.keep(pools)
         self.scraper.use(pools)
         self.kv_events.use(pools)
+        self.peering.use()
 
     def sweep(self, now: float) -> None:
         self.scraper.sweep()
