@@ -41,6 +41,8 @@ _KEY_TAG, _VALUE_TAG, _RAW_VALUE_TAG = 0x0A, 0x12, 0x1A
 """Of a HeaderValue: its key, its value as text, and its value as bytes."""
 _FIRST_TAG: Final = 0x0A
 """Field 1 with a length."""
+_ENDS_TAG: Final = 0x10
+"""Field 2 with a number: the end of a body."""
 _LENGTH_MASK: Final = 0x87
 """Of a tag of one byte, what is BYTES if its field has a length."""
 
@@ -154,6 +156,16 @@ def _headers(data: bytes, at: int, end: int) -> HttpHeaders:
 
 
 def _body(data: bytes, at: int, end: int) -> HttpBody:
+    # The usual message has the body, and says at most that it ends.
+    if at + 2 <= end and data[at] == _FIRST_TAG:
+        length, start = data[at + 1], at + 2
+        if length >= 0x80:
+            length, start = varint_at(data, at + 1)
+        stop = start + length
+        if stop == end:
+            return HttpBody(data[start:stop])
+        if stop + 2 == end and data[stop] == _ENDS_TAG and data[stop + 1] < 0x80:
+            return HttpBody(data[start:stop], data[stop + 1] != 0)
     found = HttpBody()
     while at < end:
         number, wire_type, start, at = _field(data, at, end)

@@ -27,6 +27,9 @@ MARK: Final = extproc.SetHeader(b"x-went-into-resp-headers", b"true")
 """On every response, as the reference implementation has it."""
 
 
+_USUAL_HEAD: Final = replies.headers(extproc.Mutation([MARK]), is_response=True)
+
+
 class Answer:
     """`mode`: how the proxy sends bodies of responses, such as extproc.BUFFERED."""
 
@@ -48,6 +51,8 @@ class Answer:
         removed = []
         if self.body.is_changed and self.mode != extproc.BUFFERED:
             removed.append(b"content-length")
+        if len(self.added) == 1 and not removed:
+            return _USUAL_HEAD
         return replies.headers(extproc.Mutation(self.added, removed), is_response=True)
 
     def part(self, data: bytes, *, is_end: bool, has_trailers: bool = False) -> Sequence[bytes]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headgate.dataplane.records.served_request import ServedRequest
     from headgate.fleet import EndpointState
     from headgate.picker.host import Call, Host
+    from headgate.picker.reference_metrics import Ended
     from headgate.requests.bodies import large
     from headgate.requests.pool_state import PoolState
     from headgate.requests.refusal import Refusal
@@ -486,9 +487,8 @@ class Stream:
         assert request is not None
         self._host.streams.discard(self)
         self._host.bodies.release(request)
-        served = cast("ServedRequest", self)
-        self._host.recorder.settled(served, now)
-        self._host.reference.settled(served, now)
+        self._host.recorder.settled(cast("ServedRequest", self), now)
+        self._host.reference.settled(cast("Ended", self), now)
 
     def sweep(self, now: float) -> None:
         """Called about once a second."""
