@@ -128,8 +128,12 @@ class Seen:
     name: str
     served: int = 0
     failed: Counter[str] = field(default_factory=Counter)
-    failed_at: list[float] = field(default_factory=list)
-    told_after_s: list[float] = field(default_factory=list)
+    failures: list[tuple[float, float]] = field(default_factory=list)
+    """When each request that failed was sent, and when its client was told."""
+
+    @property
+    def told_after_s(self) -> list[float]:
+        return [told - sent for sent, told in self.failures]
 
     @property
     def all_failed(self) -> int:
@@ -179,9 +183,9 @@ class Soak:
                 tasks.create_task(_one(client, url, body, seen))
                 await asyncio.sleep(1 / rate)
 
-    def around_faults(self, moment: float) -> bool:
-        """Whether a fault may explain a failure at this moment."""
-        return any(began <= moment <= end + AFTERMATH_S for _, began, end in self.faults)
+    def explains(self, sent: float, told: float) -> bool:
+        """Whether a fault was noticeable while a request was in progress."""
+        return any(began <= told and sent <= end + AFTERMATH_S for _, began, end in self.faults)
 
 
 async def _one(client: httpx2.AsyncClient, url: str, body: bytes, seen: Seen) -> None:
@@ -199,8 +203,7 @@ async def _one(client: httpx2.AsyncClient, url: str, body: bytes, seen: Seen) ->
         seen.served += 1
         return
     seen.failed[told] += 1
-    seen.failed_at.append(began)
-    seen.told_after_s.append(time.monotonic() - began)
+    seen.failures.append((began, time.monotonic()))
 
 
 async def soak(seconds: float, options: argparse.Namespace) -> dict[str, Any]:
@@ -222,7 +225,7 @@ async def soak(seconds: float, options: argparse.Namespace) -> dict[str, Any]:
             envoy.stop()
             pickers.stop()
     opens, closes = seen
-    unexplained = [moment for moment in closes.failed_at if not run.around_faults(moment)]
+    unexplained = [each for each in closes.failures if not run.explains(*each)]
     late = [took for took in closes.told_after_s if took > TOLD_WITHIN_S]
     return {
         "seconds": seconds,
