@@ -17,7 +17,7 @@ CONFORMANCE := tests/control_plane/conformance
 IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -58,7 +58,7 @@ check: $(DEV_STAMP)  ## ruff, additional source rules, mypy --strict, import con
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(DEV_STAMP) pure redis-server kubectl s3-server  ## the tests that need no control plane, as pure Python (ARGS="-k name" selects tests)
+unit: $(DEV_STAMP) pure redis-server kubectl s3-server envoy  ## the tests that need no control plane, as pure Python (ARGS="-k name" selects tests)
 	$(PYTEST) $(ARGS)
 
 test-long:  ## the test suite, with more and other examples of hypothesis (ARGS="tests/flow" selects tests)
@@ -114,6 +114,9 @@ kustomize-base: helm  ## render deploy/kustomize/base from the Helm chart
 redis-server:  ## fetch redis-server for the tests into .cache, unless it is on PATH
 	@tools/fetch_redis.sh
 
+envoy:  ## install Envoy for the tests into the user's cache, unless it is on PATH
+	@PYTHON=$(PYTHON) tools/fetch_envoy.sh
+
 kubectl:  ## fetch or build kubectl for the tests into the user's cache, unless it is on PATH
 	@tools/fetch_kubectl.sh
 
@@ -140,6 +143,12 @@ bench-routing-live: $(DEV_STAMP)  ## routing of a trace over HTTP, compared with
 
 bench-path: $(DEV_STAMP)  ## CPU time and calls of one request and one chunk, without sockets
 	$(BIN)/python bench/data_path.py
+
+bench-picker: $(DEV_STAMP)  ## CPU time of endpoint pickers and of Envoy for each request, ours and others
+	$(BIN)/python bench/picker.py $(ARGS)
+
+bench-picker-path: $(DEV_STAMP)  ## CPU time and calls of one request in the picker, without sockets
+	$(BIN)/python bench/picker_path.py
 
 bench-rpc: $(DEV_STAMP)  ## CPU time of one gRPC stream, ours and grpc.aio
 	$(BIN)/python bench/rpc_messages.py

@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from headgate.requests.client import Header
     from headgate.requests.decision import Decision
 
+_OF_GRPC: Final = {
+    b"3": 400,
+    b"4": 504,
+    b"5": 404,
+    b"7": 403,
+    b"8": 429,
+    b"13": 500,
+    b"14": 503,
+    b"16": 401,
+}
 MARK: Final = extproc.SetHeader(b"x-went-into-resp-headers", b"true")
 """On every response, as the reference implementation has it."""
 
@@ -26,8 +36,11 @@ class Answer:
         self.mode = mode
         self.added = [MARK]
         """Headers added for the client."""
-        status = next((value for name, value in headers if name == b":status"), b"")
+        named = dict(headers)
+        status = named.get(b":status", b"")
         self.status = int(status) if status.isdigit() and len(status) == 3 else 200
+        self.status = _OF_GRPC.get(named.get(b"grpc-status", b"0"), self.status)
+        """As in HTTP: a gRPC call that fails at once says so in a header of its own."""
         self.body = ResponseBody(self.status, headers, decision, holds=mode == extproc.FULL_DUPLEX_STREAMED)
 
     def head(self) -> bytes:

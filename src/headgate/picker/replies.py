@@ -48,6 +48,12 @@ def picked_buffered(mutation: extproc.Mutation, metadata: bytes, body: bytes | P
     return extproc.encode_response(extproc.ProcessingResponse(reply, dynamic_metadata=metadata))
 
 
+def routed_buffered(mutation: extproc.Mutation) -> bytes:
+    """The reply to a whole body that stays as it is, while headers change by which it is routed."""
+    reply = extproc.BodyResponse(mutation, clear_route_cache=True)
+    return extproc.encode_response(extproc.ProcessingResponse(reply))
+
+
 def streamed(body: bytes | Pieces, *, is_response: bool, is_end: bool) -> Iterator[bytes]:
     """A body, or the next bytes of it, in messages; the last one says whether the body ends."""
     parts = list(_parts(body))

@@ -16,6 +16,8 @@ DEFAULT_PATH: Final = "/v1/completions"
 """Of requests whose proxy sends no path; the path of the reference implementation."""
 _PATHS: Final = (b":path", b"x-original-path", b"x-forwarded-path")
 GRPC: Final = b"application/grpc"
+_RENAME: Final = (b"x-llm-d-model-name-rewrite", b"x-gateway-model-name-rewrite")
+_MAX_NAME: Final = 1024
 
 
 class ProxiedRequest:
@@ -74,6 +76,11 @@ class ProxiedRequest:
     def client_address(self) -> str:
         """The address that the proxy appended last."""
         return self.header(b"x-forwarded-for").rpartition(",")[2].strip()
+
+    @property
+    def model_header(self) -> str:
+        """The model name that the endpoint is to get; empty for the one in the body, or of the objects."""
+        return next((found for name in _RENAME if (found := self.header(name))), "")[:_MAX_NAME]
 
     @property
     def traceparent(self) -> bytes:
