@@ -56,7 +56,7 @@ class Head:
     def has_body(self) -> bool:
         return self.is_chunked or self.length > 0
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The host in lower case, without its port; empty if it has none."""
         return (hosts.named(self.host) or b"").decode("latin-1")
@@ -93,9 +93,9 @@ def read(data: bytes, limits: Limits) -> Head | Refusal:
         pass  # the body of the request, if any, is not read by this parser anyway
     except httptools.HttpParserError as error:
         return unreadable.invalid(error)
-    found = reading.finished(limits)
-    reading.parser = _NO_PARSER  # they refer to each other
-    return found
+    finally:
+        reading.parser = _NO_PARSER  # they refer to each other
+    return reading.finished(limits)
 
 
 class _Reading:

@@ -219,10 +219,13 @@ def _parsed(head: bytes) -> tuple[int, list[Header]]:
     parser = ResponseParser()
     parser.begin()
     first, _, rest = head.partition(b"\r\n")
-    if first.startswith((b"HTTP/1.1 101", b"HTTP/1.0 101")):
+    is_switch = first.startswith((b"HTTP/1.1 101", b"HTTP/1.0 101"))
+    try:
         # The parser skips interim responses: read it as one that is none.
-        found = parser.take_head(b"HTTP/1.1 204 X\r\n" + rest, len(head) + 64)
-        return _SWITCHING, [] if found is None else found[1]
-    found = parser.take_head(head, len(head) + 64)
-    parser.close()
-    return (100, []) if found is None else (found[0], found[1])
+        text = b"HTTP/1.1 204 X\r\n" + rest if is_switch else head
+        found = parser.take_head(text, len(head) + 64)
+    finally:
+        parser.close()
+    if found is None:
+        return 100, []
+    return (_SWITCHING if is_switch else found[0]), found[1]
