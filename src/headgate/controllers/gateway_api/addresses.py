@@ -104,9 +104,9 @@ def assigned(
 
 def hosts(gateway: Gateway, given: Iterable[GatewayAddress], source: AddressSource) -> list[str]:
     """Where the controller reaches a Gateway that has been given these addresses."""
-    given = [each.value for each in given]
+    values = [each.value for each in given]
     is_shared = source.range is None and not requested(gateway)
-    return list(source.inside) if is_shared and given and source.inside else given
+    return list(source.inside) if is_shared and values and source.inside else values
 
 
 def _kept(gateway: Gateway, within: Range) -> str | None:
