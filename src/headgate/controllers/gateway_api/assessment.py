@@ -34,10 +34,12 @@ class Assessor:
         self._name = settings.controller_name
         self._addresses = settings.addresses
         self._service = service
+        self.passes = 0
         self._translator = Translator(settings.translation)
 
     def assess(self, objects: Objects, accepts: Accepts) -> Assessment:
         """`accepts`: whether a place accepts connections."""
+        self.passes += 1
         pools_ = {api.ObjectRef(INFERENCE_POOL, *key) for key in objects.pools}
         translation = self._translator.translate(objects.routed, pools_)
         source = self._source(objects.routed)
