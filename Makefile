@@ -15,9 +15,9 @@ CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 CLUSTER_WORKLOADS := $(wildcard $(addprefix tests/control_plane/,autoscaling beside models planning))
 CONFORMANCE := tests/control_plane/conformance
 IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
-DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
+DATA_PATH := $(wildcard $(addprefix tests/,extproc fleet flow gateway picker requests routing rpc scheduling))
 
-.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda conformance-suites conformance kustomize-base redis-server kubectl s3-server real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-picker soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -58,13 +58,13 @@ check: $(DEV_STAMP)  ## ruff, additional source rules, mypy --strict, import con
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(DEV_STAMP) pure redis-server kubectl s3-server  ## the tests that need no control plane, as pure Python (ARGS="-k name" selects tests)
+unit: $(DEV_STAMP) pure redis-server kubectl s3-server envoy  ## the tests that need no control plane, as pure Python (ARGS="-k name" selects tests)
 	$(PYTEST) $(ARGS)
 
 test-long:  ## the test suite, with more and other examples of hypothesis (ARGS="tests/flow" selects tests)
 	@$(MAKE) --no-print-directory unit ARGS="--hypothesis-profile=explore $(ARGS)"
 
-unit-compiled: $(DEV_STAMP) compiled redis-server  ## the tests of the data path, compiled
+unit-compiled: $(DEV_STAMP) compiled redis-server envoy  ## the tests of the data path, compiled
 	$(PYTEST) $(ARGS) $(DATA_PATH)
 
 test-api: $(DEV_STAMP)  ## the API tests against another server (KUBECONFIG=...) with our CRDs installed
@@ -100,7 +100,10 @@ keda:  ## build KEDA for tests in a control plane into the user's cache; takes t
 	@$(CONTROL_PLANE) build-keda
 
 conformance-suites:  ## build the conformance suites of the Gateway API, and what they run, into the user's cache; needs Go
-	@$(CONTROL_PLANE) build-suites gateway-suites epp
+	@$(CONTROL_PLANE) build-suites gateway-suites
+
+reference-pickers:  ## build the reference endpoint picker for bench-picker into the user's cache; takes twenty minutes and needs Go
+	@$(CONTROL_PLANE) build-suites epp
 
 conformance: $(DEV_STAMP) control-plane conformance-suites  ## run the conformance suites of the Gateway API, and write their reports to docs/conformance
 	@HEADGATE_TEST_REPORTS=docs/conformance $(CONTROL_PLANE) run $(PYTEST) -n0 $(CONFORMANCE) $(ARGS)
@@ -110,6 +113,9 @@ kustomize-base: helm  ## render deploy/kustomize/base from the Helm chart
 
 redis-server:  ## fetch redis-server for the tests into .cache, unless it is on PATH
 	@tools/fetch_redis.sh
+
+envoy:  ## install Envoy for the tests into the user's cache, unless it is on PATH
+	@PYTHON=$(PYTHON) tools/fetch_envoy.sh
 
 kubectl:  ## fetch or build kubectl for the tests into the user's cache, unless it is on PATH
 	@tools/fetch_kubectl.sh
@@ -137,6 +143,12 @@ bench-routing-live: $(DEV_STAMP)  ## routing of a trace over HTTP, compared with
 
 bench-path: $(DEV_STAMP)  ## CPU time and calls of one request and one chunk, without sockets
 	$(BIN)/python bench/data_path.py
+
+bench-picker: $(DEV_STAMP)  ## CPU time of endpoint pickers and of Envoy for each request, ours and others
+	$(BIN)/python bench/picker.py $(ARGS)
+
+bench-picker-path: $(DEV_STAMP)  ## CPU time and calls of one request in the picker, without sockets
+	$(BIN)/python bench/picker_path.py
 
 bench-rpc: $(DEV_STAMP)  ## CPU time of one gRPC stream, ours and grpc.aio
 	$(BIN)/python bench/rpc_messages.py
@@ -168,6 +180,9 @@ soak: $(DEV_STAMP)  ## ten minutes with failing engines, changes and killed work
 
 soak-health: $(DEV_STAMP)  ## ten minutes with randomly failing engines, compared with an ideal picker
 	$(BIN)/python bench/soak_health.py $(ARGS)
+
+soak-picker: $(DEV_STAMP)  ## an hour of pickers that are killed and replaced behind Envoy (ARGS="--minutes 3")
+	$(BIN)/python bench/soak_picker.py $(ARGS)
 
 soak-autoscaling: $(DEV_STAMP)  ## an hour of random load, with engines, controllers and gateways killed (ARGS="--minutes 5")
 	$(BIN)/python bench/soak_autoscaling.py $(ARGS)

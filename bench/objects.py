@@ -37,27 +37,38 @@ def declare(
     Requests without the header go to the first.
     """
     of_pool = {address: pool for pool, engines in (apart or {}).items() for address in engines}
-    with _client(kubeconfig) as client:
-        pods = "/api/v1/namespaces/default/pods"
-        for number, address in enumerate(upstreams):
-            _post(client, pods, _pod(number, address, of_pool.get(address, NAME)))
-            _patch_status(client, f"{pods}/engine-{number}/status", address)
+    with client(kubeconfig) as connected:
+        declare_pods(connected, upstreams, NAME, of_pool)
         for pool in apart or (NAME,):
-            _post(client, f"{_NETWORKING}/modelservers", _model_server(pool, upstreams[0][1]))
+            post(connected, f"{_NETWORKING}/modelservers", _model_server(pool, upstreams[0][1]))
         rules = [_rule(pool, header) for pool in apart or ()]
         rules.append(_rule(next(iter(apart or (NAME,)))))
-        _post(client, f"{_NETWORKING}/modelroutes", _model_route(NAME, upstream.MODEL, rules))
+        post(connected, f"{_NETWORKING}/modelroutes", _model_route(NAME, upstream.MODEL, rules))
+
+
+def declare_pods(
+    connected: httpx2.Client,
+    upstreams: Sequence[tuple[str, int]],
+    label: str,
+    labels: Mapping[tuple[str, int], str] | None = None,
+) -> None:
+    """Create one ready Pod per engine, with the label `app`: by its address, or `label`."""
+    pods = "/api/v1/namespaces/default/pods"
+    for number, address in enumerate(upstreams):
+        post(connected, pods, _pod(number, address, (labels or {}).get(address, label)))
+        _patch_status(connected, f"{pods}/engine-{number}/status", address)
 
 
 def declare_routes(kubeconfig: Path, names: Sequence[str]) -> None:
     """Create a ModelRoute to the ModelServer for each name, which is also the name of its model."""
-    with _client(kubeconfig) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
+    with client(kubeconfig) as connected, ThreadPoolExecutor(_AT_ONCE) as pool:
         routes = (_model_route(name, name, [_rule(NAME)]) for name in names)
-        for _ in pool.map(functools.partial(_post, client, f"{_NETWORKING}/modelroutes"), routes):
+        for _ in pool.map(functools.partial(post, connected, f"{_NETWORKING}/modelroutes"), routes):
             pass
 
 
-def _client(kubeconfig: Path) -> httpx2.Client:
+def client(kubeconfig: Path) -> httpx2.Client:
+    """A client of the API server."""
     document: dict[str, Any] = yaml.safe_load(kubeconfig.read_text())
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
@@ -66,16 +77,17 @@ def _client(kubeconfig: Path) -> httpx2.Client:
     return httpx2.Client(base_url=cluster["server"], verify=trust, headers=headers, timeout=60)
 
 
-def _post(client: httpx2.Client, path: str, document: dict[str, Any]) -> None:
-    reply = client.post(path, json=document)
+def post(connected: httpx2.Client, path: str, document: dict[str, Any]) -> None:
+    """Create an object. Raises RuntimeError."""
+    reply = connected.post(path, json=document)
     if reply.status_code != 201:
         raise RuntimeError(f"POST {path}: {reply.status_code} {reply.text[:200]}")
 
 
-def _patch_status(client: httpx2.Client, path: str, address: tuple[str, int]) -> None:
+def _patch_status(connected: httpx2.Client, path: str, address: tuple[str, int]) -> None:
     ready = {"type": "Ready", "status": "True"}
     status = {"phase": "Running", "podIP": address[0], "podIPs": [{"ip": address[0]}], "conditions": [ready]}
-    reply = client.patch(
+    reply = connected.patch(
         path,
         content=json.dumps({"status": status}),
         headers={"content-type": "application/merge-patch+json"},

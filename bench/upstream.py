@@ -4,7 +4,7 @@ One process listens on several addresses; each address is one engine. A chat req
 or with `"stream":true` an SSE stream of `max_tokens` chunks. If the prompt asks for it, each chunk contains
 its send time, or the stream stops after the first chunk until the client disconnects. Like a real engine,
 each engine steps all of its streams at once; one timer steps the engines in turn, each once per pace. Parsing
-is limited to what a well-behaved proxy needs: the end of the head and Content-Length.
+is limited to what a well-behaved proxy needs: the end of the head, Content-Length, and the last chunk.
 
     python bench/upstream.py --listen 127.71.0.1:8000 --listen 127.71.0.2:8000 --pace-ms 20
 """
@@ -106,6 +106,9 @@ NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Leng
 CHAT = b"POST /v1/chat/completions "
 
 _CONTENT_LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
+_CHUNKED = re.compile(rb"transfer-encoding:\s*chunked", re.IGNORECASE)
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+"""JSON on one line never contains it. Envoy sends chunks if a picker has seen the body."""
 _STREAM = re.compile(rb'"stream"\s*:\s*true')
 # In the prompt, because routers drop unknown fields.
 STAMP = "Stamp each chunk."
@@ -186,7 +189,14 @@ class Connection(asyncio.Protocol):
         buffer = self._buffer + data if self._buffer else data
         while (head_end := buffer.find(b"\r\n\r\n")) >= 0:
             length = _CONTENT_LENGTH.search(buffer, 0, head_end)
-            end = head_end + 4 + (int(length[1]) if length else 0)
+            if length is not None:
+                end = head_end + 4 + int(length[1])
+            elif _CHUNKED.search(buffer, 0, head_end):
+                end = buffer.find(_LAST_CHUNK, head_end + 2) + len(_LAST_CHUNK)
+                if end < head_end:
+                    break
+            else:
+                end = head_end + 4
             if len(buffer) < end:
                 break
             self._answer(buffer, head_end + 4, end)

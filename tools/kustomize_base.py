@@ -1,4 +1,4 @@
-"""Render deploy/kustomize/base from the Helm chart: `python tools/kustomize_base.py PATH_OF_HELM`."""
+"""Render deploy/kustomize from the Helm chart: `python tools/kustomize_base.py PATH_OF_HELM`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 CHART = DEPLOY / "helm" / "headgate"
 BASE = DEPLOY / "kustomize" / "base"
+PICKER = DEPLOY / "kustomize" / "picker"
+"""The endpoint picker, which belongs into the namespace of its pools."""
 NAMESPACE = "headgate-system"
 
 HEADER = "# Rendered from deploy/helm/headgate by `make kustomize-base`; do not edit.\n"
@@ -26,7 +28,28 @@ metadata:
 
 def rendered(helm: str) -> dict[str, str]:
     """The text of each file of the base, by its name."""
-    command = [helm, "template", "headgate", CHART, "--namespace", NAMESPACE]
+    objects = _objects(helm, NAMESPACE)
+    files = {"namespace.yaml": NAMESPACE_FILE}
+    files |= {f"{name}.yaml": _file(texts) for name, texts in sorted(objects.items())}
+    return {"kustomization.yaml": _kustomization(list(files)), **files}
+
+
+def rendered_picker(helm: str) -> dict[str, str]:
+    """The same of the endpoint picker."""
+    objects = _objects(helm, "default", "--set", "picker.enabled=true")
+    return {
+        "kustomization.yaml": _kustomization(["picker.yaml"]) + "namespace: default  # that of the pools\n",
+        "picker.yaml": _file(objects["picker"]),
+    }
+
+
+def _file(texts: list[str]) -> str:
+    return HEADER + "---\n".join(sorted(texts))
+
+
+def _objects(helm: str, namespace: str, *options: str) -> dict[str, list[str]]:
+    """The text of each object, by component."""
+    command = [helm, "template", "headgate", CHART, "--namespace", namespace, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - Helm, as told
     objects: dict[str, list[str]] = {}
     component = ""
@@ -36,9 +59,7 @@ def rendered(helm: str) -> dict[str, str]:
         text = OF_HELM.sub("", SOURCE.sub("", document)).strip()
         if text:
             objects.setdefault(component, []).append(f"{text}\n")
-    files = {"namespace.yaml": NAMESPACE_FILE}
-    files |= {f"{name}.yaml": HEADER + "---\n".join(sorted(texts)) for name, texts in sorted(objects.items())}
-    return {"kustomization.yaml": _kustomization(list(files)), **files}
+    return objects
 
 
 def _kustomization(names: list[str]) -> str:
@@ -56,6 +77,9 @@ def main(helm: str) -> None:
     BASE.mkdir(parents=True, exist_ok=True)
     for name, text in rendered(helm).items():
         (BASE / name).write_text(text, encoding="utf-8")
+    PICKER.mkdir(parents=True, exist_ok=True)
+    for name, text in rendered_picker(helm).items():
+        (PICKER / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

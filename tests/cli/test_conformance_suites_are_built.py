@@ -98,7 +98,7 @@ def test_another_go_library_and_an_unknown_name_are_explained(run, tmp_path):
     assert "0 functions listen, not 2" in errors
     status, _, errors = run("build-suites", "nothing")
     assert status == 2
-    assert "'nothing' is none of gateway-suites, envoy-gateway, epp" in errors
+    assert "'nothing' is none of gateway-suites, epp" in errors
 
 
 def test_a_directory_that_is_named_is_used(run, tmp_path):

@@ -18,8 +18,8 @@ from headgate.node import images
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 IMAGES = sorted((EXAMPLES / "images").glob("*.yaml"))
-OTHERS = {"gateway.yaml", "fleet.yaml"}
-"""Settings of the gateway, and of a simulation."""
+OTHERS = {"gateway.yaml", "fleet.yaml", "envoy.yaml"}
+"""Settings of the gateway, of a simulation, and of Envoy."""
 MIGRATION = EXAMPLES / "migration"
 """Objects of other projects, for `headgate import`."""
 MANIFESTS = sorted(

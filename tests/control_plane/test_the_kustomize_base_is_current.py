@@ -25,6 +25,8 @@ def renderer() -> ModuleType:
 def test_its_files_are_rendered_from_the_chart(helm, renderer):
     """`make kustomize-base` renders them."""
     assert {path.name: path.read_text() for path in BASE.iterdir()} == renderer.rendered(str(helm.program))
+    picker = renderer.rendered_picker(str(helm.program))
+    assert {path.name: path.read_text() for path in renderer.PICKER.iterdir()} == picker
 
 
 def test_it_is_applied_and_pods_appear(cluster, eventually):

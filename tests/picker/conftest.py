@@ -12,10 +12,13 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import envoy_process
 from picker_world import OBJECTIVES, World, pool
 
 from headgate import extproc, loop_turns, rpc
 from headgate.dataplane.records.recorder import Recorder
+from headgate.picker import reference_gauges as gauges
+from headgate.picker.reference_metrics import ReferenceMetrics
 from headgate.picker.settings import Choices, PickerSettings, PoolNames
 from headgate.picker.shell import Shell
 from headgate.telemetry import Registry
@@ -37,12 +40,15 @@ async def picker():
             )
             settings = msgspec.structs.replace(settings, **sections)
             loop, registry = asyncio.get_running_loop(), Registry()
-            shell = Shell(settings, Recorder(registry, None), loop, random.Random(7))
+            recorder, reference = Recorder(registry, None), ReferenceMetrics(registry)
+            shell = Shell(settings, recorder, loop, random.Random(7), reference)
+            gauges.add_gauges(registry, shell)
             stack.push_async_callback(shell.close)
             health = rpc.health.services({}, lambda: shell.is_ready)
             server = rpc.Server({extproc.PATH: shell.open, **health}, loop_turns.Turns(loop))
             stack.push_async_callback(server.close)
             world = World(shell, await server.listen("127.0.0.1", 0), registry)
+            world.server = server
 
             async def close():
                 for client in world.clients:
@@ -58,3 +64,9 @@ async def picker():
 async def world(picker):
     """A picker with one pool of three Pods."""
     return (await picker()).apply(pool(), *OBJECTIVES)
+
+
+def pytest_report_header():
+    if envoy_process.find():
+        return []
+    return ["Tests that need Envoy are skipped: install it, or run tools/fetch_envoy.sh"]

@@ -101,6 +101,7 @@ class World:
             pools=of(gie_v1.InferencePool, gie_v1alpha1.InferencePool),
             models=of(api.InferenceModel),
             objectives=of(api.InferenceObjective),
+            rewrites=of(api.InferenceModelRewrite),
         )
         self.shell.use(routing.translate([], [], there, (), inference))
         self.shell.plane.is_ready = True
@@ -143,13 +144,13 @@ class World:
         await proxy.ask(completion() if body is None else body, **options)
         return proxy
 
-    def sample(self, name, **labels):
+    def sample(self, metric, **labels):
         """The value of a metric."""
         content, _ = self.registry.page("text/plain")
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         found = 0.0
         for line in content.decode().splitlines():
-            if line.startswith((f"{name}{{", f"{name} ")) and all(each in line for each in wanted):
+            if line.startswith((f"{metric}{{", f"{metric} ")) and all(each in line for each in wanted):
                 found += float(line.rpartition(" ")[2])
         return found
 

@@ -1,16 +1,20 @@
 """The acceptance cases of the Gateway API Inference Extension for endpoint pickers, by their ids."""
 
 import asyncio
+import base64
 import json
 import re
 from collections import Counter
 
 import msgspec
 import pytest
-from picker_world import BUFFERED, OLD, completion, model, objective, pod, pool
+from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
+from picker_world import BUFFERED, NEW, OLD, completion, metadata, model, objective, pod, pool
+from smg_grpc_proto.generated import vllm_engine_pb2 as engine
 
+from headgate import api
 from headgate.api import gie_v1alpha1
-from headgate.dataplane.settings import Queue
+from headgate.dataplane.settings import Queue, Scheduling
 
 OTHERS_FULL = (6, 0.2), (0, 0.85), (10, 0.9)
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -30,7 +34,9 @@ async def test_b1_the_idle_endpoint_is_picked(world):
     assert proxy.told.body == completion()
     assert (proxy.told.ends, proxy.told.headers["content-length"]) == (1, str(len(completion())))
     assert proxy_life(world).decision.scheduled.priority == 2
-    assert len(world.loads) == 3
+    assert world.sample("inference_pool_ready_pods", name="pool") == 3
+    await proxy.serve(b"{}")
+    assert world.sample("llm_d_epp_request_total", priority="2", model_name="my-model") == 1
 
 
 def proxy_life(world):
@@ -141,6 +147,8 @@ async def test_b16_other_bodies_are_routed_by_load(world):
     assert proxy_life(world).decision.scheduled.priority == 2
     await proxy.serve(b"{}")
     assert world.sample("headgate_gateway_requests_total", model="unknown", code="200") == 1
+    named = {"model_name": "", "target_model_name": "", "priority": "2"}
+    assert world.sample("llm_d_epp_request_total", **named) == 1
 
 
 async def test_b21_weights_of_targets(picker):
@@ -407,10 +415,12 @@ async def test_a24_the_pool_does_not_exist_yet(picker):
 
 
 async def test_before_the_objects_are_loaded(picker):
-    """503."""
+    """The stream fails, so that a proxy with FailOpen goes on without the picker."""
     world = await picker()
-    found = (await world.ask()).told
-    assert (found.status.code, world.shell.is_ready) == (503, False)
+    proxy = await world.stream()
+    proxy.headers()
+    assert (await proxy.status).code == 14
+    assert not world.shell.is_ready
 
 
 async def test_pools_of_the_old_group(picker):
@@ -452,3 +462,266 @@ async def test_buffered_bodies(world):
     proxy.response_part(b'{"usage":{"prompt_tokens":7,"completion_tokens":10}}', ends=True)
     assert not (await proxy.next()).response_body.response.HasField("body_mutation")
     assert world.sample("headgate_gateway_tokens_total", direction="output") == 10
+
+
+async def test_b17_a_header_renames_the_model(world):
+    """B17: the endpoint gets the name, the client its own, and the metrics have both."""
+    proxy = await world.ask(completion("my"), x_llm_d_model_name_rewrite="target")
+    assert json.loads(proxy.told.body)["model"] == "target"
+    body = b'{"model":"target"}'
+    assert await proxy.serve(body) == [b'{"model":"my"}']
+    named = {"model_name": "my", "target_model_name": "target"}
+    assert world.sample("llm_d_epp_request_total", **named) == 1
+
+
+def rewrite(name, age, model, **targets):
+    """Weights of the names; without any weight, None."""
+    match = {"matches": [{"model": {"value": model}}]} if model else {}
+    made = [
+        {"modelRewrite": each} | ({"weight": weight} if weight else {}) for each, weight in targets.items()
+    ]
+    spec = {"poolRef": {"name": "pool", "group": NEW}, "rules": [{**match, "targets": made}]}
+    return msgspec.convert({"metadata": metadata(name, age), "spec": spec}, api.InferenceModelRewrite)
+
+
+async def test_b19_the_oldest_rewrite_counts(picker):
+    """B19: of two for the same model; and an exact one before one for all models. It beats the header."""
+    world = (await picker()).apply(
+        pool(),
+        rewrite("young", 1, "my", b=None),
+        rewrite("old", 9, "my", a=None),
+        rewrite("all", 20, None, c=None),
+    )
+    found = (await world.ask(completion("my"), x_llm_d_model_name_rewrite="d")).told
+    assert json.loads(found.body)["model"] == "a"
+    assert json.loads((await world.ask(completion("other"))).told.body)["model"] == "c"
+
+
+async def pairs(picker, **notes):
+    """Two endpoints that prefill, and two that decode."""
+    world = await picker()
+    roles = {1: "prefill", 2: "prefill", 3: "decode", 4: "decode"}
+    pods = [pod(number, labels={"llm-d.ai/role": role}) for number, role in roles.items()]
+    return world.apply(pool(**notes), *pods)
+
+
+LONG = completion(prompt="a long prompt " * 400)
+
+
+@pytest.mark.parametrize("connector", ["nixl", "mooncake"])
+async def test_b47_a_sidecar_is_told_who_prefills(picker, connector):
+    """B47: the decoding endpoint gets the request as it is; both are booked, and nothing is left."""
+    world = await pairs(picker, **{"kv-connector": connector})
+    proxy = await world.ask(LONG)
+    decoding, prefilling = proxy.told.address, proxy.told.headers["x-prefiller-host-port"]
+    assert decoding in (address(3), address(4))
+    assert prefilling in (address(1), address(2))
+    assert proxy.told.body == LONG
+    assert sum(world.in_flight().values()) == 2
+    proxy.respond(content_type="text/event-stream")
+    await proxy.response_head()
+    proxy.response_part(b"data: {}\n\n")
+    await proxy.next()
+    assert sum(world.in_flight().values()) == 1
+    proxy.response_part(b"", ends=True)
+    await proxy.response_parts()
+    assert sum(world.in_flight().values()) == 0
+
+
+async def test_b48_short_prompts_are_prefilled_where_they_are_decoded(picker):
+    """B48: then there is no prefiller."""
+    world = await pairs(picker)
+    proxy = await world.ask(completion())
+    assert "x-prefiller-host-port" not in proxy.told.headers
+    assert await proxy.serve(b"{}") == [b"{}"]
+    assert sum(world.in_flight().values()) == 0
+
+
+@pytest.mark.parametrize("ends", ["cancel", "error", "complete"])
+async def test_prefills_end_with_their_requests(picker, ends):
+    """However they end, before the first byte of the response."""
+    world = await pairs(picker)
+    proxy = await world.ask(LONG)
+    if ends == "cancel":
+        proxy.call.cancel()
+    else:
+        proxy.respond(500 if ends == "error" else 200, ends=True)
+    await asyncio.sleep(0.05)
+    assert sum(world.in_flight().values()) == 0
+
+
+def with_plugins(*plugins):
+    """The scheduling section with these plugins."""
+    config = {
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [{"type": each} for each in plugins],
+    }
+    return Scheduling(content=config, allow_experimental_plugins=True)
+
+
+@pytest.mark.parametrize("kind", ["session-affinity-filter", "session-affinity-scorer"])
+async def test_b45_b46_sessions(picker, kind):
+    """B45: the first response has a token, which leads to the same endpoint. B46: if its Pod is gone, another
+    endpoint serves, with another token."""
+    world = (await picker(scheduling=with_plugins(kind))).apply(pool())
+    proxy = await world.ask()
+    first = proxy.told.address
+    proxy.respond(content_type="application/json")
+    token = (await proxy.response_head()).headers["x-session-token"]
+    number = int(first.split(":")[0].rpartition(".")[2])
+    assert base64.b64decode(token).decode() == f"default/pod-{number}"
+    for _ in range(5):
+        assert (await world.ask(x_session_token=token)).told.address == first
+    world.apply(pool(), *(pod(each) for each in (1, 2, 3) if each != number))
+    proxy = await world.ask(x_session_token=token)
+    assert proxy.told.address != first
+    proxy.respond(content_type="application/json")
+    assert (await proxy.response_head()).headers["x-session-token"] != token
+
+
+async def test_b43_scores_are_not_told(world):
+    """B43: without a flag for it, the metadata have no scores."""
+    proxy = await world.ask()
+    assert list(proxy.told.metadata) == ["envoy.lb"]
+    assert list(proxy.told.metadata["envoy.lb"]) == ["x-gateway-destination-endpoint"]
+
+
+# -- flow control
+
+
+async def test_f10_requests_wait_for_an_endpoint(picker):
+    """F9, F10: a request is held while the pool is empty, and sent when a Pod appears; or refused in time."""
+    world = (await picker(queue=Queue(no_endpoint_wait_s=0.2))).apply(pool(), pods=0)
+    proxy = await world.stream()
+    proxy.headers()
+    proxy.body(completion())
+    await proxy.silence()
+    world.apply(pool())
+    assert (await proxy.reply()).address is not None
+    world.apply(pool(), pods=0)
+    found = (await world.ask()).told
+    assert found.status.code == 503
+    headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
+    assert headers["x-llm-d-request-dropped-reason"] == b"rejected-no-endpoints"
+
+
+async def test_f8_requests_wait_for_capacity(picker):
+    """F8, F11: longer than its time in the queue is too long; a client that leaves is no longer queued."""
+    queue = Queue(detector="concurrency-detector", max_in_flight=1, ttl_s=0.2)
+    world = (await picker(queue=queue)).apply(pool(), pod(1))
+    first = await world.ask()
+    left = await world.stream()
+    left.headers()
+    left.body(completion())
+    await left.silence()
+    assert world.shell.queues.held == 1
+    left.call.cancel()
+    await left.silence()
+    assert world.shell.queues.held == 0
+    found = (await world.ask()).told
+    assert found.status.code == 429
+    headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
+    assert headers["x-llm-d-request-dropped-reason"] == b"rejected-ttl-expired"
+    second = await world.stream()
+    second.headers()
+    second.body(completion())
+    await second.silence()
+    await first.serve(b"{}")
+    assert (await second.reply()).address is not None
+
+
+async def test_flows_are_fairness_ids(picker):
+    """The header of the reference names them."""
+    queue = Queue(
+        detector="concurrency-detector", max_in_flight=1, objectives_from="anyone", fairness_ids_from="anyone"
+    )
+    world = (await picker(queue=queue)).apply(pool(), pod(1))
+    await world.ask()
+    for flow in ("a", "b"):
+        proxy = await world.stream()
+        proxy.headers(x_gateway_inference_fairness_id=flow)
+        proxy.body(completion())
+    await proxy.silence()
+    (shown,) = world.shell.queues.shown()["InferencePool/default/pool"]
+    flows = [flow.name for band in shown.queue.bands for flow in band.flows]
+    assert sorted(flows) == ["a", "b"]
+
+
+# -- gRPC
+
+
+def framed(message):
+    data = message.SerializeToString()
+    return b"\0" + len(data).to_bytes(4, "big") + data
+
+
+def generate(tokens=range(2000), *, stream=False):
+    found = engine.GenerateRequest(request_id="1", stream=stream)
+    found.tokenized.input_ids.extend(tokens)
+    found.sampling_params.max_tokens = 50
+    return framed(found)
+
+
+GRPC = {
+    "content_type": "application/grpc",
+    "x_llm_d_inference_objective": "inference-objective-with-priority-4",
+}
+SERVICE = "/vllm.grpc.engine.VllmEngine"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_b38_calls_to_generate(world, stream):
+    """B38: picked by load, with the number of tokens that the prompt has; counts are in the last message."""
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    body = generate(stream=stream)
+    proxy = await world.ask(body, path=f"{SERVICE}/Generate", **GRPC)
+    assert (proxy.told.address, proxy.told.body) == (address(2), body)
+    decision = proxy_life(world).decision
+    assert (decision.scheduled.prompt_tokens, decision.stream) == (2000, stream)
+    chunk = engine.GenerateStreamChunk(prompt_tokens=2000, completion_tokens=3)
+    complete = engine.GenerateComplete(prompt_tokens=2000, completion_tokens=7, cached_tokens=16)
+    parts = [framed(engine.GenerateResponse(chunk=chunk)), framed(engine.GenerateResponse(complete=complete))]
+    whole = b"".join(parts)
+    proxy.respond(content_type="application/grpc")
+    await proxy.response_head()
+    for at in range(0, len(whole), 11):
+        proxy.response_part(whole[at : at + 11])
+    proxy.send(response_trailers=pb.HttpTrailers())
+    *told, last = await proxy.response_parts()
+    assert (b"".join(told), last) == (whole, "trailers")
+    named = {"model_name": "", "target_model_name": "", "priority": "4"}
+    assert world.sample("llm_d_epp_request_total", **named) == 1
+    assert world.sample("llm_d_epp_request_output_tokens_sum", **named) == 7
+    assert world.shell.plane.prefixes.blocks(world.loads[1]) > 0
+
+
+async def test_b38_calls_to_embed(world):
+    """B38: as well."""
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    message = engine.EmbedRequest(request_id="1")
+    message.tokenized.input_ids.extend(range(300))
+    proxy = await world.ask(framed(message), path=f"{SERVICE}/Embed", **GRPC)
+    assert proxy.told.address == address(2)
+    assert proxy_life(world).decision.scheduled.prompt_tokens == 300
+
+
+async def test_b41_other_bytes_pass(world):
+    """B41: in both directions."""
+    proxy = await world.ask(b"\0\0\0\0\5hello", path=f"{SERVICE}/Generate", **GRPC)
+    assert proxy.told.body == b"\0\0\0\0\5hello"
+    proxy.respond(content_type="application/grpc")
+    await proxy.response_head()
+    proxy.response_part(b"\xff\xff\xff\xff\xffnonsense")
+    proxy.send(response_trailers=pb.HttpTrailers())
+    assert await proxy.response_parts() == [b"\xff\xff\xff\xff\xffnonsense", "trailers"]
+
+
+async def test_calls_that_fail_at_once_count_as_failures(world):
+    """Their status is in a header of the response, whose HTTP status is 200."""
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.ask(generate(), path=f"{SERVICE}/Generate", **GRPC)
+    proxy.respond(ends=True, content_type="application/grpc", grpc_status="14")
+    await proxy.response_head()
+    await proxy.status
+    assert world.sample("llm_d_epp_request_error_total", error_code="status_503") == 1

@@ -1,4 +1,5 @@
-"""The same histories in three shells: the gateway over HTTP, the simulator, and the minimal one.
+"""The same histories in all shells: the gateway over HTTP, the simulator, the endpoint picker over external
+processing, and the minimal one.
 
 The decisions, the attempts and their ends, the client's response and the final accounts are equal, field by
 field.
@@ -13,8 +14,9 @@ import pytest
 from hand_shell import HandShell
 from one_plane import POOL, FirstWins, Plane
 
-from headgate import routing
+from headgate import extproc, routing
 from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.settings import EngineMetrics, Queue, Scheduling
 from headgate.dataplane.trust import Networks, Peer
 from headgate.engines.transfer import PrefillResponse
 from headgate.flow.configuration import Queueing
@@ -25,6 +27,8 @@ from headgate.gateway.exchange import Exchange
 from headgate.gateway.request import ParsedHead, Request
 from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
+from headgate.picker.settings import PickerSettings
+from headgate.picker.shell import Shell as PickerShell
 from headgate.requests import effects, prefill_way, states, way
 from headgate.requests.queueing.pool_queue import PoolQueue
 from headgate.simulator.fleet.exchange import SimulatedExchange
@@ -445,6 +449,62 @@ def over_http(story: Story, monkeypatch):
     return found[0], told
 
 
+# -- the picker
+
+
+class Call:
+    """The call of a proxy, which sends what the story says of the endpoint that it is told."""
+
+    def __init__(self):
+        self.replies, self.is_finished = [], False
+
+    def send(self, message):
+        self.replies.append(extproc.decode_response(message))
+
+    def finish(self, status=0, message=""):
+        self.is_finished = True
+
+
+def over_ext_proc(story: Story):
+    loop = Loop()
+    settings = PickerSettings(
+        scheduling=Scheduling(policy="least-work"),
+        queue=Queue(enabled=False),
+        engine_metrics=EngineMetrics(enabled=False),
+    )
+    shell = PickerShell(settings, Recorder(Registry(), None), loop, FirstWins())
+    one = story.plane()
+    shell.plane.use(one.plane.snapshot, loop.now)
+    shell.plane.is_ready = True
+    call = Call()
+    stream = shell.open(call)
+
+    def send(message, *, is_response=False, protocol=None):
+        request = extproc.ProcessingRequest(message, is_response, protocol=protocol)
+        stream.message(extproc.encode_request(request))
+
+    both = extproc.Protocol(extproc.FULL_DUPLEX_STREAMED, extproc.FULL_DUPLEX_STREAMED)
+    send(extproc.HttpHeaders([(b":path", b"/v1/completions")]), protocol=both)
+    body = json.dumps({"model": "m", "prompt": PROMPT, "stream": True}).encode()
+    send(extproc.HttpBody(body[:100]))
+    send(extproc.HttpBody(body[100:], end_of_stream=True))
+    loop.now += 0.1
+    if not stream.life.is_over:
+        behaviour = story.next()
+        status = behaviour if behaviour.isdigit() else "200"
+        head = [(b":status", status.encode()), (b"content-type", b"text/event-stream")]
+        send(extproc.HttpHeaders(head, end_of_stream=behaviour.isdigit()), is_response=True)
+        if not behaviour.isdigit():
+            usage = json.dumps({"usage": USAGE}, separators=(",", ":")).encode()
+            send(extproc.HttpBody(b"data: %b\n\n" % usage), is_response=True)
+            send(extproc.HttpBody(end_of_stream=True), is_response=True)
+    assert call.is_finished
+    told = books(stream.life, shell.plane)
+    loop.run_until_complete(shell.close())
+    loop.close()
+    return told
+
+
 @pytest.mark.parametrize("name", STORIES)
 def test_what_is_decided_and_settled(name, monkeypatch):
     """Prompt tokens are estimated by the one, and known to the other: they are not compared."""
@@ -458,3 +518,30 @@ def test_what_is_decided_and_settled(name, monkeypatch):
         for found in (least, other):
             found.pop("prompt", None)
         assert other == least
+
+
+ONCE = {
+    "served": lambda: Story("serves", attempts=0),
+    "by one of three": lambda: Story("serves", endpoints=3, attempts=0),
+    "a 503": lambda: Story("503", attempts=0),
+    "a 500": lambda: Story("500", attempts=0),
+    "a 429": lambda: Story("429", attempts=0),
+    "a 404": lambda: Story("404", attempts=0),
+    "a client's mistake": lambda: Story("400", attempts=0),
+    "nobody there": lambda: Story(endpoints=0, attempts=0),
+}
+"""Without retries, which are the proxy's in front of a picker."""
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_a_picker_decides_and_settles_the_same(name, monkeypatch):
+    """As the gateway does, and the minimal shell."""
+    life, plane = in_process(ONCE[name]())
+    least = books(life, plane)
+    picked = over_ext_proc(ONCE[name]())
+    _, over = over_http(ONCE[name](), monkeypatch)
+    assert least["outcome"]
+    assert picked == over
+    for found in (least, picked):
+        found.pop("prompt", None)
+    assert picked == least

@@ -55,7 +55,6 @@ class Family(NamedTuple):
 
 
 GATEWAY_API = "sigs.k8s.io/gateway-api"
-ENVOY_GATEWAY = "github.com/envoyproxy/gateway"
 INFERENCE_EXTENSION = "sigs.k8s.io/gateway-api-inference-extension"
 
 FAMILIES = {
@@ -82,12 +81,6 @@ FAMILIES = {
                 "gateway-api-definitions": (GATEWAY_API, "config/crd/standard"),
                 "inference-extension-definitions": (INFERENCE_EXTENSION, "config/crd/bases"),
             },
-        ),
-        Family(
-            "envoy-gateway",
-            {ENVOY_GATEWAY: "1.7.0"},
-            commands={"envoy-gateway": f"{ENVOY_GATEWAY}/cmd/envoy-gateway"},
-            files={"definitions": (ENVOY_GATEWAY, "charts/gateway-helm/crds/generated")},
         ),
         Family("epp", {INFERENCE_EXTENSION: "1.4.0"}, commands={"epp": f"{INFERENCE_EXTENSION}/cmd/epp"}),
     )

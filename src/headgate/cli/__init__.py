@@ -28,6 +28,7 @@ _COMMANDS = {
     "flow": "headgate.cli.flow.command:flow",
     "gateway": "headgate.cli.gateway:gateway",
     "picker": "headgate.cli.picker.command:picker",
+    "body-router": "headgate.cli.picker.body_router:body_router",
     "apiserver": "headgate.cli.apiserver:apiserver",
     "node": "headgate.cli.node:node",
     "controller": "headgate.cli.controller:controller",

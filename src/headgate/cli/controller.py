@@ -100,10 +100,20 @@ def _urls(context: click.Context, option: click.Parameter, given: tuple[str, ...
     "of --gateway-service.",
 )
 @click.option(
+    "--gateway-own-port",
+    "gateway_own_ports",
+    metavar="PORT",
+    multiple=True,
+    type=click.IntRange(1, 65535),
+    default=(8080, 8081, 9090),
+    help="Port that gateways need for themselves, so that no Gateway can have it; repeatable.",
+    show_default=True,
+)
+@click.option(
     "--gateway-controller-name",
     metavar="DOMAIN/PATH",
     default="headgate.dev/gateway-controller",
-    help="The controllerName of the GatewayClasses that Headgate implements.",
+    help="The controllerName of the GatewayClasses that Headgate implements; empty: none.",
     show_default=True,
 )
 @click.option(
@@ -158,6 +168,7 @@ def controller(
     gateway_service: str,
     gateway_metrics_port: int,
     gateway_addresses: tuple[str, ...],
+    gateway_own_ports: tuple[int, ...],
     gateway_controller_name: str,
     prometheus: str,
     prometheus_token_file: Path | None,
@@ -201,7 +212,10 @@ def controller(
         ),
         planning=PlanningSettings(namespace=planning_namespace, environment=dict(os.environ)),
         gateway_api=gateway_api.GatewayApiSettings(
-            controller_name=gateway_controller_name, addresses=source, service=gateway_service
+            controller_name=gateway_controller_name,
+            addresses=source,
+            service=gateway_service,
+            own_ports=gateway_own_ports,
         ),
         metrics_host=metrics_host,
         metrics_port=metrics_port,

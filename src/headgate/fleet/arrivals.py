@@ -1,4 +1,4 @@
-"""The size and spacing of the prompts that this gateway sends to an endpoint."""
+"""The size and spacing of the prompts that an endpoint gets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ USUAL_SHARE: Final = 1 / 32
 class Arrivals:
     """The recent prompts of one endpoint."""
 
-    __slots__ = ("_last_at", "_share", "pause_s", "prompt_tokens")
+    __slots__ = ("_elsewhere", "_last_at", "_share", "pause_s", "prompt_tokens")
 
     def __init__(self) -> None:
         self.prompt_tokens = USUAL_PROMPT_TOKENS
-        """Mean uncached tokens of recent prompts."""
+        """Mean uncached tokens of recent prompts of this gateway."""
         self.pause_s = math.inf
-        """Seconds between the last two prompts."""
+        """Seconds between two recent prompts, of any gateway that reports them."""
+        self._elsewhere = 0
+        """Prompts of others since the last one of this gateway."""
         self._last_at = -math.inf
         self._share = 1.0
 
@@ -28,4 +30,12 @@ class Arrivals:
         self.prompt_tokens += (uncached_tokens - self.prompt_tokens) * self._share
         self._share = max(self._share / (1.0 + self._share), USUAL_SHARE)
         self.pause_s = now - self._last_at
+        if self._elsewhere:
+            self.pause_s /= 1 + self._elsewhere
+            self._elsewhere = 0
         self._last_at = now
+
+    def add_elsewhere(self, prompts: int) -> None:
+        """Count prompts that others have sent."""
+        if prompts > 0:
+            self._elsewhere += prompts

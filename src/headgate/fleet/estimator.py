@@ -42,11 +42,14 @@ from headgate.fleet.unseen import UnseenPrompts
 
 if TYPE_CHECKING:
     from headgate.fleet.booked_prompt import BookedPrompt
+    from headgate.fleet.elsewhere import Elsewhere
     from headgate.fleet.reading import EngineReading
 
 STEP_TOKENS: Final = 2048
 """Prompts share steps up to this many tokens in total, and longer ones take several: the default token budget
 of engines. Up to that size, prompts are observed together, because their first tokens come at once."""
+REPORTED_S: Final = 0.03
+"""How old reports of other gateways may be."""
 PACE_ERROR: Final = 0.25
 """Relative error of the time that an unstreamed response is assumed to have decoded."""
 
@@ -189,10 +192,15 @@ class Estimator:
             return
         self.arrivals.add(tokens, now)
         if queue.served == queue.booked or (not queue.waiting and self.busy_until <= now):
-            queue.begin(now, self.rates.delay_s, is_guess=len(self._unseen) > 0)
             self._group.is_blurred = self._others.queue_s > 0.0
-            if not self._counted.is_good(now):
-                self._begin_group()
+            self._others.take_prefilled()
+            is_guess = len(self._unseen) > 0
+            if self._others.is_working and self.busy_until > now:
+                queue.begin(self._others.since, 0.0, is_guess=is_guess, is_behind=True)
+            else:
+                queue.begin(now, self.rates.delay_s, is_guess=is_guess)
+                if not self._counted.is_good(now):
+                    self._begin_group()
         tokens += 1  # the first token of the response
         if booking.loads_adapter:
             tokens += int(self.rates.pool.adapter_s / self._token_s())
@@ -244,7 +252,7 @@ class Estimator:
             head.overtaken_at = now
         tokens = booking.uncached_tokens + 1 if booking.loads_adapter else booking.owed_tokens
         others_s = now - queue.since - queue.delay_s - tokens * self.rates.token_s
-        group.is_blurred = group.is_blurred or len(self._unseen) > 0
+        group.is_blurred = group.is_blurred or len(self._unseen) > 0 or self._others.reported > 0
         self._observe(tokens, int(booking.loads_adapter), now)
         queue.settle(booking)
         if len(self._unseen):
@@ -261,14 +269,19 @@ class Estimator:
     def _observe(self, tokens: int, adapters: int, now: float) -> None:
         """Observe that `tokens` were prefilled, and adapters loaded, since the last first token. Only the
         cost of prefill itself is learned: the share of sequences that decode beside it is subtracted."""
-        rates, queue, group = self.rates, self._queue, self._group
+        rates, queue, group, others = self.rates, self._queue, self._group, self._others
+        queue.prefilled_tokens += tokens
+        if others.reported or others.prefilled_tokens:
+            # The engine served theirs in between, and their reports may be late.
+            tokens += others.take_prefilled()
+            group.note_error(REPORTED_S)
         took_s = now - queue.since
         alone_s = queue.delay_s + tokens * rates.token_s
         steps = tokens / STEP_TOKENS + (1.0 if queue.delay_s else 0.0)
         took_s -= steps * self.decoding.count * rates.beside_s
         queue.prefilled_s += alone_s
         if group.is_blurred:
-            group.is_blurred = self._others.queue_s > 0.0
+            group.is_blurred = others.queue_s > 0.0
             group.forget()
         elif adapters:
             rates.pool.learn_adapter((took_s - alone_s) / adapters)
@@ -289,7 +302,7 @@ class Estimator:
             self.kv.give_back(booking.uncached_tokens + 1, now)
         if booking.is_prefilled or not booking.is_streamed:
             self.decoding.change(-1, now)
-            if not self.decoding.count and not queue.waiting:
+            if not self.decoding.own and not queue.waiting:
                 queue.clear()
             if queue.waiting or self.busy_until > now:
                 self._set_clock()
@@ -341,7 +354,8 @@ class Estimator:
     # -- readings
 
     def read(self, reading: EngineReading | None, own_requests: int) -> None:
-        """Apply a reading, taken while the engine had `own_requests` of ours; None clears it.
+        """Apply a reading, taken while the engine had `own_requests` of ours and of gateways that report
+        theirs; None clears it.
 
         Waiting requests of other gateways are assumed to be as long as ours usually are.
         """
@@ -354,10 +368,10 @@ class Estimator:
             return
         others = self._others.read(reading, own_requests, self.arrivals.prompt_tokens, self._token_s())
         self._group.is_blurred = self._group.is_blurred or others > 0
-        self._learn_shared(reading, others)
+        self._learn_shared(reading, others + self._others.owed_tokens)
         if self._unseen or self._counted.is_good(reading.at):
             self._count(reading, own_requests)
-        if reading.waiting is not None and self._unseen and not others:
+        if reading.waiting is not None and self._unseen and not others and not self._others.reported:
             self._bound(reading.waiting, reading.at)
         if reading.kv_usage is None or not reading.blocks or not reading.block_tokens:
             self.kv.unknown()
@@ -365,11 +379,45 @@ class Estimator:
             self.kv.read(reading.blocks * reading.block_tokens, reading.kv_usage)
         self._set_clock()
 
+    def report(self, elsewhere: Elsewhere, now: float) -> None:
+        """Apply what other gateways report."""
+        self._others.report(elsewhere)
+        self.decoding.report(elsewhere.decoding, now)
+        self._set_clock()
+
+    def report_served(self, prompts: int, prefilled_tokens: int) -> None:
+        """Count prompts that other gateways sent since their last report, and tokens that they saw served."""
+        self.arrivals.add_elsewhere(prompts)
+        if prefilled_tokens > 0:
+            self._others.prefilled_tokens += prefilled_tokens
+
+    @property
+    def prefilled_tokens(self) -> int:
+        """Tokens that this gateway has seen served."""
+        return self._queue.prefilled_tokens
+
+    @property
+    def progress(self) -> float:
+        """Changes with each first token, and with each other event by which the queue is corrected."""
+        return self._queue.since + self._queue.void
+
+    def own_queue(self, now: float) -> tuple[int, int, float]:
+        """The tokens that the endpoint owes this gateway; those of the first prompt, or 0 if only the clock
+        shows its progress; and since when it works on them, which is minus infinity if others are before
+        them."""
+        queue = self._queue
+        owed_tokens = queue.owed_tokens
+        if not queue.waiting:
+            left_tokens = int(max(self.busy_until - now, 0.0) / self._token_s())
+            return min(owed_tokens, left_tokens), 0, now if owed_tokens else queue.since
+        head_tokens = queue.head_tokens(is_ordered=self._order.is_kept)
+        return owed_tokens, head_tokens, -math.inf if queue.is_behind else queue.since + queue.delay_s
+
     def _count(self, reading: EngineReading, own_requests: int) -> None:
         """Apply the engine's count of first tokens: they belong to the next prompts, if it has no other
         requests."""
         counted, rates, queue = self._counted, self.rates, self._queue
-        is_alone = (reading.waiting or 0) + (reading.running or 0) <= own_requests
+        is_alone = (reading.waiting or 0) + (reading.running or 0) <= own_requests - self._others.reported
         if not is_alone or queue.waiting or counted.streamed_at > (reading.ttft_since or -math.inf):
             counted.distrust()
             return
@@ -451,15 +499,15 @@ class Estimator:
         """Update the times that follow from the queue, after a change of it or of the rates."""
         queue, others, kv = self._queue, self._others, self.kv
         token_s = self._token_s() if self.decoding.count else self.rates.token_s
-        done_at = queue.done_at(token_s)
-        self.busy_until = others.done_at(done_at) if others.queue_s else done_at
+        is_alone = others.is_empty and not queue.is_behind
+        self.busy_until = queue.done_at(token_s) if is_alone else others.done_at(queue, token_s)
         if kv.total_tokens and kv.is_tight(queue.owed_tokens):
             self.is_simple_until = -math.inf
-        elif queue.waiting:
+        elif queue.waiting or others.owed_tokens:
             self.is_simple_until = self._head_due(token_s)
         else:
             self.is_simple_until = math.inf
 
     def _head_due(self, token_s: float) -> float:
         """When the first token of the queue's head is due; infinite if no stream waits."""
-        return self._queue.head_due(token_s, is_ordered=self._order.is_kept) + self._others.queue_s
+        return self._others.head_due(self._queue, token_s, is_ordered=self._order.is_kept)

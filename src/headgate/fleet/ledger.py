@@ -1,4 +1,5 @@
-"""The in-flight ledger: the work that this gateway has sent to each endpoint and that has not ended.
+"""The in-flight ledger: the work that has been sent to each endpoint and that has not ended, by this gateway
+and by others that report theirs.
 
 It is updated within the pick, before the request is sent, so that a burst of requests spreads instead of
 herding onto the endpoint that looked idle a moment ago.
@@ -12,6 +13,7 @@ from typing import Final
 from headgate.fleet.booked_prompt import BookedPrompt
 from headgate.fleet.ejection import EndpointHealth
 from headgate.fleet.ejection_policy import EjectionPolicy
+from headgate.fleet.elsewhere import NOTHING, Elsewhere
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.reading import EngineReading
 from headgate.fleet.served_models import ServedModels
@@ -31,6 +33,7 @@ class EndpointState(EndpointHealth):
     __slots__ = (
         "adapters",
         "decoding",
+        "elsewhere",
         "endpoint",
         "estimator",
         "labels",
@@ -54,8 +57,11 @@ class EndpointState(EndpointHealth):
         self.requests_at_reading = 0
         """Its requests in flight at the reading. The difference to `requests` is not in the reading."""
         self.requests = 0
+        """Its requests in flight, with those that other gateways report; so are all figures below."""
+        self.elsewhere = NOTHING
+        """The part of other gateways."""
         self.adapters: dict[str, int] = {}
-        """Its requests per adapter; requests without one are not counted."""
+        """Its requests per adapter, of this gateway; requests without one are not counted."""
         self.models = ServedModels()
         self.decoding = 0
         """Its requests past their first token."""
@@ -66,6 +72,7 @@ class EndpointState(EndpointHealth):
         self.output_tokens = 0
         """Tokens that its requests are expected to generate."""
         self.started = 0
+        """Requests that this gateway has sent to it."""
         self.estimator = Estimator()
         """Estimates its queue in seconds, and its prefill rate."""
 
@@ -78,6 +85,21 @@ class EndpointState(EndpointHealth):
                 self.models.listed(reading.models)
             self.requests_at_reading = self.requests
             self.estimator.read(reading, self.requests)
+
+    @property
+    def own_requests(self) -> int:
+        """Its requests in flight that this gateway has sent."""
+        return self.requests - self.elsewhere.requests
+
+    def report(self, elsewhere: Elsewhere, now: float) -> None:
+        """Apply the latest sums of what other gateways report."""
+        before, self.elsewhere = self.elsewhere, elsewhere
+        self.requests += elsewhere.requests - before.requests
+        self.decoding += elsewhere.begun - before.begun
+        self.prefill_tokens += elsewhere.prefill_tokens - before.prefill_tokens
+        self.unseen_tokens += elsewhere.unseen_tokens - before.unseen_tokens
+        self.output_tokens += elsewhere.output_tokens - before.output_tokens
+        self.estimator.report(elsewhere, now)
 
     def has_adapter(self, adapter: str) -> bool:
         """Whether an adapter is assumed to be loaded, so that a request does not wait for it."""
@@ -223,6 +245,10 @@ class Ledger:
             load = self._loads[endpoint] = EndpointState(endpoint, self._policy)
         return load
 
+    def known(self, endpoint: Endpoint) -> EndpointState | None:
+        """The state of an endpoint, if there is one."""
+        return self._loads.get(endpoint)
+
     def change(self, policy: EjectionPolicy) -> None:
         """Apply another ejection policy from now on; current ejections stay."""
         self._policy = policy
@@ -235,7 +261,7 @@ class Ledger:
         An endpoint that comes back while its requests still run must not look idle.
         """
         others = self._loads.keys() - set(endpoints)
-        closed = [self._loads[endpoint] for endpoint in others if not self._loads[endpoint].requests]
+        closed = [self._loads[endpoint] for endpoint in others if not self._loads[endpoint].own_requests]
         for load in closed:
             del self._loads[load.endpoint]
         return closed
@@ -253,7 +279,7 @@ class Ledger:
     def validate(self) -> None:
         """Check the invariants; for tests."""
         for load in self._loads.values():
-            assert load.requests >= 0
+            assert load.own_requests >= 0
             assert 0 <= load.decoding <= load.requests
             assert 0 <= load.unseen_tokens <= load.prefill_tokens
             assert load.output_tokens >= 0

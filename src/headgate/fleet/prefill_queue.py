@@ -26,8 +26,10 @@ class PrefillQueue:
         "_seen",
         "booked",
         "delay_s",
+        "is_behind",
         "is_guess",
         "prefilled_s",
+        "prefilled_tokens",
         "served",
         "since",
         "void",
@@ -44,10 +46,14 @@ class PrefillQueue:
         self.is_guess = False
         """Whether only its clock says that it was idle at `since`, while unstreamed responses were
         outstanding."""
+        self.is_behind = False
+        """Whether its head waits behind prompts of other gateways, so that `since` shows nothing."""
         self.waiting: deque[BookedPrompt] = deque()
         """Streams without a first token, and given up or served ones between them."""
         self.prefilled_s = 0.0
         """Seconds of prefill done, without that in progress."""
+        self.prefilled_tokens = 0
+        """Tokens that were seen served since the beginning."""
         self._seen = (0, -math.inf)
         """A position, and when it was seen served."""
 
@@ -58,10 +64,12 @@ class PrefillQueue:
 
     # -- booking
 
-    def begin(self, now: float, delay_s: float, *, is_guess: bool) -> None:
-        """Record that the endpoint is idle before the next prompt, which it starts with a delay."""
+    def begin(self, now: float, delay_s: float, *, is_guess: bool, is_behind: bool = False) -> None:
+        """Record that the endpoint is idle before the next prompt, which it starts with a delay, or that it
+        has only prompts of other gateways before it."""
         self.served, self.void, self.since = self.booked, 0, now
         self.delay_s, self.is_guess = delay_s, is_guess
+        self.is_behind = is_behind
 
     def add(self, booking: BookedPrompt, tokens: int) -> None:
         """Append a prompt that takes as long as `tokens`."""
@@ -78,12 +86,12 @@ class PrefillQueue:
         the next prompt."""
         self.served = served
         self.since, self.delay_s = at, 0.0
-        self._seen, self.is_guess = (served, at), False
+        self._seen, self.is_guess, self.is_behind = (served, at), False, False
         self.pass_settled()
 
     def idle_until(self, at: float, delay_s: float) -> None:
         """Correct the clock: the endpoint had nothing to do until `at`, and then starts with a delay."""
-        self.since, self.delay_s = at, delay_s
+        self.since, self.delay_s, self.is_behind = at, delay_s, False
 
     def pop_until(self, booking: BookedPrompt, now: float, order: ServingOrder) -> tuple[int, int]:
         """Remove this prompt and all before it, which are assumed served too. Returns the tokens prefilled,
@@ -134,7 +142,7 @@ class PrefillQueue:
 
     def clear(self) -> None:
         """Record that nothing is owed."""
-        self.served, self.void, self.delay_s = self.booked, 0, 0.0
+        self.served, self.void, self.delay_s, self.is_behind = self.booked, 0, 0.0, False
 
     # -- prompts whose first tokens are not visible
 
@@ -185,8 +193,14 @@ class PrefillQueue:
         not serve in order may serve it last."""
         if not self.waiting:
             return math.inf
+        return self.since + self.delay_s + self.head_tokens(is_ordered=is_ordered) * token_s
+
+    def head_tokens(self, *, is_ordered: bool) -> int:
+        """Tokens until the first token of the queue's head; 0 if no stream waits."""
+        if not self.waiting:
+            return 0
         last = self.waiting[0].position if is_ordered else self.booked - self.void
-        return self.since + self.delay_s + (last - self.served) * token_s
+        return last - self.served
 
     def prefilled_so_far(self, now: float, token_s: float) -> float:
         """Running sum of the seconds of prefill done, with that in progress."""

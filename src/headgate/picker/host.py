@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from headgate.dataplane.bodies import BodyMemory
     from headgate.dataplane.large_reader import Reader
     from headgate.dataplane.records.recorder import Recorder
+    from headgate.picker.reference_metrics import ReferenceMetrics
     from headgate.picker.settings import Choices
     from headgate.requests.data_plane import DataPlane
     from headgate.requests.destinations import Destination
+    from headgate.requests.life import Life
 
 
 class Call(Protocol):
@@ -27,6 +29,9 @@ class Call(Protocol):
 class Swept(Protocol):
     """A stream in progress."""
 
+    @property
+    def life(self) -> Life | None: ...
+
     def sweep(self, now: float) -> None:
         """Called about once a second."""
 
@@ -34,7 +39,6 @@ class Swept(Protocol):
 class Host(Protocol):
     """One picker process."""
 
-    plane: DataPlane
     streams: set[Swept]
     """Those in progress."""
     bodies: BodyMemory
@@ -43,11 +47,15 @@ class Host(Protocol):
     rng: random.Random
 
     @property
+    def plane(self) -> DataPlane: ...
+    @property
     def now(self) -> Callable[[], float]: ...
     @property
     def choices(self) -> Choices: ...
     @property
     def recorder(self) -> Recorder: ...
+    @property
+    def reference(self) -> ReferenceMetrics: ...
     @property
     def default_destination(self) -> Destination | None:
         """Where requests go that name no model; None while there is no pool."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from headgate.requests.life import Life
     from headgate.requests.subset import Subset
 
+PREFILLER: Final = b"x-prefiller-host-port"
+"""Names the endpoint that prefills the prompt, for the sidecar of the one that decodes."""
 _EXPLAIN: Final = b"x-headgate-explain"
 _SERVED_ECHO: Final = b"x-conformance-test-served-endpoint"
 

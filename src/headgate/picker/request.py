@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from headgate.dataplane.objective_headers import OBJECTIVES_MS, positive
+from headgate.dataplane.queueing.queue_hints import DEFAULT_FLOW, FAIRNESS_IDS
 from headgate.dataplane.records import log_text
 from headgate.requests import paths
 
@@ -16,6 +17,8 @@ DEFAULT_PATH: Final = "/v1/completions"
 """Of requests whose proxy sends no path; the path of the reference implementation."""
 _PATHS: Final = (b":path", b"x-original-path", b"x-forwarded-path")
 GRPC: Final = b"application/grpc"
+_RENAME: Final = (b"x-llm-d-model-name-rewrite", b"x-gateway-model-name-rewrite")
+_MAX_NAME: Final = 1024
 
 
 class ProxiedRequest:
@@ -76,6 +79,22 @@ class ProxiedRequest:
         return self.header(b"x-forwarded-for").rpartition(",")[2].strip()
 
     @property
+    def model_header(self) -> str:
+        """The model name that the endpoint is to get; empty for the one in the body, or of the objects."""
+        named = self._named
+        found = named.get(_RENAME[0]) or named.get(_RENAME[1])
+        return found.decode("latin-1")[:_MAX_NAME] if found else ""
+
+    @property
+    def fairness_id(self) -> str:
+        """The tenant, for metrics."""
+        named = self._named
+        for name in FAIRNESS_IDS:
+            if found := named.get(name):
+                return found.decode("latin-1")
+        return DEFAULT_FLOW
+
+    @property
     def traceparent(self) -> bytes:
         return self._named.get(b"traceparent", b"")
 
@@ -87,8 +106,11 @@ class ProxiedRequest:
     @property
     def objective_s(self) -> float:
         """The time in which the client wants its first token; infinite without one."""
-        named = self._named
-        return min((positive(named[name]) / 1e3 for name in OBJECTIVES_MS if name in named), default=math.inf)
+        named, found = self._named, math.inf
+        for name in OBJECTIVES_MS:
+            if name in named:
+                found = min(found, positive(named[name]) / 1e3)
+        return found
 
     def has(self, name: bytes) -> bool:
         return name in self._named

@@ -8,16 +8,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from headgate import api, cluster, extproc, loop_turns, routing, rpc, serving, telemetry
-from headgate.dataplane import following
+from headgate import api, cluster, extproc, loop_turns, peers, routing, rpc, serving, telemetry
+from headgate.dataplane import following, gauges
 from headgate.dataplane.followed import FollowedObjects
 from headgate.dataplane.records.recorder import Recorder
-from headgate.picker import pages
+from headgate.picker import pages, reference_gauges
 from headgate.picker.certificates import Certificates
 from headgate.picker.pools import selected
+from headgate.picker.reference_metrics import ReferenceMetrics
 from headgate.picker.settings import PickerSettings
 from headgate.picker.shell import Shell
 
+PREFIX = "headgate_picker"
+"""Of the names of metrics."""
 LOG_FLUSH_INTERVAL_S = 0.1
 HEALTH_NAMES = ("", "liveness", "readiness", extproc.SERVICE)
 """Services that the health service lists; other names get the same answer."""
@@ -71,29 +74,35 @@ async def run_picker(
 ) -> None:
     """Serve until `stop` is set, then let streams end. Calls `on_ready` once requests can be routed.
 
-    Raises cluster.ConfigurationError if no API server is configured, CertificateError, and OSError.
+    Raises cluster.ConfigurationError if no API server is configured, CertificateError,
+    peers.ConfigurationError, and OSError.
     """
     loop = asyncio.get_running_loop()
     registry = telemetry.Registry()
     lines = None
     if settings.logging.access_log != "off":
         lines = telemetry.LineLog(sys.stdout.fileno() if sys.stdout is not None else 1)
-    recorder = Recorder(registry, lines, settings.logging.access_log)
+    recorder = Recorder(registry, lines, settings.logging.access_log, PREFIX)
     tls = Certificates(settings.listening) if settings.listening.is_secure else None
     listening = settings.listening
     use = serving.Use("metrics", "--host", "--metrics-port")
     with serving.listening_socket(listening.host, listening.metrics_port, use=use) as page_socket:
-        shell = Shell(settings, recorder, loop)
+        shell = Shell(settings, recorder, loop, reference=ReferenceMetrics(registry))
+        gauges.add_gauges(registry, shell, PREFIX)
+        peers.add_metrics(registry, shell.engines.peering.peers, shell.now, PREFIX)
+        reference_gauges.add_gauges(registry, shell)
         telemetry.add_process_metrics(registry)
         servers = Servers(shell, tls)
         try:
             await servers.listen()
+            await shell.engines.peering.start()
             shell.engines.start()
             async with _client(settings) as client, asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(serving.serve_page(pages.pages(shell, registry), page_socket)),
                     tasks.create_task(_follow_objects(shell, client, lambda: on_ready(servers))),
                     tasks.create_task(_flush_log(recorder)),
+                    tasks.create_task(shell.engines.peering.run(client, _group(settings))),
                 ]
                 if tls is not None:
                     running.append(tasks.create_task(tls.follow()))
@@ -108,6 +117,13 @@ async def run_picker(
             recorder.flush()
             if lines is not None:
                 lines.close()
+
+
+def _group(settings: PickerSettings) -> list[str]:
+    """Pickers of the same pools share what they know."""
+    names = settings.pools
+    labels = [f"{key}={value}" for key, value in sorted(names.selector.items())]
+    return ["picker", names.group, names.namespace, *sorted(names.names), *labels]
 
 
 def _client(settings: PickerSettings) -> contextlib.AbstractAsyncContextManager[cluster.Client]:

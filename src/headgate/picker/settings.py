@@ -11,6 +11,7 @@ from headgate.dataplane.settings import (
     EngineMetrics,
     Kubernetes,
     Logging,
+    Peers,
     Prefill,
     Queue,
     RateLimits,
@@ -92,5 +93,6 @@ class PickerSettings(msgspec.Struct, frozen=True, kw_only=True):
     scheduling: Scheduling = Scheduling()
     workers: Workers = Workers()
     logging: Logging = Logging(access_log="off")
+    peers: Peers = Peers()
     drain_s: float = 30.0
     """How long requests may take to end after the signal to stop."""

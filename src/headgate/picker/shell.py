@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from headgate.dataplane import large_reader
 from headgate.dataplane.background import Background
 from headgate.dataplane.bodies import BodyMemory
 from headgate.dataplane.connector import EngineConnector
+from headgate.dataplane.peering import Peering
 from headgate.dataplane.queueing import Queues
 from headgate.dataplane.queueing.metrics import WaitMetrics
 from headgate.dataplane.records.recorder import Recorder
@@ -25,11 +27,13 @@ from headgate.observe.kv_events import KvEventSources
 from headgate.observe.scraper import Scraper
 from headgate.picker.host import Call, Swept
 from headgate.picker.pools import Confinement
+from headgate.picker.reference_metrics import ReferenceMetrics
 from headgate.picker.settings import Choices, PickerSettings
 from headgate.picker.stream import Stream
 from headgate.requests.data_plane import Change, DataPlane, new_prefixes
 from headgate.requests.destinations import Destination
 from headgate.requests.rules import Rules
+from headgate.telemetry import Registry
 
 SWEEP_INTERVAL_S = 1.0
 
@@ -55,9 +59,11 @@ class Shell:
         recorder: Recorder,
         loop: asyncio.AbstractEventLoop,
         rng: random.Random | None = None,
+        reference: ReferenceMetrics | None = None,
     ) -> None:
         self.settings = settings
         self.recorder = recorder
+        self.reference = reference or ReferenceMetrics(Registry())
         self.loop = loop
         self.now: Callable[[], float] = loop.time
         self.rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
@@ -65,7 +71,6 @@ class Shell:
         self.bodies = BodyMemory(settings.choices.max_bodies_bytes, settings.choices.max_body_bytes)
         self.large_bodies = large_reader.Reader(loop)
         self.engines = Engines(self, loop)
-        self.plane = self.engines.plane
         self.queues = Queues(self)
         self.engines.listen(self.queues)
         self.is_stopping = False
@@ -85,6 +90,26 @@ class Shell:
     @property
     def confinement(self) -> Confinement:
         return self.engines.confinement
+
+    @property
+    def plane(self) -> DataPlane:
+        return self.engines.plane
+
+    @property
+    def snapshots_taken(self) -> int:
+        return self.engines.snapshots_taken
+
+    @property
+    def snapshot_at(self) -> float:
+        return self.engines.snapshot_at
+
+    @property
+    def scraper(self) -> Scraper:
+        return self.engines.scraper
+
+    @property
+    def kv_events(self) -> KvEventSources:
+        return self.engines.kv_events
 
     @property
     def is_ready(self) -> bool:
@@ -113,6 +138,7 @@ class Shell:
     def use(self, snapshot: routing.Snapshot, step: routing.Step | None = None) -> None:
         """Use a new snapshot, as far as it is about this picker's pools; requests in progress keep theirs."""
         self.plane.use(self.confinement.confined(snapshot), self.now(), None, self._follow)
+        self.engines.note_snapshot()
 
     def _follow(self, change: Change) -> None:
         """Apply a new snapshot to everything besides the data plane."""
@@ -149,6 +175,7 @@ class Shell:
             "bodies": self.bodies.statistics(),
             "ledger": plane.ledger.statistics(),
             "prefixes": plane.prefixes.statistics(),
+            "peers": self.engines.peering.statistics(),
             "bytes_per_token": plane.sizes.prompts.statistics(),
             "tokens_per_answer": plane.sizes.answers.statistics(),
         }
@@ -175,6 +202,14 @@ class Engines:
             memory=shell.bodies,
             phase=shell.rng.random(),
         )
+        self.snapshots_taken = 0
+        self.snapshot_at = 0.0
+        """When the last snapshot took effect, in seconds since 1970."""
+
+    def note_snapshot(self) -> None:
+        """A snapshot has taken effect."""
+        self.snapshots_taken += 1
+        self.snapshot_at = time.time()
 
     def listen(self, queues: Queues) -> None:
         """Begin to read engines, once the queues exist that hear of it."""
@@ -193,6 +228,7 @@ class Engines:
         )
         looks = observe_settings(shell.settings)
         self._watching.scraper = Scraper(looks, process, self.ledger, listener)
+        self.peering = Peering(shell.settings.peers, self.plane, queues, process.clock, shell.rng)
         self._watching.kv_events = KvEventSources(process, self.ledger, self._prefixes)
 
     @property
@@ -213,6 +249,7 @@ class Engines:
         self.connector.keep(pools)
         self.scraper.use(pools)
         self.kv_events.use(pools)
+        self.peering.use()
 
     def sweep(self, now: float) -> None:
         self.scraper.sweep()

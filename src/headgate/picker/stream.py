@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from headgate import extproc
 from headgate.dataplane import retry_after
+from headgate.engines import vllm_grpc
 from headgate.picker import errors, hints, picking, replies, request_body
 from headgate.picker.answer import Answer
 from headgate.picker.request import ProxiedRequest
 from headgate.protobuf_wire import WireError
 from headgate.requests import effects, elsewhere, settlement, states, undecoded, way
 from headgate.requests.life import UNDECIDED, Life
+from headgate.requests.proxied import Proxied
 from headgate.requests.received import ReceivedBody
+from headgate.requests.received_messages import ReceivedMessages
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,12 +29,13 @@ if TYPE_CHECKING:
     from headgate.dataplane.records.served_request import ServedRequest
     from headgate.fleet import EndpointState
     from headgate.picker.host import Call, Host
+    from headgate.picker.reference_metrics import Ended
     from headgate.requests.bodies import large
     from headgate.requests.pool_state import PoolState
     from headgate.requests.refusal import Refusal
     from headgate.requests.subset import Subset
 
-INVALID_ARGUMENT, FAILED_PRECONDITION, ABORTED, INTERNAL = 3, 9, 10, 13
+INVALID_ARGUMENT, FAILED_PRECONDITION, ABORTED, UNAVAILABLE = 3, 9, 10, 14
 """Status codes of gRPC."""
 
 
@@ -44,6 +48,7 @@ class Stream:
         "_call",
         "_host",
         "_named",
+        "_prefiller",
         "_response_mode",
         "_subset",
         "_timer",
@@ -60,12 +65,14 @@ class Stream:
         self.request: ProxiedRequest | None = None
         self.request_id = b""
         self.life: Life | None = None
-        self.received: ReceivedBody | None = None
+        self.received: ReceivedBody | ReceivedMessages | None = None
         self._body: request_body.RequestBody | None = None
         self._subset: Subset | None = None
         self._response_mode = extproc.NONE
         self._named: list[EndpointState] = []
         """The endpoints that the proxy was told, in their order."""
+        self._prefiller = b""
+        """The address of the endpoint that prefills the prompt, if another one does."""
         self._answer: Answer | None = None
         self._timer: asyncio.TimerHandle | Reading | None = None
 
@@ -131,6 +138,9 @@ class Stream:
         self.request_id = request.given_id or host.request_id()
         mode, self._response_mode = picking.body_modes(found.protocol, host.choices.body_mode)
         problem = request_body.mode_problem(mode)
+        if not host.plane.is_ready:  # so that a proxy with failureMode FailOpen goes on without it
+            self._end_call(now, UNAVAILABLE, "the picker has not loaded its objects yet")
+            return
         if problem or found.observability_mode:
             told = problem or "with observability_mode, the proxy would ignore the picked endpoint"
             self._end_call(now, FAILED_PRECONDITION, told)
@@ -193,16 +203,20 @@ class Stream:
         assert request is not None
         assert body is not None
         request.body = body.whole()
-        received = self.received = ReceivedBody(request.path)
+        received = self.received = received_of(request)
         life = self.life = Life(host.plane, request, received)
-        life.confined_to = self._subset
-        life.asks_for_usage = host.choices.asks_for_usage and self._response_mode != extproc.NONE
+        life.proxied = Proxied(
+            subset=self._subset,
+            asks_for_usage=host.choices.asks_for_usage and self._response_mode != extproc.NONE,
+            model=request.model_header,
+        )
         host.streams.add(self)
         destination = None
         if not request.is_known_api or body.mode == extproc.NONE:
             destination = host.default_destination
         if destination is not None:
-            life.decision = undecoded.decide(host.plane, request, destination)
+            prompt = vllm_grpc.read_request(request.path, request.body) if request.is_grpc else None
+            life.decision = undecoded.decide(host.plane, request, destination, prompt=prompt)
             self._report(lambda: way.decided(life, now), now)
         else:
             self._report(lambda: way.begin(life, now), now)
@@ -288,6 +302,18 @@ class Stream:
             self._timer.cancel()
             self._timer = None
 
+    def _prefill(self, effect: effects.Prefill, now: float) -> None:
+        """A sidecar of the decoding endpoint asks for the prefill: it is told where."""
+        assert self.life is not None
+        self._prefiller = effect.attempt.load.endpoint.address.encode()
+        elsewhere.left_to_sidecar(self.life, now)
+
+    def _leave_prefill(self, effect: effects.LeavePrefill, now: float) -> None:
+        """The response is complete, and so the prefill is."""
+        pairing = self.life.pairing if self.life is not None else None
+        if pairing is not None and pairing.running is not None:
+            pairing.running.end(now)
+
     def _ask(self, effect: effects.Ask, now: float) -> None:
         """Tell the proxy where the request goes, and with which body."""
         host, life, request, body = self._host, self.life, self.request, self._body
@@ -298,20 +324,27 @@ class Stream:
         if host.choices.fallbacks:
             loads += picking.fallbacks(life, effect.load, host.choices.fallbacks, now)
         addresses = ",".join(load.endpoint.address for load in loads).encode()
-        length = None if body.mode == extproc.NONE else len(effect.body)
+        content = effect.body
+        if self._prefiller and life.pairing is not None:
+            content = life.pairing.leave_to_sidecar()
+        length = None if body.mode == extproc.NONE else len(content)
         mutation = picking.mutation(request, addresses, self.request_id, length=length)
+        if self._prefiller:
+            mutation.set_headers.append(extproc.SetHeader(picking.PREFILLER, self._prefiller))
         metadata = replies.destination_metadata(addresses)
         if body.is_buffered:
-            self._send(replies.picked_buffered(mutation, metadata, effect.body))
+            self._send(replies.picked_buffered(mutation, metadata, content))
         else:
             self._send(replies.picked_without_body(mutation, metadata))
             if body.mode != extproc.NONE:
-                for part in replies.streamed(effect.body, is_response=False, is_end=not body.has_trailers):
+                for part in replies.streamed(content, is_response=False, is_end=not body.has_trailers):
                     self._send(part)
         if body.has_trailers:
             self._send(replies.trailers(is_response=False))
         way.sent(life, now)
         settlement.drop_body(life)  # the proxy has it, and retries by itself
+        if life.pairing is not None:
+            life.pairing.forget()
         host.bodies.release(request)
 
     # -- the response
@@ -373,8 +406,8 @@ class Stream:
             way.heard(life, now)
             if not life.account.first_byte_at:
                 way.first_byte(life, now)
-            received.tail.add(data)
-            received.size += len(data)
+                elsewhere.sidecar_responded(life, now)
+            received.add(data)
             received.has_passed = True
         for part in answer.part(data, is_end=message.end_of_stream):
             self._send(part)
@@ -455,6 +488,7 @@ class Stream:
         self._host.streams.discard(self)
         self._host.bodies.release(request)
         self._host.recorder.settled(cast("ServedRequest", self), now)
+        self._host.reference.settled(cast("Ended", self), now)
 
     def sweep(self, now: float) -> None:
         """Called about once a second."""
@@ -470,6 +504,11 @@ class Stream:
         """The proxy has the connections to endpoints, and prefills are asked for by sidecars."""
 
 
+def received_of(request: ProxiedRequest) -> ReceivedBody | ReceivedMessages:
+    """What takes in the response."""
+    return ReceivedMessages() if request.is_grpc else ReceivedBody(request.path)
+
+
 _DO: Final[dict[type[effects.Effect], Callable[[Stream, Any, float], None]]] = {
     effects.ReadBody: Stream._read_body,
     effects.FetchTokens: Stream._fetch_tokens,
@@ -479,9 +518,9 @@ _DO: Final[dict[type[effects.Effect], Callable[[Stream, Any, float], None]]] = {
     effects.StopTimer: Stream._stop_timer,
     effects.Drop: Stream._stop_timer,
     effects.Overtake: Stream._skip,
-    effects.Prefill: Stream._skip,
+    effects.Prefill: Stream._prefill,
     effects.DropPrefill: Stream._skip,
-    effects.LeavePrefill: Stream._skip,
+    effects.LeavePrefill: Stream._leave_prefill,
     effects.Respond: Stream._respond,
     effects.TakeBack: Stream._skip,
     effects.Finish: Stream._finish,

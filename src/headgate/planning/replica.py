@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
 
-from headgate.planning.search import Array
+from headgate.planning.search import Array, Flags
 
-__all__ = ["LEAST_MS", "MAX_BATCH", "QUEUE_TO_BATCH", "ModelError", "Profile", "Replica"]
+__all__ = ["LEAST_MS", "MAX_BATCH", "QUEUE_TO_BATCH", "ModelError", "Profile", "Replica", "Times"]
 
 MAX_BATCH: Final = 65_536
 """Requests that a replica may run at once: the cost of the model grows with it."""
@@ -102,3 +103,31 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     def max_rate_per_s(self) -> float:
         """Just below what a replica completes with a full batch."""
         return 1000 * self.max_batch / self.service_ms(float(self.max_batch)) * (1 - _FLOOR)
+
+
+class Times:
+    """Of many replicas, as arrays: the same as those of `Replica`."""
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        rows = [
+            (*msgspec.structs.astuple(each.profile), *msgspec.structs.astuple(each)[1:5]) for each in replicas
+        ]
+        columns = np.array(rows, float).T
+        self._alpha_ms, self._beta_ms, gamma_ms, delta_ms, prompt, response, self.batch, self.queue = columns
+        self._gamma_ms: Array = np.where(prompt == 0, 0.0, gamma_ms)
+        self._prompt_ms: Array = delta_ms * prompt
+        self.has_prompt: Flags = prompt > 0
+        self.steps: Array = np.where((response == 1) & (prompt == 0), 1.0, response - 1)
+        self.full_per_ms: Array = self.batch / self.service_ms(self.batch)
+        """Completions of a full batch."""
+        self.min_rate_per_s: Array = 1000 / self.service_ms(1.0) * _FLOOR
+        self.max_rate_per_s: Array = 1000 * self.batch / self.service_ms(self.batch) * (1 - _FLOOR)
+
+    def prefill_ms(self, batch: Array | float) -> Array:
+        return np.asarray(self._gamma_ms + self._prompt_ms * batch, float)
+
+    def decode_ms(self, batch: Array | float) -> Array:
+        return np.asarray(self._alpha_ms + self._beta_ms * batch, float)
+
+    def service_ms(self, batch: Array | float) -> Array:
+        return np.asarray(self.prefill_ms(batch) + self.steps * self.decode_ms(batch), float)

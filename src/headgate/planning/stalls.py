@@ -17,13 +17,12 @@ S(n) is the time of a request, of which n prefills are blocking. An arrival find
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from headgate.planning import tails
-from headgate.planning.replica import Replica
+from headgate.planning.replica import Times
 from headgate.planning.search import Array, bisect
 
 __all__ = ["Bursts", "Stalls", "blocking_ms"]
@@ -34,18 +33,19 @@ _LATER: Final = 0.9
 """How many prefills each request that arrives later during a step costs one that waits."""
 _STEPS: Final = 30
 """Of Newton's method, which needs about six; more for tiny loads."""
+_EXACT: Final = 1e-12
+"""Relative step at which it ends."""
 _LEAST: Final = 1e-12
 
 
-def blocking_ms(replica: Replica) -> float:
+def blocking_ms(times: Times) -> Array:
     """How long a prefill stops all others at most.
 
     Profiles do not tell it: one that was measured with a full batch has the prefills of others in beta, so as
     much of beta may be prefills as a prefill takes.
     """
-    each_ms = replica.service_ms(1.0) - replica.service_ms(0.0)
-    full_ms = replica.service_ms(float(replica.max_batch)) / replica.max_batch
-    return min(replica.prefill_ms(1.0), each_ms, _MOST * full_ms)
+    each_ms = times.service_ms(1.0) - times.service_ms(0.0)
+    return np.minimum(np.minimum(times.prefill_ms(1.0), each_ms), _MOST / times.full_per_ms)
 
 
 class Bursts(NamedTuple):
@@ -64,27 +64,23 @@ class Bursts(NamedTuple):
 class Stalls:
     """Replicas that are solved together."""
 
-    def __init__(self, replicas: Sequence[Replica]) -> None:
-        self._batch = np.array([each.max_batch for each in replicas])
-        self._queue = np.array([each.max_queue for each in replicas], float)
-        self._own_ms = np.array([each.prefill_ms(1.0) for each in replicas])
-        self._step_ms = np.array([each.decode_ms(1.0) if each.input_tokens else 0.0 for each in replicas])
+    def __init__(self, times: Times) -> None:
+        self._batch = times.batch.astype(int)
+        self._queue = times.queue
+        self._own_ms = times.prefill_ms(1.0)
+        self._step_ms = np.where(times.has_prompt, times.decode_ms(1.0), 0.0)
         """Of a batch that decodes."""
-        self._blocking_ms = np.array([blocking_ms(each) for each in replicas])
-        self._steps = np.array([max(each.decode_steps, 1.0) for each in replicas])
-        self._lone_decode_ms: Array = np.array([each.service_ms(1.0) for each in replicas]) - self._own_ms
-        self._each_ms = np.array([each.service_ms(1.0) - each.service_ms(0.0) for each in replicas])
+        self._blocking_ms = blocking_ms(times)
+        self._steps = np.maximum(times.steps, 1.0)
+        empty_ms, lone_ms = times.service_ms(0.0), times.service_ms(1.0)
+        self._lone_decode_ms = lone_ms - self._own_ms
+        self._each_ms = lone_ms - empty_ms
         """What a request of the batch adds to the time of each."""
-        self._completions_per_ms: Array = self._batch / np.array(
-            [each.service_ms(float(each.max_batch)) for each in replicas]
-        )
-        self._held_ms = np.zeros((len(replicas), int(self._batch.max())))
+        self._completions_per_ms = times.full_per_ms
+        size = np.arange(1, int(self._batch.max()) + 1, dtype=float)
+        held = (empty_ms[:, None] + self._each_ms[:, None] * size) / size - self._blocking_ms[:, None]
+        self._held_ms = np.where(size <= self._batch[:, None], np.maximum(held, 0.0) + _LEAST / size, 0.0)
         """Of each batch size from 1: the time of a request without blocking ones, divided by the size."""
-        for row, each, blocking in zip(self._held_ms, replicas, self._blocking_ms, strict=True):
-            size = np.arange(1, each.max_batch + 1)
-            held = 1 / each.completions_per_ms() - blocking
-            row[: each.max_batch] = np.maximum(held, 0.0)
-            row[: each.max_batch] += _LEAST / size
 
     def solve(self, rate_per_s: Array) -> Bursts:
         """Rates within the ranges of the replicas, at which `ratio` is below 1."""
@@ -102,7 +98,7 @@ class Stalls:
         scale = np.maximum(scale, np.max(logs, axis=1, where=load > 0, initial=0.0))
         # p(n) is A(n + 1) * load / (group + load), and p(0) is A(1) = 1.
         head = np.exp(logs - scale[:, None])
-        head *= load / (group[:, None] + load)
+        head *= np.divide(load, group[:, None] + load, where=load > 0, out=np.zeros_like(load))
         beyond = tails.geometric(np.log(ratio), self._queue)
         height = np.exp(at_full - scale)
         tail = height * (load[rows, last] / ratio) * beyond.total
@@ -184,14 +180,20 @@ def _decay(busy: Array) -> Array:
     x = 1 - 2 * np.log(busy)
     for _ in range(_STEPS):
         grown = busy * np.exp(x)
-        x -= (grown - busy - x) / (grown - 1)
+        step = (grown - busy - x) / (grown - 1)
+        x = x - step
+        if np.all(np.abs(step) <= _EXACT * x):
+            break
     return np.asarray(np.maximum(x, _LEAST), float)
 
 
 def _together(busy: Array, decay: Array) -> Array:
-    """The same with those that arrive later: the root y of y + TOGETHER * busy * (exp(y) - 1) = decay."""
-    y = decay.copy()
+    """The same with those that arrive later: the root y of y + LATER * busy * (exp(y) - 1) = decay."""
+    y, later = decay, _LATER * busy
     for _ in range(_STEPS):
-        grown = _LATER * busy * np.exp(y)
-        y -= (y + grown - _LATER * busy - decay) / (1 + grown)
+        grown = later * np.exp(y)
+        step = (y + grown - later - decay) / (1 + grown)
+        y = y - step
+        if np.all(np.abs(step) <= _EXACT * y):
+            break
     return np.asarray(np.maximum(y, 0.0), float)

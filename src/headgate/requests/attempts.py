@@ -28,14 +28,16 @@ def first(life: Life, pool: PoolState, now: float) -> None:
         pool.budget.requests += 1
     if life.decision.body is not life.request.body:
         life.request.body = b""  # only one of the two bodies is sent
-    if life.confined_to is not None and not _confine(life, life.confined_to, pool, now):
+    if life.proxied is not None and not _confine(life, life.proxied.subset, pool, now):
         return
     attempt(life, now)
 
 
-def _confine(life: Life, subset: Subset, pool: PoolState, now: float) -> bool:
+def _confine(life: Life, subset: Subset | None, pool: PoolState, now: float) -> bool:
     """Exclude all other endpoints of the pool from the request. If that excludes all of them, refuse it, and
     return False."""
+    if subset is None:
+        return True
     excluded = subset.excluded(pool.loads)
     life.tried = [*life.tried, *(load for load in excluded if load not in life.tried)]
     if len(excluded) < len(pool.loads) or not pool.loads:

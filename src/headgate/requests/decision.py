@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headgate.fleet.scripts import Amounts
     from headgate.requests.client import ClientRequest
     from headgate.requests.pool_state import PoolState
+    from headgate.requests.proxied import Proxied
 
 READ_FROM_BYTES: Final = 16 * 1024
 """If the prompt is not hashed, smaller bodies count as prompt as a whole."""
@@ -127,13 +128,9 @@ def decide(
     known: Surroundings,
     request: ClientRequest,
     body: large.Body | None = None,
-    *,
-    asks_for_usage: bool = True,
+    proxied: Proxied | None = None,
 ) -> Decision:
-    """Find the pool of a request, and build the body for it. A large body was read before.
-
-    `asks_for_usage`: ask for the token counts of a stream if the client does not.
-    """
+    """Find the pool of a request, and build the body for it. A large body was read before."""
     decision = Decision()
     decision.refusal = known.paths.refusal(request.path) or encoded(request)
     if decision.refusal is not None:
@@ -151,7 +148,8 @@ def decide(
         fields = Fields(form.model, form.stream)
     decision.model = fields.model or ""
     decision.stream = fields.stream is True
-    decision.refusal = _find_pool(decision, known, request)
+    decision.refusal = _find_pool(decision, known, request, proxied.model if proxied is not None else "")
+    asks_for_usage = proxied is None or proxied.asks_for_usage
     if decision.refusal is not None:
         return decision
     if body is None:
@@ -235,7 +233,10 @@ def encoded(request: ClientRequest) -> Refusal | None:
     )
 
 
-def _find_pool(decision: Decision, known: Surroundings, request: ClientRequest) -> Refusal | None:
+def _find_pool(
+    decision: Decision, known: Surroundings, request: ClientRequest, renamed: str
+) -> Refusal | None:
+    """`renamed`: the name that the endpoint gets, unless a rewrite of the pool says another."""
     model = decision.model
     destination = known.destinations.get(model)
     if destination is not None:
@@ -248,6 +249,8 @@ def _find_pool(decision: Decision, known: Surroundings, request: ClientRequest) 
         match, target, pool = found
     if pool.pool.rewrites is not None:
         target = _rewritten(decision, known, pool.pool.rewrites, target)
+    if renamed and (pool.pool.rewrites is None or pool.pool.rewrites.of(model) is None):
+        decision.target = target = routing.Target(target.pool, target.weight, renamed)
     served = pool.pool.model
     decision.upstream_model = target.model or (model if served is None or match.is_adapter else served)
     return None

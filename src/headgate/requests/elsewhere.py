@@ -1,7 +1,8 @@
-"""The event that another proxy sent a request to an endpoint other than the picked one.
+"""Events of requests that another proxy sends, which only asks for a pick.
 
-A proxy that only asks for a pick retries by itself, and may ignore the pick. What follows belongs to the
-endpoint that has the request: its load, the content of its cache, its health.
+Such a proxy retries by itself, and may ignore the pick. What follows belongs to the endpoint that has the
+request: its load, the content of its cache, its health. If another endpoint is to prefill the prompt, a
+sidecar of the decoding endpoint asks it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate import scheduling
-from headgate.requests import asking, attempts, states
+from headgate.engines.transfer import PrefillResponse
+from headgate.requests import asking, attempts, prefill_way, states
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState
@@ -38,6 +40,30 @@ def served_by(life: Life, load: EndpointState, now: float, *, has_failed: bool) 
     asking.book(life, asking.begin(life, choice, now))
     pool.policy.booked(scheduled, choice, now)
     life.state = states.SENT
+
+
+def left_to_sidecar(life: Life, now: float) -> None:
+    """The proxy is told which endpoint prefills; the decoding endpoint gets the whole request."""
+    pairing, pool, attempt = life.pairing, life.pool, life.attempt
+    assert pairing is not None
+    assert pool is not None
+    assert attempt is not None
+    prefill_way.prefill_sent(life, now)
+    body = pairing.leave_to_sidecar()
+    if not pairing.at_once:
+        asking.ask(life, pool, attempt, body)
+
+
+def sidecar_responded(life: Life, now: float) -> None:
+    """The first byte of the response has arrived, so that the prompt is prefilled; or the response is an
+    error."""
+    prefill = life.pairing.running if life.pairing is not None else None
+    if prefill is None:
+        return
+    if life.account.upstream_status < 400:
+        prefill.succeeded(life.plane, PrefillResponse(), now)
+    else:
+        prefill.end(now)
 
 
 def _cached_tokens(plane: DataPlane, scheduled: scheduling.Request, load: EndpointState) -> int:

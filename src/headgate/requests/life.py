@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from headgate.requests.effects import Effect
     from headgate.requests.pairing import Pairing
     from headgate.requests.pool_state import PoolState
+    from headgate.requests.proxied import Proxied
     from headgate.requests.received import Received
-    from headgate.requests.subset import Subset
     from headgate.requests.traffic import PoolTraffic
     from headgate.requests.wait import Wait
     from headgate.scheduling import Choice
@@ -53,14 +53,13 @@ class Life:
 
     __slots__ = (
         "account",
-        "asks_for_usage",
         "attempt",
-        "confined_to",
         "decision",
         "load",
         "pairing",
         "plane",
         "pool",
+        "proxied",
         "received",
         "request",
         "reservation",
@@ -98,10 +97,8 @@ class Life:
         """Endpoints that are not tried again."""
         self.suspects: Suspects | None = None
         """Endpoints that rejected it, until it is known whose fault that was."""
-        self.asks_for_usage = True
-        """Whether the counts of a stream may be asked for, which the shell removes from the response."""
-        self.confined_to: Subset | None = None
-        """The only endpoints that may serve it; None for all of its pool."""
+        self.proxied: Proxied | None = None
+        """What another proxy says, which only asks for a pick; None if the shell sends the request itself."""
         self.pairing: Pairing | None = None
         """For a request to a pool with separate prefill and decode."""
 

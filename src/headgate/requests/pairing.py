@@ -42,6 +42,7 @@ class Pairing:
         "_meeting",
         "_phases",
         "_raw",
+        "by_sidecar",
         "decision",
         "pair",
         "prefill",
@@ -58,6 +59,8 @@ class Pairing:
         self.terms = scheduling.Terms()
         self._meeting = transfer.Meeting("", 0)
         self._is_fetched = False
+        self.by_sidecar = False
+        """Whether a sidecar of the decoding endpoint asks for the prefill."""
         self.pair: scheduling.Pair | None = None
         self.prefill: PrefillAttempt | None = None
         """The last prefill attempt; None if there was none, or it is useless by now."""
@@ -95,6 +98,11 @@ class Pairing:
         self._meeting = self._connector.meeting(self._body, prefill.endpoint.host, port, rng)
         self._is_fetched = False
         return _payload(self._connector.prefill(self._body, self._meeting))
+
+    def leave_to_sidecar(self) -> bytes | Pieces:
+        """The body for a sidecar that asks for the prefill itself: the whole request as it is."""
+        self.by_sidecar = True
+        return self._raw
 
     def decode_body(self) -> bytes | Pieces:
         """The body for the decoding endpoint."""
@@ -154,7 +162,7 @@ class Pairing:
     def responded(self, prompt_tokens: int, took_s: float) -> None:
         """The decoding endpoint sent its first token after `took_s`. Learn from it how long the transfer of a
         KV cache takes, unless the request was sent before there was one."""
-        if self.decision != DISAGGREGATED or self.at_once or self.pair is None:
+        if self.decision != DISAGGREGATED or self.at_once or self.by_sidecar or self.pair is None:
             return
         fetched = max(prompt_tokens - self.pair.decode.cached_tokens, 0)
         self.pair.decode.load.estimator.rates.pool.learn_handover(fetched, took_s)

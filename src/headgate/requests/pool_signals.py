@@ -255,10 +255,11 @@ class TokenCosts(NamedTuple):
 def _unbegun_tokens(load: EndpointState, now: float) -> float:
     """Those of the prompts that this process has sent and that the endpoint has not begun."""
     token_s = load.estimator.rates.token_s
-    if not load.prefill_tokens or not token_s:
+    own_tokens = load.prefill_tokens - load.elsewhere.prefill_tokens
+    if not own_tokens or not token_s:
         return 0.0
     # The estimate may include requests of other gateways, and adapters that are loaded.
-    return min(load.prefill_tokens, load.estimator.unbegun_s(now) / token_s)
+    return min(own_tokens, load.estimator.unbegun_s(now) / token_s)
 
 
 def _decode_token_s(rates: Rates, batch: float) -> float:

@@ -78,6 +78,11 @@ class ReceivedBody:
         self.is_encoded = False
         """Whether the body is compressed, so that its bytes show neither events nor counts."""
 
+    def add(self, data: bytes) -> None:
+        """The next bytes of the response."""
+        self.tail.add(data)
+        self.size += len(data)
+
     def forget(self, path: str) -> None:
         self.tail = tail_of(path)
         self.size = self.taken_bytes = 0

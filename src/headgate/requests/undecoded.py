@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headgate import scheduling
+from headgate.fleet.prefix import hashing
 from headgate.requests.decision import Decision, priority_of
 
 if TYPE_CHECKING:
+    from headgate.engines.vllm_grpc import Prompt
     from headgate.requests.client import ClientRequest
     from headgate.requests.data_plane import DataPlane
     from headgate.requests.destinations import Destination
@@ -20,21 +23,31 @@ def decide(
     request: ClientRequest,
     destination: Destination,
     *,
-    prompt_tokens: int | None = None,
-    most_tokens: int | None = None,
-    is_stream: bool = False,
+    prompt: Prompt | None = None,
 ) -> Decision:
-    """Send the request to this destination with its body unchanged. `prompt_tokens` and `most_tokens`: of the
-    prompt and of the longest response, if they are known."""
+    """Send the request to this destination with its body unchanged. `prompt`: what is known of its prompt."""
     decision = Decision()
     decision.match, decision.target, decision.pool = destination
-    decision.stream = is_stream
+    decision.stream = prompt is not None and prompt.is_stream
     decision.body = bytes(request.body)
-    if prompt_tokens is None:
-        prompt_tokens = len(request.body) // BYTES_PER_TOKEN
+    pool = destination.pool
+    content = b"" if prompt is None else prompt.content
+    prompt_tokens = len(content or request.body) // BYTES_PER_TOKEN
+    if prompt is not None and prompt.tokens:
+        prompt_tokens = prompt.tokens
+    prefix: Sequence[int] = ()
+    blocks = hashing.USUAL
+    if content and pool.policy.uses_prefix:
+        if pool.policy.first_block_bytes:
+            blocks = hashing.blocks_from(pool.policy.first_block_bytes)
+        prefix = hashing.hashes(content, hashing.seed("", b""), blocks)
+    most_tokens = prompt.most_tokens if prompt is not None else None
     decision.scheduled = scheduling.Request(
         model="",
         prompt_tokens=prompt_tokens,
+        prefix=prefix,
+        block_tokens=hashing.BLOCK_BYTES * prompt_tokens / len(content) if prefix else 0.0,
+        block_ends=blocks.ends if prefix else (),
         output_tokens=plane.sizes.answers.expected("", most_tokens),
         priority=priority_of(plane, destination, request),
         header=request.header,

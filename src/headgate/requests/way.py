@@ -26,7 +26,7 @@ def begin(life: Life, now: float) -> None:
     life.expect("begin")
     plane, request = life.plane, life.request
     if len(request.body) <= large.LARGE_BYTES:
-        life.decision = decide(plane, request, asks_for_usage=life.asks_for_usage)
+        life.decision = decide(plane, request, proxied=life.proxied)
         decided(life, now)
         return
     refusal = plane.paths.refusal(request.path) or encoded(request)
@@ -45,7 +45,7 @@ def body_read(life: Life, body: large.Body | None, now: float) -> None:
         why = Refusal.broken("the gateway failed to read the request: see its log")
         settlement.refuse(life, why, now)
     else:
-        life.decision = decide(life.plane, life.request, body, asks_for_usage=life.asks_for_usage)
+        life.decision = decide(life.plane, life.request, body, life.proxied)
         decided(life, now)
 
 

@@ -1,8 +1,10 @@
 """The upstream conformance suite of the Gateway API, with its own echo server."""
 
+import pytest
 from conforming import STATIC, UNUSABLE, conforms, echo_server, suite_directory
 
 
+@pytest.mark.timeout(3200)
 def test_core_and_all_claimed_features_conform(site):
     """Profile GATEWAY-HTTP: the features that the GatewayClass lists are tested, and none fails."""
     suite = suite_directory("gateway-suites")

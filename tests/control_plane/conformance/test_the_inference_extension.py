@@ -11,6 +11,7 @@ OWN = 'exec headgate picker --conformance-headers --host "$POD_IP" "$@"'
 REPORTS = {"upstream": "inference-extension.yaml", "headgate": "inference-extension-own-picker.yaml"}
 
 
+@pytest.mark.timeout(2600)
 @pytest.mark.parametrize("picker", [*REPORTS])
 def test_all_of_the_profile_gateway_conforms(site, picker):
     """Pools behind Gateways; the gateway asks the picker over ext_proc, with TLS."""

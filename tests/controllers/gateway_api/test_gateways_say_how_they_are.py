@@ -112,9 +112,31 @@ def test_only_valid_listeners_are_looked_for(kit):
     """At every address of their Gateway."""
     listeners = (
         {"name": "udp", "port": 53, "protocol": "UDP"},
-        {"name": "http", "port": 8080, "protocol": "HTTP"},
+        {"name": "http", "port": 8088, "protocol": "HTTP"},
     )
     found = kit.assess(
         kit.gateway("front", *listeners), kit.gateway_class(), addresses=("192.0.2.1", "192.0.2.2")
     )
-    assert found.places == {Place("192.0.2.1", 8080), Place("192.0.2.2", 8080)}
+    assert found.places == {Place("192.0.2.1", 8088), Place("192.0.2.2", 8088)}
+
+
+def test_a_port_that_gateways_need_for_themselves_is_unavailable(kit):
+    """At the addresses that Gateways share, where it would accept connections. A Gateway with an address of
+    its own may have it."""
+    listener = {"name": "http", "port": 8080, "protocol": "HTTP"}
+    shared = kit.status_of(kit.gateway("front", listener), kit.gateway_class())
+    assert kit.said(shared.listeners[0].conditions)["Accepted"] == ("False", "PortUnavailable")
+    assert kit.said(shared.conditions)["Programmed"] == ("False", "Invalid")
+    own = kit.made(
+        "Gateway",
+        "own",
+        {
+            "gatewayClassName": "headgate",
+            "listeners": [listener],
+            "addresses": [{"type": "IPAddress", "value": "192.0.2.7"}],
+        },
+    )
+    assert kit.said(kit.status_of(own, kit.gateway_class()).conditions)["Programmed"] == (
+        "True",
+        "Programmed",
+    )

@@ -75,7 +75,7 @@ def start_pool(start_gateway, endpoint, eventually):
     async def start(**settings) -> Pool:
         gateway = await start_gateway(endpoint, settings=ROOM_FOR_ONE | settings)
         gateway.shell._sweeper.cancel()  # whoever goes is woken by what happens, and not once a second
-        gauges.add_gauges(gateway.registry, gateway.shell.queues)
+        gauges.add_gauges(gateway.registry, gateway.shell.queues, "headgate_gateway")
         return Pool(gateway, endpoint, eventually)
 
     return start

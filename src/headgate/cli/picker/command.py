@@ -184,6 +184,28 @@ _port = click.IntRange(0, 65535)
     help="How long requests may take to end after the signal to stop.",
 )
 @click.option(
+    "--peers",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Another picker of the same pools, to share work in flight and prompts with; repeatable.",
+)
+@go_flags.switch(
+    "--peers-discovery", default=False, help="Whether pickers of the same pools find each other by Leases."
+)
+@click.option("--peers-host", default="127.0.0.1", help="Address on which other pickers connect.")
+@click.option("--peers-port", type=_port, default=0, help="Port of these connections; 0: any.")
+@click.option(
+    "--peers-advertise",
+    default="",
+    metavar="HOST",
+    help="Host in this picker's Lease, such as the IP of its Pod. Default: --peers-host.",
+)
+@click.option(
+    "--peers-token-file",
+    type=click.Path(dir_okay=False),
+    help="File with a token that all of them have; required beyond this machine.",
+)
+@click.option(
     "--access-log",
     type=click.Choice(["text", "json", "off"]),
     default="off",
@@ -200,7 +222,7 @@ def picker(kubeconfig: Path | None, state: Path, **given: Any) -> None:
     """
     import asyncio
 
-    from headgate import cluster, garbage
+    from headgate import cluster, garbage, peers
     from headgate.cli import process
     from headgate.cli.picker import settings
     from headgate.picker.certificates import CertificateError
@@ -215,5 +237,6 @@ def picker(kubeconfig: Path | None, state: Path, **given: Any) -> None:
     async def main(stop: asyncio.Event) -> None:
         await run_picker(found, stop, announce)
 
+    known = (cluster.ConfigurationError, CertificateError, peers.ConfigurationError)
     level = "debug" if given["verbosity"] >= 4 else given["log_level"]
-    process.run(main, log_level=level, known=(cluster.ConfigurationError, CertificateError))
+    process.run(main, log_level=level, known=known)

@@ -66,6 +66,14 @@ def from_flags(kubeconfig: Path | None, given: Mapping[str, Any]) -> PickerSetti
         ),
         scheduling=_scheduling(given),
         logging=sections.Logging(access_log=given["access_log"]),
+        peers=sections.Peers(
+            addresses=given["peers"],
+            discovery=given["peers_discovery"],
+            host=given["peers_host"],
+            port=given["peers_port"],
+            advertise=given["peers_advertise"],
+            token_file=given["peers_token_file"],
+        ),
         drain_s=given["drain_timeout"],
     )
 

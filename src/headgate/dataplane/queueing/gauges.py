@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.dataplane.queueing.metrics import MAX_FLOWS, PREFIX
+from headgate.dataplane.queueing.metrics import MAX_FLOWS
 from headgate.telemetry import Gauge, Registry
 from headgate.telemetry.metrics import OTHER
 
@@ -14,27 +14,28 @@ if TYPE_CHECKING:
 _Samples = list[tuple[tuple[str, ...], float]]
 
 
-def add_gauges(registry: Registry, queues: Queues) -> None:
+def add_gauges(registry: Registry, queues: Queues, prefix: str) -> None:
     """Add the gauges of the queues."""
     read = _Reader(queues)
+    prefix = f"{prefix}_flow_control"
     of_bands = ("pool", "priority")
     of_flows = (*of_bands, "flow", "model", "target_model")
     registry.add(
         Gauge(
-            f"{PREFIX}_queue_size",
+            f"{prefix}_queue_size",
             "Queued requests; flow is the tenant, and smaller flows are `other`.",
             of_flows,
             read.sizes,
         ),
-        Gauge(f"{PREFIX}_queue_bytes", "Bytes of the bodies of queued requests.", of_flows, read.bytes),
+        Gauge(f"{prefix}_queue_bytes", "Bytes of the bodies of queued requests.", of_flows, read.bytes),
         Gauge(
-            f"{PREFIX}_waiting_for_endpoints",
+            f"{prefix}_waiting_for_endpoints",
             "Requests queued because their pool has no ready endpoint.",
             ("pool",),
             read.starved,
         ),
         Gauge(
-            f"{PREFIX}_pool_saturation",
+            f"{prefix}_pool_saturation",
             "How full a pool is; from 1 on, requests are queued. Stage is all and, with separate prefill "
             "and decode, also prefill and decode; all is the fuller of them.",
             ("pool", "stage"),
@@ -42,32 +43,32 @@ def add_gauges(registry: Registry, queues: Queues) -> None:
             over="max",
         ),
         Gauge(
-            f"{PREFIX}_stale_endpoints",
+            f"{prefix}_stale_endpoints",
             "Endpoints without a reading that is fresh enough for the saturation detector.",
             ("pool", "detector"),
             read.stale,
             over="max",
         ),
         Gauge(
-            f"{PREFIX}_capacity_utilization_requests",
+            f"{prefix}_capacity_utilization_requests",
             "Share of queue.band_max_requests in use, if it is a limit.",
             of_bands,
             read.band_requests,
         ),
         Gauge(
-            f"{PREFIX}_capacity_utilization_bytes",
+            f"{prefix}_capacity_utilization_bytes",
             "Share of queue.band_max_bytes in use, if it is a limit.",
             of_bands,
             read.band_bytes,
         ),
         Gauge(
-            f"{PREFIX}_global_capacity_utilization_requests",
+            f"{prefix}_global_capacity_utilization_requests",
             "Share of queue.max_requests in use, if it is a limit.",
             ("pool",),
             read.all_requests,
         ),
         Gauge(
-            f"{PREFIX}_global_capacity_utilization_bytes",
+            f"{prefix}_global_capacity_utilization_bytes",
             "Share of queue.max_bytes in use, if it is a limit.",
             ("pool",),
             read.all_bytes,

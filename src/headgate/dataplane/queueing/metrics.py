@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from headgate.requests.wait import Wait
     from headgate.telemetry.metrics import CounterChild, HistogramChild
 
-PREFIX = "headgate_gateway_flow_control"
 MAX_PRIORITIES = 64
 """Priorities with their own series: objectives may have any number."""
 MAX_FLOWS = 100
@@ -43,9 +42,10 @@ class WaitMetrics:
     """Counts waits and their ends. Requests that are sent immediately are not counted, and cost nothing
     here."""
 
-    def __init__(self, registry: Registry, models: LabelValues) -> None:
+    def __init__(self, registry: Registry, models: LabelValues, prefix: str) -> None:
         """`models`: those with their own series."""
         labels = ("pool", "priority", "outcome")
+        prefix = f"{prefix}_flow_control"
         self._priorities = LabelValues(MAX_PRIORITIES)
         self._flows = LabelValues(MAX_FLOWS)
         self._models = models
@@ -55,39 +55,39 @@ class WaitMetrics:
         self._ends: dict[_End, tuple[CounterChild, HistogramChild]] = {}
         """Cached series by kind of end: thousands may come at once."""
         self.requests = Counter(
-            f"{PREFIX}_requests",
+            f"{prefix}_requests",
             "Requests that needed to queue, by outcome: dispatched, or the reason why they were dropped, as "
             "in x-headgate-dropped-reason.",
             labels,
         )
         self.duration = Histogram(
-            f"{PREFIX}_request_queue_duration_seconds",
+            f"{prefix}_request_queue_duration_seconds",
             "Time in the queue; flow is the tenant, model the requested model, and target_model the model "
             "name sent to the endpoint.",
             (*labels, "flow", "model", "target_model"),
         )
         self.enqueueing = Histogram(
-            f"{PREFIX}_request_enqueue_duration_seconds",
+            f"{prefix}_request_enqueue_duration_seconds",
             "Time that the gateway took to queue a request; the outcome is held, or why it was dropped.",
             (*labels, "flow"),
             COST_S,
         )
         self.starts = Histogram(
-            f"{PREFIX}_start_wait_seconds",
+            f"{prefix}_start_wait_seconds",
             "Time that requests waited while their pool had no endpoint, by what became of them: dispatched, "
             "or why they were dropped.",
             ("pool", "outcome"),
             START_S,
         )
         self.looks = Histogram(
-            f"{PREFIX}_dispatch_cycle_duration_seconds",
+            f"{prefix}_dispatch_cycle_duration_seconds",
             "Time that the gateway took for one pass over a queue, in which it dispatches up to 64 requests.",
             (),
             COST_S,
         )
         self.look = self.looks.labels()
         self.evictions = Counter(
-            f"{PREFIX}_evictions",
+            f"{prefix}_evictions",
             "Requests evicted from their endpoint before its response, in favor of queued ones.",
             ("pool", "priority"),
         )

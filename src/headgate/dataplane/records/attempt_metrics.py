@@ -21,43 +21,43 @@ class AttemptMetrics:
     """The observer of the data plane (`requests/observer.py`): counts its events, and logs those about
     endpoints."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, prefix: str) -> None:
         self._connect = Histogram(
-            "headgate_gateway_upstream_connect_seconds",
+            f"{prefix}_upstream_connect_seconds",
             "Time to open a connection to an endpoint, including TLS.",
             ("pool",),
         )
         self._cached_tokens = Counter(
-            "headgate_gateway_cached_tokens",
+            f"{prefix}_cached_tokens",
             "Prompt tokens of requests whose engine reported cached tokens; kind is prompt (all of them), "
             "believed (expected to be cached when the endpoint was picked) or reported.",
             ("pool", "kind"),
         )
         self._failed = Counter(
-            "headgate_gateway_attempts_failed",
+            f"{prefix}_attempts_failed",
             "Attempts without a complete response, with 502, 503 or 504, or with a status after which "
             "another endpoint was tried; reason is what happened.",
             ("pool", "reason"),
         )
         self._retries = Counter(
-            "headgate_gateway_retries",
+            f"{prefix}_retries",
             "Retries requested, by whether the retry budget of the pool granted them.",
             ("pool", "granted"),
         )
         self._ejections = Counter(
-            "headgate_gateway_ejections",
+            f"{prefix}_ejections",
             "Endpoints ejected from their pools, by the last failure; `retry_after` counts those that asked "
             "for no requests for a while.",
             ("pool", "reason"),
         )
         self._prefill_decisions = Counter(
-            "headgate_gateway_prefill_decisions",
+            f"{prefix}_prefill_decisions",
             "For pools with separate prefill and decode: attempts by where the prompt is prefilled; "
             "`remote` is another endpoint, anything else is the reason why the decoding endpoint prefills.",
             ("pool", "decision"),
         )
         self._prefill = Histogram(
-            "headgate_gateway_prefill_seconds",
+            f"{prefix}_prefill_seconds",
             "Time that an endpoint took to prefill a prompt for another, including queue and connection.",
             ("pool",),
         )

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from headgate.requests.pool_state import PoolState
     from headgate.requests.refusal import Refusal
 
+PREFIX = "headgate_gateway"
+"""Of the metrics of gateways."""
 MAX_SERIES = 10_000
 """Keys whose series are cached; beyond this number, the cache is cleared."""
 
@@ -33,23 +35,26 @@ MAX_SERIES = 10_000
 class Recorder:
     """Counts and logs requests. `log` is None without an access log."""
 
-    def __init__(self, registry: Registry, log: LineLog | None, log_format: str = "text") -> None:
+    def __init__(
+        self, registry: Registry, log: LineLog | None, log_format: str = "text", prefix: str = PREFIX
+    ) -> None:
+        """`prefix` begins the names of all metrics."""
         self.write_to(log, log_format)
-        self.requests = RequestMetrics(registry)
-        self.attempts = AttemptMetrics(registry)
+        self.requests = RequestMetrics(registry, prefix)
+        self.attempts = AttemptMetrics(registry, prefix)
         self.rejections = Counter(
-            "headgate_gateway_rejected",
+            f"{prefix}_rejected",
             "Connections closed because of an invalid request or a limit.",
             ("reason",),
         )
         self.translations_failed = Counter(
-            "headgate_gateway_translations_failed",
+            f"{prefix}_translations_failed",
             "Object changes that could not be applied: requests continue with the previous objects. This is "
             "a bug of the gateway; see its log.",
         )
         registry.add(self.rejections, self.translations_failed)
-        self.services = ServiceMetrics(registry)
-        self.waits = WaitMetrics(registry, self.requests.models)
+        self.services = ServiceMetrics(registry if prefix == PREFIX else None)  # pickers have none
+        self.waits = WaitMetrics(registry, self.requests.models, prefix)
         self._series: dict[Key, RequestSeries] = {}
         self._live = LiveNames()
         self._is_late = False

@@ -28,50 +28,50 @@ Includes everything in `LogFieldCache`: a request that began before a change of 
 class RequestMetrics:
     """The metrics of all requests."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, prefix: str) -> None:
         self.models = LabelValues(MAX_MODELS)
         """Models with their own series."""
         labels = ("model", "pool")
         self.ended = Counter(
-            "headgate_gateway_requests",
+            f"{prefix}_requests",
             "Requests by their end: the status that the client received (499: it left before), and "
             "`served`, `client_gone`, or the error code. Pages of the gateway itself do not count.",
             ("model", "route", "pool", "code", "outcome"),
         )
         self.duration = Histogram(
-            "headgate_gateway_request_duration_seconds", "From a request's arrival to its end.", labels
+            f"{prefix}_request_duration_seconds", "From a request's arrival to its end.", labels
         )
         self.queue = Histogram(
-            "headgate_gateway_queue_seconds",
+            f"{prefix}_queue_seconds",
             "From a request's arrival until its last attempt was sent: queueing, connecting and failed "
             "attempts.",
             labels,
         )
         self.first_token = Histogram(
-            "headgate_gateway_time_to_first_token_seconds",
+            f"{prefix}_time_to_first_token_seconds",
             "From a streamed request's arrival to the first byte of its response body.",
             labels,
         )
         self.first_token_error = Histogram(
-            "headgate_gateway_first_token_error_seconds",
+            f"{prefix}_first_token_error_seconds",
             "Absolute difference between the predicted and the actual time to the first token of a streamed "
             "request.",
             ("pool",),
         )
         self.per_token = Histogram(
-            "headgate_gateway_time_per_output_token_seconds",
+            f"{prefix}_time_per_output_token_seconds",
             "For streamed requests that were served: the time from the first token to the end, per further "
             "token that the engine reports.",
             labels,
             PER_TOKEN_S,
         )
         self.tokens = Counter(
-            "headgate_gateway_tokens",
+            f"{prefix}_tokens",
             "Tokens that the engines report; direction is input or output.",
             (*labels, "direction"),
         )
         self.body_bytes = Counter(
-            "headgate_gateway_body_bytes",
+            f"{prefix}_body_bytes",
             "Bytes of bodies; direction is in (requests, as clients sent them) or out (endpoints' "
             "responses, as forwarded).",
             ("pool", "direction"),

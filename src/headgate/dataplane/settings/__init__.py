@@ -6,6 +6,7 @@ from typing import Protocol
 
 from headgate.dataplane.settings.endpoints import Endpoints, EngineMetrics, Prefill, Scheduling
 from headgate.dataplane.settings.flow import Queue, RateLimits, weight
+from headgate.dataplane.settings.peers import Peers
 from headgate.dataplane.settings.section import DAY_S, Section, derived, port, setting
 from headgate.dataplane.settings.serving import Kubernetes, Logging, Metrics, Shutdown, Workers
 
@@ -17,6 +18,7 @@ __all__ = [
     "Kubernetes",
     "Logging",
     "Metrics",
+    "Peers",
     "Prefill",
     "Queue",
     "RateLimits",

@@ -11,6 +11,7 @@ the first kilobyte.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from bisect import bisect_right
 from functools import lru_cache
@@ -19,8 +20,9 @@ from typing import Final, NamedTuple
 
 import xxhash
 
-_SECRET: Final = int.from_bytes(os.urandom(8), "little")
-"""Seeds the hashes as Python seeds its own: without it, nobody can construct prompts whose blocks collide."""
+_SECRET: Final = [int.from_bytes(os.urandom(8), "little")]
+"""Seeds the hashes as Python seeds its own: without it, nobody can construct prompts whose blocks collide.
+The only item is replaced by `share`."""
 BLOCK_BYTES: Final = 1024
 """The unit of positions in a prompt."""
 GROWTH: Final = 32
@@ -71,9 +73,16 @@ def blocks_from(first_bytes: int) -> Blocks:
 def seed(model: str, salt: bytes = b"") -> int:
     """The seed of the first block: prompts for different models, adapters or salts share no hash.
 
-    It differs in each process.
+    It differs in each process, or in each group of processes that share what they know.
     """
-    return _digest(salt, _digest(model.encode(), _SECRET))
+    return _digest(salt, _digest(model.encode(), _SECRET[0]))
+
+
+def share(key: bytes) -> None:
+    """Hash prompts as all other processes do that have this key; call it before the first prompt."""
+    digest = hashlib.blake2b(key, digest_size=8, person=b"headgate prompts")
+    _SECRET[0] = int.from_bytes(digest.digest(), "little")
+    seed.cache_clear()
 
 
 def hashes(text: bytes | memoryview, seed: int, blocks: Blocks = USUAL) -> list[int]:

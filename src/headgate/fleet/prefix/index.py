@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 from itertools import repeat
 from operator import or_
-from typing import Final
+from typing import Final, Protocol
 
 from headgate.fleet.ledger import EndpointState
 from headgate.fleet.prefix import masks
@@ -28,6 +28,24 @@ WHOLE_SHARE: Final = 1 / 64
 
 _CachedList = tuple[list[EndpointState], masks.Places, int]
 _NONE: Final[_CachedList] = ([], {}, 0)
+
+
+class _Gone:
+    """Blocks that left the index, by reason."""
+
+    __slots__ = ("evicted", "expired", "forgotten")
+
+    def __init__(self) -> None:
+        self.evicted = 0
+        self.expired = 0
+        self.forgotten = 0
+
+
+class Journal(Protocol):
+    """Hears what this gateway records, for others."""
+
+    def sent(self, prefix: Sequence[int], load: EndpointState) -> None: ...
+    def responded(self, prefix: Sequence[int], load: EndpointState, blocks: int) -> None: ...
 
 
 class PrefixIndex:
@@ -54,6 +72,8 @@ class PrefixIndex:
         self.ttl_s = ttl_s
         self.exact: ExactIndex | None = None
         """Corrections by engines that report their blocks; None if there are none."""
+        self.journal: Journal | None = None
+        """Told of each prompt and response; None if nobody else wants to know."""
         self._default_limit = default_limit
         self._runs = Runs(block_ends)
         self._held: dict[EndpointState, Held] = {}
@@ -65,9 +85,7 @@ class PrefixIndex:
         together."""
         self._count = 0
         """Blocks of all endpoints."""
-        self._evicted = 0
-        self._expired = 0
-        self._forgotten = 0
+        self._gone = _Gone()
 
     # -- lookups
 
@@ -136,6 +154,12 @@ class PrefixIndex:
         """Record that a prompt was sent to an endpoint, at `now` in monotonic seconds."""
         if self.exact is not None:
             self.exact.expect(prefix, load, now)
+        if self.journal is not None:
+            self.journal.sent(prefix, load)
+        self.add_reported(prefix, load, now)
+
+    def add_reported(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:
+        """Record that another gateway sent a prompt to an endpoint."""
         held = self._held.get(load)
         if held is None:
             held = self._begin(load)
@@ -145,7 +169,7 @@ class PrefixIndex:
             return
         self._count += held.blocks - before
         if held.size > held.limit:
-            self._evicted += self._keep_within(held, held.limit)
+            self._gone.evicted += self._keep_within(held, held.limit)
         while self._count > self.max_blocks:
             self._evict_largest()
 
@@ -157,9 +181,16 @@ class PrefixIndex:
         response, such as one without its reasoning. If several prompts end with one block, or several
         endpoints hold it, the next turn is ambiguous, and nothing is recorded.
         """
+        if prefix:
+            self.responded_to(prefix[-1], len(prefix), load, int(blocks))
+            if self.journal is not None:
+                self.journal.responded(prefix, load, int(blocks))
+
+    def responded_to(self, last: int, size: int, load: EndpointState, blocks: int) -> None:
+        """Like `responded`, for a prompt of `size` blocks given by its last one."""
         held = self._held.get(load)
-        if held is not None and prefix:
-            self._runs.answer(prefix, held.bit, int(blocks))
+        if held is not None:
+            self._runs.answer(last, size, held.bit, blocks)
 
     def _ending(self, prefix: Sequence[int], held: Held) -> Run:
         """The run that ends where a prompt ends: an existing one, one cut from a longer run, or a new one. A
@@ -192,20 +223,20 @@ class PrefixIndex:
             held = self._begin(load)
         if held.limit != blocks:
             held.limit = blocks
-            self._evicted += self._keep_within(held, blocks)
+            self._gone.evicted += self._keep_within(held, blocks)
 
     def forget(self, load: EndpointState) -> None:
         """Drop the blocks of an endpoint whose engine restarted, so that its cache is empty."""
         held = self._held.get(load)
         if held is not None:
-            self._forgotten += self._drop(held, held.blocks)
+            self._gone.forgotten += self._drop(held, held.blocks)
 
     def forget_until(self, at: float, load: EndpointState) -> None:
         """Forget what an endpoint last used at `at` or before: if a block of `at` is gone, so are all older
         ones."""
         held = self._held.get(load)
         if held is not None:
-            self._forgotten += self._drop(held, held.blocks, at)
+            self._gone.forgotten += self._drop(held, held.blocks, at)
 
     def remove(self, load: EndpointState) -> None:
         """Remove an endpoint; if it returns, it counts as new."""
@@ -227,7 +258,7 @@ class PrefixIndex:
         if not self._swept:
             self._swept = list(self._held.values())
         if self._swept:
-            self._expired += self._drop(self._swept.pop(), SWEPT_BLOCKS, now - self.ttl_s)
+            self._gone.expired += self._drop(self._swept.pop(), SWEPT_BLOCKS, now - self.ttl_s)
 
     def _begin(self, load: EndpointState) -> Held:
         bit = self._free_bits.pop() if self._free_bits else 1 << len(self._held)
@@ -269,7 +300,7 @@ class PrefixIndex:
     def _evict_largest(self) -> None:
         """Evict a part of the endpoint with the most blocks, enough that this happens rarely."""
         held = max(self._held.values(), key=lambda held: held.blocks)
-        self._evicted += self._keep_within(held, held.size - max(held.size // 64, 1))
+        self._gone.evicted += self._keep_within(held, held.size - max(held.size // 64, 1))
 
     # -- statistics
 
@@ -278,9 +309,9 @@ class PrefixIndex:
             "endpoints": len(self._held),
             "blocks": self._count,
             "distinct_blocks": len(self._runs),
-            "evicted": self._evicted,
-            "expired": self._expired,
-            "forgotten": self._forgotten,
+            "evicted": self._gone.evicted,
+            "expired": self._gone.expired,
+            "forgotten": self._gone.forgotten,
         }
 
     def blocks(self, load: EndpointState) -> int:

@@ -105,11 +105,11 @@ class Runs:
         for block in blocks:  # half the cost of an update with a dict of them
             of[block] = run
 
-    def answer(self, prefix: Sequence[int], holder: int, blocks: int) -> None:
-        """Record the length of a prompt with its response, if the prompt ends with a run that nothing follows
-        and that only this endpoint holds."""
-        run = self._of.get(prefix[-1])
-        if run is None or run.followers or run.holders != holder or run.end != len(prefix):
+    def answer(self, last: int, size: int, holder: int, blocks: int) -> None:
+        """Record the length of a prompt with its response, if the prompt, of `size` blocks, ends with a run
+        that nothing follows and that only this endpoint holds."""
+        run = self._of.get(last)
+        if run is None or run.followers or run.holders != holder or run.end != size:
             return
         if run.answered:
             run.answered = SEVERAL

@@ -95,7 +95,7 @@ class Capacity(ABC):
         return sum(1 for load in self.loads if self.is_stale(load, now))
 
     def in_flight(self) -> int:
-        """Requests that this gateway has in flight on the endpoints."""
+        """Requests in flight on the endpoints, with those that other gateways report."""
         return sum(load.requests for load in self.loads)
 
     def is_empty(self) -> bool:

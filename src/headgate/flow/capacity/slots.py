@@ -142,7 +142,7 @@ class Slots:
         begins = reading.at - window.began_at >= WINDOW_S
         has_ended = begins and window.began_at > -math.inf
         if begins:
-            ended = load.started - load.requests
+            ended = load.started - load.own_requests
             self._before, self._per_s = window, window.per_s(reading.at, ended)
             self._window = Window(reading.at, ended)
             self._window.see(requests - waits, waits)

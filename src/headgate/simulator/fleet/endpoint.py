@@ -325,15 +325,16 @@ class SimulatedEndpoint:
 
     # -- readings
 
-    def read(self) -> bool:
-        """The gateway reads the metrics; returns whether it detects that the engine restarted."""
+    def read(self, by: int = 0) -> bool:
+        """A gateway, given by its number, reads the metrics; returns whether it detects that the engine
+        restarted."""
         now = self._timeline.now
         if self.is_down or not self.uptime.is_running or not self._faults.has_metrics:
-            self.vitals.missed(now)
+            self.vitals.missed(now, by)
             return False
         if not self._faults.has_old_metrics:
             self._show()
-        return self.vitals.seen(now)
+        return self.vitals.seen(now, by)
 
     def _show(self) -> None:
         """Update the metrics page to the current values."""

@@ -56,7 +56,9 @@ class SimulatedGateway:
         self.unfinished = 0
         self._answered = answered
         self._description = description
-        self._endpoints: Mapping[EndpointState, SimulatedEndpoint] = {each.load: each for each in endpoints}
+        self._endpoints: Mapping[EndpointState, SimulatedEndpoint] = {
+            ledger.load(each.load.endpoint): each for each in endpoints
+        }
         nobody = Unobserved()
         self.plane = DataPlane(
             _rules(description),

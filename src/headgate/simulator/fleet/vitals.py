@@ -1,4 +1,4 @@
-"""An engine's metrics page, and the gateway's reading of it."""
+"""An engine's metrics page, and the readings that gateways take of it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,32 @@ EPOCH_S = 1.0
 """Unix time of the beginning of the run, in seconds: any value but 0, which means unknown."""
 
 
+class Reader:
+    """One gateway that reads the page."""
+
+    __slots__ = ("load", "observation")
+
+    def __init__(self, load: EndpointState) -> None:
+        self.load = load
+        """Its state of the endpoint."""
+        self.observation = Observation()
+
+
 class Vitals:
-    """Keeps the counters of a metrics page, and the reading of its endpoint."""
+    """Keeps the counters of a metrics page, and the readings of its endpoint."""
 
     def __init__(self, config: EngineConfig, load: EndpointState, stale_s: float) -> None:
         self._config = config
-        self._load = load
         self._stale_s = stale_s
-        self._observation = Observation()
+        self._readers = [Reader(load)]
         self._figures = Figures()
         self._started_s = 0.0
         self._ttft = Total(0.0, 0.0)
         self._tpot = Total(0.0, 0.0)
+
+    def add_reader(self, load: EndpointState) -> None:
+        """Another gateway reads the page; `load` is its state of the endpoint."""
+        self._readers.append(Reader(load))
 
     def count(self, emitted: Sequence[Emission]) -> None:
         """Count tokens that were sent."""
@@ -49,7 +63,8 @@ class Vitals:
 
     def forget(self, now: float) -> None:
         """A process has started, and the gateway knows nothing of the last one."""
-        self._observation = Observation()
+        for reader in self._readers:
+            reader.observation = Observation()
         self._figures = Figures()
         self.begin_anew(now)
 
@@ -70,14 +85,17 @@ class Vitals:
             started_at=EPOCH_S + self._started_s,
         )
 
-    def seen(self, now: float) -> bool:
-        """The gateway reads the page; returns whether the engine has restarted since the last time."""
-        restarted = self._observation.see(self._figures, now)
-        self._load.read(self._observation.reading)
+    def seen(self, now: float, by: int = 0) -> bool:
+        """A gateway, given by its number, reads the page; returns whether the engine has restarted since its
+        last reading."""
+        reader = self._readers[by]
+        restarted = reader.observation.see(self._figures, now)
+        reader.load.read(reader.observation.reading)
         return restarted
 
-    def missed(self, now: float) -> None:
-        """The gateway gets no page: the last reading is used until it is stale."""
-        reading = self._load.reading
+    def missed(self, now: float, by: int = 0) -> None:
+        """A gateway gets no page: its last reading is used until it is stale."""
+        load = self._readers[by].load
+        reading = load.reading
         if reading is not None and now - reading.at > self._stale_s:
-            self._load.read(None)
+            load.read(None)

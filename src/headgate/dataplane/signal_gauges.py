@@ -6,21 +6,32 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.requests import pool_signals
 from headgate.telemetry import Counter, Gauge, Registry
 
 if TYPE_CHECKING:
-    from headgate.gateway.shell import Shell
+    from headgate.dataplane.queueing import Queues
+    from headgate.requests.data_plane import DataPlane
 
 _Samples = list[tuple[tuple[str, ...], float]]
 
 
-def add_gauges(registry: Registry, shell: Shell) -> None:
-    """Add the signals of all pools; `headgate_gateway_active_requests` is there already."""
-    read = _Reader(shell)
-    prefix, of_pools = "headgate_gateway_pool", ("pool",)
+class Process(Protocol):
+    """A process with pools and their queues."""
+
+    @property
+    def plane(self) -> DataPlane: ...
+    @property
+    def queues(self) -> Queues: ...
+    def now(self) -> float: ...
+
+
+def add_gauges(registry: Registry, process: Process, prefix: str) -> None:
+    """Add the signals of all pools; the active requests are there already."""
+    read = _Reader(process)
+    prefix, of_pools = f"{prefix}_pool", ("pool",)
     registry.add(
         Gauge(
             f"{prefix}_requests_running",
@@ -113,45 +124,45 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
 class _Reader:
     """Returns the samples of each metric."""
 
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
+    def __init__(self, process: Process) -> None:
+        self._process = process
 
     def running(self) -> _Samples:
         return [
-            ((pool.name,), pool_signals.running(pool, self._shell.queues.of(pool)))
-            for pool in self._shell.plane.pools.values()
+            ((pool.name,), pool_signals.running(pool, self._process.queues.of(pool)))
+            for pool in self._process.plane.pools.values()
         ]
 
     def waiting(self) -> _Samples:
-        return [((queue.name,), queue.held) for queue in self._shell.queues.all()]
+        return [((queue.name,), queue.held) for queue in self._process.queues.all()]
 
     def arrivals(self) -> _Samples:
-        return [((pool.name,), pool.traffic.arrived) for pool in self._shell.plane.pools.values()]
+        return [((pool.name,), pool.traffic.arrived) for pool in self._process.plane.pools.values()]
 
     def prompt_tokens(self) -> _Samples:
-        traffics = [(pool.name, pool.traffic) for pool in self._shell.plane.pools.values()]
+        traffics = [(pool.name, pool.traffic) for pool in self._process.plane.pools.values()]
         return [((name,), traffic.prompt_tokens + traffic.cached_tokens) for name, traffic in traffics]
 
     def cached_tokens(self) -> _Samples:
-        return [((pool.name,), pool.traffic.cached_tokens) for pool in self._shell.plane.pools.values()]
+        return [((pool.name,), pool.traffic.cached_tokens) for pool in self._process.plane.pools.values()]
 
     def output_tokens(self) -> _Samples:
-        return [((pool.name,), pool.traffic.output_tokens) for pool in self._shell.plane.pools.values()]
+        return [((pool.name,), pool.traffic.output_tokens) for pool in self._process.plane.pools.values()]
 
     def work(self) -> _Samples:
-        now, queues = self._shell.now(), self._shell.queues
+        now, queues = self._process.now(), self._process.queues
         return [
             ((pool.name,), pool_signals.work_seconds(pool, queues.of(pool), now))
-            for pool in self._shell.plane.pools.values()
+            for pool in self._process.plane.pools.values()
         ]
 
     def kv_usage(self) -> _Samples:
-        known = [(pool.name, pool_signals.kv_usage(pool)) for pool in self._shell.plane.pools.values()]
+        known = [(pool.name, pool_signals.kv_usage(pool)) for pool in self._process.plane.pools.values()]
         return [((name,), usage) for name, usage in known if usage is not None]
 
     def objectives(self) -> _Samples:
         found: _Samples = []
-        for pool in self._shell.plane.pools.values():
+        for pool in self._process.plane.pools.values():
             traffic = pool.traffic
             if traffic.objectives:
                 found.append(((pool.name, "met"), traffic.objectives - traffic.misses))
@@ -159,23 +170,25 @@ class _Reader:
         return found
 
     def timed_requests(self) -> _Samples:
-        return [((pool.name,), pool.traffic.times.requests) for pool in self._shell.plane.pools.values()]
+        return [((pool.name,), pool.traffic.times.requests) for pool in self._process.plane.pools.values()]
 
     def first_token_seconds(self) -> _Samples:
-        return [((pool.name,), pool.traffic.times.ttft_s) for pool in self._shell.plane.pools.values()]
+        return [((pool.name,), pool.traffic.times.ttft_s) for pool in self._process.plane.pools.values()]
 
     def timed_tokens(self) -> _Samples:
-        return [((pool.name,), pool.traffic.times.tokens) for pool in self._shell.plane.pools.values()]
+        return [((pool.name,), pool.traffic.times.tokens) for pool in self._process.plane.pools.values()]
 
     def inter_token_seconds(self) -> _Samples:
-        return [((pool.name,), pool.traffic.times.tokens_s) for pool in self._shell.plane.pools.values()]
+        return [((pool.name,), pool.traffic.times.tokens_s) for pool in self._process.plane.pools.values()]
 
     def last_request(self) -> _Samples:
-        now, now_since_1970 = self._shell.now(), time.time()
+        now, now_since_1970 = self._process.now(), time.time()
         return [
             ((pool.name,), now_since_1970 - (pool.traffic.idle_s(now) or 0.0))
-            for pool in self._shell.plane.pools.values()
+            for pool in self._process.plane.pools.values()
         ]
 
     def starts_from_zero(self) -> _Samples:
-        return [((pool.name,), int(pool.pool.start is not None)) for pool in self._shell.plane.pools.values()]
+        return [
+            ((pool.name,), int(pool.pool.start is not None)) for pool in self._process.plane.pools.values()
+        ]

@@ -1,0 +1,53 @@
+"""The channel of several gateways in virtual time: their reports arrive after a delay, or not at all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from headgate.fleet import sharing
+from headgate.requests.data_plane import DataPlane
+
+
+class Sharing:
+    """Each member reports to all others once a period."""
+
+    def __init__(
+        self,
+        period_s: float = 0.02,
+        delay_s: float = 0.002,
+        loss: float = 0.0,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`delay_s`: from one member to another. `loss`: the share of reports that do not arrive."""
+        self.period_s = period_s
+        self.delay_s = delay_s
+        self.loss = loss
+        self._rng = rng or random.Random(0)  # noqa: S311
+        self.sent_bytes = 0
+        self.reports = 0
+        self.members: list[sharing.Members] = []
+        self._reporters: list[sharing.Reporter] = []
+
+    def join(self, planes: Sequence[DataPlane]) -> None:
+        """Called once, before the first request, with the data planes of all members."""
+        for plane in planes:
+            journal = plane.prefixes.journal = sharing.Journal()
+            self._reporters.append(sharing.Reporter(plane.ledger, journal))
+            self.members.append(sharing.Members(plane.ledger, plane.prefixes))
+
+    def exchange(self, now: float, later: Callable[[float, Callable[[float], None]], None]) -> None:
+        """Let all members report. `later` calls a delivery after a delay in seconds, with the time then."""
+        for number, reporter in enumerate(self._reporters):
+            self.members[number].expire(now)
+            report = reporter.changes(now)
+            if report is None:
+                continue
+            data = sharing.encode(report)
+            self.reports += 1
+            self.sent_bytes += len(data)
+            heard = sharing.decode(data)
+            for other, members in enumerate(self.members):
+                if other != number and self._rng.random() >= self.loss:
+                    later(self.delay_s, partial(members.hear, number, heard))
