@@ -110,6 +110,9 @@ async def test_the_picker_learns_who_served(front, start_endpoint, serve, picker
     )
     response = await front.ask("/", "POST", BODY)
     assert (response.status, response.body) == (201, b"ok")
+    [line] = front.gateway.log_lines()
+    assert "pool=InferencePool/shop/llama" in line
+    assert f"request_bytes={len(BODY)} response_bytes=2" in line
     assert response.header("x-conformance-test-served-endpoint") == at(endpoint)
     [stream] = picker.streams
     assert (stream.response[b":status"], stream.response[b"x-engine"]) == (b"201", b"e")
