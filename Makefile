@@ -17,7 +17,7 @@ CONFORMANCE := tests/control_plane/conformance
 IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-picker soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -180,6 +180,9 @@ soak: $(DEV_STAMP)  ## ten minutes with failing engines, changes and killed work
 
 soak-health: $(DEV_STAMP)  ## ten minutes with randomly failing engines, compared with an ideal picker
 	$(BIN)/python bench/soak_health.py $(ARGS)
+
+soak-picker: $(DEV_STAMP)  ## an hour of pickers that are killed and replaced behind Envoy (ARGS="--minutes 3")
+	$(BIN)/python bench/soak_picker.py $(ARGS)
 
 soak-autoscaling: $(DEV_STAMP)  ## an hour of random load, with engines, controllers and gateways killed (ARGS="--minutes 5")
 	$(BIN)/python bench/soak_autoscaling.py $(ARGS)
