@@ -129,8 +129,8 @@ class GatewayApiController:
         self._classes_changed = changed
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Run until cancelled; calls `on_ready` once all objects are loaded. Without a name of the
-        controller, it returns at once: the Gateway API is off."""
+        """Run until cancelled; calls `on_ready` once all objects are loaded. Without a controller name, it
+        returns at once: the Gateway API is off."""
         if self._is_off:
             self.is_ready = True
             on_ready()
