@@ -15,7 +15,7 @@ CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 CLUSTER_WORKLOADS := $(wildcard $(addprefix tests/control_plane/,autoscaling beside models planning))
 CONFORMANCE := tests/control_plane/conformance
 IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
-DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
+DATA_PATH := $(wildcard $(addprefix tests/,extproc fleet flow gateway picker requests routing rpc scheduling))
 
 .PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-picker soak-autoscaling soak-limits generated lock clean help
 
@@ -64,7 +64,7 @@ unit: $(DEV_STAMP) pure redis-server kubectl s3-server envoy  ## the tests that 
 test-long:  ## the test suite, with more and other examples of hypothesis (ARGS="tests/flow" selects tests)
 	@$(MAKE) --no-print-directory unit ARGS="--hypothesis-profile=explore $(ARGS)"
 
-unit-compiled: $(DEV_STAMP) compiled redis-server  ## the tests of the data path, compiled
+unit-compiled: $(DEV_STAMP) compiled redis-server envoy  ## the tests of the data path, compiled
 	$(PYTEST) $(ARGS) $(DATA_PATH)
 
 test-api: $(DEV_STAMP)  ## the API tests against another server (KUBECONFIG=...) with our CRDs installed

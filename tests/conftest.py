@@ -41,7 +41,7 @@ hypothesis.settings.register_profile(
     "explore", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], max_examples=250
 )
 hypothesis.settings.register_profile(
-    "same", hypothesis.settings.get_profile("explore"), derandomize=True, max_examples=50
+    "same", hypothesis.settings.get_profile("explore"), derandomize=True, max_examples=25
 )
 hypothesis.settings.load_profile("same")
 

@@ -113,7 +113,7 @@ def _urls(context: click.Context, option: click.Parameter, given: tuple[str, ...
     "--gateway-controller-name",
     metavar="DOMAIN/PATH",
     default="headgate.dev/gateway-controller",
-    help="The controllerName of the GatewayClasses that Headgate implements.",
+    help="The controllerName of the GatewayClasses that Headgate implements; empty: none.",
     show_default=True,
 )
 @click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import socket
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from headgate.dataplane.queueing import Queues
     from headgate.dataplane.settings import Peers
     from headgate.requests.data_plane import DataPlane
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 1.0
 
 
 class Peering:
@@ -53,16 +58,39 @@ class Peering:
                 _ = self.peers.address
 
     async def run(self, client: cluster.Client, group: Sequence[str]) -> None:
-        """Share until cancelled. `group`: what those have in common that find each other."""
-        shared = self.peers
-        if shared is None:
-            return
+        """Share until cancelled or stopped. `group`: what those have in common that find each other.
+
+        Requests do not depend on it, so no failure ends it: it begins again.
+        """
+        is_told = False
+        while self.peers is not None and not self.peers.is_over:
+            try:
+                if not self.peers.port:
+                    await self.start()
+                await self._share(self.peers, client, group)
+            except (OSError, peers.ConfigurationError) as error:
+                if not is_told:  # such as the port, which the process that this one replaces still has
+                    is_told = True
+                    log.warning("peers: %s", error)
+            except Exception:
+                log.exception("peers: an error in sharing with other processes")
+            await asyncio.sleep(AGAIN_S)
+
+    async def _share(self, shared: peers.Peers, client: cluster.Client, group: Sequence[str]) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(shared.run())
+            leases = None
             if shared.settings.finds:
                 member = f"{socket.gethostname()[:63]}-{os.getpid()}-{shared.own.member[:6]}"
-                leases = PeerLeases(client, member, shared.address, group, shared.found)
-                tasks.create_task(leases.run())
+                found = PeerLeases(client, member, shared.address, group, shared.found)
+                leases = tasks.create_task(found.run())
+            await shared.run()
+            if leases is not None:
+                leases.cancel()
+
+    def stop(self) -> None:
+        """Share nothing more, such as in a process that is replaced."""
+        if self.peers is not None:
+            self.peers.is_over = True
 
     def use(self) -> None:
         """There are other pools."""

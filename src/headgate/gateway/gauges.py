@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from typing import TYPE_CHECKING
 
+from headgate import peers
 from headgate.dataplane import gauges
 from headgate.dataplane.records.recorder import PREFIX
 from headgate.quota import metrics as quota_metrics
@@ -21,6 +22,7 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
     read = _Reader(shell)
     quota_metrics.add_metrics(registry, shell.plane.routes.limits, shell.services.limit_sources, shell.now)
     gauges.add_gauges(registry, shell, PREFIX)
+    peers.add_metrics(registry, shell.peering.peers, shell.now, PREFIX)
     prefix = PREFIX
     registry.add(
         Gauge(

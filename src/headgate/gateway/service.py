@@ -74,6 +74,8 @@ class Service:
             tasks.create_task(_follow_objects(self.shell, self.ports, client, on_ready))
             tasks.create_task(self.ports.run())
             tasks.create_task(_flush_log(self._recorder))
+            group = ["gateway", *sorted(settings.kubernetes.namespaces)]
+            tasks.create_task(self.shell.peering.run(client, group))
 
     async def listen(self, listeners: Collection[int]) -> None:
         """Accept connections on these listening sockets, given by descriptor, and on no others.

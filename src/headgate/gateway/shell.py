@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate import cluster, fleet, observe, routing
+from headgate.dataplane.peering import Peering
 from headgate.dataplane.queueing import Queues
 from headgate.dataplane.records.recorder import Recorder
 from headgate.dataplane.rules import ejection_policy, observe_settings, quota_settings, rules_of
@@ -77,6 +78,7 @@ class Shell:
         )
         self._watching.scraper = Scraper(observe_settings(settings), process, ledger, listener)
         self._watching.kv_events = KvEventSources(process, ledger, prefixes)
+        self.peering = Peering(settings.peers, self.plane, self.queues, process.clock, rng)
         self.snapshots_taken = 0
         self.snapshot_at = 0.0
         """When the last snapshot took effect, in seconds since 1970."""
@@ -141,6 +143,7 @@ class Shell:
             self.queues.use()
             self.scraper.use(pools)
             self.kv_events.use(pools)
+            self.peering.use()
         services.recorder.use(change.snapshot, change.difference, is_anew=change.is_anew)
 
     def all_connections(self) -> list[EndpointConnections]:
@@ -170,6 +173,7 @@ class Shell:
         """Another process has replaced this one: let connections end with their next response, or when they
         have been idle for long, for at most `limit_s` seconds; return how many did not."""
         self.services.shutdown.is_leaving = True
+        self.peering.stop()
         return await self.clients.until_left(limit_s)
 
     async def drain(self, limit_s: float) -> int:
@@ -197,6 +201,7 @@ class Shell:
             "prefixes": plane.prefixes.statistics() | self.kv_events.exact.statistics(),
             "bytes_per_token": plane.sizes.prompts.statistics(),
             "tokens_per_answer": plane.sizes.answers.statistics(),
+            "peers": self.peering.statistics(),
             "connections": services.connections.statistics(),
             "token_limits": plane.routes.limits.statistics(),
             "inflating": services.inflating.statistics(),

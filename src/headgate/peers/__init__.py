@@ -7,6 +7,6 @@ or by their Leases, and keeps one TCP connection to each for its own reports. Wh
 
 from headgate.peers.metrics import add_metrics
 from headgate.peers.peers import Peers
-from headgate.peers.settings import ConfigurationError, Settings
+from headgate.peers.settings import ConfigurationError, Settings, address_problems, is_loopback
 
-__all__ = ["ConfigurationError", "Peers", "Settings", "add_metrics"]
+__all__ = ["ConfigurationError", "Peers", "Settings", "add_metrics", "address_problems", "is_loopback"]

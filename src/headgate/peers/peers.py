@@ -41,6 +41,8 @@ class Peers:
         self.members = sharing.Members(ledger, prefixes)
         self.links: dict[str, Link] = {}
         self.port = 0
+        self.is_over = False
+        """Set to end `run`."""
         secret = Secret.of(settings)
         for address in settings.addresses:
             split(address)
@@ -103,15 +105,16 @@ class Peers:
             self._running[address] = asyncio.ensure_future(link.run())
 
     async def run(self) -> None:
-        """Report once a period, until cancelled; then close all connections."""
+        """Report once a period, until cancelled or over; then close all connections."""
         try:
-            while True:
+            while not self.is_over:
                 await asyncio.sleep(self.settings.period_s)
                 self.report()
         finally:
             self._connect(())
             self._prefixes.journal = None
             await self.listener.close()
+            self.port = 0
             self.members.forget_all(self._clock())
 
     def report(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -101,6 +102,17 @@ def split(address: str) -> tuple[str, int]:
     if not host or not (port.isascii() and port.isdigit() and int(port[:6]) <= 65_535):
         raise ConfigurationError(f"peers: {address[:100]!r} is not host:port, such as 10.0.0.7:9004")
     return host, int(port)
+
+
+def address_problems(addresses: Sequence[str]) -> list[str]:
+    """What is wrong with addresses."""
+    found = []
+    for address in addresses:
+        try:
+            split(address)
+        except ConfigurationError as error:
+            found.append(str(error).removeprefix("peers: "))
+    return found
 
 
 def is_loopback(host: str) -> bool:

@@ -2,6 +2,7 @@
 
 import ipaddress
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,3 +94,21 @@ def test_a_wrong_value_of_the_command_line_is_refused(wrong):
     """The message names it, or says what may be written."""
     with pytest.raises(addresses.AddressError, match=r"range|address"):
         addresses.parsed(wrong)
+
+
+def test_the_service_of_the_gateways_has_the_addresses(kit):
+    """Of its load balancer, as far as it has some; the controller tries those of the cluster, because a load
+    balancer may be out of reach from inside. A Gateway that names an address is tried there."""
+    inside = {"clusterIPs": ["10.96.0.7"]}
+    assert addresses.of_service(kit.service("s", **inside)) == addresses.AddressSource(["10.96.0.7"])
+    assert addresses.of_service(kit.service("s", clusterIP="None")) == addresses.AddressSource([])
+    balanced = kit.service("s", type="LoadBalancer", **inside)
+    assert addresses.of_service(balanced).shared == []
+    ingress = [{"ip": "192.0.2.1"}, {"hostname": "lb.example.com"}, {}]
+    status = {"loadBalancer": {"ingress": ingress}}
+    source = addresses.of_service(msgspec.structs.replace(balanced, status=status))
+    assert (source.shared, source.inside) == (["192.0.2.1", "lb.example.com"], ["10.96.0.7"])
+    found = addresses.assigned([gateway("a"), gateway("b", "192.0.2.9")], source)
+    assert addresses.hosts(gateway("a"), found[api.ObjectKey("ns", "a")], source) == ["10.96.0.7"]
+    named = gateway("b", "192.0.2.9")
+    assert addresses.hosts(named, found[api.ObjectKey("ns", "b")], source) == ["192.0.2.9"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "routing" / "gateway_api" / "driver"))
+sys.path.insert(0, str(Path(__file__).parent / "driver"))
 
 import gateway_objects as objects
 

@@ -247,3 +247,29 @@ async def test_what_is_sent_ahead_is_bounded(front, endpoint, service, to, event
     assert (await client.response()).body == b"first"
     (await endpoint.call()).answer(b"next")
     assert (await client.response()).body == b"next"
+
+
+async def test_tiny_chunks_take_turns(front, start_endpoint, service, to):
+    """A megabyte of chunks with one byte each does not hold up other clients, and arrives whole."""
+    endpoint = await start_endpoint(b"ok")
+    await front.route({"backendRefs": [front.pool("llama", endpoint)]})
+    slow, other = await front.connect(), await front.connect()
+    slow.send(b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
+    slow.send(b"1\r\nx\r\n" * 170_000 + b"0\r\n\r\n")
+    uploads = front.gateway.shell.services.turns.uploads
+    turns = 0
+    while not any(len(call.body) > 2 for call in endpoint.calls):
+        turns += bool(uploads.statistics()["waiting"])
+        other.send(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}")
+        assert (await other.response()).status == 200
+    assert (await slow.response()).status == 200
+    assert turns > 1
+    assert max(len(call.body) for call in endpoint.calls) == 170_000
+
+
+async def test_thousands_of_pipelined_requests_are_answered_in_turns(front):
+    await front.route({}, hosts=["shop.example"])
+    client = await front.connect()
+    client.writer.write(b"GET / HTTP/1.1\r\nhost: shop.example\r\n\r\n" * 5000)
+    for _ in range(5000):
+        assert (await client.response()).status == 500

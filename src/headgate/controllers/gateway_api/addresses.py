@@ -33,6 +33,8 @@ class AddressSource(msgspec.Struct, frozen=True):
     """IP addresses or host names of Headgate's gateways."""
     range: Range | None = None
     """Addresses of which each Gateway gets one. It takes precedence."""
+    inside: Sequence[str] = ()
+    """Addresses that lead to the same gateways as the shared ones, for programs in the cluster."""
 
 
 def parsed(values: Iterable[str]) -> AddressSource:
@@ -54,15 +56,16 @@ def parsed(values: Iterable[str]) -> AddressSource:
     return AddressSource(shared, ranges[0] if ranges else None)
 
 
-def of_service(service: api.Service) -> list[str]:
-    """The addresses by which clients reach a Service: those of its load balancer, or else of the cluster."""
-    balancer = service.status.get("loadBalancer") or {}
-    entries = [each for each in balancer.get("ingress") or () if isinstance(each, dict)]
+def of_service(service: api.Service) -> AddressSource:
+    """The addresses by which clients reach a Service: those of its load balancer, or else of the cluster. A
+    load balancer may be out of reach from inside."""
+    found = service.spec.get("clusterIPs") or [service.spec.get("clusterIP")]
+    inside = [str(each) for each in found if each and each != "None"]
+    if service.spec.get("type") != "LoadBalancer":
+        return AddressSource(inside)
+    entries = (service.status.get("loadBalancer") or {}).get("ingress") or ()
     outside = [str(each.get("ip") or each.get("hostname") or "") for each in entries]
-    if service.spec.get("type") == "LoadBalancer":
-        return [each for each in outside if each]
-    inside = service.spec.get("clusterIPs") or [service.spec.get("clusterIP")]
-    return [str(each) for each in inside if each and each != "None"]
+    return AddressSource([each for each in outside if each], inside=inside)
 
 
 def requested(gateway: Gateway) -> list[GatewayAddress]:
@@ -97,6 +100,13 @@ def assigned(
             value = next((value for value in free if value not in taken), None)
             found[each.metadata.key] = [_address(value)] if value is not None else []
     return found
+
+
+def hosts(gateway: Gateway, given: Iterable[GatewayAddress], source: AddressSource) -> list[str]:
+    """Where the controller reaches a Gateway that has been given these addresses."""
+    values = [each.value for each in given]
+    is_shared = source.range is None and not requested(gateway)
+    return list(source.inside) if is_shared and values and source.inside else values
 
 
 def _kept(gateway: Gateway, within: Range) -> str | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from headgate import api
 from headgate.api import gie_v1
-from headgate.api.gateways import Gateway, GatewayAddress, GatewayClass
+from headgate.api.gateways import Gateway, GatewayClass
 from headgate.api.http_routes import HttpRoute
 from headgate.controllers.gateway_api import addresses, classes, forming, gateways, pools, routes
 from headgate.controllers.gateway_api.addresses import AddressSource
@@ -18,8 +18,6 @@ from headgate.controllers.gateway_api.objects import Key, Objects
 from headgate.controllers.gateway_api.settings import GatewayApiSettings
 from headgate.routing import INFERENCE_POOL, gateway_api
 from headgate.routing.gateway_api import Translation, Translator
-
-Addresses = Mapping[api.ObjectKey, list[GatewayAddress]]
 
 
 class Assessment(NamedTuple):
@@ -36,20 +34,27 @@ class Assessor:
         self._name = settings.controller_name
         self._addresses = settings.addresses
         self._service = service
+        self.passes = 0
         self._translator = Translator(settings.translation)
 
     def assess(self, objects: Objects, accepts: Accepts) -> Assessment:
         """`accepts`: whether a place accepts connections."""
+        self.passes += 1
         pools_ = {api.ObjectRef(INFERENCE_POOL, *key) for key in objects.pools}
         translation = self._translator.translate(objects.routed, pools_)
-        given = addresses.assigned(objects.our_gateways(), self._source(objects.routed))
+        source = self._source(objects.routed)
+        given = addresses.assigned(objects.our_gateways(), source)
+        hosts = {
+            each.metadata.key: addresses.hosts(each, given[each.metadata.key], source)
+            for each in objects.our_gateways()
+        }
         name = self._name
         findings: dict[Key, forming.Findings] = {
             (GatewayClass, each.metadata.key): classes.of_class(each) for each in objects.our_classes()
         }
         for key, state in translation.gateways.items():
             gateway = objects.routed.gateways[key]
-            findings[Gateway, key] = gateways.of_gateway(gateway, state, given[key], accepts)
+            findings[Gateway, key] = gateways.of_gateway(gateway, state, given[key], hosts[key], accepts)
         for key, of_route in translation.routes.items():
             findings[HttpRoute, key] = routes.of_route(of_route)
         for key, route in objects.routed.routes.items():
@@ -60,14 +65,14 @@ class Assessor:
         for key, pool in objects.pools.items():
             if key in parents or _has_parents_of(name, pool):
                 findings[gie_v1.InferencePool, key] = pools.of_pool(pool, parents.get(key, {}), services)
-        return Assessment(findings, set(_places(translation, given)))
+        return Assessment(findings, set(_places(translation, hosts)))
 
     def _source(self, routed: gateway_api.Objects) -> AddressSource:
         source = self._addresses
         if source.shared or source.range is not None or self._service is None:
             return source
         service = routed.services.get(self._service)
-        return AddressSource(tuple(addresses.of_service(service)) if service is not None else ())
+        return addresses.of_service(service) if service is not None else AddressSource()
 
 
 def _parents(objects: Objects, translation: Translation) -> dict[api.ObjectKey, dict[api.ObjectKey, bool]]:
@@ -88,11 +93,11 @@ def _named_pools(route: HttpRoute) -> Iterator[api.ObjectKey]:
                 yield api.ObjectKey(reference.namespace or route.metadata.namespace, reference.name)
 
 
-def _places(translation: Translation, given: Addresses) -> Iterator[Place]:
+def _places(translation: Translation, hosts: Mapping[api.ObjectKey, list[str]]) -> Iterator[Place]:
     for key, state in translation.gateways.items():
         for listener in state.listeners:
             if listener.is_served:
-                yield from gateways.places(listener, given[key])
+                yield from gateways.places(listener, hosts[key])
 
 
 def _has_parents_of(controller: str, obj: HttpRoute | gie_v1.InferencePool) -> bool:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from headgate import api, cluster
-from headgate.api.gateways import GatewayClass
+from headgate.api.gateways import Gateway, GatewayClass
 from headgate.controllers.gateway_api import forming
 from headgate.controllers.gateway_api.assessment import Assessor
 from headgate.controllers.gateway_api.listening import Listening
@@ -105,6 +105,7 @@ class GatewayApiController:
     ) -> None:
         self._client = client
         settings = settings or GatewayApiSettings()
+        self._is_off = not settings.controller_name
         self._scopes = cluster.scopes(namespaces)
         self._objects = Objects(settings.controller_name)
         self._service = client.key_of(settings.service) if settings.service else None
@@ -116,7 +117,6 @@ class GatewayApiController:
         self._queue: cluster.WorkQueue[Key] = cluster.WorkQueue()
         self._writer = _Writer(client, settings.controller_name, clock, leadership or cluster.Undisputed())
         self._classes_changed: Callable[[], None] = lambda: None
-        self._passes = 0
         self.is_ready = False
         """Whether all objects are loaded."""
 
@@ -129,7 +129,12 @@ class GatewayApiController:
         self._classes_changed = changed
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Run until cancelled; calls `on_ready` once all objects are loaded."""
+        """Run until cancelled; calls `on_ready` once all objects are loaded. Without a controller name, it
+        returns at once: the Gateway API is off."""
+        if self._is_off:
+            self.is_ready = True
+            on_ready()
+            return
         informers = [informer for kind in FOLLOWED for informer in self._follow(kind)]
         async with asyncio.TaskGroup() as tasks:
             for informer in informers:
@@ -145,7 +150,7 @@ class GatewayApiController:
 
     def statistics(self) -> GatewayApiStatistics:
         return GatewayApiStatistics(
-            self._passes,
+            self._assessor.passes,
             self._writer.written,
             self._writer.conflicts,
             self._objects.statistics(),
@@ -187,18 +192,31 @@ class GatewayApiController:
             await asyncio.sleep((SHARE - 1) * (time.perf_counter() - began))
 
     def _pass(self) -> None:
-        self._passes += 1
-        self._secrets.follow(named_secrets(self._objects.our_gateways()))
+        unknown = self._follow_secrets()
         assessed = self._assessor.assess(self._objects, self._listening.accepts)
         self._listening.follow(assessed.places)
         for key, findings in assessed.findings.items():
             obj = self._objects.get(*key)
+            if isinstance(obj, Gateway) and unknown & named_secrets([obj]):
+                continue  # their certificates would be reported missing
             found = _Found(obj.metadata.uid, obj.metadata.generation, findings)
             if self._found.get(key) != found:
                 self._found[key] = found
                 self._queue.add(key)
         for key in self._found.keys() - assessed.findings.keys():
             del self._found[key]
+
+    def _follow_secrets(self) -> set[api.ObjectKey]:
+        """Follow the Secrets that are named now, and forget the others. Returns those about which the server
+        has not responded yet; another pass follows then."""
+        named = named_secrets(self._objects.our_gateways())
+        for gone in self._objects.secrets() - named:
+            self._objects.put(api.Secret, gone, None)
+        self._secrets.follow(named)
+        unknown = {each for each in named if not self._secrets.is_known(each)}
+        if unknown:
+            asyncio.get_running_loop().call_later(GATHER_S, self._changed.set)
+        return unknown
 
     async def _reconcile(self, key: Key) -> float | None:
         obj, found = self._objects.get(*key), self._found.get(key)

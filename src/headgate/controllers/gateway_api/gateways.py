@@ -23,31 +23,33 @@ Accepts = Callable[[Place], bool | None]
 
 
 def of_gateway(
-    gateway: Gateway, state: GatewayState, assigned: Sequence[GatewayAddress], accepts: Accepts
+    gateway: Gateway,
+    state: GatewayState,
+    assigned: Sequence[GatewayAddress],
+    hosts: Sequence[str],
+    accepts: Accepts,
 ) -> OfGateway:
-    """`assigned`: the addresses of the Gateway."""
+    """`assigned`: the addresses of the Gateway; `hosts`: where the controller reaches it."""
     listeners = state.listeners
     of_listeners = [
         OfListener(
             each.spec.name,
             [RouteGroupKind(group=reference_grants.GROUP, kind=kind) for kind in each.kinds],
             state.attached[each.spec.name],
-            _of_listener(each, assigned, accepts),
+            _of_listener(each, hosts, accepts),
         )
         for each in listeners
     ]
-    conditions = [_accepted(gateway, listeners), _programmed(gateway, listeners, assigned, accepts)]
+    conditions = [_accepted(gateway, listeners), _programmed(gateway, listeners, hosts, accepts)]
     return OfGateway(conditions, assigned, of_listeners)
 
 
-def places(listener: ListenerState, assigned: Iterable[GatewayAddress]) -> list[Place]:
+def places(listener: ListenerState, hosts: Iterable[str]) -> list[Place]:
     """Where a listener must be served."""
-    return [Place(address.value, listener.spec.port) for address in assigned]
+    return [Place(host, listener.spec.port) for host in hosts]
 
 
-def _of_listener(
-    listener: ListenerState, assigned: Sequence[GatewayAddress], accepts: Accepts
-) -> list[Finding]:
+def _of_listener(listener: ListenerState, hosts: Sequence[str], accepts: Accepts) -> list[Finding]:
     refused = _first(listener, faults.ACCEPTED) or _first(listener, faults.CONFLICTED)
     conflict, unresolved = _first(listener, faults.CONFLICTED), _first(listener, faults.RESOLVED_REFS)
     return [
@@ -56,7 +58,7 @@ def _of_listener(
         if conflict is not None
         else Finding(CONFLICTED, False, "NoConflicts", "No other listener is in its way"),
         _holds_unless(RESOLVED_REFS, unresolved, "ResolvedRefs", "All references are resolved"),
-        _listener_programmed(listener, assigned, accepts),
+        _listener_programmed(listener, hosts, accepts),
     ]
 
 
@@ -75,18 +77,16 @@ def _holds_unless(condition: str, fault: Fault | None, reason: str, message: str
     return Finding(condition, True, reason, message)
 
 
-def _listener_programmed(
-    listener: ListenerState, assigned: Sequence[GatewayAddress], accepts: Accepts
-) -> Finding:
+def _listener_programmed(listener: ListenerState, hosts: Sequence[str], accepts: Accepts) -> Finding:
     if not listener.is_served:
         return Finding(PROGRAMMED, False, INVALID, "The listener is not served, see its other conditions")
-    if not assigned:
+    if not hosts:
         return Finding(PROGRAMMED, False, PENDING, "The Gateway has no address")
-    waiting = [place for place in places(listener, assigned) if not accepts(place)]
+    waiting = [place for place in places(listener, hosts) if not accepts(place)]
     if waiting:
         where = enumerated(map(str, waiting))
         return Finding(PROGRAMMED, False, PENDING, f"No gateway accepts connections at {where}")
-    where = enumerated(map(str, places(listener, assigned)))
+    where = enumerated(map(str, places(listener, hosts)))
     return Finding(PROGRAMMED, True, "Programmed", f"Gateways accept connections at {where}")
 
 
@@ -107,11 +107,11 @@ def _accepted(gateway: Gateway, listeners: Sequence[ListenerState]) -> Finding:
 
 
 def _programmed(
-    gateway: Gateway, listeners: Sequence[ListenerState], assigned: Sequence[GatewayAddress], accepts: Accepts
+    gateway: Gateway, listeners: Sequence[ListenerState], hosts: Sequence[str], accepts: Accepts
 ) -> Finding:
     if addresses.unsupported(gateway):
         return Finding(PROGRAMMED, False, NOT_USABLE, "spec.addresses has an address that cannot be used")
-    if not assigned:
+    if not hosts:
         why = (
             "Headgate does not know which address clients connect to: see --gateway-address and "
             "--gateway-service of the controller"
@@ -120,7 +120,7 @@ def _programmed(
     served = [each for each in listeners if each.is_served]
     if not served:
         return Finding(PROGRAMMED, False, INVALID, "No listener is served, see their conditions")
-    waited = sorted({place for each in served for place in places(each, assigned) if not accepts(place)})
+    waited = sorted({place for each in served for place in places(each, hosts) if not accepts(place)})
     if waited:
         why = f"No gateway accepts connections at {enumerated(map(str, waited))}"
         is_named = bool(addresses.requested(gateway))

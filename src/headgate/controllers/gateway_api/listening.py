@@ -65,13 +65,6 @@ class Listening:
         known = self._known.get(place)
         return known.accepts if known is not None else None
 
-    def retry(self) -> None:
-        """Try all places that do not accept again at once: a configuration has changed."""
-        for known in self._known.values():
-            if not known.accepts:
-                known.next_at = 0.0
-        self._wake.set()
-
     async def run(self) -> None:
         """Run until cancelled."""
         loop = asyncio.get_running_loop()

@@ -65,6 +65,10 @@ class Objects:
         """Those of our classes."""
         return self.routed.ours(self._controller_name)
 
+    def secrets(self) -> set[api.ObjectKey]:
+        """The Secrets that are known."""
+        return set(self.routed.secrets)
+
     def statistics(self) -> dict[str, int]:
         return {kind.resource.plural: len(known) for kind, known in self._kinds.items()}
 

@@ -14,7 +14,7 @@ OWN_PORTS = (8080, 8081, 9090)
 
 class GatewayApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     controller_name: str = CONTROLLER
-    """The controllerName of GatewayClasses that are implemented."""
+    """The controllerName of GatewayClasses that are implemented; empty for none."""
     addresses: AddressSource = AddressSource()
     """Of Gateways that name none."""
     service: str = ""

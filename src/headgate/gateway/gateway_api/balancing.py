@@ -22,15 +22,18 @@ class Balancer:
     def pick(self, service: ServiceEndpoints, tried: Collection[Endpoint], now: float) -> Endpoint | None:
         """The next endpoint; None if all were tried, or there are none."""
         endpoints = service.endpoints
-        turn = self._turns.get(service.key, 0)
-        ordered = [endpoints[(turn + i) % len(endpoints)] for i in range(len(endpoints))]
-        left = [each for each in ordered if each not in tried]
-        rested = [each for each in left if self._resting_until.get(each, 0.0) <= now]
-        if not left:
-            return None
-        picked = (rested or left)[0]
-        self._turns[service.key] = (endpoints.index(picked) + 1) % len(endpoints)
-        return picked
+        count, turn = len(endpoints), self._turns.get(service.key, 0)
+        resting = None
+        for offset in range(count):
+            at = (turn + offset) % count
+            endpoint = endpoints[at]
+            if endpoint in tried:
+                continue
+            if self._resting_until.get(endpoint, 0.0) <= now:
+                self._turns[service.key] = (at + 1) % count
+                return endpoint
+            resting = resting or endpoint
+        return resting
 
     def failed(self, endpoint: Endpoint, now: float) -> None:
         """An endpoint could not be reached."""

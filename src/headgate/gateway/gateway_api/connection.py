@@ -11,11 +11,14 @@ import logging
 import socket
 import struct
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from headgate import loop_turns
 from headgate.dataplane.trust import Peer, counted_as
 from headgate.gateway import refusals, unreadable
 from headgate.gateway.gateway_api import head as heads
+from headgate.gateway.gateway_api.arriving import READ_AHEAD_BYTES, Incoming
 from headgate.gateway.gateway_api.framing import Body, FramingError
 from headgate.gateway.gateway_api.head import Head
 from headgate.requests.refusal import Refusal
@@ -31,9 +34,6 @@ log = logging.getLogger(__name__)
 
 LINGER_S: Final = 2.0
 """How long the input of a rejected client is discarded: after an immediate close it might not read why."""
-READ_AHEAD_BYTES: Final = 64 * 1024
-"""Reading pauses once this much was sent ahead of the response to a request."""
-
 _RESET: Final = struct.pack("ii", 1, 0)
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
@@ -62,23 +62,6 @@ class Serving(Protocol):
     def resume(self) -> None: ...
     def sweep(self, now: float) -> None:
         """About a second has passed."""
-
-
-class Incoming:
-    """What has arrived of the request being read."""
-
-    __slots__ = ("ahead", "begun_at", "body", "head_bytes", "is_paused")
-
-    def __init__(self, now: float) -> None:
-        self.ahead = b""
-        """Data that is not read yet: an incomplete head, or what was sent ahead of a response."""
-        self.head_bytes = 0
-        self.body: Body | None = None
-        """The body being read; None between requests."""
-        self.begun_at = now
-        """When the request began to arrive, or when the connection became idle."""
-        self.is_paused = False
-        """Whether the socket is not read, for its request or for what was sent ahead."""
 
 
 class EntryConnection:
@@ -114,7 +97,7 @@ class EntryConnection:
         self._transport: asyncio.Transport | None = None
         self._counted_as = ""
         """The address that the client is counted under; empty if addresses are not counted."""
-        self._incoming = Incoming(shared.services.now())
+        self._incoming = Incoming(shared.services.bodies, shared.services.now())
         self._serving: Serving | None = None
         self._rejected = False
         self._has_written = False
@@ -142,8 +125,58 @@ class EntryConnection:
                 self._transport.close()
 
     def data_received(self, data: bytes) -> None:
+        uploads, incoming = self.shared.services.turns.uploads, self._incoming
         if self._rejected:
             return
+        if self.is_tunnel:
+            self._take(data, False)
+            return
+        if incoming.unread or incoming.waits:
+            self._leave(incoming.unread + data)  # it arrived while reading was being paused
+            return
+        if counted := incoming.counted_bytes:
+            self._take(data[:counted], False)
+            data = data[counted:]
+        if data and len(data) <= loop_turns.AT_ONCE_BYTES and uploads.has_time:
+            began = perf_counter()
+            self._take(data, False)
+            uploads.spent(perf_counter() - began)
+        elif data:
+            rest = uploads.read(data, self._take) if uploads.has_time else data
+            if rest and not self._rejected:
+                self._leave(rest)
+                self._wait_for_turn()
+
+    def _leave(self, data: bytes) -> None:
+        """Keep data for a later turn."""
+        if not self._incoming.leave(data):
+            self._reject(self.shared.services.bodies.refusal())
+
+    def _wait_for_turn(self) -> None:
+        """Chunks of one byte and pipelined requests cost far more than their length: all connections share
+        the time of the event loop."""
+        incoming, transport = self._incoming, self._transport
+        if incoming.waits or transport is None or transport.is_closing():
+            return
+        incoming.waits = True
+        if not incoming.is_paused:
+            transport.pause_reading()
+        self.shared.services.turns.uploads.wait(self._read_on)
+
+    def _read_on(self) -> bool:
+        incoming, transport = self._incoming, self._transport
+        incoming.waits = False
+        if transport is None or transport.is_closing() or incoming.is_paused:
+            return False
+        transport.resume_reading()
+        data = incoming.unread
+        incoming.leave(b"")
+        if data:
+            self.data_received(data)
+        return len(data) >= loop_turns.LONG_READ_BYTES
+
+    def _take(self, data: bytes, more: bool) -> bool:
+        """Take a piece of data. Returns whether further ones are taken."""
         try:
             self._receive(data)
         except FramingError as error:
@@ -151,6 +184,7 @@ class EntryConnection:
         except Exception:
             log.exception("a request to a Gateway could not be handled")
             self.abort()
+        return not self._rejected and self._transport is not None and not self._transport.is_closing()
 
     def _receive(self, data: bytes) -> None:
         incoming = self._incoming
@@ -160,9 +194,10 @@ class EntryConnection:
                 return
             if incoming.body is not None and not incoming.body.is_complete:
                 data = self._receive_body(incoming.body, data)
-            elif self._serving is not None:
-                incoming.ahead += data
-                if len(incoming.ahead) > READ_AHEAD_BYTES:
+            elif self._serving is not None or incoming.body is not None:
+                if not incoming.keep(incoming.ahead + data):
+                    self._reject(self.shared.services.bodies.refusal())
+                elif len(incoming.ahead) > READ_AHEAD_BYTES:
                     self.pause_body()
                 return
             else:
@@ -175,7 +210,7 @@ class EntryConnection:
             data = data.lstrip(b"\r\n")
             incoming.begun_at = self.shared.services.now()
         searched = max(len(incoming.ahead) - 3, 0)
-        incoming.ahead += data
+        incoming.keep(incoming.ahead + data)
         end = incoming.ahead.find(_HEAD_END, searched)
         if (end if end >= 0 else len(incoming.ahead)) > settings.max_head_bytes:
             self._reject(unreadable.too_large("head", settings.max_head_bytes, 431))
@@ -183,7 +218,7 @@ class EntryConnection:
         if end < 0:
             return b""
         text, rest = incoming.ahead[: end + 4], incoming.ahead[end + 4 :]
-        incoming.ahead = b""
+        incoming.keep(b"")
         found = heads.read(text, heads.Limits(settings.max_head_bytes, settings.max_headers))
         if isinstance(found, Refusal):
             self._reject(found)
@@ -239,7 +274,7 @@ class EntryConnection:
 
     def _gone(self) -> None:
         serving, self._serving = self._serving, None
-        self._incoming.ahead = b""
+        self._incoming.drop()
         if serving is not None:
             serving.client_gone()
 
@@ -277,14 +312,23 @@ class EntryConnection:
 
     def pause_body(self) -> None:
         """Read no more for now."""
-        if self._transport is not None and not self._incoming.is_paused and not self._transport.is_closing():
-            self._incoming.is_paused = True
-            self._transport.pause_reading()
+        incoming, transport = self._incoming, self._transport
+        if transport is None or incoming.is_paused or transport.is_closing():
+            return
+        incoming.is_paused = True
+        if not incoming.waits:
+            transport.pause_reading()
 
     def resume_body(self) -> None:
-        if self._transport is not None and self._incoming.is_paused and not self._transport.is_closing():
-            self._incoming.is_paused = False
-            self._transport.resume_reading()
+        incoming, transport = self._incoming, self._transport
+        if transport is None or not incoming.is_paused or transport.is_closing():
+            return
+        incoming.is_paused = False
+        if incoming.unread:
+            incoming.waits = True
+            self.shared.services.turns.uploads.wait(self._read_on)
+        elif not incoming.waits:
+            transport.resume_reading()
 
     @property
     def scheme(self) -> bytes:
@@ -308,17 +352,26 @@ class EntryConnection:
         if not keep_alive or not self.has_whole_body or self.shared.services.shutdown.is_draining:
             self._linger() if not self.has_whole_body else transport.close()
             return
-        incoming.body = None
         incoming.begun_at = now
-        self.resume_body()
-        if incoming.ahead:
-            # From the loop, not from here: many pipelined requests must not deepen the stack.
+        # From a later turn of the loop: many pipelined requests must neither deepen the stack nor hold it up.
+        if incoming.ahead or incoming.is_paused:
             self.shared.services.loop.call_soon(self._next)
+        else:
+            incoming.body = None
 
     def _next(self) -> None:
-        if self._serving is None:
-            data, self._incoming.ahead = self._incoming.ahead, b""
+        """Read what was sent ahead."""
+        incoming = self._incoming
+        if self._serving is not None or self._rejected or self._transport is None:
+            return
+        incoming.body = None
+        data = incoming.ahead
+        incoming.keep(b"")
+        self.resume_body()
+        if data and not incoming.unread:
             self.data_received(data)
+        elif data:
+            self._leave(data + incoming.unread)
 
     def _linger(self) -> None:
         """Close after the response, but not before the client may have read it: it is still sending."""
@@ -334,7 +387,7 @@ class EntryConnection:
         serving, self._serving = self._serving, None
         if serving is not None:
             serving.client_gone()
-        self._incoming.ahead = b""
+        self._incoming.drop()
         recorder = self.shared.services.recorder
         recorder.rejected(refusal, self.peer.address, b"", self.shared.services.now())
         if serving is None or not self._has_written:
@@ -359,7 +412,7 @@ class EntryConnection:
     @property
     def _is_reading(self) -> bool:
         """Whether a request is arriving."""
-        return bool(self._incoming.ahead) or not self.has_whole_body
+        return bool(self._incoming.ahead or self._incoming.unread) or not self.has_whole_body
 
     @property
     def reading_since(self) -> float | None:
@@ -385,7 +438,7 @@ class EntryConnection:
                     self._reject(_too_slow(age_s))
                     return
             self._serving.sweep(now)
-        elif incoming.ahead:
+        elif incoming.ahead or incoming.unread:
             if age_s > settings.receive_timeout_s:
                 self._reject(_too_slow(age_s))
         elif age_s > settings.keep_alive_s or self.shared.services.shutdown.is_draining:

@@ -40,6 +40,11 @@ class Body:
         self.rest = b""
         self.is_complete = not is_chunked and length == 0
 
+    @property
+    def counted_bytes(self) -> int:
+        """Bytes that are left, if their number is known from the head; else 0."""
+        return 0 if self.is_chunked else self._left
+
     def feed(self, data: bytes) -> bytes:
         """The payload in further data. Raises FramingError."""
         if not self.is_chunked:

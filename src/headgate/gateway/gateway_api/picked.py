@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headgate import extproc, rpc
 from headgate.gateway import refusals
 from headgate.gateway.connections import Reached, ShortageError, why_unreachable
 from headgate.gateway.gateway_api import changes, picker_dialogue
 from headgate.gateway.gateway_api.picker_dialogue import Dialogue, PickerError, Refused
-from headgate.gateway.gateway_api.pickers import UnreachableError
 from headgate.gateway.gateway_api.relay import Relay
 from headgate.requests.refusal import Refusal
 
@@ -24,11 +22,14 @@ if TYPE_CHECKING:
     from headgate.requests.pool_state import PoolState
     from headgate.routing import Endpoint
 
-log = logging.getLogger(__name__)
-
 PICK_S: Final = 75.0
 """Time for an answer: pickers may queue requests for a minute."""
 _INTERNAL: Final = 500
+
+
+Answer: TypeAlias = "picker_dialogue.Picked | Refused | str"
+"""Where the request goes, a response of the picker, or why it has not answered. (An exception would refer to
+the request until the next garbage collection.)"""
 
 
 class Picked:
@@ -45,7 +46,7 @@ class Picked:
         self._fall_back: Callable[[], None] | None = fall_back
         self._dialogue = Dialogue(task.shared.services.settings.clients.max_body_bytes)
         self._call: rpc.ClientCall | None = None
-        self._answer: asyncio.Future[picker_dialogue.Picked | Refused] | None = None
+        self._answer: asyncio.Future[Answer] | None = None
         """Set while the picker is asked about the request."""
         self._running: asyncio.Task[None] | None = None
         self._relay: Relay | None = None
@@ -60,29 +61,36 @@ class Picked:
         try:
             async with asyncio.timeout(PICK_S):
                 answer = await self._ask()
-        except (PickerError, UnreachableError, rpc.CallError, TimeoutError) as error:
-            self._picker_failed(str(error) or "it did not answer in time")
-            return
-        if isinstance(answer, Refused):
+        except TimeoutError:
+            answer = "it did not answer in time"
+        self._answer = None
+        if isinstance(answer, str):
+            self._picker_failed(answer)
+        elif isinstance(answer, Refused):
             self._refused(answer)
         else:
             await self._send(answer)
 
     # -- the picker
 
-    async def _ask(self) -> picker_dialogue.Picked | Refused:
-        """The picker's answer. Raises one of several errors."""
+    async def _ask(self) -> Answer:
+        """The picker's answer."""
         task, shared, asked = self._task, self._task.shared, self._asked
         picker = self._pool.pool.picker
         assert picker is not None
         if picker.fault:
-            raise PickerError(picker.fault)
+            return picker.fault
         service = shared.picker_of(self._pool.pool)
         if service is None:
-            raise PickerError(f"there is no Service {picker.name} with port {picker.port}")
+            return f"there is no Service {picker.name} with port {picker.port}"
         client = await shared.pickers.client(service, task.shared.services.now())
+        if isinstance(client, str):
+            return client
         self._answer = asyncio.get_running_loop().create_future()
-        self._call = call = client.call(extproc.PATH, self)
+        try:
+            self._call = call = client.call(extproc.PATH, self)
+        except rpc.CallError as error:
+            return error.message
         scheme = task.client.scheme
         headers = [header for header in asked.headers if header[0] not in (b"host", b"expect")]
         for message in self._dialogue.begin(
@@ -103,27 +111,27 @@ class Picked:
                 if change is not None:
                     self._relay.changed(change)
         except PickerError as error:
-            self._fail_answer(error)
+            self._fail_answer(str(error))
             if self._relay is not None:
                 self._relay.changed(None)
 
     def closed(self, status: rpc.Status) -> None:
         """The picker's stream has ended."""
         self._call = None
-        self._fail_answer(PickerError(f"it ended its stream: {status.message or status.code}"))
+        self._fail_answer(f"it ended its stream: {status.message or status.code}")
         if self._relay is not None:
             self._relay.changed(None)
 
-    def _fail_answer(self, error: Exception) -> None:
+    def _fail_answer(self, why: str) -> None:
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error)
+            self._answer.set_result(why)
 
     def _picker_failed(self, why: str) -> None:
         """Pick without it, or refuse the request: the pool says which."""
         pool = self._pool.pool
         assert pool.picker is not None
         self._end_call()
-        log.warning("the picker of %s cannot be asked: %s", pool.key, why)
+        self._task.shared.pickers.note_failure(str(pool.key), why, self._task.shared.services.now())
         if pool.picker.fails_open and not pool.picker.fault and self._fall_back is not None:
             self._task.shared.metrics.picker_failed(pool.name, "open")
             fall_back, self._fall_back = self._fall_back, None
@@ -267,10 +275,16 @@ class Picked:
         call, self._call = self._call, None
         if call is not None:
             call.half_close()
+        self._release()
+
+    def _release(self) -> None:
+        """Break the cycles of references."""
+        self._fall_back = self._relay = self._running = None
 
     def client_gone(self) -> None:
         self._stop()
         self._end_call()
+        self._release()
         self._task.gone(self._task.shared.services.now())
 
     @property

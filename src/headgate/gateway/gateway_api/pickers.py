@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
@@ -14,13 +16,12 @@ if TYPE_CHECKING:
     from headgate.routing import Endpoint
     from headgate.routing.gateway_api import ServiceEndpoints
 
+log = logging.getLogger(__name__)
+
 CONNECT_S: Final = 3.0
+LOG_S: Final = 10.0
 MAX_ENDPOINTS: Final = 3
 """Endpoints of a picker that are tried for one request."""
-
-
-class UnreachableError(Exception):
-    """No endpoint of a picker can be reached."""
 
 
 class Pickers:
@@ -31,10 +32,12 @@ class Pickers:
         self._turns = loop_turns.Turns(loop)
         self._balancer = balancer
         self._clients: dict[Endpoint, rpc.Client] = {}
-        self._connecting: dict[Endpoint, asyncio.Future[rpc.Client]] = {}
+        self._connecting: dict[Endpoint, asyncio.Future[rpc.Client | str]] = {}
+        self._told_at: dict[str, float] = {}
 
-    async def client(self, service: ServiceEndpoints, now: float) -> rpc.Client:
-        """A usable connection to a picker. Raises UnreachableError."""
+    async def client(self, service: ServiceEndpoints, now: float) -> rpc.Client | str:
+        """A usable connection to a picker, or why there is none. (An exception that several requests wait for
+        would refer to all of them until the next garbage collection.)"""
         tried: list[Endpoint] = []
         why = "it has no ready endpoint"
         while len(tried) < MAX_ENDPOINTS:
@@ -45,14 +48,20 @@ class Pickers:
             known = self._clients.get(endpoint)
             if known is not None and known.is_usable:
                 return known
-            try:
-                return await self._connected(endpoint, is_plain=service.http2)
-            except (OSError, TimeoutError) as error:
-                why = f"{endpoint.address} {why_unreachable(error)}"
-                self._balancer.failed(endpoint, now)
-        raise UnreachableError(why)
+            found = await self._connected(endpoint, is_plain=service.http2)
+            if isinstance(found, rpc.Client):
+                return found
+            why = f"{endpoint.address} {found}"
+            self._balancer.failed(endpoint, now)
+        return why
 
-    async def _connected(self, endpoint: Endpoint, *, is_plain: bool) -> rpc.Client:
+    def note_failure(self, pool: str, why: str, now: float) -> None:
+        """Log that a picker could not be asked, at most every few seconds for each pool."""
+        if now - self._told_at.get(pool, -math.inf) >= LOG_S:
+            self._told_at[pool] = now
+            log.warning("the picker of %s cannot be asked: %s", pool, why)
+
+    async def _connected(self, endpoint: Endpoint, *, is_plain: bool) -> rpc.Client | str:
         """Connect, once for all requests that wait for it."""
         waiting = self._connecting.get(endpoint)
         if waiting is None:
@@ -60,10 +69,13 @@ class Pickers:
             waiting.add_done_callback(lambda _: self._connecting.pop(endpoint, None))
         return await asyncio.shield(waiting)
 
-    async def _connect(self, endpoint: Endpoint, is_plain: bool) -> rpc.Client:
+    async def _connect(self, endpoint: Endpoint, is_plain: bool) -> rpc.Client | str:
         tls = None if is_plain else rpc.tls.for_client(None)
-        async with asyncio.timeout(CONNECT_S):
-            made = await rpc.connect(endpoint.host, endpoint.port, self._turns, tls=tls)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                made = await rpc.connect(endpoint.host, endpoint.port, self._turns, tls=tls)
+        except (OSError, TimeoutError) as error:
+            return why_unreachable(error)
         self._clients[endpoint] = made
         return made
 

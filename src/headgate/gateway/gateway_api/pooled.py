@@ -59,6 +59,7 @@ class Pooled:
         if body is None:
             return
         body.add(data)
+        self._task.bytes_in += len(data)
         self._mirrors.add(data)
         limit = services.settings.clients.max_body_bytes
         if body.size > limit:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Collection
 
-from headgate import routing
+from headgate import peers, routing
 from headgate.dataplane import bodies, trust
 from headgate.dataplane.settings import weight
 from headgate.gateway import cors, hosts
@@ -47,6 +47,7 @@ def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[
             ("kubernetes.namespaces", problem)
             for problem in _namespace_problems(settings.kubernetes.namespaces)
         ),
+        *_peers_problems(settings),
         *(("queue.weights", problem) for problem in _weight_problems(settings.queue.weights)),
         *(("cors.methods", problem) for problem in cors.not_names(settings.cors.methods)),
         *(("cors.headers", problem) for problem in cors.not_names(settings.cors.headers)),
@@ -67,6 +68,32 @@ def _listening_problems(settings: GatewaySettings, unclear: Collection[str]) -> 
         other = taken.setdefault((page.host, page.port), path)
         if other != path:
             found.append((path, f"{page.port} is already used by {other}: choose another"))
+    return found
+
+
+def _peers_problems(settings: GatewaySettings) -> list[tuple[str, str]]:
+    """Addresses that nobody can connect to, or that need a token; and more than one worker."""
+    section = settings.peers
+    if not section.addresses and not section.discovery:
+        return []
+    found = [("peers.addresses", problem) for problem in peers.address_problems(section.addresses)]
+    if section.token_file is None:
+        found += [
+            (f"peers.{name}", f"{host} is not on this machine: set peers.token_file, or use 127.0.0.1")
+            for name, host in (
+                ("host", section.host),
+                *(("addresses", address) for address in section.addresses),
+            )
+            if not peers.is_loopback(host if name == "host" else host.rpartition(":")[0].strip("[]"))
+        ]
+    if settings.workers.count > 1:
+        found.append(
+            (
+                "peers.addresses" if section.addresses else "peers.discovery",
+                "workers share with each other, but not with peers: set workers.count to 1, and run more "
+                "gateways instead",
+            )
+        )
     return found
 
 

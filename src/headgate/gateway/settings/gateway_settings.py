@@ -9,6 +9,7 @@ import msgspec
 
 from headgate.dataplane.settings.endpoints import Endpoints, EngineMetrics, Prefill, Scheduling
 from headgate.dataplane.settings.flow import Queue, RateLimits
+from headgate.dataplane.settings.peers import Peers
 from headgate.dataplane.settings.serving import (
     Admin,
     Kubernetes,
@@ -39,6 +40,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     queue: Queue = Queue()
     prefill: Prefill = Prefill()
     rate_limits: RateLimits = RateLimits()
+    peers: Peers = Peers()
     shutdown: Shutdown = Shutdown()
     scheduling: Scheduling = Scheduling()
     logging: Logging = Logging()
