@@ -88,6 +88,9 @@ class Ports:
             if not self._shared.ports.get(place):
                 log.error("a port of a Gateway cannot be opened: %s", error)
             self._shared.ports[place] = str(error)
+        except Exception:  # one bad object must not end the worker
+            log.exception("opening a port of a Gateway")
+            self._shared.ports[place] = "the gateway failed to open it: see its log"
         else:
             self._shared.ports[place] = ""
 
