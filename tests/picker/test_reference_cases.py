@@ -9,7 +9,7 @@ from collections import Counter
 import msgspec
 import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
-from picker_world import BUFFERED, NEW, OLD, completion, metadata, model, objective, pod, pool
+from picker_world import BUFFERED, NEW, NONE, OLD, STREAMED, completion, metadata, model, objective, pod, pool
 from smg_grpc_proto.generated import vllm_engine_pb2 as engine
 
 from headgate import api
@@ -646,6 +646,104 @@ async def test_flows_are_fairness_ids(picker):
     (shown,) = world.shell.queues.shown()["InferencePool/default/pool"]
     flows = [flow.name for band in shown.queue.bands for flow in band.flows]
     assert sorted(flows) == ["a", "b"]
+
+
+# -- what the reference has no case for
+
+
+@pytest.mark.parametrize("path", ["/v1/completions?a=b", "/team/v1/completions", None])
+async def test_paths_may_have_a_prefix(picker, path):
+    """The proxy may remove it later; without a path, it is that of completions."""
+    world = (await picker()).apply(pool(), model("my-model", target=1))
+    proxy = await world.ask(path=path, **{":path": path})
+    assert json.loads(proxy.told.body)["model"] == "target"
+
+
+async def test_errors_in_the_format_of_openai(picker):
+    """--error-format openai; on Anthropic's path in its format."""
+    world = (await picker(choices={"error_format": "openai"})).apply(pool(), model("m"))
+    found = (await world.ask(completion("other"))).told
+    assert json.loads(found.body)["error"]["code"] == "model_not_found"
+    found = (await world.ask(completion("other"), path="/v1/messages")).told
+    assert json.loads(found.body)["error"]["type"] == "not_found_error"
+
+
+async def test_the_decision_is_explained(world):
+    """To those who ask for it, in the response or in the refusal, as by the gateway."""
+    proxy = await world.ask(x_headgate_explain="1")
+    proxy.respond(content_type="application/json")
+    told = (await proxy.response_head()).headers["x-headgate-decision"]
+    assert f"address={proxy.told.address}; " in told
+    assert "attempts=1" in told
+    proxy = await world.ask(b"{", x_headgate_explain="1")
+    headers = {each.header.key: each.header.raw_value for each in proxy.told.headers.set_headers}
+    assert headers["x-headgate-decision"].endswith(b"refused=invalid_json")
+
+
+async def test_bodies_that_are_too_long(picker):
+    """413, before the rest of it comes; and nothing stays in memory."""
+    world = (await picker(choices={"max_body_bytes": 2000})).apply(pool())
+    proxy = await world.stream()
+    proxy.headers()
+    proxy.body(b"x" * 1500, ends=False)
+    proxy.body(b"x" * 1500, ends=False)
+    assert (await proxy.reply()).status.code == 413
+    assert world.shell.bodies.held == 0
+
+
+async def test_compressed_bodies_are_refused(world):
+    """415: the picker reads bodies, and does not inflate them."""
+    assert (await world.ask(content_encoding="gzip")).told.status.code == 415
+
+
+@pytest.mark.parametrize("mode", [STREAMED, 3])
+async def test_modes_that_send_the_headers_too_early(world, mode):
+    """The stream fails, with what to configure."""
+    proxy = await world.stream(request_mode=mode)
+    proxy.headers()
+    status = await proxy.status
+    assert status.code == 9
+    assert "use FULL_DUPLEX_STREAMED or BUFFERED" in status.message
+
+
+async def test_requests_whose_body_is_not_sent(world):
+    """request_body_mode NONE: the endpoint with the least load gets it, and its response is accounted for."""
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.stream(request_mode=NONE)
+    proxy.headers()
+    assert (await proxy.reply()).address == address(2)
+    assert world.in_flight() == {1: 0, 2: 1, 3: 0}
+    assert await proxy.serve(b"{}") == [b"{}"]
+    assert world.in_flight() == {1: 0, 2: 0, 3: 0}
+
+
+async def test_responses_whose_body_is_not_sent(picker):
+    """response_body_mode NONE: the request is over with the stream, and counts are not asked for."""
+    world = (await picker()).apply(pool())
+    proxy = await world.stream(response_mode=NONE)
+    await proxy.ask(completion(stream=True))
+    assert proxy.told.body == completion(stream=True)
+    proxy.respond(content_type="text/event-stream")
+    await proxy.response_head()
+    assert sum(world.in_flight().values()) == 1
+    proxy.call.half_close()
+    assert (await proxy.status).code == 0
+    assert sum(world.in_flight().values()) == 0
+    assert world.sample("headgate_gateway_requests_total", outcome="served") == 1
+
+
+@pytest.mark.parametrize("status", [401, 500, 503])
+async def test_endpoints_that_fail_are_ejected(world, status):
+    """One whose responses are errors, while others serve, soon gets no more requests."""
+    seen = Counter()
+    for _ in range(60):
+        proxy = await world.ask()
+        seen[proxy.told.address] += 1
+        fails = proxy.told.address == address(2)
+        await proxy.serve(b"{}", status=status if fails else 200)
+    assert 0 < seen[address(2)] <= 12
+    for _ in range(5):
+        assert (await world.ask()).told.address != address(2)
 
 
 # -- gRPC

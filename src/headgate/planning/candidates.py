@@ -85,12 +85,10 @@ def candidates(
         _tries(system, server, profiled.get(server.model, []), percentile)
         for server in system.servers.values()
     ]
-    wanted = [each for one in tries for each in one if isinstance(each, _Try) and each.replica is not None]
-    sized = (sizer or Sizer()).sizes(
-        [(each.replica, each.targets) for each in wanted if each.replica is not None]
-    )
-    results = iter(sized)
     servers = list(system.servers.values())
+    sizer = sizer or Sizer()
+    tries = _possible(servers, tries, sizer)
+    results = iter(sizer.sizes(_wanted(tries)))
     rows = [
         [_found(server, each, results) for each in one] for server, one in zip(servers, tries, strict=True)
     ]
@@ -104,6 +102,43 @@ class _Try(NamedTuple):
     replica: Replica | None
     """None: the server has no load."""
     targets: Targets
+
+
+def _wanted(tries: Sequence[Sequence[_Try | Rejected]]) -> list[tuple[Replica, Targets]]:
+    return [
+        (each.replica, each.targets)
+        for one in tries
+        for each in one
+        if isinstance(each, _Try) and each.replica is not None
+    ]
+
+
+def _possible(
+    servers: Sequence[Server], tries: list[list[_Try | Rejected]], sizer: Sizer
+) -> list[list[_Try | Rejected]]:
+    """Prompts count as equal for demands that nothing could serve otherwise: where too many are too long for
+    every accelerator, a plan for the mean prompt is better than none."""
+    results = iter(sizer.sizes(_wanted(tries)))
+    served: set[tuple[str, str]] = set()
+    for server, one in zip(servers, tries, strict=True):
+        for each in one:
+            has_load = isinstance(each, _Try) and each.replica is not None
+            if has_load and isinstance(next(results), Sizing):
+                served.add(_demand_of(server))
+    return [
+        one if _demand_of(server) in served else [_with_equal_prompts(each) for each in one]
+        for server, one in zip(servers, tries, strict=True)
+    ]
+
+
+def _demand_of(server: Server) -> tuple[str, str]:
+    return server.demand, "" if server.demand else server.name
+
+
+def _with_equal_prompts(each: _Try | Rejected) -> _Try | Rejected:
+    if isinstance(each, Rejected) or each.replica is None:
+        return each
+    return each._replace(replica=msgspec.structs.replace(each.replica, prompt_spread=0.0))
 
 
 def _tries(
@@ -163,6 +198,7 @@ def _replica(server: Server, performance: Performance) -> Replica:
         output_tokens=load.avg_out_tokens,
         max_batch=batch,
         max_queue=QUEUE_TO_BATCH * batch,
+        prompt_spread=load.in_tokens_spread,
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from headgate.planning import tails
 from headgate.planning.replica import ModelError, Replica, Times
-from headgate.planning.search import Array, bisect
+from headgate.planning.search import Array, Flags, bisect
 from headgate.planning.stalls import Stalls
 
 __all__ = [
@@ -119,6 +119,7 @@ class Replicas:
         self._prefill_slope_ms: Array = times.prefill_ms(1.0) - self._idle_prefill_ms
         self._decode_slope_ms: Array = np.array([each.profile.beta_ms for each in replicas])
         self._steps = times.steps
+        self.prompts_differ: Flags = times.prompt_spread > 0
 
     def solve(self, rate_per_s: Array) -> Steady:
         return steady(self._log_weights, self.batch, self.queue, np.log(self._full_per_ms), rate_per_s / 1000)

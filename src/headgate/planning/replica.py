@@ -55,6 +55,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """Mean tokens of a response."""
     max_batch: int
     max_queue: int
+    prompt_spread: float = 0.0
+    """Variance of the tokens of prompts, as a multiple of the square of their mean; 0: all are equal."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_batch <= MAX_BATCH:
@@ -65,6 +67,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
             raise ModelError(f"input tokens: {self.input_tokens} is negative or not a number")
         if not 1 <= self.output_tokens < math.inf:
             raise ModelError(f"output tokens: {self.output_tokens} is less than 1 or not a number")
+        if not 0 <= self.prompt_spread < math.inf:
+            raise ModelError(f"prompt spread: {self.prompt_spread} is negative or not a number")
         if self.service_ms(1.0) < LEAST_MS:
             raise ModelError("alpha, beta, gamma, delta: a request that takes no time cannot be planned for")
 
@@ -110,10 +114,11 @@ class Times:
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         rows = [
-            (*msgspec.structs.astuple(each.profile), *msgspec.structs.astuple(each)[1:5]) for each in replicas
+            (*msgspec.structs.astuple(each.profile), *msgspec.structs.astuple(each)[1:]) for each in replicas
         ]
         columns = np.array(rows, float).T
-        self._alpha_ms, self._beta_ms, gamma_ms, delta_ms, prompt, response, self.batch, self.queue = columns
+        self._alpha_ms, self._beta_ms, gamma_ms, delta_ms, prompt, response, *others = columns
+        self.batch, self.queue, self.prompt_spread = others
         self._gamma_ms: Array = np.where(prompt == 0, 0.0, gamma_ms)
         self._prompt_ms: Array = delta_ms * prompt
         self.has_prompt: Flags = prompt > 0

@@ -148,9 +148,14 @@ def _sum(loads: Sequence[Load]) -> Load:
     total = math.fsum(each.arrival_rate for each in loads)
     if not total:
         return loads[0]
+    tokens = math.fsum(each.arrival_rate * each.avg_in_tokens for each in loads) / total
+    squares = math.fsum(
+        each.arrival_rate * (1 + each.in_tokens_spread) * each.avg_in_tokens**2 for each in loads
+    )
     return Load(
         arrival_rate=total,
-        avg_in_tokens=math.fsum(each.arrival_rate * each.avg_in_tokens for each in loads) / total,
+        avg_in_tokens=tokens,
+        in_tokens_spread=max(squares / total / tokens**2 - 1, 0.0) if tokens else 0.0,
         avg_out_tokens=math.fsum(each.arrival_rate * each.avg_out_tokens for each in loads) / total,
     )
 

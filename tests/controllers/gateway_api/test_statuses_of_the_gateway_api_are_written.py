@@ -131,9 +131,12 @@ async def test_a_certificate_is_not_reported_missing_before_it_is_read(client, k
     informer.subscribe(lambda change: said.extend(_resolved(change.new)))
     settings = GatewayApiSettings(addresses=parsed(["127.0.0.1"]))
     made = GatewayApiController(client, settings=settings)
-    tasks = [asyncio.create_task(made.run(lambda: None)), asyncio.create_task(informer.run())]
+    tasks = [asyncio.create_task(informer.run()), asyncio.create_task(made.run(lambda: None))]
     pending = {"Accepted": ("True", "Accepted"), "Programmed": ("False", "Pending")}
     await until(Gateway, "front", pending)
+    async with asyncio.timeout(60):
+        while not said:
+            await asyncio.sleep(0.02)
     assert {*said} == {"True"}
     again = kit.gateway("later", {**tls, "port": 8444, "tls": {"certificateRefs": [{"name": "second"}]}})
     await client.create(again)
@@ -142,7 +145,7 @@ async def test_a_certificate_is_not_reported_missing_before_it_is_read(client, k
     await until(Gateway, "later", pending)
     for task in tasks:
         task.cancel()
-    await asyncio.wait(tasks)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _resolved(gateway: Gateway | None) -> list[str]:

@@ -71,7 +71,7 @@ def test_a_journal_that_nobody_reads_is_bounded():
         kept.sent([number], load)
     taken = kept.take()
     assert kept.dropped == 5
-    assert [taken[0].hashes, taken[-1].hashes] == [[5], [journal.MAX_UNSENT + 4]]
+    assert [taken[0][1], taken[-1][1]] == [[5], [journal.MAX_UNSENT + 4]]
     assert not kept.take()
     assert len(kept.recent()) == journal.MAX_RECENT
 

@@ -107,3 +107,54 @@ async def test_an_offer_of_http2_is_ignored(front, start_endpoint, service, to):
     )
     assert (await client.response()).body == b"ok"
     assert endpoint.calls[0].header("upgrade") is None
+
+
+SMUGGLED = b"GET /admin HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 10.0.0.1\r\n\r\n"
+
+
+async def test_no_second_request_passes_behind_a_refused_upgrade(front, start_endpoint, service, to):
+    """No rule has matched it: an endpoint that ignores the upgrade would read it as a request."""
+    endpoint = await start_endpoint(b"ok")
+    rule = {"matches": [{"path": {"value": "/ws"}}], "backendRefs": [to("web")]}
+    await front.route(rule, objects_=service("web", endpoint))
+    for is_late in (False, True):
+        client = await front.connect()
+        client.send(UPGRADE if is_late else UPGRADE + SMUGGLED)
+        response = await client.response()
+        assert (response.status, response.body) == (200, b"ok")
+        if is_late:
+            client.send(SMUGGLED)
+        assert await client.is_closed()
+    assert [call.target for call in endpoint.calls] == ["/ws", "/ws"]
+
+
+async def test_bytes_behind_an_upgrade_wait_for_it(front, echo, service, to):
+    await front.route({"backendRefs": [to("web")]}, objects_=service("web", echo))
+    client = await front.connect()
+    client.send(UPGRADE + b"early")
+    assert (await client.head()).status == 101
+    assert await client.reader.readexactly(6) == b"<early"
+
+
+@pytest.mark.parametrize("offer", [b"h2c, websocket", b"websocket, H2C", b"foo\r\nupgrade: h2c"])
+async def test_http2_is_never_among_the_offers(front, echo, service, to, offer):
+    await front.route({"backendRefs": [to("web")]}, objects_=service("web", echo))
+    client = await front.connect()
+    client.send(UPGRADE.replace(b"upgrade: websocket", b"upgrade: " + offer))
+    assert (await client.head()).status == 101
+    [sent] = echo.heads
+    assert b"h2c" not in sent.lower()
+
+
+async def test_a_response_that_breaks_off_instead_of_an_upgrade_is_reset(front, start_endpoint, service, to):
+    endpoint = await start_endpoint()
+    endpoint.behave = lambda call: (
+        call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"),
+        call.close(),
+    )
+    await front.route({"backendRefs": [to("web")]}, objects_=service("web", endpoint))
+    client = await front.connect()
+    client.send(UPGRADE)
+    assert (await client.head()).status == 200
+    with pytest.raises(ConnectionError):
+        await client.reader.readexactly(9)

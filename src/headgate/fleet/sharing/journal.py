@@ -6,7 +6,7 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from headgate.fleet.ledger import EndpointState
@@ -19,50 +19,45 @@ MAX_BLOCKS = 4096
 """Blocks of one prompt that are reported: its head is what other prompts share."""
 
 
-class Entry(NamedTuple):
-    """A prompt sent to an endpoint, or a response to one."""
-
-    load: EndpointState
-    hashes: Sequence[int]
-    size: int
-    """Blocks of the prompt that was responded to; 0 for a prompt."""
-    answered: int
+Entry: TypeAlias = "tuple[EndpointState, Sequence[int], int, int]"
+"""An endpoint; hashes of a prompt that was sent to it, or of the last block of one that was responded to; the
+blocks of that prompt, or 0 for one that was sent; and its blocks together with the response."""
 
 
 class Journal:
     """Appended to by the prefix index within a pick, so it only keeps references."""
 
-    __slots__ = ("_recent", "_unsent", "dropped")
+    __slots__ = ("_noted", "_recent", "_unsent", "dropped")
 
     def __init__(self) -> None:
-        self._unsent: deque[Entry] = deque()
+        self._unsent: deque[Entry] = deque(maxlen=MAX_UNSENT)
         self._recent: deque[Entry] = deque(maxlen=MAX_RECENT)
+        self._noted = 0
+        """Entries since the last report, with those that were dropped."""
         self.dropped = 0
         """Entries that no report contained."""
 
     def sent(self, prefix: Sequence[int], load: EndpointState) -> None:
         """Record a prompt."""
-        self._add(Entry(load, prefix, 0, 0))
+        self._noted += 1
+        self._unsent.append((load, prefix, 0, 0))
 
     def responded(self, prefix: Sequence[int], load: EndpointState, blocks: int) -> None:
         """Record that prompt and response together have `blocks`."""
-        self._add(Entry(load, prefix[-1:], len(prefix), blocks))
-
-    def _add(self, entry: Entry) -> None:
-        if len(self._unsent) >= MAX_UNSENT:
-            self._unsent.popleft()
-            self.dropped += 1
-        self._unsent.append(entry)
-        self._recent.append(entry)
+        self._noted += 1
+        self._unsent.append((load, prefix[-1:], len(prefix), blocks))
 
     def take(self) -> list[Entry]:
         """The entries since the last call."""
         taken = list(self._unsent)
+        self.dropped += self._noted - len(taken)
+        self._noted = 0
         self._unsent.clear()
+        self._recent.extend(taken)
         return taken
 
     def recent(self) -> list[Entry]:
-        """The last entries, oldest first, whether or not they were taken."""
+        """The last entries that were taken, oldest first."""
         return list(self._recent)
 
 

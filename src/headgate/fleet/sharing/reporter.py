@@ -120,5 +120,5 @@ def _report_of(load: EndpointState, place: int, now: float) -> Load:
 
 def _prompts(entries: Iterable[Entry], places: _Places) -> list[Prompt]:
     return [
-        Prompt(places.of(entry.load), packed(entry.hashes), entry.size, entry.answered) for entry in entries
+        Prompt(places.of(load), packed(hashes), size, answered) for load, hashes, size, answered in entries
     ]

@@ -21,8 +21,10 @@ _VERSIONS: Final = ("1.1", "1.0")
 _DOTS: Final = re.compile(rb"/(?:\.|%2e){1,2}(?=[/?]|$)", re.IGNORECASE)
 _DOT: Final = re.compile(r"%2e", re.IGNORECASE)
 _NO_PARSER: Final = httptools.HttpRequestParser(None)
-_NO_UPGRADE: Final = frozenset({b"", b"h2c"})
-"""Java's client offers h2c with every first request; offers may be ignored (RFC 9110, 7.8)."""
+_HTTP: Final = (b"h2", b"http/")
+"""Beginnings of names of HTTP's own versions, which are not passed on: a client that spoke HTTP/2 with a
+backend through a tunnel could ask it for what no rule matches. Offers may be ignored (RFC 9110, 7.8), and
+Java's client offers h2c with every first request."""
 
 
 class Limits(NamedTuple):
@@ -150,7 +152,9 @@ class _Reading:
             elif name == b"expect":
                 expected = expected + b", " + value if expected else value
             elif name == b"upgrade":
-                self.upgrade = value.strip().lower()
+                offers = (each.strip() for each in value.lower().split(b","))
+                kept = [each for each in offers if each and not each.startswith(_HTTP)]
+                self.upgrade = b", ".join([self.upgrade, *kept] if self.upgrade else kept)
         if coding:
             if coding.lower() != b"chunked":
                 return unreadable.unknown_coding(coding)
@@ -162,7 +166,7 @@ class _Reading:
             if expected.strip().lower() != b"100-continue":
                 return unreadable.unknown_expectation(expected)
             self.expects_continue = True
-        if self.upgrade in _NO_UPGRADE or b"upgrade" not in nominated(self.headers):
+        if self.version == "1.0" or b"upgrade" not in nominated(self.headers):
             self.upgrade = b""
         return None
 

@@ -1,7 +1,8 @@
 """An upgrade to another protocol, such as WebSocket: after status 101, bytes pass in both directions.
 
-If the backend answers otherwise, the connection ends with its response: the client's next bytes might belong
-to the protocol that it did not get.
+Before that, nothing that the client sends reaches the backend, which would read it as a further request: one
+that no rule has matched. If the backend answers otherwise, the connection ends with its response, as the
+client's next bytes might belong to the protocol that it did not get.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from headgate.routing.gateway_api import ServiceEndpoints
 
 _SWITCHING: Final = 101
+_FINAL: Final = 200
+"""The first status that is not interim."""
 _HEAD_END: Final = b"\r\n\r\n"
 MAX_ENDPOINTS: Final = 3
 
@@ -40,10 +43,16 @@ class Tunnel:
         self._upstream: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._unsent: list[bytes] = []
-        """The client's bytes before there is a connection."""
+        """The client's bytes before the backend agreed to the upgrade."""
         self._head = b""
         """The part of the response head so far."""
+        self._interim_bytes = 0
+        """Of interim responses, which count as part of the head: they could continue forever."""
         self._status = 0
+        self._parser: ResponseParser | None = None
+        """Finds the end of a response other than an upgrade."""
+        self._response: changes.ResponseHead | None = None
+        """That response, for the client."""
         self._heard_at = task.arrived_at
 
     # -- what the client's connection reports
@@ -83,9 +92,9 @@ class Tunnel:
     def body(self, data: bytes) -> None:
         self._task.bytes_in += len(data)
         self._heard_at = self._task.shared.services.now()
-        if self._upstream is not None:
+        if self._status == _SWITCHING and self._upstream is not None:
             self._upstream.write(data)
-        else:
+        elif not self._status:
             self._unsent.append(data)
             self._task.client.pause_body()
 
@@ -125,50 +134,94 @@ class Tunnel:
         upstream.write(
             changes.forwarded(task.head.method, self._asked, task.client.peer, task.request_id, framing)
         )
-        for data in self._unsent:
-            upstream.write(data)
-        self._unsent.clear()
-        task.client.resume_body()
 
     def data_received(self, data: bytes) -> None:
         task = self._task
         self._heard_at = task.shared.services.now()
         if task.is_over:
             return
-        if self._status:
+        if self._status == _SWITCHING:
             task.bytes_out += len(data)
             task.client.write(data)
             return
-        self._head += data
-        limit = task.shared.services.settings.endpoints.max_response_head_bytes
-        end = self._head.find(_HEAD_END)
-        if end < 0:
-            if len(self._head) > limit:
-                self._broke_off("its response head is too long")
-            return
         try:
-            self._answer(self._head[: end + 4], self._head[end + 4 :])
+            if self._status:
+                self._pass(data)
+            else:
+                self._receive_head(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._broke_off(f"its response is not valid HTTP: {error}")
 
-    def _answer(self, head: bytes, rest: bytes) -> None:
-        """Forward the response head, and what follows it."""
+    def _receive_head(self, data: bytes) -> None:
+        """Forward the response head, and what follows it, once it is complete."""
+        self._head += data
+        while (end := self._head.find(_HEAD_END)) >= 0:
+            head, rest = self._head[: end + 4], self._head[end + 4 :]
+            status, headers = _parsed(head)
+            if status == _SWITCHING:
+                self._switch(headers, rest)
+                return
+            if status >= _FINAL:
+                self._refused(head, rest)
+                return
+            self._interim_bytes += len(head)
+            self._head = rest
+        limit = self._task.shared.services.settings.endpoints.max_response_head_bytes
+        if self._interim_bytes + len(self._head) > limit:
+            self._broke_off("its response head is too long")
+
+    def _switch(self, headers: list[Header], rest: bytes) -> None:
+        """The backend agrees."""
         task = self._task
-        status, headers = _parsed(head)
-        if status != _SWITCHING and status < 200:
-            self._head = rest  # an interim response
-            self.data_received(b"")
-            return
-        self._status = status
+        self._status = _SWITCHING
         kept = [header for header in headers if header[0] != b"connection"]
         for change in task.response_changes:
             kept = change.apply(kept)
         lines = b"".join(b"%b: %b\r\n" % header for header in kept)
-        closing = b"upgrade" if status == _SWITCHING else b"close"
         task.bytes_out += len(rest)
         task.client.write(
-            b"%bconnection: %b\r\n%b\r\n%b" % (refusals.status_line(status), closing, lines, rest)
+            b"%bconnection: upgrade\r\n%b\r\n%b" % (refusals.status_line(_SWITCHING), lines, rest)
         )
+        unsent, self._unsent = self._unsent, []
+        for data in unsent:
+            if self._upstream is not None:
+                self._upstream.write(data)
+        task.client.resume_body()
+
+    def _refused(self, head: bytes, rest: bytes) -> None:
+        """The backend answers otherwise. What the client has sent behind its request is discarded."""
+        task = self._task
+        self._parser = parser = ResponseParser()
+        parser.begin()
+        found = parser.take_head(head, len(head))
+        assert found is not None
+        status, headers, _ = found
+        is_head = task.head.method == b"HEAD"
+        self._response = changes.ResponseHead(
+            status, headers, task.response_changes, is_http_1_0=False, is_head=is_head, may_keep_alive=False
+        )
+        self._status = status
+        self._unsent.clear()
+        task.client.resume_body()
+        self._pass(b"" if is_head else rest, is_last=is_head)
+
+    def _pass(self, data: bytes, *, is_last: bool = False) -> None:
+        """Forward a part of the response that is no upgrade."""
+        task, parser, response = self._task, self._parser, self._response
+        assert parser is not None
+        assert response is not None
+        if data:
+            parser.feed(data)
+        task.bytes_out += len(data)
+        task.client.write(response.pass_on(data, is_http_1_0=False))
+        if is_last or parser.is_complete:
+            self._end()
+
+    def _end(self) -> None:
+        """The response is complete."""
+        self._drop()
+        self._task.served(self._status, self._task.shared.services.now())
+        self._task.client.close()
 
     def pause_writing(self) -> None:
         self._task.client.pause_body()
@@ -186,14 +239,22 @@ class Tunnel:
         if not self._status:
             self._broke_off("closed the connection")
             return
-        self._task.served(self._status, self._task.shared.services.now())
-        self._task.client.close()
+        if self._status == _SWITCHING or (self._response is not None and self._response.ends_with_connection):
+            self._end()
+        else:
+            self._broke_off("closed the connection amid its response")
 
     # -- ends
 
     def _broke_off(self, why: str) -> None:
         told = "the endpoint failed before it responded"
         logged = f"{self._task.endpoint} {why}"
+        if self._status:
+            # A reset says that the response is not complete.
+            self._drop()
+            self._task.over(self._status, "upstream_lost", self._task.shared.services.now(), logged)
+            self._task.client.abort()
+            return
         self._refuse(Refusal.upstream(told, code="upstream_failed", logged=logged))
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -212,6 +273,9 @@ class Tunnel:
         if self._upstream is not None:
             self._upstream.abort()
             self._upstream = None
+        self._unsent.clear()
+        if self._parser is not None:
+            self._parser.close()
 
 
 def _parsed(head: bytes) -> tuple[int, list[Header]]:
