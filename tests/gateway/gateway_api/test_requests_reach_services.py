@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.gateway.gateway_api import ports
+
 
 async def test_a_request_is_forwarded_as_it_came(front, start_endpoint, service, to):
     endpoint = await start_endpoint()
@@ -137,3 +139,15 @@ async def test_headers_between_gateways_are_not_believed_of_clients(front, start
     assert call.header("x-gateway-destination-endpoint") is None
     assert call.header("x-gateway-tier") == "1"
     assert call.header("x-forwarded-for") == "127.0.0.1"
+
+
+async def test_ports_are_limited(front, monkeypatch, held_port):
+    """Ports that are open stay open; the next one is opened when one of them goes."""
+    monkeypatch.setattr(ports, "MAX_PORTS", 2)
+    numbers = [held_port() for _ in range(3)]
+    listeners = [{"name": f"l{number}", "port": number, "protocol": "HTTP"} for number in numbers]
+    await front.serve(listeners=listeners)
+    shown = front.gateway.shell.gateways.ports_shown()
+    assert sorted(each == "open" for each in shown.values()) == [False, True, True]
+    await front.serve(listeners=listeners[1:])
+    assert set(front.gateway.shell.gateways.ports_shown().values()) == {"open"}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from gateway_objects import HTTP, Head, gateway, leads_to, route, translate
+from gateway_objects import HTTP, Head, gateway, leads_to, route, translate, world
 
 from headgate import api
+from headgate.routing import gateway_api
+from headgate.routing.gateway_api import rules
 
 
 def attachment(*objects: object, **rest: object):
@@ -100,3 +102,19 @@ def test_a_rule_that_is_not_supported_leaves_the_others() -> None:
     assert leads_to(found, "h", Head("/ok")) == "HTTPRoute/shop/r rules[1]"
     alone = translate(gateway(), route("r", broken)).routes[api.ObjectKey("shop", "r")]
     assert not alone.is_accepted
+
+
+def test_an_error_of_our_own_leaves_the_other_routes(monkeypatch) -> None:
+    """The route that causes it is named."""
+    objects, translator = world(gateway(), route("good"), route("bad")), gateway_api.Translator()
+    compiled = rules.compiled
+
+    def failing(each: api.HttpRoute):
+        if each.metadata.name == "bad":
+            raise ZeroDivisionError
+        return compiled(each)
+
+    monkeypatch.setattr(rules, "compiled", failing)
+    found = translator.translate(objects, ())
+    assert [key.name for key in found.routes] == ["good"]
+    assert list(translator.failed) == [api.ObjectKey("shop", "bad")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from headgate.api.discovery_kinds import EndpointSlice
 from headgate.api.reference_grants import ReferenceGrant
 from headgate.routing import gateway_api
 from headgate.routing.endpoints import is_ready
+
+log = logging.getLogger(__name__)
 
 ACCESS_PATIENCE_S = 5.0
 """How long a start waits for kinds that it may not read, or that are not there."""
@@ -164,13 +167,20 @@ class FollowedEntries:
                 self._is_stale = True
                 asyncio.get_running_loop().call_later(LOOK_S, self._changed)
             else:
-                self._translation = self._translator.translate(objects, pools)
+                self._translate(pools)
         elif has_moved:
             known = self._translation.entry_points
             services = gateway_api.endpoints_of(known.services.keys(), objects)
             moved = msgspec.structs.replace(known, services=services)
             self._translation = msgspec.structs.replace(self._translation, entry_points=moved)
         return self._translation.entry_points
+
+    def _translate(self, pools: Mapping[api.ObjectRef, routing.Pool]) -> None:
+        before = self._translator.failed
+        self._translation = self._translator.translate(self._objects, pools)
+        for key, error in self._translator.failed.items():
+            if key not in before:
+                log.error("HTTPRoute %s cannot be applied, and is not served", key, exc_info=error)
 
     def denied(self) -> list[cluster.Denied]:
         """The objects that may not be read."""

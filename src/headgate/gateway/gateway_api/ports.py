@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 2.0
+MAX_PORTS: Final = 256
+"""Of all Gateways together, in one process."""
 HANDSHAKE_S: Final = 10.0
 """Time for the TLS handshake of a client."""
 
@@ -86,10 +88,17 @@ class Ports:
             if not self._shared.ports.get(place):
                 log.error("a port of a Gateway cannot be opened: %s", error)
             self._shared.ports[place] = str(error)
+        except Exception:  # one bad object must not end the worker
+            log.exception("opening a port of a Gateway")
+            self._shared.ports[place] = "the gateway failed to open it: see its log"
         else:
             self._shared.ports[place] = ""
 
     async def _listen(self, place: Place, port: Port) -> _Open:
+        if len(self._open) >= MAX_PORTS:
+            raise OSError(
+                f"Gateways have more than {MAX_PORTS} ports: use fewer, with several host names each"
+            )
         shared, loop = self._shared, self._shared.services.loop
         sock = serving.listening_socket(place.address or self._host, place.port, shared=True)
         tls = ServerContext(port) if port.is_https else None

@@ -122,6 +122,8 @@ class Translator:
 
     def __init__(self, settings: Settings = Settings()) -> None:  # noqa: B008 - it is immutable
         self.settings = settings
+        self.failed: dict[api.ObjectKey, Exception] = {}
+        """Routes whose last translation raised an exception, which is our own error: they are left out."""
         self._compiled: dict[api.ObjectKey, tuple[api.HttpRoute, list[rules.Compiled | Fault]]] = {}
 
     def translate(self, objects: Objects, pools: Pools) -> Translation:
@@ -138,10 +140,14 @@ class Translator:
         known = Known(pools, objects.services, grants)
         labels = {key.name: each.metadata.labels for key, each in objects.namespaces.items()}
         routes: dict[api.ObjectKey, RouteState] = {}
+        self.failed = {}
         for key, route in objects.routes.items():
-            attachments = _attachments(route, states, labels)
-            if attachments:
-                routes[key] = RouteState(attachments, rules.resolved(route, self._rules(route), known))
+            try:
+                attachments = _attachments(route, states, labels)
+                if attachments:
+                    routes[key] = RouteState(attachments, rules.resolved(route, self._rules(route), known))
+            except Exception as error:  # one bad object must not affect the others
+                self.failed[key] = error
         self._compiled = {key: each for key, each in self._compiled.items() if key in routes}
         ports = tables.ports(
             [each for of_gateway in states.values() for each in of_gateway],
