@@ -5,12 +5,12 @@ import sys
 
 import uvloop
 
-from headgate import cluster
+from headgate import cluster, peers
 from headgate.cli import process
 from headgate.workers import channel
 from headgate.workers.worker import run_worker
 
-_TOLD = (cluster.ConfigurationError, OSError, channel.Closed)
+_TOLD = (cluster.ConfigurationError, peers.ConfigurationError, OSError, channel.Closed)
 
 
 def main(descriptor: int) -> int:

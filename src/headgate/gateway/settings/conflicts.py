@@ -82,7 +82,7 @@ def _peers_problems(settings: GatewaySettings) -> list[tuple[str, str]]:
             (f"peers.{name}", f"{host} is not on this machine: set peers.token_file, or use 127.0.0.1")
             for name, host in (
                 ("host", section.host),
-                *(("addresses", address) for address in section.addresses),
+                *(("addresses", each) for each in section.addresses if not peers.address_problems([each])),
             )
             if not peers.is_loopback(host if name == "host" else host.rpartition(":")[0].strip("[]"))
         ]
