@@ -136,6 +136,61 @@ spec: {rules: [{backendRefs: [{kind: KIND, name: x}]}]}
     assert report(route.replace("KIND", "InferencePool"))["objects"][0]["outcome"] == "not-served"
 
 
+OWN_GATEWAY = """
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: own}
+spec: {controllerName: CONTROLLER}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: front, namespace: edge}
+spec: {gatewayClassName: own, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: chat, namespace: llm}
+spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8000}]}
+"""
+ROUTE_TO_POOL = """
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web, namespace: llm}
+spec:
+  parentRefs: [{name: front, namespace: edge}]
+  rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("controller", "status", "outcome", "code"),
+    [
+        ("headgate.dev/gateway-controller", "", "own-route", 0),
+        ("example.com/other", "", "not-served", 1),
+        (
+            "example.com/other",
+            "status: {parents: [{controllerName: headgate.dev/gateway-controller}]}",
+            "own-route",
+            0,
+        ),
+        ("example.com/other", "status: {parents: [x, {controllerName: [1]}]}", "not-served", 1),
+    ],
+)
+def test_http_routes_of_headgates_gateways_are_served(
+    controller: str, status: str, outcome: str, code: int
+) -> None:
+    """By the Gateways of the same files, or, as objects of a cluster have it, by their status. Then their
+    pools need no model names."""
+    result = run(OWN_GATEWAY.replace("CONTROLLER", controller) + ROUTE_TO_POOL + status, "-o", "json")
+    found = json.loads(result.stdout)
+    route = next(each for each in found["objects"] if each["object"] == "HTTPRoute llm/web")
+    assert route["outcome"] == outcome
+    assert [each["reason"] for each in found["troubles"]] == (["NoRoute"] if code else [])
+    assert result.exit_code == code
+
+
 def test_a_pool_to_which_no_name_leads_is_a_trouble_with_its_fix() -> None:
     """In GIE, an HTTPRoute leads to it; here, a model name."""
     pool = """

@@ -86,7 +86,12 @@ def _report(imported: Import) -> Report:
     from headgate.cli.importing import serving
     from headgate.cli.importing.report import Report
 
-    served = serving.serve(imported.objects, imported.workloads, knows_pods=imported.knows_pods)
+    served = serving.serve(
+        imported.objects,
+        imported.workloads,
+        knows_pods=imported.knows_pods,
+        routed=imported.taken.routed,
+    )
     return Report(
         source=imported.source.label,
         objects=tuple(imported.taken.reports),

@@ -23,6 +23,7 @@ _MAX_ENDPOINTS = 20
 """Shown for each pool."""
 _OUTCOMES = {
     "as-is": "taken as it is",
+    "own-route": "served by Headgate's Gateway",
     "converted": "converted",
     "not-served": "not served",
     "refused": "refused",

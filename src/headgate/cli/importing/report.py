@@ -8,7 +8,8 @@ import msgspec
 
 from headgate.api.forms import Change, Difference
 
-Outcome = Literal["as-is", "converted", "not-served", "refused"]
+Outcome = Literal["as-is", "own-route", "converted", "not-served", "refused"]
+"""own-route: an HTTPRoute of a Gateway of Headgate, which needs no import."""
 
 
 class Fault(msgspec.Struct, frozen=True):

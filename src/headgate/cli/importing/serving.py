@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from headgate import api, routing
@@ -41,8 +41,11 @@ class Workload(NamedTuple):
     labels: Mapping[str, str]
 
 
-def serve(objects: Objects, workloads: Sequence[Workload], *, knows_pods: bool) -> Served:
-    """`knows_pods`: whether `objects` has the Pods, so that a pool without Pods is a trouble."""
+def serve(
+    objects: Objects, workloads: Sequence[Workload], *, knows_pods: bool, routed: Set[str] = frozenset()
+) -> Served:
+    """`knows_pods`: whether `objects` has the Pods, so that a pool without Pods is a trouble. `routed`: pools
+    that need no model name, as HTTPRoutes lead to them."""
     snapshot = objects.snapshot()
     pods: defaultdict[str, list[api.Pod]] = defaultdict(list)
     for pod in objects.pods:
@@ -51,7 +54,12 @@ def serve(objects: Objects, workloads: Sequence[Workload], *, knows_pods: bool) 
     pools = tuple(
         _pool(pool, by_ref[ref], pods[ref.namespace], workloads) for ref, pool in snapshot.pools.items()
     )
-    return Served(tuple(_names(snapshot)), pools, tuple(_troubles(objects, knows_pods=knows_pods)))
+    troubles = [
+        each
+        for each in _troubles(objects, knows_pods=knows_pods)
+        if each.reason != inference_findings.NO_ROUTE or each.object not in routed
+    ]
+    return Served(tuple(_names(snapshot)), pools, tuple(troubles))
 
 
 def _names(snapshot: routing.Snapshot) -> Iterator[NameReport]:

@@ -14,6 +14,7 @@ from headgate import api
 from headgate.api import forms
 from headgate.api.forms import Change, Conversion, Difference
 from headgate.api.unattended import UNATTENDED
+from headgate.cli.importing.own_routes import OwnRoutes
 from headgate.cli.importing.report import Fault, ObjectReport, Outcome
 from headgate.cli.importing.trees import tree_of
 from headgate.cli.kinds import schema_of
@@ -63,18 +64,24 @@ class Taken(NamedTuple):
     objects: list[dict[str, Any]]
     rest: list[Found]
     """Objects of other kinds."""
+    routed: frozenset[str] = frozenset()
+    """Pools to which HTTPRoutes of Headgate's Gateways lead, each as kind, namespace and name."""
 
 
 def take(found: Sequence[Found], namespace: str) -> Taken:
     """Convert and validate; `namespace` is that of objects that name none."""
     taken: list[_Taken] = []
     rest: list[Found] = []
+    own = OwnRoutes((each.content for each in found), namespace)
+    routed: set[str] = set()
     for each in found:
-        one = _take(each, namespace)
+        one = _take(each, namespace, own)
         if one is None:
             rest.append(each)
         else:
             taken.append(one)
+            if one.outcome == "own-route":
+                routed.update(own.pools(one.found.content))
     twins: dict[int, int] = {}
     made = list(_unique(taken, twins))
     kept = {id(each.content) for each in made}
@@ -88,7 +95,7 @@ def take(found: Sequence[Found], namespace: str) -> Taken:
             objects += [each for each in one.objects if id(each) in kept]
         told = tuple(note for each in one.objects for note in notes.get(id(each), ()))
         reports.append(one.report(errors, told))
-    return Taken(reports, objects, rest)
+    return Taken(reports, objects, rest, frozenset(routed))
 
 
 def _unreadable(objects: Iterable[Mapping[str, Any]]) -> Iterator[Fault]:
@@ -151,7 +158,7 @@ def named(content: Mapping[str, Any]) -> str:
     return f"{content['kind']} {f'{where}/' if where else ''}{metadata.get('name') or '(no name)'}"
 
 
-def _take(found: Found, namespace: str) -> _Taken | None:
+def _take(found: Found, namespace: str, own: OwnRoutes) -> _Taken | None:
     """None if the object has nothing to do with inference."""
     content = _placed(found.content, namespace)
     found = found._replace(content=content)
@@ -160,6 +167,8 @@ def _take(found: Found, namespace: str) -> _Taken | None:
         if not unserved.concerns(content):
             return None
         kind = content["kind"]
+        if kind == "HTTPRoute" and own.has(content):
+            return _Taken(found, Conversion(()), "own-route")
         told = Difference("kind", kind, unserved.instead, unserved.fix, unserved.changes_service)
         return _Taken(found, Conversion((), (), (told,)), "not-served")
     if (form := forms.FORMS.get(identity)) is not None:
