@@ -260,3 +260,42 @@ def test_structs_are_bounded():
     wide = extproc.encode_metadata({"n": {"a": [None] * 10_001}})
     with pytest.raises(WireError, match="more than 10000 values"):
         extproc.metadata(wide, "n")
+
+
+_MANY = 1_000_000
+_HEAD = delimited(2, delimited(1, b""))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(_HEAD + delimited(9, b"") * _MANY, id="attributes"),
+        pytest.param(_HEAD + number_field(12, 1) * _MANY, id="unknown fields"),
+        pytest.param(delimited(2, number_field(5, 1) * _MANY), id="unknown fields of the head"),
+        pytest.param(delimited(4, number_field(5, 1) * _MANY), id="unknown fields of a body"),
+        pytest.param(_HEAD + delimited(8, number_field(5, 1) * _MANY), id="metadata"),
+    ],
+)
+def test_messages_of_many_small_fields_are_refused(message):
+    """Each would hold up all other streams for seconds; attributes, which are joined, for minutes."""
+    with pytest.raises(WireError, match="more than 1000 fields"):
+        extproc.decode_request(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        number_field(12, 1) * _MANY,
+        delimited(1, delimited(1, number_field(9, 1) * _MANY)),
+        delimited(1, delimited(1, delimited(2, number_field(9, 1) * _MANY))),
+        delimited(7, number_field(9, 1) * _MANY),
+    ],
+)
+def test_responses_of_many_small_fields_are_refused(message):
+    with pytest.raises(WireError, match="has more than"):
+        extproc.decode_response(message)
+
+
+def test_metadata_of_many_namespaces_are_refused():
+    with pytest.raises(WireError, match="more than 1000 namespaces"):
+        extproc.metadata(delimited(1, b"") * 1001, "n")

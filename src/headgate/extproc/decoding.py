@@ -31,6 +31,11 @@ from headgate.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, WireError, d
 MAX_HEADERS: Final = 1000
 """In one message: an empty header takes two bytes, so the size of a message is not enough of a limit."""
 
+MAX_FIELDS: Final = 1000
+"""In one message at one level: fields of two bytes would take seconds to skip."""
+MAX_PART_BYTES: Final = 512 << 10
+"""Of the parts of a message that are no bodies, together."""
+
 _REQUEST_HEADERS, _RESPONSE_HEADERS = 2, 3
 _REQUEST_BODY, _RESPONSE_BODY = 4, 5
 _REQUEST_TRAILERS, _RESPONSE_TRAILERS = 6, 7
@@ -51,7 +56,9 @@ def decode_request(data: bytes) -> ProcessingRequest:
     """A message from a proxy. Raises WireError."""
     message: HttpHeaders | HttpBody | HttpTrailers | None = None
     is_response = observes = False
-    metadata, attributes = b"", b""
+    metadata = b""
+    attributes: list[bytes] = []
+    count, left = 0, MAX_PART_BYTES
     protocol: Protocol | None = None
     try:
         at, end = 0, len(data)
@@ -67,6 +74,13 @@ def decode_request(data: bytes) -> ProcessingRequest:
                     raise WireError(f"field {number} ends after its message")
             else:
                 number, wire_type, start, at = _field(data, at, end)
+            count += 1
+            if not _REQUEST_BODY <= number <= _RESPONSE_BODY and wire_type == BYTES:
+                left -= at - start
+            if count > MAX_FIELDS or left < 0:
+                raise WireError(
+                    f"it has more than {MAX_FIELDS} fields, or {MAX_PART_BYTES} bytes besides a body"
+                )
             if wire_type != BYTES:
                 if number == _OBSERVABILITY and wire_type == VARINT:
                     observes = bool(start)
@@ -81,23 +95,24 @@ def decode_request(data: bytes) -> ProcessingRequest:
             elif number == _METADATA:
                 metadata = data[start:at]
             elif number == _ATTRIBUTES:
-                attributes += delimited(1, data[start:at])
+                attributes.append(delimited(1, data[start:at]))
             elif number == _PROTOCOL:
                 protocol = _protocol(data, start, at)
     except IndexError:
         raise WireError("the message ends within a field") from None
     if message is None:
         raise WireError("the message has neither headers, body nor trailers")
-    return ProcessingRequest(message, is_response, metadata, attributes, protocol, observes)
+    return ProcessingRequest(message, is_response, metadata, b"".join(attributes), protocol, observes)
 
 
 def decode_response(data: bytes) -> ProcessingResponse:
     """A reply of a processor. Raises WireError."""
     found = ProcessingResponse(None)
     try:
-        at, end = 0, len(data)
+        at, end, count = 0, len(data), 0
         while at < end:
             number, wire_type, start, at = _field(data, at, end)
+            count = _counted(count)
             if wire_type != BYTES:
                 continue
             if 1 <= number < _IMMEDIATE:
@@ -110,6 +125,13 @@ def decode_response(data: bytes) -> ProcessingResponse:
     except IndexError:
         raise WireError("the message ends within a field") from None
     return found
+
+
+def _counted(count: int) -> int:
+    """One field more. Raises WireError if there are too many."""
+    if count >= MAX_FIELDS:
+        raise WireError(f"a message has more than {MAX_FIELDS} fields")
+    return count + 1
 
 
 def _field(data: bytes, at: int, end: int) -> tuple[int, int, int, int]:
@@ -167,8 +189,10 @@ def _body(data: bytes, at: int, end: int) -> HttpBody:
         if stop + 2 == end and data[stop] == _ENDS_TAG and data[stop + 1] < 0x80:
             return HttpBody(data[start:stop], data[stop + 1] != 0)
     found = HttpBody()
+    count = 0
     while at < end:
         number, wire_type, start, at = _field(data, at, end)
+        count = _counted(count)
         if number == 1 and wire_type == BYTES:
             found.body = data[start:at]
         elif number == 2 and wire_type == VARINT:
@@ -259,16 +283,19 @@ def _protocol(data: bytes, at: int, end: int) -> Protocol:
 
 
 def _reply(number: int, data: bytes, at: int, end: int) -> HeadersResponse | BodyResponse | TrailersResponse:
+    count = 0
     if number >= 5:
         reply = TrailersResponse()
         while at < end:
             inner, wire_type, start, at = _field(data, at, end)
+            count = _counted(count)
             if inner == 1 and wire_type == BYTES:
                 reply.mutation = _mutation(data, start, at)
         return reply
     common = BodyResponse()
     while at < end:
         inner, wire_type, start, at = _field(data, at, end)
+        count = _counted(count)
         if inner == 1 and wire_type == BYTES:
             common = _common(data, start, at)
     if number >= 3:
@@ -278,8 +305,10 @@ def _reply(number: int, data: bytes, at: int, end: int) -> HeadersResponse | Bod
 
 def _common(data: bytes, at: int, end: int) -> BodyResponse:
     found = BodyResponse()
+    count = 0
     while at < end:
         number, wire_type, start, at = _field(data, at, end)
+        count = _counted(count)
         if number == 2 and wire_type == BYTES:
             found.mutation = _mutation(data, start, at)
         elif number == 3 and wire_type == BYTES:
@@ -291,8 +320,10 @@ def _common(data: bytes, at: int, end: int) -> BodyResponse:
 
 def _body_mutation(found: BodyResponse, data: bytes, at: int, end: int) -> None:
     """Of the alternatives, the last one counts."""
+    count = 0
     while at < end:
         number, wire_type, start, at = _field(data, at, end)
+        count = _counted(count)
         if number == 1 and wire_type == BYTES:
             found.body, found.clear_body, found.streamed = data[start:at], False, None
         elif number == 2 and wire_type == VARINT:
@@ -305,6 +336,8 @@ def _body_mutation(found: BodyResponse, data: bytes, at: int, end: int) -> None:
 
 def _mutation(data: bytes, at: int, end: int) -> Mutation:
     found = Mutation()
+    if end - at > MAX_PART_BYTES:
+        raise WireError(f"a mutation has more than {MAX_PART_BYTES} bytes")
     while at < end:
         number, wire_type, start, at = _field(data, at, end)
         if wire_type != BYTES:
@@ -323,8 +356,10 @@ def _set_header(data: bytes, at: int, end: int) -> SetHeader:
     older field `append` is true."""
     header: Header = (b"", b"")
     action, appends = 0, False
+    count = 0
     while at < end:
         number, wire_type, start, at = _field(data, at, end)
+        count = _counted(count)
         if number == 1 and wire_type == BYTES:
             header = _header(data, start, at)
         elif number == 2 and wire_type == BYTES:
@@ -336,8 +371,10 @@ def _set_header(data: bytes, at: int, end: int) -> SetHeader:
 
 def _immediate(data: bytes, at: int, end: int) -> ImmediateResponse:
     found = ImmediateResponse()
+    count = 0
     while at < end:
         number, wire_type, start, at = _field(data, at, end)
+        count = _counted(count)
         if wire_type != BYTES:
             continue
         if number == 1:

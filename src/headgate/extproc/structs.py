@@ -25,6 +25,7 @@ from headgate.protobuf_wire import (
 MAX_DEPTH: Final = 16
 MAX_VALUES: Final = 10_000
 """Per struct, at all depths."""
+MAX_NAMESPACES: Final = 1000
 
 _NULL, _NUMBER, _TEXT, _BOOL, _STRUCT, _LIST = 1, 2, 3, 4, 5, 6
 _FILTER_METADATA: Final = 1
@@ -34,7 +35,9 @@ def metadata(encoded: bytes, namespace: str) -> dict[str, Any] | None:
     """The dynamic metadata of one namespace in an encoded `Metadata`; None if there is none. Raises
     WireError."""
     found: dict[str, Any] | None = None
-    for number, wire_type, value in fields(memoryview(encoded)):
+    for count, (number, wire_type, value) in enumerate(fields(memoryview(encoded))):
+        if count >= MAX_NAMESPACES:
+            raise WireError(f"metadata have more than {MAX_NAMESPACES} namespaces")
         if number == _FILTER_METADATA:
             name, content = _entry(wire_type, value)
             if name == namespace:
