@@ -109,7 +109,10 @@ class Reference(Picker):
     note: ClassVar[str] = (
         "cmd/epp of the Inference Extension, in Go, its default plugins (queue, KV cache, prefix)"
     )
-    flags: ClassVar[tuple[str, ...]] = ()
+    flags: ClassVar[tuple[str, ...]] = (
+        "--metrics-endpoint-auth=false",
+        "--tracing=false",  # there is nobody to send traces to
+    )
 
     def install(self) -> str:
         """It is built by tools/control_plane, or named by the environment."""
@@ -140,8 +143,7 @@ class Reference(Picker):
             *(environ, f"KUBECONFIG={kubeconfig}", self._program),
             *("--pool-name", cluster.POOL, "--pool-namespace", "default"),
             *("--grpc-port", str(port), "--grpc-health-port", str(held_port())),
-            *("--metrics-port", str(held_port()), "--secure-serving=false", "--metrics-endpoint-auth=false"),
-            "--tracing=false",  # there is nobody to send traces to
+            *("--metrics-port", str(held_port()), "--secure-serving=false"),
             *self.flags,
         )
         wait_until_listening("127.0.0.1", port)
