@@ -735,8 +735,9 @@ async def test_responses_whose_body_is_not_sent(picker):
 @pytest.mark.parametrize("status", [401, 500, 503])
 async def test_endpoints_that_fail_are_ejected(world, status):
     """One whose responses are errors, while others serve, soon gets no more requests."""
-    seen = Counter()
-    for _ in range(60):
+    seen, now = Counter(), world.shell.now()
+    for number in range(60):
+        world.shell.now = lambda at=now + number / 100: at
         proxy = await world.ask()
         seen[proxy.told.address] += 1
         fails = proxy.told.address == address(2)
