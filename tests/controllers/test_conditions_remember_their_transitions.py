@@ -65,6 +65,18 @@ def test_news_is_a_change_of_status_or_reason(before, after, told):
     assert [each.reason for each in conditions.news(previous, current)] == told
 
 
+def test_a_conflict_is_bad_while_it_is_true():
+    """Unlike all other conditions: that a new object has no conflict is neither news nor a warning."""
+    fine = conditions.Finding("Conflicted", False, "NoConflicts", "No other pool selects its Pods")
+    shared = fine._replace(holds=True, reason="PodsShared")
+    (now_fine,) = conditions.observed(None, [fine], 1, NOW).conditions
+    current = conditions.observed(None, [shared], 1, NOW)
+    assert conditions.is_good(now_fine)
+    assert not conditions.is_good(current.conditions[0])
+    assert conditions.news(None, conditions.observed(None, [fine], 1, NOW)) == []
+    assert conditions.news(None, current) == current.conditions
+
+
 def test_enumerations_say_how_much_they_leave_out():
     """Whole items as far as they fit, at least one, and the number of the rest."""
     assert conditions.enumerated(["a", "b"]) == "a, b"

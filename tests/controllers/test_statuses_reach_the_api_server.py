@@ -178,6 +178,21 @@ async def test_turns_are_told_as_events(client, kit):
         }
 
 
+async def test_pools_without_conflicts_get_no_warning(client, kit):
+    """Conflicted is False when all is well; only other conditions are worth a Warning when they are."""
+    await client.create(kit.inference_pool("pool", LLM))
+    async with kit.controlling(client) as controller:
+
+        async def told():
+            return not controller.statistics().events.pending and len(await reasons()) >= 2
+
+        async def reasons():
+            return {each.reason for each in await client.list(api.Event, "default")}
+
+        await kit.eventually(told)
+        assert await reasons() == {"NoPodsSelected", "NoRoute"}
+
+
 async def test_of_objects_of_a_controller_no_turns_are_told(client, kit):
     """The controller of Models tells how a Model stands, and so nothing about each of its many objects."""
     maker = await client.create(kit.server("maker", LLM))

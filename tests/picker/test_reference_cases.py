@@ -497,6 +497,20 @@ async def test_b19_the_oldest_rewrite_counts(picker):
     assert json.loads((await world.ask(completion("other"))).told.body)["model"] == "c"
 
 
+async def test_a9_a_rewrite_makes_a_model_known(picker):
+    """A9: models that an InferenceModelRewrite of the pool names are not unknown; nor is any if it names
+    all."""
+    mine = model("m")
+    world = (await picker()).apply(pool(), mine, rewrite("named", 1, "my", a=None))
+    assert json.loads((await world.ask(completion("my"))).told.body)["model"] == "a"
+    assert (await world.ask(completion("other"))).told.status.code == 404
+    world.apply(pool(), mine, rewrite("all", 1, None, b=None))
+    assert json.loads((await world.ask(completion("other"))).told.body)["model"] == "b"
+    rejecting = {"names": ("pool",), "unknown": "reject"}
+    world = (await picker(pools=rejecting)).apply(pool(), rewrite("named", 1, "my", a=None))
+    assert (await world.ask(completion("my"))).told.status.code == 404
+
+
 async def pairs(picker, **notes):
     """Two endpoints that prefill, and two that decode."""
     world = await picker()

@@ -19,6 +19,10 @@ MAX_MESSAGE = 32768
 """meta/v1 Condition's limit for a message."""
 
 
+_BAD_IF_TRUE = frozenset({"Conflicted"})
+"""Types of conditions that are true when something is wrong."""
+
+
 class Finding(NamedTuple):
     """One condition without its history."""
 
@@ -38,9 +42,14 @@ def observed(
 
 
 def news(previous: api.ObservedStatus | None, current: api.ObservedStatus) -> list[api.Condition]:
-    """Conditions whose status or reason changed. A new condition that is true is not a change."""
+    """Conditions whose status or reason changed. A new condition that is good is not a change."""
     before = {condition.type: condition for condition in _conditions(previous)}
     return [each for each in current.conditions if _is_news(before.get(each.type), each)]
+
+
+def is_good(condition: api.Condition) -> bool:
+    """Whether everything is well, as far as one condition says."""
+    return condition.status == ("False" if condition.type in _BAD_IF_TRUE else "True")
 
 
 def is_reworded(previous: api.ObservedStatus | None, current: api.ObservedStatus) -> bool:
@@ -80,7 +89,7 @@ def _condition(finding: Finding, old: api.Condition | None, generation: int, now
 
 def _is_news(old: api.Condition | None, new: api.Condition) -> bool:
     if old is None:
-        return new.status != "True"
+        return not is_good(new)
     return (old.status, old.reason) != (new.status, new.reason)
 
 

@@ -89,7 +89,7 @@ class _StatusWriter:
         return GATHER_S if outcome is Outcome.OUTDATED else None
 
     def _tell(self, obj: Observed, condition: api.Condition) -> None:
-        kind = cluster.EventType.NORMAL if condition.status == "True" else cluster.EventType.WARNING
+        kind = cluster.EventType.NORMAL if conditions.is_good(condition) else cluster.EventType.WARNING
         self.events.record(obj, kind, condition.reason, f"{condition.type}: {condition.message}")
 
 

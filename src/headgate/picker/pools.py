@@ -63,6 +63,8 @@ class Confinement:
         for key in keys:
             if self._names.unknown == "pass" or (self._names.unknown == "auto" and key not in known):
                 unknown.append(self._unknown(key))
+            elif self._names.unknown == "auto" and key in pools:
+                unknown += self._renamed(key, pools[key].rewrites, models)
         return msgspec.structs.replace(
             snapshot,
             models=models,
@@ -70,6 +72,19 @@ class Confinement:
             unknown=tuple(unknown),
             pools=pools,
         )
+
+    def _renamed(
+        self, key: api.ObjectRef, rewrites: routing.Rewrites | None, models: dict[str, tuple[Route, ...]]
+    ) -> list[Route]:
+        """Add the names that the rewrites of a pool replace to `models`.
+
+        Returns the route of all other names, if the rewrites replace these too.
+        """
+        if rewrites is None:
+            return []
+        for name in rewrites.named:
+            models[name] = (*models.get(name, ()), self._unknown(key))
+        return [self._unknown(key)] if rewrites.others is not None else []
 
     def default(self, snapshot: routing.Snapshot) -> tuple[Route, api.ObjectRef] | None:
         """The route and the pool of requests that name no model."""
