@@ -13,10 +13,11 @@ IMAGE ?= headgate
 PYTHONS ?= python3.11 python3.12 python3.13
 CONTROL_PLANE = $(or $(wildcard $(BIN)/python),$(PYTHON)) tools/control_plane
 CLUSTER_WORKLOADS := $(wildcard $(addprefix tests/control_plane/,autoscaling beside models planning))
+CONFORMANCE := tests/control_plane/conformance
 IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
-DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
+DATA_PATH := $(wildcard $(addprefix tests/,extproc fleet flow gateway picker requests routing rpc scheduling))
 
-.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda kustomize-base redis-server kubectl s3-server envoy real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-picker soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -63,7 +64,7 @@ unit: $(DEV_STAMP) pure redis-server kubectl s3-server envoy  ## the tests that 
 test-long:  ## the test suite, with more and other examples of hypothesis (ARGS="tests/flow" selects tests)
 	@$(MAKE) --no-print-directory unit ARGS="--hypothesis-profile=explore $(ARGS)"
 
-unit-compiled: $(DEV_STAMP) compiled redis-server  ## the tests of the data path, compiled
+unit-compiled: $(DEV_STAMP) compiled redis-server envoy  ## the tests of the data path, compiled
 	$(PYTEST) $(ARGS) $(DATA_PATH)
 
 test-api: $(DEV_STAMP)  ## the API tests against another server (KUBECONFIG=...) with our CRDs installed
@@ -77,7 +78,7 @@ cluster-workloads:
 	@$(CONTROL_PLANE) run $(PYTEST) -n0 $(CLUSTER_WORKLOADS) $(ARGS) $(IF_ANY)
 
 cluster-rest:
-	@$(CONTROL_PLANE) run $(PYTEST) -n0 tests/control_plane $(addprefix --ignore=,$(CLUSTER_WORKLOADS)) $(ARGS) $(IF_ANY)
+	@$(CONTROL_PLANE) run $(PYTEST) -n0 tests/control_plane $(addprefix --ignore=,$(CLUSTER_WORKLOADS) $(CONFORMANCE)) $(ARGS) $(IF_ANY)
 
 cluster-api:
 	@$(CONTROL_PLANE) run $(CONTROL_PLANE) beside $(MAKE) --no-print-directory test-api ARGS="-n0 $(ARGS)"
@@ -97,6 +98,15 @@ monitoring:  ## fetch Prometheus and build its adapter for tests in a control pl
 
 keda:  ## build KEDA for tests in a control plane into the user's cache; takes ten minutes and needs Go
 	@$(CONTROL_PLANE) build-keda
+
+conformance-suites:  ## build the conformance suites of the Gateway API, and what they run, into the user's cache; needs Go
+	@$(CONTROL_PLANE) build-suites gateway-suites
+
+reference-pickers:  ## build the reference endpoint picker for bench-picker into the user's cache; takes twenty minutes and needs Go
+	@$(CONTROL_PLANE) build-suites epp
+
+conformance: $(DEV_STAMP) control-plane conformance-suites  ## run the conformance suites of the Gateway API, and write their reports to docs/conformance
+	@HEADGATE_TEST_REPORTS=docs/conformance $(CONTROL_PLANE) run $(PYTEST) -n0 $(CONFORMANCE) $(ARGS)
 
 kustomize-base: helm  ## render deploy/kustomize/base from the Helm chart
 	@$(PYTHON) tools/kustomize_base.py "$$($(CONTROL_PLANE) path-helm | head -n 1)"
@@ -171,6 +181,9 @@ soak: $(DEV_STAMP)  ## ten minutes with failing engines, changes and killed work
 soak-health: $(DEV_STAMP)  ## ten minutes with randomly failing engines, compared with an ideal picker
 	$(BIN)/python bench/soak_health.py $(ARGS)
 
+soak-picker: $(DEV_STAMP)  ## an hour of pickers that are killed and replaced behind Envoy (ARGS="--minutes 3")
+	$(BIN)/python bench/soak_picker.py $(ARGS)
+
 soak-autoscaling: $(DEV_STAMP)  ## an hour of random load, with engines, controllers and gateways killed (ARGS="--minutes 5")
 	$(BIN)/python bench/soak_autoscaling.py $(ARGS)
 
@@ -202,9 +215,11 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) install --no-deps -e .
 	@touch $@
 
-$(DEV_STAMP): $(STAMP) requirements-dev.lock
+# The messages of Envoy come with a package `cel` that would overwrite the one of CEL: they get a folder of their own.
+$(DEV_STAMP): $(STAMP) requirements-dev.lock requirements-protos.lock
 	@echo "Installing the development tools ..."
 	@$(PIP) install -r requirements-dev.lock
+	@$(PIP) install --no-deps --upgrade --target $(VENV)/protos -r requirements-protos.lock
 	@touch $@
 
 $(COMPILE_STAMP): $(STAMP) requirements-compile.lock

@@ -15,14 +15,20 @@ import os
 import sys
 from collections.abc import Callable
 
+import msgspec
+
 import pieces
 from headgate import api, loop_turns, routing, telemetry
+from headgate.api.discovery_kinds import EndpointSlice
 from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
+from headgate.gateway.gateway_api import deciding
+from headgate.gateway.gateway_api.connection import EntryConnection
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
+from headgate.routing import gateway_api
 
 REPEATS, RUNS = 200, 40
 KEY = api.ObjectRef("ModelServer", "default", "pool")
@@ -101,6 +107,40 @@ class Path:
         return self.asked.pop()
 
 
+class EntryPath(Path):
+    """The same by a Gateway, whose route leads to a Service or to the pool."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, policy: str, *, to_pool: bool) -> None:
+        super().__init__(loop, policy)
+        backend = {"group": "networking.volcano.sh", "kind": "ModelServer", "name": "pool"}
+        place = gateway_api.Place("", 80)
+        self.shell.gateways.use(_entry_points(backend if to_pool else {"name": "web", "port": 80}))
+        shared = self.shell.gateways
+        for service in shared.entry_points.services.values():
+            for endpoint in service.endpoints:
+                self._keep(shared.connections_to(service, endpoint))
+        self.client = Wire(EntryConnection(shared, place, deciding.decide))
+
+
+def _entry_points(backend: dict[str, object]) -> gateway_api.EntryPoints:
+    def put(store: dict, kind: type, name: str, **rest: object) -> None:
+        made = msgspec.convert({"metadata": {"name": name, "namespace": "default"}, **rest}, kind)
+        store[made.metadata.key] = made
+
+    objects = gateway_api.Objects()
+    put(objects.classes, api.GatewayClass, "c", spec={"controllerName": api.gateways.CONTROLLER})
+    listener = {"name": "http", "port": 80, "protocol": "HTTP"}
+    put(objects.gateways, api.Gateway, "g", spec={"gatewayClassName": "c", "listeners": [listener]})
+    rule = {"matches": [{"path": {"value": "/v1"}}], "backendRefs": [backend]}
+    put(objects.routes, api.HttpRoute, "r", spec={"parentRefs": [{"name": "g"}], "rules": [rule]})
+    put(objects.services, api.Service, "web", spec={"ports": [{"port": 80}]})
+    addresses = [{"addresses": [f"127.0.0.{n}"]} for n in range(1, 5)]
+    web = api.ObjectKey("default", "web")
+    ports, slices = [{"name": "", "port": 9000}], objects.slices[web]
+    put(slices, EndpointSlice, "web", addressType="IPv4", endpoints=addresses, ports=ports)
+    return gateway_api.Translator().translate(objects, {KEY: routing.Pool(key=KEY)}).entry_points
+
+
 def message(size: int, *, stream: bool = False) -> bytes:
     """A chat request with a body of about `size` bytes."""
     body = {"model": "m", "messages": [{"role": "user", "content": "x" * (size - 90)}], "stream": stream}
@@ -165,6 +205,8 @@ async def main() -> None:
         "the same, picked by prediction": requests(Path(loop, "predicted"), 600),
         "request of 8 KB, picked by prediction": requests(Path(loop, "predicted"), 8192),
         "chunk of a stream": chunks(Path(loop, "least-work")),
+        "0.6 KB by a Gateway to a Service": requests(EntryPath(loop, "least-work", to_pool=False), 600),
+        "0.6 KB by a Gateway to a pool": requests(EntryPath(loop, "least-work", to_pool=True), 600),
     }
     for work in rows.values():
         for _ in range(200):

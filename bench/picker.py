@@ -32,7 +32,7 @@ import load
 import ports
 import proxies
 from pickers import PICKERS, Picker
-from pickers.asking_envoy import configuration
+from pickers.asking_envoy import FULL_DUPLEX, Listening, configuration
 from proxies.envoy import Envoy
 from proxies.processes import UnavailableError
 from scenarios import CONNECTIONS
@@ -74,7 +74,9 @@ class Asking(Envoy):
         self.fresh_scratch()
         port = ports.held_port()
         file = self.scratch / "envoy.json"
-        made = configuration(port, picker, list(engines), self.scratch / "access.log")
+        listening = Listening(port, None if picker is None else FULL_DUPLEX)
+        asked = [] if picker is None else [("127.0.0.1", picker)]
+        made = configuration([listening], asked, list(engines), self.scratch / "access.log")
         file.write_text(json.dumps(made, indent=1))
         pid = self.spawn(
             "envoy",

@@ -1,4 +1,4 @@
-"""How fast plans are proven, whether a simulation confirms them, and planners on public traces.
+"""How fast plans are made and proven, whether a simulation confirms them, and planners on public traces.
 
 Planners decide about the replicas of three variants of a model in virtual time, on the traces of the
 autoscalers: ours, the reference's, each variant alone, and saturation. docs/benchmarks.md has details.
@@ -26,12 +26,13 @@ from rich.table import Table
 
 from autoscaling_contest import traffic
 from headgate.planning import plan
+from headgate.planning.candidates import candidates
 from headgate.simulator.traces import TraceError
 from planning_contest import contest, fitted, shapes
 from planning_contest.simulated import CASES, confirm
 from planning_contest.standings import Result, Verdict, shown, summary, verdicts
 
-PARTS = ("speed", "simulation", "traces")
+PARTS = ("speed", "sizing", "simulation", "traces")
 QUICK_S = 300.0
 
 progress = Console(stderr=True)
@@ -59,6 +60,23 @@ def speed(seeds: int, limit_s: float) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def sizing(seeds: int) -> list[dict[str, Any]]:
+    """CPU time of the first pass over variants, of which no sizing is known."""
+    seconds = []
+    for seed in range(1, seeds + 1):
+        system = shapes.system(seed)
+        begins = time.process_time()
+        candidates(system)
+        seconds.append(time.process_time() - begins)
+    return [
+        {
+            "variants": len(system.servers),
+            "mean s": round(sum(seconds) / seeds, 2),
+            "worst s": round(max(seconds), 2),
+        }
+    ]
 
 
 def simulation(requests: int) -> list[dict[str, Any]]:
@@ -170,6 +188,8 @@ def main(**options: Any) -> None:
     found: dict[str, Any] = {}
     if "speed" in parts:
         found["speed"] = speed(options["seeds"], options["limit_s"])
+    if "sizing" in parts:
+        found["sizing"] = sizing(options["seeds"])
     if "simulation" in parts:
         found["simulation"] = simulation(options["requests"])
     results: list[Result] = []

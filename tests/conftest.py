@@ -30,6 +30,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A shell starts what runs in its background with Ctrl-C ignored, and so would be all that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# The messages of Envoy. Their folder comes last, as it has a package `cel`, too.
+sys.path.append(str(Path(sys.prefix) / "protos"))
+
 # Each client of HTTP would read the certificates of all authorities again, which takes 60 ms of a CPU.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
@@ -38,7 +41,7 @@ hypothesis.settings.register_profile(
     "explore", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], max_examples=250
 )
 hypothesis.settings.register_profile(
-    "same", hypothesis.settings.get_profile("explore"), derandomize=True, max_examples=50
+    "same", hypothesis.settings.get_profile("explore"), derandomize=True, max_examples=25
 )
 hypothesis.settings.load_profile("same")
 

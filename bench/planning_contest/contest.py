@@ -19,7 +19,10 @@ __all__ = ["contest", "planners", "shared"]
 
 WINDOW_S: Final = 60.0
 TTFT_SCALES: Final = (0.7, 1.4, 2.0)
-"""Of ours, beside its default, to compare at equal attainment: a fixed window, and also other targets."""
+PERCENTILES: Final = (99.0, 99.9)
+SCALES: Final = (4.0, 10.0)
+"""Of ours, beside its default, to compare at equal attainment: a fixed window, other targets of TTFT, other
+percentiles, and both targets multiplied."""
 
 
 KNOWING_LIMITS: Final = (OURS, "reference greedy", "v2 saturation")
@@ -39,6 +42,13 @@ def planners() -> Mapping[str, _Planner]:
         **{
             f"{OURS} 60 s TTFT x{each:g}": _Planner(partial(Headgate, window_s=WINDOW_S, ttft_scale=each))
             for each in TTFT_SCALES
+        },
+        **{f"{OURS} {each:g}%": _Planner(partial(Headgate, percentile=each)) for each in PERCENTILES},
+        **{
+            f"{OURS} 60 s x{each:g}": _Planner(
+                partial(Headgate, window_s=WINDOW_S, ttft_scale=each, tpot_scale=each)
+            )
+            for each in SCALES
         },
         **{f"{each} {ALONE}planned)": _Planner(partial(Headgate, only=(each,)), (each,)) for each in names},
         "reference": _Planner(Reference),

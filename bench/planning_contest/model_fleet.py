@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.planning.load import UNBEGUN_TOKENS
+from headgate.planning.load import PROMPT_SQUARES, UNBEGUN_TOKENS
 from headgate.requests.traffic import PoolTraffic
 from headgate.simulator.autoscaling import Ledger, ScaledFleet, Work
 from headgate.simulator.autoscaling.scaled_fleet import least_loaded
@@ -77,6 +77,7 @@ class ModelFleet:
             "headgate:output_tokens": recent.output_tokens_per_s,
             "headgate:requests_running": float(self.in_flight - len(self.held)),
             "headgate:requests_waiting": float(len(self.held)),
+            PROMPT_SQUARES: recent.prompt_squares_per_s,
             UNBEGUN_TOKENS: float(
                 sum(each.queued_tokens for fleet in self.fleets.values() for each in fleet.ready)
             ),

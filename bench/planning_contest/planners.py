@@ -14,6 +14,7 @@ from headgate.planning import Sizer, solving, steadiness
 from headgate.planning.candidates import candidates
 from headgate.planning.load import Load as Measured
 from headgate.planning.load import LoadFilter, of_signals
+from headgate.planning.sizing import PERCENTILE
 from headgate.planning.solving import Solution
 from headgate.planning.steadiness import Steadiness
 from headgate.planning.system import (
@@ -48,13 +49,17 @@ class Headgate:
         only: Sequence[str] | None = None,
         *,
         window_s: float | None = None,
+        percentile: float = PERCENTILE,
         ttft_scale: float = 1.0,
+        tpot_scale: float = 1.0,
     ) -> None:
         """`only`: the variants that it may use. `window_s`: how long fewer replicas must have sufficed, by
-        default as the controller chooses it. By `ttft_scale`, it is told another target of TTFT than holds,
-        to pay more or less."""
+        default as the controller chooses it. It is told the percentile of the class, and by the scales other
+        targets than hold, to pay more or less."""
         self.plan_s: list[float] = []
-        self._setting = setting._replace(models=[_told(each, ttft_scale) for each in setting.models])
+        told = [_told(each, ttft_scale, tpot_scale) for each in setting.models]
+        self._setting = setting._replace(models=told)
+        self._percentile = percentile
         self._names = [each.name for each in setting.variants if only is None or each.name in only]
         self._filters = {model.name: LoadFilter() for model in setting.models}
         self._steady: dict[Key, Steadiness] = {}
@@ -74,14 +79,14 @@ class Headgate:
             self._setting,
             self._names,
             {
-                name: _load(each.arrivals_per_s, each.prompt_tokens, each.output_tokens)
+                name: _load(each.arrivals_per_s, each.prompt_tokens, each.output_tokens, each.prompt_spread)
                 for name, each in loads.items()
             },
             fleets,
             is_joint=True,
         )
         begins = time.process_time()
-        solution = solving.exactly(system, sizer=self._sizer)
+        solution = solving.exactly(system, self._percentile, sizer=self._sizer)
         self.plan_s.append(time.process_time() - begins)
         return Decision(
             {key: n for name in fleets for key, n in self._steadied(name, solution, fleets, now)},
@@ -104,7 +109,10 @@ class Headgate:
         window_s = self._window_s
         if window_s is None:
             window_s = steadiness.window_s(self._planned_for[model].dispersion)
-        planned = {name: _replicas(solution, model, name, current[name]) for name in self._names}
+        # As for the controller: a variant that cannot meet the targets gets none if others can.
+        is_served = any(_server_name(model, name) in solution.allocations for name in self._names)
+        kept = dict.fromkeys(current, 0) if is_served else current
+        planned = {name: _replicas(solution, model, name, kept[name]) for name in self._names}
         decided = []
         for name in self._names:
             key, wanted = (model, name), planned[name]
@@ -120,7 +128,7 @@ class Headgate:
 
     def _weights(self, system: System) -> dict[Key, float]:
         """What one replica takes: where the planned replicas run, these are the planned shares."""
-        entries = candidates(solving.with_shared_loads(system), sizer=self._sizer)
+        entries = candidates(solving.with_shared_loads(system), self._percentile, self._sizer)
         return {
             (entry.server.model, each.accelerator): each.capacity_per_s
             for entry in entries
@@ -227,13 +235,19 @@ def begins_with(setting: Setting, only: Sequence[str] | None = None) -> dict[Key
     }
 
 
-def _told(model: Model, ttft_scale: float) -> Model:
-    return model._replace(slo=msgspec.structs.replace(model.slo, ttft_s=model.slo.ttft_s * ttft_scale))
+def _told(model: Model, ttft_scale: float, tpot_scale: float) -> Model:
+    slo = msgspec.structs.replace(
+        model.slo, ttft_s=model.slo.ttft_s * ttft_scale, tpot_s=model.slo.tpot_s * tpot_scale
+    )
+    return model._replace(slo=slo)
 
 
-def _load(per_s: float, prompt: float, response: float) -> Load:
+def _load(per_s: float, prompt: float, response: float, spread: float = 0.0) -> Load:
     return Load(
-        arrival_rate=60 * per_s, avg_in_tokens=_rounded(prompt), avg_out_tokens=_rounded(max(response, 1.0))
+        arrival_rate=60 * per_s,
+        avg_in_tokens=_rounded(prompt),
+        in_tokens_spread=_rounded(spread),
+        avg_out_tokens=_rounded(max(response, 1.0)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Random problems of 1,000 variants: 100 models on 10 types of accelerators, with 5 priorities."""
+"""Random problems and systems of 1,000 variants: 100 models, 10 types of accelerators, 5 priorities."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ import random
 from typing import Any, Final
 
 from headgate.planning import Demand, Option, Problem, plan
+from headgate.planning.system import (
+    Accelerator,
+    AllocationData,
+    DecodeParms,
+    Load,
+    Performance,
+    PrefillParms,
+    Server,
+    ServiceClass,
+    System,
+    Target,
+)
 
-__all__ = ["SHAPES", "SHARES", "problem"]
+__all__ = ["SHAPES", "SHARES", "problem", "system"]
 
 MODELS: Final = 100
 TYPES: Final = 10
@@ -66,3 +78,43 @@ def _demands(
         )
         demands.append(demand)
     return tuple(demands)
+
+
+def system(seed: int) -> System:
+    """Variants with random profiles, batches, lengths and objectives, which all need to be sized."""
+    rng = random.Random(seed)
+    types = [f"t{number}" for number in range(TYPES)]
+    servers: dict[str, Server] = {}
+    profiles: dict[str, Performance] = {}
+    classes: dict[str, ServiceClass] = {}
+    for model in (f"m{number}" for number in range(MODELS)):
+        load = Load(
+            arrival_rate=rng.uniform(60, 6000),
+            avg_in_tokens=rng.uniform(100, 2000),
+            avg_out_tokens=rng.uniform(50, 500),
+        )
+        target = Target(model=model, itl=rng.uniform(40, 100), ttft=rng.uniform(500, 4000))
+        classes[model] = ServiceClass(name=model, priority=rng.randint(1, 5), model_targets=[target])
+        for kind in types:
+            name = f"{model}-{kind}"
+            servers[name] = Server(
+                name=name,
+                class_=model,
+                model=model,
+                keep_accelerator=True,
+                current_alloc=AllocationData(accelerator=kind, num_replicas=1, load=load),
+            )
+            profiles[name] = Performance(
+                name=model,
+                acc=kind,
+                max_batch_size=rng.choice((64, 128, 256)),
+                decode_parms=DecodeParms(alpha=rng.uniform(5, 25), beta=rng.uniform(0.02, 0.3)),
+                prefill_parms=PrefillParms(gamma=rng.uniform(5, 50), delta=rng.uniform(0.02, 0.2)),
+            )
+    return System(
+        accelerators={kind: Accelerator(name=kind, cost=rng.randint(20, 120)) for kind in types},
+        performance={},
+        own_performance=profiles,
+        classes=classes,
+        servers=servers,
+    )

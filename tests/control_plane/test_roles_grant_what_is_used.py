@@ -143,10 +143,13 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
     lease = next(access.name for access in controller.granted if access.verb == "update")
     words = ["--kubeconfig", controller.kubeconfig, "--leader-elect", lease, *followed]
     planning = ["--planning-namespace", namespace] if scope else []
-    start("controller", "controller", *words, "--gateway-service", "gateways", *planning)
+    # As the chart has it: GatewayClasses are in no namespace.
+    off = ["--gateway-controller-name", ""] if scope else []
+    start("controller", "controller", *words, "--gateway-service", "gateways", *planning, *off)
     ports = [str(unused_tcp_port_factory()) for _ in range(3)]
     flags = zip(("--port", "--metrics-port", "--admin-port"), ports, strict=True)
-    start("gateway", "gateway", "--kubeconfig", gateway.kubeconfig, *followed, *itertools.chain(*flags))
+    off = ["--gateway-api-controller", ""] if scope else []
+    start("gateway", "gateway", "--kubeconfig", gateway.kubeconfig, *followed, *itertools.chain(*flags), *off)
     port = unused_tcp_port_factory()
     hook = next(access.name for access in webhook.granted if access.resource.startswith("validating"))
     # The roles are tried with a configuration of the test: that of the chart names a Service.
@@ -180,6 +183,8 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
         eventually(lambda: _resolved(cluster, namespace) == "False")
         cluster.apply(server, namespace=namespace)
         eventually(lambda: _resolved(cluster, namespace) == "True")
+    if not scope:
+        _serve_by_a_gateway(cluster, namespace, eventually)
     _change_a_model(cluster, namespace, eventually)
     _scale(cluster, namespace, eventually)
     asyncio.run(_forget_a_gateway(gateway))
@@ -190,6 +195,34 @@ def test_nothing_is_forbidden_and_nothing_is_unused(
             eventually(lambda account=account: account.granted <= _used(cluster, account), 30)
         assert account.granted - _used(cluster, account) == set()
         assert forbidden(cluster, account.user) == []
+
+
+def _serve_by_a_gateway(cluster: Any, namespace: str, eventually: Any) -> None:
+    """The kinds of the Gateway API that have a status."""
+    group, name = "gateway.networking.k8s.io/v1", f"class-{namespace}"
+    listener = {"name": "http", "port": 8088, "protocol": "HTTP"}
+    of_class = {"controllerName": "headgate.dev/gateway-controller"}
+    made = _object(group, "GatewayClass", name, of_class)
+    gateway = {"gatewayClassName": name, "listeners": [listener]}
+    route = {"parentRefs": [{"name": "front"}], "rules": [{"backendRefs": [{"name": "web", "port": 80}]}]}
+    cluster.apply(made)
+    cluster.apply(
+        _object(group, "Gateway", "front", gateway),
+        _object(group, "HTTPRoute", "route", route),
+        namespace=namespace,
+    )
+    for kind, each, part in (
+        ("gatewayclass", name, "conditions"),
+        ("gateway", "front", "listeners"),
+        ("httproute", "route", "parents"),
+    ):
+        eventually(lambda kind=kind, each=each, part=part: _status(cluster, kind, each, namespace).get(part))
+    cluster.kubectl("delete", "gatewayclass", name)
+
+
+def _status(cluster: Any, kind: str, name: str, namespace: str) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.get(kind, name, "-n", namespace).get("status", {})
+    return found
 
 
 def _scale(cluster: Any, namespace: str, eventually: Any) -> None:

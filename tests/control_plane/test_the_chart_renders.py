@@ -158,6 +158,8 @@ OTHER_VALUES = {
     "redis_hosts": ["redis"],
     "redis_tls": True,
     "redis_ca_file": "/ca",
+    "controller": "example.com/gateways",
+    "addresses": "assigned",
 }
 
 
@@ -211,6 +213,17 @@ def test_some_namespaces_need_no_cluster_role(helm, values, namespaces):
     ]
     settings = objects(rendered)["ConfigMap/headgate-gateway"]["data"]["gateway.yaml"]
     assert yaml.safe_load(settings)["kubernetes"] == {"namespaces": namespaces}
+    assert yaml.safe_load(settings)["gateway_api"] == {"controller": ""}
+
+
+def test_a_cluster_role_lets_them_read_gateway_classes(helm):
+    """In some namespaces only if wanted, as these are in no namespace."""
+    values = {"watchNamespaces": ["a"], "rbac": {"readGatewayClasses": True}}
+    rendered = helm.template(values, "here")
+    names = {each["metadata"]["name"] for each in rendered if each["kind"] == "ClusterRole"}
+    assert names == {f"headgate-{part}-gateway-classes-here" for part in ("gateway", "controller")}
+    settings = objects(rendered)["ConfigMap/headgate-gateway"]["data"]["gateway.yaml"]
+    assert "gateway_api" not in yaml.safe_load(settings)
 
 
 def test_secrets_can_be_read_only_if_they_are_named(helm):

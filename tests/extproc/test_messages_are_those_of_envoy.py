@@ -167,6 +167,14 @@ def test_responses_are_what_protobuf_reads(response):
     assert (again.reply, again.is_response) == (response.reply, response.is_response)
 
 
+@given(bodies, flags, flags)
+def test_parts_of_bodies_have_a_way_of_their_own(body, is_response, is_end):
+    """The most frequent message is encoded without values between, to the same bytes."""
+    reply = extproc.BodyResponse(streamed=extproc.StreamedBody(body, is_end))
+    encoded = extproc.encode_streamed(body, is_response=is_response, is_end=is_end)
+    assert encoded == extproc.encode_response(extproc.ProcessingResponse(reply, is_response))
+
+
 @given(st.dictionaries(st.text(max_size=10), structs, max_size=3), st.text(max_size=10))
 def test_metadata_is_json(namespaces, other):
     """As the generated classes convert it; another namespace has none."""

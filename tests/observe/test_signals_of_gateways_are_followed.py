@@ -86,6 +86,7 @@ async def test_gateways_are_added_up(follow, eventually):
                 prompt_tokens=900,
                 cached_tokens=150,
                 unbegun_tokens=600,
+                prompt_squares=4,
                 kv_usage=0.2,
                 slo_requests=3,
                 slo_misses=3,
@@ -105,6 +106,7 @@ async def test_gateways_are_added_up(follow, eventually):
                 prompt_tokens=100,
                 cached_tokens=100,
                 unbegun_tokens=200,
+                prompt_squares=1.5,
                 output_tokens=400,
                 kv_usage=0.6,
                 slo_requests=1,
@@ -142,6 +144,7 @@ async def test_gateways_are_added_up(follow, eventually):
     assert set(load.metrics) == set(METRICS)
     assert set(load.metrics) >= MEANS
     assert load.unbegun_tokens == 800
+    assert load.prompt_squares == 5.5
     assert load.idle_s is None
     one.send(line(pool(idle_s=3.0)))
     await eventually(lambda: signals.of(POOL).idle_s == 3)

@@ -71,8 +71,18 @@ def override_host(addresses, *, by_metadata=False):
     }
 
 
-def configuration(port, picker_port, pool, *, mode="FULL_DUPLEX_STREAMED", fails_open=False, retries=None):
-    """One listener, whose filter asks the picker."""
+def configuration(
+    port,
+    picker_port,
+    pool,
+    *,
+    mode="FULL_DUPLEX_STREAMED",
+    sends_responses=True,
+    fails_open=False,
+    retries=None,
+    is_secure=False,
+):
+    """One listener, whose filter asks the picker. `sends_responses`: also bodies of responses."""
     body = "BUFFERED" if mode == "BUFFERED" else "FULL_DUPLEX_STREAMED"
     trailers = "SKIP" if mode == "BUFFERED" else "SEND"
     processing = {
@@ -84,8 +94,8 @@ def configuration(port, picker_port, pool, *, mode="FULL_DUPLEX_STREAMED", fails
             "request_body_mode": body,
             "request_trailer_mode": trailers,
             "response_header_mode": "SEND",
-            "response_body_mode": body,
-            "response_trailer_mode": trailers,
+            "response_body_mode": body if sends_responses else "NONE",
+            "response_trailer_mode": trailers if sends_responses else "SKIP",
         },
         "message_timeout": "1000s",
         "response_attributes": ["upstream.address"],
@@ -127,6 +137,10 @@ def configuration(port, picker_port, pool, *, mode="FULL_DUPLEX_STREAMED", fails
         "typed_extension_protocol_options": {f"{_NAME}.upstreams.http.v3.HttpProtocolOptions": protocol},
         "load_assignment": _assigned("picker", [("127.0.0.1", picker_port)]),
     }
+    if is_secure:  # as gateways connect to pickers: without verifying the certificate
+        context = {"@type": f"{_TYPE}.transport_sockets.tls.v3.UpstreamTlsContext"}
+        context["common_tls_context"] = {"alpn_protocols": ["h2"]}
+        picker["transport_socket"] = {"name": "envoy.transport_sockets.tls", "typed_config": context}
     listener = {
         "name": "http",
         "address": _address("127.0.0.1", port),

@@ -1,6 +1,7 @@
 """The acceptance cases of the Gateway API Inference Extension for endpoint pickers, by their ids."""
 
 import asyncio
+import base64
 import json
 import re
 from collections import Counter
@@ -8,12 +9,12 @@ from collections import Counter
 import msgspec
 import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
-from picker_world import BUFFERED, NEW, OLD, completion, metadata, model, objective, pod, pool
+from picker_world import BUFFERED, NEW, NONE, OLD, STREAMED, completion, metadata, model, objective, pod, pool
 from smg_grpc_proto.generated import vllm_engine_pb2 as engine
 
 from headgate import api
 from headgate.api import gie_v1alpha1
-from headgate.dataplane.settings import Queue
+from headgate.dataplane.settings import Queue, Scheduling
 
 OTHERS_FULL = (6, 0.2), (0, 0.85), (10, 0.9)
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -414,10 +415,12 @@ async def test_a24_the_pool_does_not_exist_yet(picker):
 
 
 async def test_before_the_objects_are_loaded(picker):
-    """503."""
+    """The stream fails, so that a proxy with FailOpen goes on without the picker."""
     world = await picker()
-    found = (await world.ask()).told
-    assert (found.status.code, world.shell.is_ready) == (503, False)
+    proxy = await world.stream()
+    proxy.headers()
+    assert (await proxy.status).code == 14
+    assert not world.shell.is_ready
 
 
 async def test_pools_of_the_old_group(picker):
@@ -545,6 +548,203 @@ async def test_prefills_end_with_their_requests(picker, ends):
         proxy.respond(500 if ends == "error" else 200, ends=True)
     await asyncio.sleep(0.05)
     assert sum(world.in_flight().values()) == 0
+
+
+def with_plugins(*plugins):
+    """The scheduling section with these plugins."""
+    config = {
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [{"type": each} for each in plugins],
+    }
+    return Scheduling(content=config, allow_experimental_plugins=True)
+
+
+@pytest.mark.parametrize("kind", ["session-affinity-filter", "session-affinity-scorer"])
+async def test_b45_b46_sessions(picker, kind):
+    """B45: the first response has a token, which leads to the same endpoint. B46: if its Pod is gone, another
+    endpoint serves, with another token."""
+    world = (await picker(scheduling=with_plugins(kind))).apply(pool())
+    proxy = await world.ask()
+    first = proxy.told.address
+    proxy.respond(content_type="application/json")
+    token = (await proxy.response_head()).headers["x-session-token"]
+    number = int(first.split(":")[0].rpartition(".")[2])
+    assert base64.b64decode(token).decode() == f"default/pod-{number}"
+    for _ in range(5):
+        assert (await world.ask(x_session_token=token)).told.address == first
+    world.apply(pool(), *(pod(each) for each in (1, 2, 3) if each != number))
+    proxy = await world.ask(x_session_token=token)
+    assert proxy.told.address != first
+    proxy.respond(content_type="application/json")
+    assert (await proxy.response_head()).headers["x-session-token"] != token
+
+
+async def test_b43_scores_are_not_told(world):
+    """B43: without a flag for it, the metadata have no scores."""
+    proxy = await world.ask()
+    assert list(proxy.told.metadata) == ["envoy.lb"]
+    assert list(proxy.told.metadata["envoy.lb"]) == ["x-gateway-destination-endpoint"]
+
+
+# -- flow control
+
+
+async def test_f10_requests_wait_for_an_endpoint(picker):
+    """F9, F10: a request is held while the pool is empty, and sent when a Pod appears; or refused in time."""
+    world = (await picker(queue=Queue(no_endpoint_wait_s=0.2))).apply(pool(), pods=0)
+    proxy = await world.stream()
+    proxy.headers()
+    proxy.body(completion())
+    await proxy.silence()
+    world.apply(pool())
+    assert (await proxy.reply()).address is not None
+    world.apply(pool(), pods=0)
+    found = (await world.ask()).told
+    assert found.status.code == 503
+    headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
+    assert headers["x-llm-d-request-dropped-reason"] == b"rejected-no-endpoints"
+
+
+async def test_f8_requests_wait_for_capacity(picker):
+    """F8, F11: longer than its time in the queue is too long; a client that leaves is no longer queued."""
+    queue = Queue(detector="concurrency-detector", max_in_flight=1, ttl_s=0.2)
+    world = (await picker(queue=queue)).apply(pool(), pod(1))
+    first = await world.ask()
+    left = await world.stream()
+    left.headers()
+    left.body(completion())
+    await left.silence()
+    assert world.shell.queues.held == 1
+    left.call.cancel()
+    await left.silence()
+    assert world.shell.queues.held == 0
+    found = (await world.ask()).told
+    assert found.status.code == 429
+    headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
+    assert headers["x-llm-d-request-dropped-reason"] == b"rejected-ttl-expired"
+    second = await world.stream()
+    second.headers()
+    second.body(completion())
+    await second.silence()
+    await first.serve(b"{}")
+    assert (await second.reply()).address is not None
+
+
+async def test_flows_are_fairness_ids(picker):
+    """The header of the reference names them."""
+    queue = Queue(
+        detector="concurrency-detector", max_in_flight=1, objectives_from="anyone", fairness_ids_from="anyone"
+    )
+    world = (await picker(queue=queue)).apply(pool(), pod(1))
+    await world.ask()
+    for flow in ("a", "b"):
+        proxy = await world.stream()
+        proxy.headers(x_gateway_inference_fairness_id=flow)
+        proxy.body(completion())
+    await proxy.silence()
+    (shown,) = world.shell.queues.shown()["InferencePool/default/pool"]
+    flows = [flow.name for band in shown.queue.bands for flow in band.flows]
+    assert sorted(flows) == ["a", "b"]
+
+
+# -- what the reference has no case for
+
+
+@pytest.mark.parametrize("path", ["/v1/completions?a=b", "/team/v1/completions", None])
+async def test_paths_may_have_a_prefix(picker, path):
+    """The proxy may remove it later; without a path, it is that of completions."""
+    world = (await picker()).apply(pool(), model("my-model", target=1))
+    proxy = await world.ask(path=path, **{":path": path})
+    assert json.loads(proxy.told.body)["model"] == "target"
+
+
+async def test_errors_in_the_format_of_openai(picker):
+    """--error-format openai; on Anthropic's path in its format."""
+    world = (await picker(choices={"error_format": "openai"})).apply(pool(), model("m"))
+    found = (await world.ask(completion("other"))).told
+    assert json.loads(found.body)["error"]["code"] == "model_not_found"
+    found = (await world.ask(completion("other"), path="/v1/messages")).told
+    assert json.loads(found.body)["error"]["type"] == "not_found_error"
+
+
+async def test_the_decision_is_explained(world):
+    """To those who ask for it, in the response or in the refusal, as by the gateway."""
+    proxy = await world.ask(x_headgate_explain="1")
+    proxy.respond(content_type="application/json")
+    told = (await proxy.response_head()).headers["x-headgate-decision"]
+    assert f"address={proxy.told.address}; " in told
+    assert "attempts=1" in told
+    proxy = await world.ask(b"{", x_headgate_explain="1")
+    headers = {each.header.key: each.header.raw_value for each in proxy.told.headers.set_headers}
+    assert headers["x-headgate-decision"].endswith(b"refused=invalid_json")
+
+
+async def test_bodies_that_are_too_long(picker):
+    """413, before the rest of it comes; and nothing stays in memory."""
+    world = (await picker(choices={"max_body_bytes": 2000})).apply(pool())
+    proxy = await world.stream()
+    proxy.headers()
+    proxy.body(b"x" * 1500, ends=False)
+    proxy.body(b"x" * 1500, ends=False)
+    assert (await proxy.reply()).status.code == 413
+    assert world.shell.bodies.held == 0
+
+
+async def test_compressed_bodies_are_refused(world):
+    """415: the picker reads bodies, and does not inflate them."""
+    assert (await world.ask(content_encoding="gzip")).told.status.code == 415
+
+
+@pytest.mark.parametrize("mode", [STREAMED, 3])
+async def test_modes_that_send_the_headers_too_early(world, mode):
+    """The stream fails, with what to configure."""
+    proxy = await world.stream(request_mode=mode)
+    proxy.headers()
+    status = await proxy.status
+    assert status.code == 9
+    assert "use FULL_DUPLEX_STREAMED or BUFFERED" in status.message
+
+
+async def test_requests_whose_body_is_not_sent(world):
+    """request_body_mode NONE: the endpoint with the least load gets it, and its response is accounted for."""
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.stream(request_mode=NONE)
+    proxy.headers()
+    assert (await proxy.reply()).address == address(2)
+    assert world.in_flight() == {1: 0, 2: 1, 3: 0}
+    assert await proxy.serve(b"{}") == [b"{}"]
+    assert world.in_flight() == {1: 0, 2: 0, 3: 0}
+
+
+async def test_responses_whose_body_is_not_sent(picker):
+    """response_body_mode NONE: the request is over with the stream, and counts are not asked for."""
+    world = (await picker()).apply(pool())
+    proxy = await world.stream(response_mode=NONE)
+    await proxy.ask(completion(stream=True))
+    assert proxy.told.body == completion(stream=True)
+    proxy.respond(content_type="text/event-stream")
+    await proxy.response_head()
+    assert sum(world.in_flight().values()) == 1
+    proxy.call.half_close()
+    assert (await proxy.status).code == 0
+    assert sum(world.in_flight().values()) == 0
+    assert world.sample("headgate_gateway_requests_total", outcome="served") == 1
+
+
+@pytest.mark.parametrize("status", [401, 500, 503])
+async def test_endpoints_that_fail_are_ejected(world, status):
+    """One whose responses are errors, while others serve, soon gets no more requests."""
+    seen, now = Counter(), world.shell.now()
+    for number in range(60):
+        world.shell.now = lambda at=now + number / 100: at
+        proxy = await world.ask()
+        seen[proxy.told.address] += 1
+        fails = proxy.told.address == address(2)
+        await proxy.serve(b"{}", status=status if fails else 200)
+    assert 0 < seen[address(2)] <= 12
+    for _ in range(5):
+        assert (await world.ask()).told.address != address(2)
 
 
 # -- gRPC

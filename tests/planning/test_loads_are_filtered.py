@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.planning.load import CLEARED_S, UNBEGUN_TOKENS, Load, LoadFilter, of_signals
+from headgate.planning.load import CLEARED_S, PROMPT_SQUARES, UNBEGUN_TOKENS, Load, LoadFilter, of_signals
 
 AMOUNTS = st.floats(0, 1e9)
 
@@ -21,6 +21,7 @@ def test_signals_are_divided_by_arrivals():
             "headgate:requests_waiting": 3,
             "headgate:kv_usage": 0.5,
             UNBEGUN_TOKENS: 900.0,
+            PROMPT_SQUARES: 0.5625,
         }
     )
     assert load == Load(
@@ -28,6 +29,7 @@ def test_signals_are_divided_by_arrivals():
         prompt_tokens=500.0,
         output_tokens=200.0,
         cached_share=0.25,
+        prompt_spread=1.0,
         waiting=3,
         in_engines=7,
         unbegun_tokens=900.0,

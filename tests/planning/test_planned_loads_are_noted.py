@@ -12,7 +12,8 @@ LOAD = Load(arrivals_per_s=10.0, prompt_tokens=512.0, output_tokens=256.0, cache
 def test_a_note_has_the_load_of_a_minute() -> None:
     """And gives it back, to four digits."""
     note = PlannedLoad.of(LOAD, idle=False)
-    text = '{"requestsPerMinute":600.0,"promptTokens":512.0,"outputTokens":256.0,"cachedShare":0.25}'
+    lengths = '"promptTokens":512.0,"outputTokens":256.0,"cachedShare":0.25,"promptSpread":0.0'
+    text = f'{{"requestsPerMinute":600.0,{lengths}}}'
     assert note.written() == text
     assert planned_load.read(text) == note
     assert note.load == LOAD

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.planning.queueing import Replicas, analyze, late_share
-from headgate.planning.replica import Profile, Replica
+from headgate.planning.replica import Profile, Replica, Times
 from headgate.planning.sizing import Sizing, Targets, size
 from headgate.planning.stalls import Stalls, blocking_ms
 
@@ -33,7 +33,7 @@ loads = st.floats(0.001, 1)
 def chain(replica: Replica, rate_per_s: float) -> tuple[list[float], float]:
     """Probabilities of 0 to all requests between prefills, from the balance of groups and completions, and
     the parameter of the groups' size."""
-    blocking = blocking_ms(replica)
+    blocking = blocking_ms(Times([replica]))[0]
     busy = rate_per_s / 1000 * blocking
     group = 1 - (1 - busy) ** 2
     starts_per_ms = rate_per_s / 1000 * (1 - group) / (1 - busy)
@@ -69,10 +69,10 @@ def test_as_many_requests_are_late_as_the_sum_over_all_states_has(replica, load,
     """And those that wait for prefills alone."""
     rate = load * replica.max_rate_per_s
     completions = replica.completions_per_ms()
-    if min(1 / completions) - blocking_ms(replica) < 1e-6:
+    if min(1 / completions) - blocking_ms(Times([replica]))[0] < 1e-6:
         return
     ttft_ms = replica.prefill_ms(1) + relative * 20 / completions[-1]
-    found = Stalls([replica]).late_share(np.array([rate]), np.array([ttft_ms]))[0]
+    found = Stalls(Times([replica])).late_share(np.array([rate]), np.array([ttft_ms]))[0]
     least = min(1.0, brute_late(replica, rate, ttft_ms))
     assert found >= least * (1 - 1e-6) - 1e-9
     assert found <= 1
@@ -84,7 +84,7 @@ def test_without_prompts_it_is_the_state_dependent_queue(replica, load, ttft_ms)
     model = Replicas([Replica(**{**_fields(replica), "input_tokens": 0})])
     rate = load * model.max_rate_per_s
     by_queue = model.late_share(model.solve(rate), np.array([ttft_ms]))
-    assert Stalls(model.replicas).late_share(rate, np.array([ttft_ms])) == pytest.approx(
+    assert Stalls(Times(model.replicas)).late_share(rate, np.array([ttft_ms])) == pytest.approx(
         by_queue, rel=1e-6, abs=1e-9
     )
 
@@ -108,7 +108,7 @@ def test_more_load_makes_more_requests_late(replica, one, other, spare_ms) -> No
 def test_the_percentile_of_the_first_token_is_found(replica, load, percentile) -> None:
     """At most the share that it leaves comes later, of those that are accepted."""
     rate = np.array([load * replica.max_rate_per_s])
-    model = Stalls([replica])
+    model = Stalls(Times([replica]))
     found = model.ttft_quantile_ms(rate, np.array([percentile]))
     blocked = model.solve(rate).blocked[0]
     late = (model.late_share(rate, found * (1 + 1e-9))[0] - blocked) / (1 - blocked)
@@ -119,7 +119,7 @@ def test_profiles_that_contain_stalls_need_more_replicas(replica) -> None:
     """As fitted to a simulated engine: at 1.67 requests a second, prefills take 41 % of its time, and 92 % of
     the requests have their first token in a second."""
     model = replica(16.64, 1.501, 183.73, 0.1543, batch=16, prompt=512, response=128)
-    assert blocking_ms(model) == pytest.approx(262.7, rel=1e-3)
+    assert blocking_ms(Times([model]))[0] == pytest.approx(262.7, rel=1e-3)
     found = size(model, Targets(ttft_ms=1000, itl_ms=36.28))
     assert isinstance(found, Sizing)
     assert found.queue.ttft_per_s == pytest.approx(1.722, rel=1e-3)

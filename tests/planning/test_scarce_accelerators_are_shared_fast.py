@@ -72,6 +72,21 @@ def test_one_demand_gets_its_cheapest_choice(demand) -> None:
         assert dict(choices)[found.counts] == pytest.approx(found.price)
 
 
+@given(demands | minimal, st.floats(0, 2))
+def test_only_better_choices_than_a_known_one_are_found(demand, excess) -> None:
+    """The known one stays if none is."""
+    best = covering.cheapest(demand, 0.1)
+    if best is None:
+        return
+    known = covering.Known(
+        (0,) * len(demand.options), best.price * (1 + excess) if excess > 0.01 else best.price
+    )
+    found = covering.cheapest(demand, 0.1, known=known)
+    assert found is not None
+    assert found.price == pytest.approx(best.price)
+    assert found.counts == (best.counts if excess > 0.01 and best.price > 0 else known.counts)
+
+
 @given(demands | minimal, st.floats(0, 30))
 def test_all_cheap_choices_are_listed(demand, more) -> None:
     """But for those that have a replica too much."""

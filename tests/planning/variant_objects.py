@@ -26,6 +26,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: float = 100
     output_tokens: float = 128
     cached_share: float = 0.0
+    prompt_spread: float = 0.0
     waiting: int = 0
 
 

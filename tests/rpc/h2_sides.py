@@ -11,7 +11,7 @@ from h2.connection import H2Connection
 from h2.settings import SettingCodes
 
 from headgate.rpc.http2 import Http2
-from headgate.rpc.limits import HeldBytes, Limits
+from headgate.rpc.limits import Holdings, Limits
 from headgate.rpc.receiver import Receiver
 
 HEADERS = [
@@ -70,7 +70,7 @@ class Side:
 
     def __init__(self, limits: Limits | None = None, *, is_client: bool = False) -> None:
         limits = limits or Limits()
-        self.held = HeldBytes(limits.max_held_bytes)
+        self.held = Holdings(limits.max_held_bytes)
         self.http2 = Http2(limits, self.held, 0.0, is_client=is_client)
         self.receiver = Receiver(self.http2)
         self.calls: dict[int, Call] = {}

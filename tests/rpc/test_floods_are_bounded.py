@@ -187,6 +187,25 @@ def test_more_than_the_window_of_a_paused_call_ends_the_connection():
         server.feed(data * 5)
 
 
+async def test_calls_of_all_connections_are_bounded(serve, eventually):
+    """Those beyond are refused, and may be sent again."""
+    server, port = await serve(limits=rpc.Limits(max_calls=30, max_all_calls=50))
+    opened = h2_client().data_to_send() + each(
+        40, lambda n: STUBBORN[:5] + n.to_bytes(4, "big") + STUBBORN[9:]
+    )
+    peers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+    for (reader, writer), refused in zip(peers, (10, 20), strict=True):
+        writer.write(opened)
+        received = b""
+        while received.count(b"\0\0\4\3\0\0\0\0") < refused:
+            received += await asyncio.wait_for(reader.read(1 << 16), 20.0)
+    assert server.statistics()["calls_in_progress"] == 50
+    for _, writer in peers:
+        writer.close()
+    await eventually(lambda: server.statistics()["calls_in_progress"] == 0)
+    await eventually(lambda: len([each for each in all_handlers if "cancelled" in each.heard]) == 50)
+
+
 async def test_http1_is_told_that_it_is_wrong_here(serve):
     """By the end of the connection, with the reason for HTTP/2 clients."""
     _, port = await serve()

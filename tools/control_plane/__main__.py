@@ -20,6 +20,7 @@ import monitoring
 import namespace
 import programs
 import servers
+import suites
 
 LEFT_OUT = "The tests in a real control plane are left out: "
 HOW_TO_GET = (
@@ -42,6 +43,8 @@ def main() -> int:
                 _say("\n".join(str(each) for each in monitoring.build_all(os.environ).values()))
             case "build-keda":
                 _say(f"KEDA is in {keda.build_it(os.environ)}")
+            case "build-suites":
+                _say("\n".join(str(each) for each in suites.build_all(given.names, os.environ)))
             case "check":
                 return _check(os.environ)
             case "path":
@@ -52,6 +55,8 @@ def main() -> int:
                 _say("\n".join(str(each) for each in monitoring.find(os.environ).values()))
             case "path-keda":
                 _say(str(keda.find(os.environ) or ""))
+            case "path-suite":
+                _say(str(suites.find(given.name, os.environ) or ""))
             case "up":
                 servers.up(_found(os.environ), given.state, has_audit=given.audit, is_bare=given.bare)
             case "lws":
@@ -81,6 +86,10 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("path-monitoring", help="print the paths of Prometheus and its adapter")
     commands.add_parser("build-keda", help="build KEDA, unless it is there already")
     commands.add_parser("path-keda", help="print the directory of KEDA; nothing if there is none")
+    some = commands.add_parser("build-suites", help="build conformance suites and the programs they need")
+    some.add_argument("names", nargs="*", metavar="NAME", help=", ".join(suites.NAMES))
+    one = commands.add_parser("path-suite", help="print the directory of a suite; nothing if there is none")
+    one.add_argument("name", choices=suites.NAMES)
     commands.add_parser("check", help="report whether the tests can run here; if not, exit with status 1")
     commands.add_parser("path", help="print the directory of the programs")
     up = commands.add_parser("up", help="start a control plane and print its kubeconfig; Ctrl-C ends it")

@@ -156,7 +156,7 @@ class Go:
         self.home = home
         self.environ = {
             **os.environ,
-            "GOFLAGS": "-mod=mod",
+            "GOFLAGS": f"-mod=mod {os.environ.get('GOFLAGS', '')}".strip(),  # such as -p=1
             "GOWORK": "off",
             "CGO_ENABLED": "0",
             "GO111MODULE": "on",
@@ -192,6 +192,12 @@ class Go:
         words = ["build", "-v", "-trimpath", "-ldflags", linker_flags, "-o", str(into), *packages]
         self.run(words, directory)
         report(f"Compiled {names}")
+
+    def build_tests(self, directory: Path, into: Path) -> None:
+        """Builds the tests of the package in a directory as a program."""
+        report(f"Compiling {into.name}")
+        self.run(["test", "-c", "-trimpath", "-ldflags", "-s -w", "-o", str(into), "."], directory)
+        report(f"Compiled {into.name}")
 
     def run(self, words: Sequence[str], directory: Path) -> str:
         """Returns the standard output; reports what `go` prints to the standard error every few seconds."""

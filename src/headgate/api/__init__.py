@@ -5,9 +5,11 @@ Headgate it imports only `kubeschema`, so that every other room can use its type
 """
 
 from headgate.api import (
+    gateways,
     gie_v1,
     gie_v1alpha1,
     gie_v1alpha2,
+    http_routes,
     kthena_networking,
     kthena_registry,
     leaderworkersets,
@@ -55,8 +57,10 @@ from headgate.api.core import (
 )
 from headgate.api.definitions import borrowed_definitions, builtin_definitions, custom_definitions
 from headgate.api.extensions import CustomResourceDefinition
+from headgate.api.gateways import Gateway, GatewayClass
 from headgate.api.gie_v1alpha1 import InferenceModel
 from headgate.api.gie_v1alpha2 import InferenceModelRewrite, InferenceObjective
+from headgate.api.http_routes import HttpRoute
 from headgate.api.kthena_networking import (
     ModelMatch,
     ModelRoute,
@@ -103,7 +107,10 @@ __all__ = [
     "EnvVar",
     "Event",
     "EventSource",
+    "Gateway",
+    "GatewayClass",
     "HTTPGetAction",
+    "HttpRoute",
     "InferenceModel",
     "InferenceModelRewrite",
     "InferenceObjective",
@@ -150,9 +157,11 @@ __all__ = [
     "borrowed_definitions",
     "builtin_definitions",
     "custom_definitions",
+    "gateways",
     "gie_v1",
     "gie_v1alpha1",
     "gie_v1alpha2",
+    "http_routes",
     "kthena_networking",
     "kthena_registry",
     "leaderworkersets",

@@ -16,10 +16,12 @@ from headgate.api import (
     core,
     discovery_kinds,
     extensions,
+    gateways,
     gie_v1,
     gie_v1alpha1,
     gie_v1alpha2,
     horizontal,
+    http_routes,
     kthena_networking,
     kthena_registry,
     kubernetes,
@@ -265,6 +267,39 @@ _BUILTIN = (
 
 _UNAPPROVED = {"api-approved.kubernetes.io": "unapproved, the definition of the embedded API server"}
 _BORROWED = (
+    Definition(
+        kind=gateways.GatewayClass,
+        short_names=("gc",),
+        categories=("gateway-api",),
+        columns=(
+            ("Controller", "string", ".spec.controllerName", 0),
+            ("Accepted", "string", '.status.conditions[?(@.type=="Accepted")].status', 0),
+            _AGE,
+            ("Description", "string", ".spec.description", 1),
+        ),
+        status=True,
+        annotations=_UNAPPROVED,
+    ),
+    Definition(
+        kind=gateways.Gateway,
+        short_names=("gtw",),
+        categories=("gateway-api",),
+        columns=(
+            ("Class", "string", ".spec.gatewayClassName", 0),
+            ("Address", "string", ".status.addresses[*].value", 0),
+            ("Programmed", "string", '.status.conditions[?(@.type=="Programmed")].status', 0),
+            _AGE,
+        ),
+        status=True,
+        annotations=_UNAPPROVED,
+    ),
+    Definition(
+        kind=http_routes.HttpRoute,
+        categories=("gateway-api",),
+        columns=(("Hostnames", "string", ".spec.hostnames", 0), _AGE),
+        status=True,
+        annotations=_UNAPPROVED,
+    ),
     Definition(
         kind=reference_grants.ReferenceGrant,
         also=(reference_grants.ReferenceGrantV1,),

@@ -90,7 +90,7 @@ class InferencePoolSpec(Part, frozen=True, kw_only=True):
     ] = "http"
     endpoint_picker_ref: Annotated[
         EndpointPickerRef | None,
-        described("Who picks an endpoint for a gateway that asks one. Headgate's own gateway picks itself."),
+        described("Who picks endpoints for requests by HTTPRoutes; for its own API, Headgate picks itself."),
     ] = None
 
 

@@ -91,6 +91,32 @@ def _urls(context: click.Context, option: click.Parameter, given: tuple[str, ...
     show_default=True,
 )
 @click.option(
+    "--gateway-address",
+    "gateway_addresses",
+    metavar="ADDRESS",
+    multiple=True,
+    help="IP address or host name that clients of Gateways connect to, for their status; repeatable. Or a "
+    "range such as 10.0.8.0/24, of which each Gateway gets an address of its own. Default: the addresses "
+    "of --gateway-service.",
+)
+@click.option(
+    "--gateway-own-port",
+    "gateway_own_ports",
+    metavar="PORT",
+    multiple=True,
+    type=click.IntRange(1, 65535),
+    default=(8080, 8081, 9090),
+    help="Port that gateways need for themselves, so that no Gateway can have it; repeatable.",
+    show_default=True,
+)
+@click.option(
+    "--gateway-controller-name",
+    metavar="DOMAIN/PATH",
+    default="headgate.dev/gateway-controller",
+    help="The controllerName of the GatewayClasses that Headgate implements; empty: none.",
+    show_default=True,
+)
+@click.option(
     "--prometheus",
     metavar="URL",
     default="",
@@ -141,6 +167,9 @@ def controller(
     gateways: tuple[str, ...],
     gateway_service: str,
     gateway_metrics_port: int,
+    gateway_addresses: tuple[str, ...],
+    gateway_own_ports: tuple[int, ...],
+    gateway_controller_name: str,
     prometheus: str,
     prometheus_token_file: Path | None,
     prometheus_ca_file: Path | None,
@@ -156,10 +185,14 @@ def controller(
 
     from headgate import cluster, garbage
     from headgate.cli import process
-    from headgate.controllers import ControllersConfig, run_controllers
+    from headgate.controllers import ControllersConfig, gateway_api, run_controllers
     from headgate.controllers.autoscaling import AutoscalingSettings
     from headgate.controllers.planning import PlanningSettings
 
+    try:
+        source = gateway_api.parsed(gateway_addresses)
+    except gateway_api.AddressError as error:
+        raise click.BadParameter(str(error), param_hint="--gateway-address") from error
     config = ControllersConfig(
         kubeconfig=kubeconfig,
         namespaces=namespaces,
@@ -178,6 +211,12 @@ def controller(
             prometheus_ca_file=prometheus_ca_file,
         ),
         planning=PlanningSettings(namespace=planning_namespace, environment=dict(os.environ)),
+        gateway_api=gateway_api.GatewayApiSettings(
+            controller_name=gateway_controller_name,
+            addresses=source,
+            service=gateway_service,
+            own_ports=gateway_own_ports,
+        ),
         metrics_host=metrics_host,
         metrics_port=metrics_port,
     )

@@ -121,6 +121,10 @@ class Following(NamedTuple):
 
 def _controller_arguments(options: Options) -> list[object]:
     words: list[object] = ["--kubeconfig", options.kubeconfig, "--gateway", options.metrics_url]
+    words += ["--gateway-address", addresses.local_host(options.gateway.listen.host)]
+    of_gateway = options.gateway
+    for port in (of_gateway.listen.port, of_gateway.admin.port, of_gateway.metrics.port):
+        words += ["--gateway-own-port", port]
     words += ["--prometheus", options.prometheus] if options.prometheus else []
     if options.controller_metrics_port is not None:
         words += ["--metrics-port", options.controller_metrics_port]

@@ -138,11 +138,21 @@ def formed(obj: Observed, status: api.ObservedStatus) -> Status:
 
 def written(obj: Observed, status: api.ObservedStatus) -> dict[str, Any]:
     """The same as a plain object for an API server, which requires messages, even if empty."""
-    plain: dict[str, Any] = msgspec.to_builtins(formed(obj, status))
-    for part in (plain, *plain.get("parents", ())):
+    return plain(formed(obj, status))
+
+
+def plain(status: Status) -> dict[str, Any]:
+    """A status for an API server."""
+    made: dict[str, Any] = msgspec.to_builtins(status)
+    for part in (made, *made.get("parents", ())):
         for condition in part.get("conditions", ()):
             condition.setdefault("message", "")
-    return plain
+    return made
+
+
+def without_ours(pool: gie_v1.InferencePool) -> list[gie_v1.ParentStatus]:
+    """The parents of a pool, without Headgate's gateway that needs no Gateway."""
+    return [each for each in (pool.status.parents if pool.status is not None else ()) if not _is_ours(each)]
 
 
 def _of_others(parents: Sequence[gie_v1.ParentStatus]) -> list[gie_v1.ParentStatus]:

@@ -22,7 +22,7 @@ from headgate.controllers.findings import (
 from headgate.controllers.relations import InferencePool, Subject, selector, subject
 
 ROUTED, CONFLICTED = "Routed", "Conflicted"
-INVALID_EXTENSION_REF = "InvalidExtensionRef"
+INVALID_EXTENSION_REF, NO_ROUTE = "InvalidExtensionRef", "NoRoute"
 _LISTED = 1024
 """Length of a list of names within a longer message."""
 
@@ -59,6 +59,11 @@ def of_pool(
     elif isinstance(pool, gie_v1.InferencePool):
         found.append(_picker(pool, picker))
     return [*found, _routed(pool, snapshot, models), _conflicted(pods, shared), _ready(pool, snapshot, pods)]
+
+
+def has_no_route(status: api.ObservedStatus) -> bool:
+    """Whether the status of a pool says that neither models nor its annotation lead to it."""
+    return any((each.type, each.reason) == (ROUTED, NO_ROUTE) for each in status.conditions)
 
 
 def _model_accepted(model: api.InferenceModel, snapshot: routing.Snapshot) -> Finding:
@@ -149,7 +154,7 @@ def _routed(pool: InferencePool, snapshot: routing.Snapshot, models: Sequence[ap
         f"{pool.resource.group}), or set its annotation {marks.MODELS} to the names of its models, or to "
         "* for all names that no other object serves"
     )
-    return Finding(ROUTED, False, "NoRoute", why)
+    return Finding(ROUTED, False, NO_ROUTE, why)
 
 
 def _conflicted(pods: Sequence[api.Pod], shared: Mapping[str, Sequence[Subject]]) -> Finding:

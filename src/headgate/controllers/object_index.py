@@ -70,6 +70,10 @@ class ObjectIndex:
         models = [user for user in users if isinstance(user, api.InferenceModel) and user.spec.model_name]
         return sorted(models, key=lambda model: model.metadata.age_order)
 
+    def pools(self) -> list[Subject]:
+        """All InferencePools."""
+        return [each for each in self._objects if each.kind in POOLS]
+
     def pods_of(self, pool: Pool) -> list[api.Pod]:
         """The Pods that the pool selects."""
         return self._selections.pods(relations.subject(pool))

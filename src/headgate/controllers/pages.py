@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from headgate import cluster
 from headgate.controllers.autoscaling import AutoscalingController, add_figures
+from headgate.controllers.gateway_api import GatewayApiController
 from headgate.controllers.model import ModelController, ModelStatistics
 from headgate.controllers.planning import PlanningController
 from headgate.controllers.planning import add_figures as add_planning_figures
@@ -27,6 +28,7 @@ def pages(
     models: ModelController,
     scaling: AutoscalingController,
     planning: PlanningController,
+    gateway_api: GatewayApiController,
     leadership: cluster.Leadership,
 ) -> Starlette:
     """GET /healthz, /readyz and /metrics. Ready: all objects are loaded, whether it leads or not."""
@@ -36,7 +38,8 @@ def pages(
         return JSONResponse({"message": "ok"})
 
     async def readyz(_: Request) -> Response:
-        ready = statuses.is_ready and models.is_ready and scaling.is_ready and planning.is_ready
+        controllers = (statuses, models, scaling, planning, gateway_api)
+        ready = all(each.is_ready for each in controllers)
         return JSONResponse({"message": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     async def page(request: Request) -> Response:

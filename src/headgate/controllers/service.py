@@ -12,6 +12,7 @@ import msgspec
 from headgate import cluster, serving
 from headgate.controllers import pages
 from headgate.controllers.autoscaling import AutoscalingController, AutoscalingSettings
+from headgate.controllers.gateway_api import GatewayApiController, GatewayApiSettings
 from headgate.controllers.model import ModelController, ModelSettings
 from headgate.controllers.planning import PlanningController, PlanningSettings
 from headgate.controllers.statuses import StatusController
@@ -37,6 +38,7 @@ class ControllersConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Directories of nodes that caches of Models may be in; none for any."""
     autoscaling: AutoscalingSettings = AutoscalingSettings()
     planning: PlanningSettings = PlanningSettings()
+    gateway_api: GatewayApiSettings = GatewayApiSettings()
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
     """Where to serve health and metrics; None to serve none."""
@@ -63,7 +65,13 @@ async def _run(
     async with cluster.Client.from_kubeconfig(config.kubeconfig) as client:
         election = _election(client, config)
         leadership = election or cluster.Undisputed()
-        statuses = StatusController(client, config.namespaces, leadership=leadership)
+        gateway_api = GatewayApiController(
+            client, config.namespaces, config.gateway_api, leadership=leadership
+        )
+        statuses = StatusController(
+            client, config.namespaces, leadership=leadership, has_gateways=gateway_api.has_classes
+        )
+        gateway_api.on_classes(statuses.review_pools)
         settings = ModelSettings(headgate_image=config.headgate_image, host_path_roots=config.host_path_roots)
         models = ModelController(client, config.namespaces, settings, leadership=leadership)
         scaling = AutoscalingController(client, config.namespaces, config.autoscaling, leadership=leadership)
@@ -71,7 +79,7 @@ async def _run(
             client, scaling, config.namespaces, config.planning, leadership=leadership
         )
         unattended = UnattendedObjects(client, config.namespaces, leadership=leadership)
-        waiting = {"statuses", "models", "scaling", "planning"}
+        waiting = {"gateway-api", "statuses", "models", "scaling", "planning"}
 
         def is_ready(which: str) -> None:
             waiting.discard(which)
@@ -80,6 +88,7 @@ async def _run(
 
         async with asyncio.TaskGroup() as tasks:
             running = [
+                tasks.create_task(gateway_api.run(lambda: is_ready("gateway-api"))),
                 tasks.create_task(statuses.run(config.workers, lambda: is_ready("statuses"))),
                 tasks.create_task(models.run(config.workers, lambda: is_ready("models"))),
                 tasks.create_task(scaling.run(lambda: is_ready("scaling"))),
@@ -88,7 +97,7 @@ async def _run(
             ]
             if listener is not None:
                 page = serving.serve_page(
-                    pages.pages(statuses, models, scaling, planning, leadership), listener
+                    pages.pages(statuses, models, scaling, planning, gateway_api, leadership), listener
                 )
                 running.append(tasks.create_task(page))
             runs = tasks.create_task(election.run()) if election is not None else None

@@ -15,8 +15,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from headgate import api, cluster, routing
+from headgate.api import gie_v1
 from headgate.controllers import conditions, relations
 from headgate.controllers.assessment import status_of
+from headgate.controllers.inference_findings import has_no_route
 from headgate.controllers.object_index import ObjectIndex
 from headgate.controllers.relations import KINDS, Observed, Subject
 from headgate.controllers.status_writes import COMPONENT, Outcome, write_status
@@ -75,6 +77,17 @@ class _StatusWriter:
                 self._tell(obj, condition)
         return None
 
+    async def withdraw(self, pool: gie_v1.InferencePool) -> float | None:
+        """Removes our entry from the parents of a pool, as far as it has one. Returns as `write` does."""
+        parents = conditions.without_ours(pool)
+        if pool.status is None or parents == pool.status.parents:
+            return None
+        if not self._leadership.is_held():
+            return GATHER_S
+        plain = conditions.plain(gie_v1.InferencePoolStatus(parents=parents))
+        outcome = await write_status(self._client, pool, {"parents": [], **plain})
+        return GATHER_S if outcome is Outcome.OUTDATED else None
+
     def _tell(self, obj: Observed, condition: api.Condition) -> None:
         kind = cluster.EventType.NORMAL if condition.status == "True" else cluster.EventType.WARNING
         self.events.record(obj, kind, condition.reason, f"{condition.type}: {condition.message}")
@@ -90,8 +103,12 @@ class StatusController:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         settling: Settling | None = None,
         leadership: cluster.Leadership | None = None,
+        has_gateways: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`has_gateways`: whether requests may also come in by the Gateway API. Then a pool to which nothing
+        else leads is none of this controller's."""
         self._client = client
+        self._has_gateways = has_gateways
         self._leadership = leadership or cluster.Undisputed()
         self._scopes = cluster.scopes(namespaces)
         self._clock = clock
@@ -128,6 +145,11 @@ class StatusController:
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, workers))
             self.is_ready = True
             on_ready()
+
+    def review_pools(self) -> None:
+        """Assess all InferencePools again: `has_gateways` has changed."""
+        for subject in self._index.pools():
+            self._queue.add_after(subject, GATHER_S)
 
     def statistics(self) -> StatusStatistics:
         return StatusStatistics(
@@ -206,6 +228,9 @@ class StatusController:
         now = timestamps.seconds(self._clock().timestamp())
         status = status_of(obj, self._index, now)
         said = conditions.said(obj)
+        # Then only routes of the Gateway API can lead to a pool, so that its parents are Gateways.
+        if isinstance(obj, gie_v1.InferencePool) and self._has_gateways() and has_no_route(status):
+            return await self._writer.withdraw(obj)
         if status == said:
             self._settling.forget(subject)
             return None

@@ -80,6 +80,11 @@ class FollowedObjects:
         for routes in self._routes:
             routes.subscribe(note)
 
+    def follow_pods(self, note: Callable[[cluster.Change[api.Pod]], None]) -> None:
+        """Report every change of a Pod, with what routing reads of it."""
+        for pods in self._pods:
+            pods.subscribe(note)
+
     def denied(self) -> list[cluster.Denied]:
         """The objects that may not be read."""
         found = (informer.denied for informer in self._informers)

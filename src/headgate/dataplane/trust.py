@@ -58,13 +58,15 @@ class Peer:
     """The other end of a client connection: created once per connection, since it is the same for all
     requests."""
 
-    __slots__ = ("_host", "_node", "_opening", "_trusted", "address", "is_trusted")
+    __slots__ = ("_host", "_node", "_opening", "_scheme", "_trusted", "address", "is_trusted")
 
-    def __init__(self, address: str, trusted: Networks) -> None:
+    def __init__(self, address: str, trusted: Networks, scheme: bytes = b"http") -> None:
+        """`scheme`: of the connection, http or https."""
         self.address = address
         """Without its port; "" if unknown, as on Unix sockets."""
         self.is_trusted = address in trusted
         self._trusted = trusted
+        self._scheme = scheme
         self._node = address.partition("%")[0].encode() or b"unknown"
         self._host: bytes | None = None
         self._opening = b""
@@ -74,7 +76,8 @@ class Peer:
         if self.is_trusted:
             return self._opening_behind(host, headers)
         if host != self._host:
-            self._opening = _opening(host, self._node, b"http", host, _element(self._node, host))
+            element = _element(self._node, host, self._scheme)
+            self._opening = _opening(host, self._node, self._scheme, host, element)
             self._host = host
         return self._opening
 
@@ -104,13 +107,13 @@ class Peer:
         """
         given_for = _joined(headers, b"x-forwarded-for")
         given = _joined(headers, b"forwarded")
-        element = _element(self._node, host)
+        element = _element(self._node, host, self._scheme)
         if not given and not given_for:
             chain, element_chain = self._node, element
         else:
             chain = given_for + b", " + self._node if given_for else b""
             element_chain = given + b", " + element if given else b""
-        proto = _joined(headers, b"x-forwarded-proto") or b"http"
+        proto = _joined(headers, b"x-forwarded-proto") or self._scheme
         named = _joined(headers, b"x-forwarded-host") or host
         return _opening(host, chain, proto, named, element_chain)
 
@@ -128,10 +131,11 @@ def _opening(host: bytes, chain: bytes, proto: bytes, named: bytes, elements: by
     return b"".join(lines)
 
 
-def _element(node: bytes, host: bytes) -> bytes:
+def _element(node: bytes, host: bytes, scheme: bytes) -> bytes:
     """One hop in the format of RFC 7239. The host was validated, so it needs no escapes."""
     named = b'"[%b]"' % node if b":" in node else node
-    return b'for=%b;host="%b";proto=http' % (named, host) if host else b"for=%b;proto=http" % named
+    about = b'for=%b;host="%b"' % (named, host) if host else b"for=%b" % named
+    return b"%b;proto=%b" % (about, scheme)
 
 
 def _joined(headers: list[Header], wanted: bytes) -> bytes:

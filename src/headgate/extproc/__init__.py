@@ -5,7 +5,7 @@ returns the bytes. Only the fields that pickers and gateways use are decoded; ot
 """
 
 from headgate.extproc.decoding import MAX_HEADERS, decode_request, decode_response
-from headgate.extproc.encoding import encode_request, encode_response
+from headgate.extproc.encoding import encode_request, encode_response, encode_streamed
 from headgate.extproc.messages import (
     APPEND,
     BUFFERED,
@@ -66,6 +66,7 @@ __all__ = [
     "encode_metadata",
     "encode_request",
     "encode_response",
+    "encode_streamed",
     "encode_struct",
     "metadata",
 ]

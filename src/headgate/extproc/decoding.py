@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.extproc.messages import (
+    APPEND,
+    OVERWRITE,
     BodyResponse,
     Header,
     HeadersResponse,
@@ -39,6 +41,10 @@ _KEY_TAG, _VALUE_TAG, _RAW_VALUE_TAG = 0x0A, 0x12, 0x1A
 """Of a HeaderValue: its key, its value as text, and its value as bytes."""
 _FIRST_TAG: Final = 0x0A
 """Field 1 with a length."""
+_ENDS_TAG: Final = 0x10
+"""Field 2 with a number: the end of a body."""
+_LENGTH_MASK: Final = 0x87
+"""Of a tag of one byte, what is BYTES if its field has a length."""
 
 
 def decode_request(data: bytes) -> ProcessingRequest:
@@ -50,7 +56,17 @@ def decode_request(data: bytes) -> ProcessingRequest:
     try:
         at, end = 0, len(data)
         while at < end:
-            number, wire_type, start, at = _field(data, at, end)
+            tag = data[at]
+            if tag & _LENGTH_MASK == BYTES:
+                # As `_field`, without a call: most messages have one or two fields, and headers dozens.
+                number, wire_type, length, start = tag >> 3, BYTES, data[at + 1], at + 2
+                if length >= 0x80:
+                    length, start = varint_at(data, at + 1)
+                at = start + length
+                if at > end:
+                    raise WireError(f"field {number} ends after its message")
+            else:
+                number, wire_type, start, at = _field(data, at, end)
             if wire_type != BYTES:
                 if number == _OBSERVABILITY and wire_type == VARINT:
                     observes = bool(start)
@@ -140,6 +156,16 @@ def _headers(data: bytes, at: int, end: int) -> HttpHeaders:
 
 
 def _body(data: bytes, at: int, end: int) -> HttpBody:
+    # The usual message has the body, and says at most that it ends.
+    if at + 2 <= end and data[at] == _FIRST_TAG:
+        length, start = data[at + 1], at + 2
+        if length >= 0x80:
+            length, start = varint_at(data, at + 1)
+        stop = start + length
+        if stop == end:
+            return HttpBody(data[start:stop])
+        if stop + 2 == end and data[stop] == _ENDS_TAG and data[stop + 1] < 0x80:
+            return HttpBody(data[start:stop], data[stop + 1] != 0)
     found = HttpBody()
     while at < end:
         number, wire_type, start, at = _field(data, at, end)
@@ -163,8 +189,8 @@ def _map_inside(data: bytes, at: int, end: int) -> list[Header]:
 
 
 def _header_map(data: bytes, at: int, end: int) -> list[Header]:
-    """The loop over all headers, which takes most of the time of a message; so it has its own reading of
-    fields, for tags of one byte."""
+    """The loop over all headers, which takes most of the time of a message; so it reads fields of the usual
+    kind without calls."""
     found: list[Header] = []
     while at < end:
         if data[at] != _FIRST_TAG:
@@ -177,7 +203,19 @@ def _header_map(data: bytes, at: int, end: int) -> list[Header]:
         stop = at + length
         if stop > end:
             raise WireError("a header ends after its message")
-        found.append(_header(data, at, stop))
+        # The usual header has a short key, then a short value as bytes, and nothing else.
+        if (
+            length > 3
+            and data[at] == _KEY_TAG
+            and data[at + 1] < 0x80
+            and (middle := at + 2 + data[at + 1]) + 2 <= stop
+            and data[middle] == _RAW_VALUE_TAG
+            and data[middle + 1] < 0x80
+            and middle + 2 + data[middle + 1] == stop
+        ):
+            found.append((data[at + 2 : middle], data[middle + 2 : stop]))
+        else:
+            found.append(_header(data, at, stop))
         if len(found) > MAX_HEADERS:
             raise WireError(f"a message has more than {MAX_HEADERS} headers")
         at = stop
@@ -281,15 +319,19 @@ def _mutation(data: bytes, at: int, end: int) -> Mutation:
 
 
 def _set_header(data: bytes, at: int, end: int) -> SetHeader:
+    """As Envoy's filter reads it: without an action, which is 0, a header that exists is replaced, unless the
+    older field `append` is true."""
     header: Header = (b"", b"")
-    action = 0
+    action, appends = 0, False
     while at < end:
         number, wire_type, start, at = _field(data, at, end)
         if number == 1 and wire_type == BYTES:
             header = _header(data, start, at)
+        elif number == 2 and wire_type == BYTES:
+            appends = _first_number(data, start, at) == 1
         elif number == 3 and wire_type == VARINT:
             action = start
-    return SetHeader(*header, action)
+    return SetHeader(*header, action or (APPEND if appends else OVERWRITE))
 
 
 def _immediate(data: bytes, at: int, end: int) -> ImmediateResponse:

@@ -5,6 +5,8 @@ A part of a body is copied once: lengths are computed from the inside out, and a
 
 from __future__ import annotations
 
+from typing import Final
+
 from headgate.extproc.messages import (
     BodyResponse,
     Header,
@@ -20,7 +22,8 @@ from headgate.extproc.messages import (
 )
 from headgate.protobuf_wire import delimited, number_field, varint, varint_at
 
-_STREAMED_TAG, _BODY_MUTATION_TAG, _COMMON_TAG = b"\x1a", b"\x1a", b"\x0a"
+_SHORT_BYTES: Final = 100
+"""Of a header whose lengths all take one byte."""
 
 
 def encode_request(request: ProcessingRequest) -> bytes:
@@ -107,33 +110,39 @@ def _headers_response(reply: HeadersResponse) -> bytes:
 
 def _body_response(reply: BodyResponse, number: int) -> bytes:
     before, after = _mutation(2, reply.mutation), _flag(5, reply.clear_route_cache)
-    tail, body, tag = b"", reply.body, b"\x0a"
     if reply.streamed is not None:
         streamed = reply.streamed
         tail = _flag(2, streamed.end_of_stream) + _flag(3, streamed.end_of_stream_without_message)
-        body = streamed.body
-    elif reply.clear_body:
+        return _with_streamed(streamed.body, tail, before, after, number)
+    if reply.clear_body:
         return delimited(number, delimited(1, before + delimited(3, number_field(2, 1)) + after))
-    elif body is None:
+    if reply.body is None:
         return delimited(number, delimited(1, before + after))
-    # The body is inside up to four messages, whose lengths precede it.
-    heads = [tag, varint(len(body))] if body or reply.streamed is None else []
-    length = sum(map(len, heads)) + len(body) + len(tail)
-    if reply.streamed is not None:
-        length = _enclose(heads, _STREAMED_TAG, length)
-    length = _enclose(heads, _BODY_MUTATION_TAG, length)
-    heads.insert(0, before)
-    length += len(before) + len(after)
-    length = _enclose(heads, _COMMON_TAG, length)
-    _enclose(heads, varint(number << 3 | 2), length)
-    return b"".join((*heads, body, tail, after))
+    return delimited(number, delimited(1, b"".join((before, delimited(3, delimited(1, reply.body)), after))))
 
 
-def _enclose(heads: list[bytes], tag: bytes, length: int) -> int:
-    """Put the content into a message with this tag; returns the length with tag and length."""
-    size = varint(length)
-    heads[:0] = (tag, size)
-    return length + len(tag) + len(size)
+def encode_streamed(body: bytes, *, is_response: bool, is_end: bool) -> bytes:
+    """A reply with a part of a body, and nothing else: the most frequent one."""
+    return _with_streamed(body, b"\x10\x01" if is_end else b"", b"", b"", 3 + int(is_response))
+
+
+def _with_streamed(body: bytes, tail: bytes, before: bytes, after: bytes, number: int) -> bytes:
+    """A BodyResponse with a part of a body, which is inside four messages: their lengths precede it."""
+    size = varint(len(body))
+    inner = 1 + len(size) + len(body) + len(tail)
+    of_part = varint(inner)
+    inner += 1 + len(of_part)
+    of_mutation = varint(inner)
+    inner += 1 + len(of_mutation) + len(before) + len(after)
+    of_common = varint(inner)
+    of_response = varint(inner + 1 + len(of_common))
+    tag = number << 3 | 2
+    return b"".join(
+        (
+            *(bytes((tag,)), of_response, b"\x0a", of_common, before, b"\x1a", of_mutation, b"\x1a", of_part),
+            *(b"\x0a", size, body, tail, after),
+        )
+    )
 
 
 def _mutation(number: int, mutation: Mutation | None) -> bytes:
@@ -141,8 +150,16 @@ def _mutation(number: int, mutation: Mutation | None) -> bytes:
         return b""
     parts = []
     for name, value, action in mutation.set_headers:
+        size = len(name) + len(value) + 4
+        if size < _SHORT_BYTES and action:
+            # The same as below in one step.
+            sizes = (size + 4, size, len(name), name, len(value), value, action)
+            parts.append(b"\x0a%c\x0a%c\x0a%c%b\x1a%c%b\x18%c" % sizes)
+            continue
         header = delimited(1, delimited(1, name) + delimited(3, value))
-        parts.append(delimited(1, header + number_field(3, action) if action else header))
+        # To Envoy's filter, the action 0 is none: it appends by the older field `append` only.
+        how = number_field(3, action) if action else delimited(2, number_field(1, 1))
+        parts.append(delimited(1, header + how))
     parts += (delimited(2, name) for name in mutation.remove_headers)
     return delimited(number, b"".join(parts))
 

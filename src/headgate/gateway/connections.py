@@ -201,6 +201,12 @@ class Connections:
             self._of.pop(key).close()
         self._contexts.keep(tls for tls, _ in reached if tls is not None)
 
+    def keep_only(self, reached: Iterable[Reached]) -> None:
+        """Close the connections to all other endpoints."""
+        kept = set(reached)
+        for key in [key for key in self._of if key not in kept]:
+            self._of.pop(key).close()
+
     def change(self, settings: GatewaySettings) -> None:
         self._settings = settings
         for connections in self._of.values():

@@ -25,6 +25,13 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
     peers.add_metrics(registry, shell.peering.peers, shell.now, PREFIX)
     prefix = PREFIX
     registry.add(
+        Gauge(
+            f"{prefix}_listener_ports",
+            "Ports of Gateways' listeners, summed over workers: `open`, or `failed` if the port cannot be "
+            "opened; see gateway_ports in /debug/config.",
+            ("state",),
+            read.listener_ports,
+        ),
         Gauge(f"{prefix}_client_connections", "Open client connections.", (), read.clients),
         Gauge(
             f"{prefix}_held_body_bytes",
@@ -54,6 +61,11 @@ class _Reader:
 
     def body_bytes(self) -> _Samples:
         return [((), self._shell.services.bodies.held)]
+
+    def listener_ports(self) -> _Samples:
+        states = list(self._shell.gateways.ports.values())
+        failed = sum(map(bool, states))
+        return [(("open",), len(states) - failed), (("failed",), failed)] if states else []
 
     def requests(self) -> _Samples:
         return self._active(streams_only=False)

@@ -42,6 +42,10 @@ class Hosts:
         )
 
 
+ANY = Hosts(())
+"""Accepts all hosts."""
+
+
 def named(host: bytes) -> bytes | None:
     """The name or address in a `host` header, in lower case and without its port; None if it has none."""
     return _without_port(host) if host and _HOST.fullmatch(host) else None

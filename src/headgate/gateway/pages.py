@@ -116,6 +116,7 @@ def describe(shell: Shell) -> dict[str, object]:
             ]
             for pool in shell.plane.pools.values()
         },
+        "gateway_ports": shell.gateways.ports_shown(),
         "problems": [
             {
                 "kind": problem.kind,

@@ -69,10 +69,12 @@ def head(
     keep_alive: bool = True,
     lines: bytes = b"",
 ) -> bytes:
-    """The head of a response whose body has this length; `lines` as for `response`."""
+    """The head of a response whose body has this length; `lines` as for `response`. An empty body, and one
+    that is not sent, need no content type: some clients would parse it."""
     close = b"" if keep_alive else b"connection: close\r\n"
-    framing = b"content-type: %b\r\ncontent-length: %d\r\n\r\n" % (content_type, length)
-    return b"".join((status_line(status), lines, close, framing))
+    kind = b"content-type: %b\r\n" % content_type if length and content_type else b""
+    framing = b"content-length: %d\r\n\r\n" % length
+    return b"".join((status_line(status), lines, close, kind, framing))
 
 
 def no_content(lines: bytes, *, keep_alive: bool) -> bytes:

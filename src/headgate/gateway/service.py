@@ -7,21 +7,24 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import cast
 
-from headgate import cluster, serving, telemetry
+from headgate import cluster, routing, serving, telemetry
 from headgate.dataplane import following
 from headgate.dataplane.followed import FollowedObjects
 from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import gauges, limits
+from headgate.gateway.gateway_api import FollowedEntries, Ports
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.shell import Shell
 from headgate.quota.conditions import LimitConditions
 from headgate.quota.gateways import Gateways
 from headgate.quota.transport import Transport
+from headgate.requests.data_plane import DataPlane
+from headgate.routing import gateway_api
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self.shell = Shell(settings, self._recorder, self._loop, phase=phase, accounts=accounts)
         self._servers: dict[int, asyncio.Server] = {}
+        self.ports = Ports(self.shell.gateways, settings.listen.host)
         gauges.add_gauges(self.registry, self.shell)
         telemetry.add_process_metrics(self.registry)
 
@@ -67,7 +71,8 @@ class Service:
             cluster.Client.from_kubeconfig(kubeconfig) as client,
             asyncio.TaskGroup() as tasks,
         ):
-            tasks.create_task(_follow_objects(self.shell, client, settings.kubernetes.namespaces, on_ready))
+            tasks.create_task(_follow_objects(self.shell, self.ports, client, on_ready))
+            tasks.create_task(self.ports.run())
             tasks.create_task(_flush_log(self._recorder))
             group = ["gateway", *sorted(settings.kubernetes.namespaces)]
             tasks.create_task(self.shell.peering.run(client, group))
@@ -86,6 +91,8 @@ class Service:
             )
         for descriptor in self._servers.keys() - set(listeners):
             self._servers.pop(descriptor).close()
+        if not listeners:
+            self.ports.close()
 
     def change(self, settings: GatewaySettings) -> None:
         """Apply new settings."""
@@ -109,23 +116,61 @@ class Service:
 
 
 async def _follow_objects(
-    shell: Shell,
-    client: cluster.Client,
-    namespaces: Sequence[str],
-    on_ready: Callable[[], None],
+    shell: Shell, ports: Ports, client: cluster.Client, on_ready: Callable[[], None]
 ) -> None:
-    """Keep the gateway's snapshot up to date with the objects of the API server."""
+    """Keep the gateway's snapshot and entry points up to date with the objects of the API server."""
     changed = asyncio.Event()
+    namespaces = shell.settings.kubernetes.namespaces
     objects = FollowedObjects(client, namespaces, changed.set)
+    entries = _followed_entries(shell.settings, client, changed.set)
     async with asyncio.TaskGroup() as tasks:
         shell.denied = objects.denied
-        await objects.start(tasks)
+        if entries is not None:
+            shell.denied = lambda: objects.denied() + entries.denied()
+            objects.follow_pods(entries.put_pod)
+            await asyncio.gather(objects.start(tasks), entries.start(tasks))
+        else:
+            await objects.start(tasks)
         sources = shell.services.limit_sources
         gateways = Gateways(client, socket.gethostname(), os.getpid(), namespaces)
         shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
         objects.follow_routes(shared.note)
         tasks.create_task(shared.run())
-        await following.follow(objects, changed, shell, on_ready)
+        await following.follow(objects, changed, _Follower(shell, ports, entries), on_ready)
+
+
+class _Follower:
+    """The shell and its ports, as they use new snapshots."""
+
+    def __init__(self, shell: Shell, ports: Ports, entries: FollowedEntries | None) -> None:
+        self._shell = shell
+        self._ports = ports
+        self._entries = entries
+
+    @property
+    def plane(self) -> DataPlane:
+        return self._shell.plane
+
+    @property
+    def recorder(self) -> Recorder:
+        return self._shell.recorder
+
+    def use(self, snapshot: routing.Snapshot, step: routing.Step | None = None) -> None:
+        self._shell.use(snapshot, step)
+        if self._entries is not None:
+            self._ports.use(self._entries.translated(snapshot.pools))
+
+
+def _followed_entries(
+    settings: GatewaySettings, client: cluster.Client, changed: Callable[[], None]
+) -> FollowedEntries | None:
+    """None if the gateway serves no Gateways."""
+    told = settings.gateway_api
+    if not told.controller:
+        return None
+    own = {settings.listen.port, settings.metrics.port, settings.admin.port}
+    translation = gateway_api.Settings(told.controller, frozenset(own), told.addresses == "assigned")
+    return FollowedEntries(client, settings.kubernetes.namespaces, translation, changed)
 
 
 async def _flush_log(recorder: Recorder) -> None:

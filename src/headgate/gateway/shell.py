@@ -17,6 +17,7 @@ from headgate.dataplane.watching import Watching
 from headgate.flow.limits import RouteLimits
 from headgate.gateway.clients import Clients
 from headgate.gateway.connections import EndpointConnections
+from headgate.gateway.gateway_api import Shared
 from headgate.gateway.model_list import ModelList
 from headgate.gateway.services import Services
 from headgate.gateway.settings import GatewaySettings
@@ -62,6 +63,7 @@ class Shell:
             phase=rng.random() if phase is None else phase,
         )
         self.queues = Queues(services)
+        self.gateways = Shared(services, self.clients, rng, rng.random() if phase is None else phase)
         process = observe.Process(
             loop=loop,
             clock=lambda: services.now(),
@@ -119,6 +121,7 @@ class Shell:
         self.plane.change(rules_of(settings))
         self.queues.change(before, settings)
         self.scraper.change(observe_settings(settings))
+        self.gateways.change(settings)
 
     def use(self, snapshot: routing.Snapshot, step: routing.Step | None = None) -> None:
         """Use a new snapshot; requests in progress keep their pool."""
@@ -160,6 +163,7 @@ class Shell:
         for source in services.limit_sources.unused():
             services.background.spawn(source.close())
         services.connections.sweep()
+        self.gateways.sweep()
 
     def leave(self) -> None:
         """Report not ready, and close each connection after its next response."""
@@ -184,6 +188,7 @@ class Shell:
         self._sweeper.cancel()
         self.queues.close()
         self.clients.abort()
+        self.gateways.close()
         await self.services.close()
         await self.services.limit_sources.close()
 

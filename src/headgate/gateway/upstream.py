@@ -59,6 +59,20 @@ class Home(Protocol):
     def lost(self, connection: UpstreamConnection) -> None: ...
 
 
+class Sending(Protocol):
+    """Sends the body of a request, as fast as the endpoint reads."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was passed to the transport."""
+        ...
+
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def drop(self) -> None:
+        """The connection has ended."""
+
+
 class UpstreamConnection:
     """One connection to an endpoint; owned by its `Home`, lent to one Exchange at a time.
 
@@ -86,7 +100,7 @@ class UpstreamConnection:
         self._is_given_up = False
         """Whether it was aborted, possibly before the loop has connected it."""
         self._exchange: Exchange | None = None
-        self._upload: Upload | None = None
+        self._upload: Sending | None = None
         """Sends the request body, if it is long."""
         self._response = ResponseParser()
         self._ends_with_connection = False
@@ -124,6 +138,14 @@ class UpstreamConnection:
         self._upload = upload = Upload(transport, self._home.turns.uploads, buffers)
         transport.write(payload)
         upload.send()
+
+    def send_streamed(self, exchange: Exchange, payload: bytes, body: Sending) -> Callable[[bytes], None]:
+        """Send the head of a request whose body follows. Returns what writes its bytes, until `body` is
+        done or dropped."""
+        self.send(exchange, payload)
+        self._upload = body
+        assert self._transport is not None
+        return self._transport.write
 
     @property
     def is_sending(self) -> bool:

@@ -111,8 +111,15 @@ class ExecAction(Part, frozen=True, kw_only=True):
     command: list[str] = []
 
 
+class GRPCAction(Part, frozen=True, kw_only=True):
+    port: int
+    service: str = ""
+    """Empty: the server as a whole."""
+
+
 class Probe(api.Probe, frozen=True, kw_only=True):
     exec: ExecAction | None = None
+    grpc: GRPCAction | None = None
     termination_grace_period_seconds: int | None = None
 
 

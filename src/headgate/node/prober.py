@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from headgate import api
 from headgate.api.core import TCPSocketAction
-from headgate.node import pod_spec
+from headgate.node import grpc_health, pod_spec
 from headgate.node.probe_schedule import EAGER_EXEC_S, EAGER_S, ProbeKind, ProbeSchedule
 
 _MAX_STATUS_LINE = 1024
@@ -94,7 +94,9 @@ async def ask(probe: pod_spec.Probe, target: ProbeTarget, execute: Execute) -> A
         return await http_get(probe.http_get, target, limit_s)
     if probe.tcp_socket is not None:
         return await _within(probe.tcp_socket, target, limit_s, _connect)
-    return Answer(False, "only httpGet, tcpSocket and exec probes are supported on one machine")
+    if probe.grpc is not None:
+        return await _within(probe.grpc, target, limit_s, functools.partial(_grpc_health, probe.grpc.service))
+    return Answer(False, "the probe has no httpGet, tcpSocket, grpc or exec")
 
 
 async def http_get(action: api.HTTPGetAction, target: ProbeTarget, limit_s: float) -> Answer:
@@ -103,7 +105,7 @@ async def http_get(action: api.HTTPGetAction, target: ProbeTarget, limit_s: floa
 
 
 async def _within(
-    action: api.HTTPGetAction | TCPSocketAction,
+    action: api.HTTPGetAction | TCPSocketAction | pod_spec.GRPCAction,
     target: ProbeTarget,
     limit_s: float,
     attempt: Callable[[str, int], Awaitable[Answer]],
@@ -111,7 +113,7 @@ async def _within(
     port = target.resolve(action.port)
     if port is None:
         return Answer(False, f"the container has no port {action.port!r}")
-    host = action.host or target.host
+    host = target.host if isinstance(action, pod_spec.GRPCAction) else action.host or target.host
     try:
         async with asyncio.timeout(limit_s):
             return await attempt(host, port)
@@ -125,6 +127,11 @@ async def _connect(host: str, port: int) -> Answer:
     _, writer = await asyncio.open_connection(host, port)
     await _close(writer)
     return Answer(True, "connected")
+
+
+async def _grpc_health(service: str, host: str, port: int) -> Answer:
+    status = await grpc_health.check(service, host, port)
+    return Answer(status == grpc_health.SERVING, f"the gRPC health service reports {status}")
 
 
 async def _http_get(action: api.HTTPGetAction, host: str, port: int) -> Answer:

@@ -15,7 +15,6 @@ _POD = (
     "ephemeralContainers",
 )
 _CONTAINER = ("volumeDevices", "securityContext")
-_PROBES = ("readinessProbe", "livenessProbe", "startupProbe")
 
 
 def unsupported(spec: Mapping[str, Any]) -> list[str]:
@@ -32,13 +31,5 @@ def _fields(spec: Mapping[str, Any]) -> Iterator[str]:
         for container in spec.get(kind) or ():
             where = f"spec.{kind}[{container.get('name')}]"
             yield from (f"{where}.{name}" for name in _CONTAINER if container.get(name))
-            yield from _probes(where, container)
             if (container.get("resources") or {}).get("limits"):
                 yield f"{where}.resources.limits"
-
-
-def _probes(where: str, container: Mapping[str, Any]) -> Iterator[str]:
-    for name in _PROBES:
-        probe = container.get(name) or {}
-        if "grpc" in probe:
-            yield f"{where}.{name}.grpc"

@@ -72,6 +72,8 @@ class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):
     """How long no gateway has had a request; None if one has, or may have."""
     unbegun_tokens: float = 0.0
     """Of prompts that endpoints are expected not to have begun; 0 unless `is_known`."""
+    prompt_squares: float = 0.0
+    """Of their uncached tokens, as in the signals of a pool; 0 unless `is_known`."""
     waiting_for_endpoints: int = 0
     """Requests that wait at any gateway because the pool has no ready endpoint."""
     endpoints: int | None = None
@@ -149,6 +151,7 @@ class Signals:
             is_known=not missing,
             metrics=_NONE if missing else metrics,
             unbegun_tokens=0.0 if missing else total.unbegun_tokens,
+            prompt_squares=0.0 if missing else total.prompt_squares,
             times=Times() if missing else total.times,
             lower_bounds={name: value for name, value in metrics.items() if name not in MEANS},
             idle_s=None if missing else total.idle_s,

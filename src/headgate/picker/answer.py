@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headgate import extproc
@@ -27,6 +27,9 @@ MARK: Final = extproc.SetHeader(b"x-went-into-resp-headers", b"true")
 """On every response, as the reference implementation has it."""
 
 
+_USUAL_HEAD: Final = replies.headers(extproc.Mutation([MARK]), is_response=True)
+
+
 class Answer:
     """`mode`: how the proxy sends bodies of responses, such as extproc.BUFFERED."""
 
@@ -48,19 +51,20 @@ class Answer:
         removed = []
         if self.body.is_changed and self.mode != extproc.BUFFERED:
             removed.append(b"content-length")
+        if len(self.added) == 1 and not removed:
+            return _USUAL_HEAD
         return replies.headers(extproc.Mutation(self.added, removed), is_response=True)
 
-    def part(self, data: bytes, *, is_end: bool, has_trailers: bool = False) -> Iterator[bytes]:
+    def part(self, data: bytes, *, is_end: bool, has_trailers: bool = False) -> Sequence[bytes]:
         """The replies to a part of the body."""
         passed = self.body.feed(data, is_end=is_end)
         if self.mode == extproc.FULL_DUPLEX_STREAMED:
-            yield from replies.streamed(passed, is_response=True, is_end=is_end and not has_trailers)
-        elif has_trailers:
-            return
-        elif not self.body.is_changed:
-            yield replies.changed(None)
-        elif self.mode == extproc.BUFFERED:
+            return replies.streamed(passed, is_response=True, is_end=is_end and not has_trailers)
+        if has_trailers:
+            return ()
+        if not self.body.is_changed:
+            return (replies.changed(None),)
+        if self.mode == extproc.BUFFERED:
             length = extproc.SetHeader(b"content-length", b"%d" % len(passed))
-            yield replies.changed(passed, extproc.Mutation([length]))
-        else:
-            yield replies.changed(passed)
+            return (replies.changed(passed, extproc.Mutation([length])),)
+        return (replies.changed(passed),)

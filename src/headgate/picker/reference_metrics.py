@@ -6,14 +6,14 @@ Extension (`inference_objective_*`). The picker's own metrics say more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from headgate.dataplane.queueing.queue_hints import DEFAULT_FLOW, FAIRNESS_IDS
 from headgate.requests.account import SERVED
 from headgate.telemetry import Counter, Histogram, LabelValues, Registry
 
 if TYPE_CHECKING:
-    from headgate.dataplane.records.served_request import ServedRequest
+    from headgate.picker.request import ProxiedRequest
+    from headgate.requests.life import Life
     from headgate.telemetry.metrics import CounterChild, HistogramChild
 
 PREFIX: Final = "llm_d_epp"
@@ -33,6 +33,15 @@ _TOKENS: Final = (
 _OUTPUT_TOKENS: Final = (
     1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0,
 )  # fmt: skip
+
+
+class Ended(Protocol):
+    """A request that is over."""
+
+    @property
+    def life(self) -> Life: ...
+    @property
+    def request(self) -> ProxiedRequest: ...
 
 
 class _Series:
@@ -88,12 +97,12 @@ class ReferenceMetrics:
             ),
         )
 
-    def settled(self, ended: ServedRequest, now: float) -> None:
+    def settled(self, ended: Ended, now: float) -> None:
         """Called exactly once for every request with a decision."""
         life = ended.life
         decision, account = life.decision, life.account
         target = decision.upstream_model if decision.pool is not None else ""
-        key = decision.model, target, _flow(ended), decision.scheduled.priority
+        key = decision.model, target, ended.request.fairness_id, decision.scheduled.priority
         series = self._series.get(key) or self._bind(key)
         series.total.value += 1
         series.duration.observe(now - ended.request.arrived_at)
@@ -124,9 +133,3 @@ class ReferenceMetrics:
             self._output_tokens.labels(*labels),
         )
         return series
-
-
-def _flow(ended: ServedRequest) -> str:
-    """The fairness id of a request."""
-    header = ended.request.header
-    return next((found for name in FAIRNESS_IDS if (found := header(name))), DEFAULT_FLOW)

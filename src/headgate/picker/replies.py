@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from headgate import extproc
@@ -54,14 +54,16 @@ def routed_buffered(mutation: extproc.Mutation) -> bytes:
     return extproc.encode_response(extproc.ProcessingResponse(reply))
 
 
-def streamed(body: bytes | Pieces, *, is_response: bool, is_end: bool) -> Iterator[bytes]:
+def streamed(body: bytes | Pieces, *, is_response: bool, is_end: bool) -> Sequence[bytes]:
     """A body, or the next bytes of it, in messages; the last one says whether the body ends."""
-    parts = list(_parts(body))
-    if not parts and not is_end:
-        return
-    for part in parts[:-1]:
-        yield _streamed(part, is_response, False)
-    yield _streamed(parts[-1] if parts else b"", is_response, is_end)
+    encode = extproc.encode_streamed
+    if isinstance(body, bytes) and len(body) <= PART_BYTES:
+        return (encode(body, is_response=is_response, is_end=is_end),) if body or is_end else ()
+    *parts, last = list(_parts(body)) or [b""]
+    return [
+        *(encode(part, is_response=is_response, is_end=False) for part in parts),
+        encode(last, is_response=is_response, is_end=is_end),
+    ]
 
 
 def _parts(body: bytes | Pieces) -> Iterator[bytes]:
@@ -73,11 +75,6 @@ def _parts(body: bytes | Pieces) -> Iterator[bytes]:
         view = memoryview(piece)
         for at in range(0, len(piece), PART_BYTES):
             yield bytes(view[at : at + PART_BYTES])
-
-
-def _streamed(part: bytes, is_response: bool, is_end: bool) -> bytes:
-    reply = extproc.BodyResponse(streamed=extproc.StreamedBody(part, is_end))
-    return extproc.encode_response(extproc.ProcessingResponse(reply, is_response))
 
 
 def headers(mutation: extproc.Mutation | None, *, is_response: bool) -> bytes:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from headgate.dataplane.objective_headers import OBJECTIVES_MS, positive
+from headgate.dataplane.queueing.queue_hints import DEFAULT_FLOW, FAIRNESS_IDS
 from headgate.dataplane.records import log_text
 from headgate.requests import paths
 
@@ -80,7 +81,18 @@ class ProxiedRequest:
     @property
     def model_header(self) -> str:
         """The model name that the endpoint is to get; empty for the one in the body, or of the objects."""
-        return next((found for name in _RENAME if (found := self.header(name))), "")[:_MAX_NAME]
+        named = self._named
+        found = named.get(_RENAME[0]) or named.get(_RENAME[1])
+        return found.decode("latin-1")[:_MAX_NAME] if found else ""
+
+    @property
+    def fairness_id(self) -> str:
+        """The tenant, for metrics."""
+        named = self._named
+        for name in FAIRNESS_IDS:
+            if found := named.get(name):
+                return found.decode("latin-1")
+        return DEFAULT_FLOW
 
     @property
     def traceparent(self) -> bytes:
@@ -94,8 +106,11 @@ class ProxiedRequest:
     @property
     def objective_s(self) -> float:
         """The time in which the client wants its first token; infinite without one."""
-        named = self._named
-        return min((positive(named[name]) / 1e3 for name in OBJECTIVES_MS if name in named), default=math.inf)
+        named, found = self._named, math.inf
+        for name in OBJECTIVES_MS:
+            if name in named:
+                found = min(found, positive(named[name]) / 1e3)
+        return found
 
     def has(self, name: bytes) -> bool:
         return name in self._named

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from headgate.dataplane.records.served_request import ServedRequest
     from headgate.fleet import EndpointState
     from headgate.picker.host import Call, Host
+    from headgate.picker.reference_metrics import Ended
     from headgate.requests.bodies import large
     from headgate.requests.pool_state import PoolState
     from headgate.requests.refusal import Refusal
     from headgate.requests.subset import Subset
 
-INVALID_ARGUMENT, FAILED_PRECONDITION, ABORTED, INTERNAL = 3, 9, 10, 13
+INVALID_ARGUMENT, FAILED_PRECONDITION, ABORTED, UNAVAILABLE = 3, 9, 10, 14
 """Status codes of gRPC."""
 
 
@@ -137,6 +138,9 @@ class Stream:
         self.request_id = request.given_id or host.request_id()
         mode, self._response_mode = picking.body_modes(found.protocol, host.choices.body_mode)
         problem = request_body.mode_problem(mode)
+        if not host.plane.is_ready:  # so that a proxy with failureMode FailOpen goes on without it
+            self._end_call(now, UNAVAILABLE, "the picker has not loaded its objects yet")
+            return
         if problem or found.observability_mode:
             told = problem or "with observability_mode, the proxy would ignore the picked endpoint"
             self._end_call(now, FAILED_PRECONDITION, told)
@@ -483,9 +487,8 @@ class Stream:
         assert request is not None
         self._host.streams.discard(self)
         self._host.bodies.release(request)
-        served = cast("ServedRequest", self)
-        self._host.recorder.settled(served, now)
-        self._host.reference.settled(served, now)
+        self._host.recorder.settled(cast("ServedRequest", self), now)
+        self._host.reference.settled(cast("Ended", self), now)
 
     def sweep(self, now: float) -> None:
         """Called about once a second."""

@@ -15,6 +15,7 @@ import msgspec
 from headgate.api.meta import ObjectKey
 from headgate.planning import figures, variants
 from headgate.planning.config_maps import ClassKey, Configuration
+from headgate.planning.lengths import MAX_SPREAD
 from headgate.planning.replica import Profile
 from headgate.planning.solving import SCARCE, Solution
 from headgate.planning.system import (
@@ -53,6 +54,10 @@ class Measured(Protocol):
     @property
     def cached_share(self) -> float:
         """Of the tokens of prompts; they need no prefill."""
+
+    @property
+    def prompt_spread(self) -> float:
+        """Variance of their lengths, as a multiple of the square of the mean."""
 
     @property
     def waiting(self) -> int:
@@ -261,6 +266,7 @@ def _load(measured: Measured) -> Load:
     return Load(
         arrival_rate=min(figures.measured(measured.arrivals_per_s) * 60, _MOST_PER_MINUTE),
         avg_in_tokens=figures.tokens(prompt),
+        in_tokens_spread=min(figures.measured(measured.prompt_spread), MAX_SPREAD),
         avg_out_tokens=_response(measured.output_tokens),
     )
 

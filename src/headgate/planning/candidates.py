@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate.planning.problem import MAX_REPLICAS
-from headgate.planning.queueing import analyze
+from headgate.planning.queueing import Analysis, analyze_all
 from headgate.planning.replica import LEAST_MS, QUEUE_TO_BATCH, ModelError, Profile, Replica
 from headgate.planning.sizing import PERCENTILE, Infeasible, Sizer, Sizing, Targets, fewest
 from headgate.planning.system import Accelerator, AllocationData, Performance, Server, System, Target
 
-__all__ = ["Candidate", "Entry", "Rejected", "candidates", "predicted", "transition_penalty"]
+__all__ = ["Candidate", "Entry", "Rejected", "all_predicted", "candidates", "predicted", "transition_penalty"]
 
 _MOVING: Final = 0.1
 """Price of another accelerator, as a share of the costs before and after."""
@@ -85,15 +85,15 @@ def candidates(
         _tries(system, server, profiled.get(server.model, []), percentile)
         for server in system.servers.values()
     ]
-    wanted = [each for one in tries for each in one if isinstance(each, _Try) and each.replica is not None]
-    sized = (sizer or Sizer()).sizes(
-        [(each.replica, each.targets) for each in wanted if each.replica is not None]
-    )
-    results = iter(sized)
-    return [
-        _entry(system, server, one, results)
-        for server, one in zip(system.servers.values(), tries, strict=True)
+    servers = list(system.servers.values())
+    sizer = sizer or Sizer()
+    tries = _possible(servers, tries, sizer)
+    results = iter(sizer.sizes(_wanted(tries)))
+    rows = [
+        [_found(server, each, results) for each in one] for server, one in zip(servers, tries, strict=True)
     ]
+    found = _with_latencies(servers, rows)
+    return [_entry(system, server, one) for server, one in zip(servers, found, strict=True)]
 
 
 class _Try(NamedTuple):
@@ -102,6 +102,43 @@ class _Try(NamedTuple):
     replica: Replica | None
     """None: the server has no load."""
     targets: Targets
+
+
+def _wanted(tries: Sequence[Sequence[_Try | Rejected]]) -> list[tuple[Replica, Targets]]:
+    return [
+        (each.replica, each.targets)
+        for one in tries
+        for each in one
+        if isinstance(each, _Try) and each.replica is not None
+    ]
+
+
+def _possible(
+    servers: Sequence[Server], tries: list[list[_Try | Rejected]], sizer: Sizer
+) -> list[list[_Try | Rejected]]:
+    """Prompts count as equal for demands that nothing could serve otherwise: where too many are too long for
+    every accelerator, a plan for the mean prompt is better than none."""
+    results = iter(sizer.sizes(_wanted(tries)))
+    served: set[tuple[str, str]] = set()
+    for server, one in zip(servers, tries, strict=True):
+        for each in one:
+            has_load = isinstance(each, _Try) and each.replica is not None
+            if has_load and isinstance(next(results), Sizing):
+                served.add(_demand_of(server))
+    return [
+        one if _demand_of(server) in served else [_with_equal_prompts(each) for each in one]
+        for server, one in zip(servers, tries, strict=True)
+    ]
+
+
+def _demand_of(server: Server) -> tuple[str, str]:
+    return server.demand, "" if server.demand else server.name
+
+
+def _with_equal_prompts(each: _Try | Rejected) -> _Try | Rejected:
+    if isinstance(each, Rejected) or each.replica is None:
+        return each
+    return each._replace(replica=msgspec.structs.replace(each.replica, prompt_spread=0.0))
 
 
 def _tries(
@@ -161,26 +198,42 @@ def _replica(server: Server, performance: Performance) -> Replica:
         output_tokens=load.avg_out_tokens,
         max_batch=batch,
         max_queue=QUEUE_TO_BATCH * batch,
+        prompt_spread=load.in_tokens_spread,
     )
 
 
-def _entry(
-    system: System,
-    server: Server,
-    tries: Sequence[_Try | Rejected],
-    results: Iterator[Sizing | Infeasible],
-) -> Entry:
+def _found(
+    server: Server, each: _Try | Rejected, results: Iterator[Sizing | Infeasible]
+) -> Candidate | Rejected:
+    if isinstance(each, Rejected):
+        return each
+    if each.replica is None:
+        return _idle(server, each)
+    return _sized(server, each, each.replica, next(results))
+
+
+def _with_latencies(
+    servers: Sequence[Server], rows: Sequence[Sequence[Candidate | Rejected]]
+) -> list[list[Candidate | Rejected]]:
+    """Those of all candidates, at the rates that their replicas would have."""
+    loads = [
+        (each, _rate_per_s(server, each.targets.tokens_per_s) / each.replicas)
+        for server, row in zip(servers, rows, strict=True)
+        for each in row
+        if isinstance(each, Candidate) and each.targets is not None
+    ]
+    told = iter(all_predicted(loads))
+    return [
+        [next(told) if isinstance(each, Candidate) and each.targets is not None else each for each in row]
+        for row in rows
+    ]
+
+
+def _entry(system: System, server: Server, row: Sequence[Candidate | Rejected]) -> Entry:
     found: list[Candidate] = []
     rejected: list[Rejected] = []
     target = system.target(server)
-    for each in tries:
-        one: Candidate | Rejected
-        if isinstance(each, Rejected):
-            one = each
-        elif each.replica is None:
-            one = _idle(server, each)
-        else:
-            one = _sized(server, each, each.replica, next(results))
+    for one in row:
         if isinstance(one, Rejected):
             rejected.append(one)
         elif one.accelerator or one not in found:
@@ -202,7 +255,7 @@ def _sized(server: Server, each: _Try, replica: Replica, sizing: Sizing | Infeas
     if number > MAX_REPLICAS:
         return Rejected(each.accelerator.name, f"needs {number} replicas, more than {MAX_REPLICAS}")
     cost = each.accelerator.cost * each.performance.count * number
-    found = Candidate(
+    return Candidate(
         accelerator=each.accelerator.name,
         type=each.accelerator.kind,
         units=each.performance.count * max(each.accelerator.multiplicity, 1),
@@ -214,20 +267,44 @@ def _sized(server: Server, each: _Try, replica: Replica, sizing: Sizing | Infeas
         replica=replica,
         targets=each.targets,
     )
-    return predicted(found, rate_per_s / number)
 
 
 def predicted(candidate: Candidate, rate_per_s: float) -> Candidate:
     """With the latencies at a rate of each replica; those of an idle one without load."""
-    if candidate.replica is None or rate_per_s <= 0:
-        return candidate
-    rate_per_s = min(rate_per_s, candidate.replica.max_rate_per_s)
-    percentile = candidate.targets.percentile if candidate.targets is not None else None
-    found = analyze(candidate.replica, rate_per_s, percentile or PERCENTILE)
+    return all_predicted([(candidate, rate_per_s)])[0]
+
+
+def all_predicted(loads: Sequence[tuple[Candidate, float]]) -> list[Candidate]:
+    """The same for many candidates together, in order."""
+    known = [
+        (candidate, candidate.replica, rate_per_s)
+        for candidate, rate_per_s in loads
+        if candidate.replica is not None and rate_per_s > 0
+    ]
+    told = iter(
+        analyze_all(
+            [
+                (replica, min(rate_per_s, replica.max_rate_per_s), _percentile(candidate) or PERCENTILE)
+                for candidate, replica, rate_per_s in known
+            ]
+        )
+    )
+    return [
+        candidate if candidate.replica is None or rate_per_s <= 0 else _with_latency(candidate, next(told))
+        for candidate, rate_per_s in loads
+    ]
+
+
+def _percentile(candidate: Candidate) -> float | None:
+    return candidate.targets.percentile if candidate.targets is not None else None
+
+
+def _with_latency(candidate: Candidate, found: Analysis) -> Candidate:
+    is_mean = _percentile(candidate) is None
     return msgspec.structs.replace(
         candidate,
-        itl_ms=found.itl_ms if percentile is None else found.stalled_itl_ms,
-        ttft_ms=found.ttft_ms if percentile is None else found.stalled_ttft_percentile_ms,
+        itl_ms=found.itl_ms if is_mean else found.stalled_itl_ms,
+        ttft_ms=found.ttft_ms if is_mean else found.stalled_ttft_percentile_ms,
         utilization=found.utilization,
     )
 

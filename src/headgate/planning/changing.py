@@ -202,7 +202,11 @@ def _with_loads(servers: Sequence[Server], change: Demand) -> Iterator[Server]:
         if change.per_min is not None:
             rate = change.per_min if index == 0 else 0.0
         if change.per_min is not None or change.tokens is not None:
-            load = Load(avg_in_tokens=lengths[0], avg_out_tokens=lengths[1])
+            load = Load(
+                avg_in_tokens=lengths[0],
+                in_tokens_spread=known.current_alloc.load.in_tokens_spread,
+                avg_out_tokens=lengths[1],
+            )
         load = msgspec.structs.replace(load, arrival_rate=rate)
         current = msgspec.structs.replace(server.current_alloc, load=load)
         yield msgspec.structs.replace(server, current_alloc=current)

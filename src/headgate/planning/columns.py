@@ -3,7 +3,9 @@
 A column is one way to serve one demand. A linear program mixes columns within the capacity, and its prices of
 accelerators tell which other columns would help, until none does. Its value is a bound that is almost always
 within a thousandth of the best plan. Only columns whose reduced cost is within a gap can be part of a plan
-within the same gap, so a search over all of those finds the best plan, or proves that the gap is too narrow.
+within the same gap, and such a plan leaves few scarce accelerators unused, so an integer program of all those
+columns finds the best plan, or proves that the gap is too narrow. The solver proves to the last cent: within
+1e-6, not within a share of the cost.
 
 First, as many demands of each priority as possible are served, in order; then, the cost is minimized.
 """
@@ -18,8 +20,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from headgate.planning import rounding
+from headgate.planning.choosing import Chosen
 from headgate.planning.demand_model import Counts
-from headgate.planning.mixture import Column
+from headgate.planning.mixture import Column, Prices
 from headgate.planning.pool import Bound, Pool, cost_of, is_enough, missed_of, step_of
 from headgate.planning.problem import Demand
 
@@ -27,14 +30,17 @@ __all__ = ["Best", "best_within"]
 
 _ROUNDS: Final = 100
 _EQUAL: Final = 1e-7
+_FAR: Final = 0.01
 _FIRST_GAP: Final = 2e-4
 """That the search begins with, as a share of the bound."""
 _WIDER: Final = 2.0
 _WIDEST: Final = 100.0
 _PROOF: Final = 0.75
 """Share of the time for a search that may prove a plan; the rest is for better ones that are not proven."""
-_FIRST_NODES: Final = 600
-"""Enough for a plan that is not proven."""
+_SEARCHED: Final = 1e-3
+"""Without a plan near a gap of this share, one is looked for: it spares searches in wide gaps."""
+_GOOD_S: Final = 1.0
+"""Seconds for a plan that is not proven."""
 
 
 class Best(NamedTuple):
@@ -85,6 +91,10 @@ class _Found(NamedTuple):
 def _mixed(pool: Pool, group: int | None, limit_s: float) -> Bound | None:
     """Add columns until none improves the mix; the best bound."""
     best: Bound | None = None
+    guess = pool.guess() if group is None else None
+    if guess is not None and (first := pool.bound(guess, group)) is not None:
+        best, columns = first
+        pool.add(columns)
     for _ in range(_ROUNDS):
         if best is not None and pool.seconds > limit_s:
             return best
@@ -92,7 +102,12 @@ def _mixed(pool: Pool, group: int | None, limit_s: float) -> Bound | None:
         mix = pool.mixture.solve()
         if mix is None:
             return None
-        found = pool.bound(mix, group)
+        prices = mix.prices
+        is_far = best is not None and mix.objective - best.total > _FAR * mix.objective
+        if best is not None and is_far and group is None:
+            # Prices of few columns are far off: those between them and the best ones need fewer rounds.
+            prices = _between(best.prices, mix.prices)
+        found = pool.bound(prices, group)
         if found is None:
             return None
         bound, columns = found
@@ -100,9 +115,14 @@ def _mixed(pool: Pool, group: int | None, limit_s: float) -> Bound | None:
         is_new = pool.add(columns)
         if group is not None and math.ceil(best.total - _EQUAL) >= math.ceil(mix.objective - _EQUAL):
             return best
-        if not is_new or mix.objective - best.total <= _EQUAL * abs(mix.objective):
+        is_settled = not is_new and prices is mix.prices
+        if is_settled or mix.objective - best.total <= _EQUAL * abs(mix.objective):
             return best
     return best
+
+
+def _between(one: Prices, other: Prices) -> Prices:
+    return Prices((one.fees + other.fees) / 2, (one.rewards + other.rewards) / 2)
 
 
 def _at_once(pool: Pool, chosen: list[Column], limit_s: float) -> _Found | None:
@@ -123,9 +143,10 @@ def _one_by_one(pool: Pool, chosen: list[Column], limit_s: float) -> _Found:
     for group in range(len(pool.groups)):
         pool.require(group, 0)
     is_proven = True
+    most_s = pool.seconds + (limit_s - pool.seconds) / 2
     for group, members in enumerate(pool.groups):
         if missed_of(pool, group, chosen):
-            chosen, is_most = _most_served(pool, group, chosen, limit_s)
+            chosen, is_most = _most_served(pool, group, chosen, most_s)
             is_proven = is_proven and is_most
         pool.require(group, len(members) - missed_of(pool, group, chosen))
     found = _cheapest(pool, chosen, limit_s)
@@ -147,15 +168,9 @@ def _most_served(pool: Pool, group: int, chosen: list[Column], limit_s: float) -
     for missed in range(max(0, math.ceil(bound.total - _EQUAL)), most):
         if pool.seconds > limit_s:
             return chosen, False
-        found = pool.search(pool.misses(group), missed, 1.0, pool.nodes(limit_s))
-        if found.chosen is None and found.is_finished:
-            added = pool.add_within(bound, missed - bound.total, group)
-            if added:
-                found = pool.search(pool.misses(group), missed, 1.0, pool.nodes(limit_s))
-            if added is None:
-                found = found._replace(is_finished=False)
-        if found.chosen is not None:
-            return _filled(pool, found.chosen), is_proven
+        found = _with_missed(pool, bound, group, missed, limit_s)
+        if found.columns is not None and found.objective <= missed + _EQUAL:
+            return _filled(pool, found.columns), is_proven
         if not found.is_finished:
             pool.require(group, members - missed)
             cheapest = _cheapest(pool, None, limit_s)
@@ -164,6 +179,19 @@ def _most_served(pool: Pool, group: int, chosen: list[Column], limit_s: float) -
             pool.require(group, 0)
             is_proven = False
     return chosen, is_proven
+
+
+def _with_missed(pool: Pool, bound: Bound, group: int, missed: int, limit_s: float) -> Chosen:
+    """A choice with so many demands of the group that are not served, first out of the columns that there
+    are, then out of all."""
+    seconds = (limit_s - pool.seconds) / 2
+    found = pool.search(pool.misses(group), missed, seconds)
+    if not found.is_finished or (found.columns is not None and found.objective <= missed + _EQUAL):
+        return found
+    added = pool.add_within(bound, missed - bound.total, group)
+    if added is None:
+        return found._replace(is_finished=False)
+    return pool.search(pool.misses(group), missed, seconds) if added else found
 
 
 def _filled(pool: Pool, chosen: Sequence[Column]) -> list[Column]:
@@ -208,32 +236,39 @@ def _cheapest(pool: Pool, chosen: list[Column] | None, limit_s: float) -> _Found
 def _searched(pool: Pool, bound: Bound, chosen: list[Column] | None, limit_s: float) -> _Found | None:
     """The best plan within ever wider gaps, until it is proven, or time runs out."""
     step = step_of(pool)
-    gap = max(step, _FIRST_GAP * abs(bound.total))
     best = None if chosen is None else _Found(chosen, bound.total, False)
-    most = math.inf if best is None else best.cost - bound.total
-    if best is not None and most < step * (1 - _EQUAL):
-        return best._replace(bound=best.cost, is_optimal=True)
+    gap = max(step, _FIRST_GAP * abs(bound.total))
     proof_s = pool.seconds + _PROOF * (limit_s - pool.seconds)
     while pool.seconds < proof_s:
+        most = math.inf if best is None else best.cost - bound.total - step
+        if best is not None and most <= step * _EQUAL:
+            return best._replace(bound=best.cost, is_optimal=True)
         gap = min(gap, most)
         if pool.add_within(bound, gap, None) is None:
             break
-        nodes = pool.nodes(proof_s) // (1 if best is not None and gap >= most else 2)
-        found = pool.search(pool.costs(), bound.total + gap, step, nodes)
-        if found.chosen is not None:
-            best = _Found(list(found.chosen), bound.total, False)
+        found = pool.search(pool.costs(), bound.total + gap, proof_s - pool.seconds)
+        if found.columns is not None and (best is None or found.objective < best.cost):
+            best = _Found(list(found.columns), bound.total if best is None else best.bound, False)
         if not found.is_finished:
             break
-        if best is not None and (found.chosen is not None or gap >= most):
-            return best._replace(bound=best.cost, is_optimal=True)
+        least = bound.total + gap
         if best is not None:
-            best = best._replace(bound=bound.total + gap)
+            if gap >= most or best.cost <= least + _EQUAL * abs(least):
+                return best._replace(bound=best.cost, is_optimal=True)
+            best = best._replace(bound=least)
         gap *= _WIDER
+        is_far = best is None or best.cost - bound.total > _WIDER * gap
+        if is_far and gap > _SEARCHED * abs(bound.total):
+            best = _better(pool, best, least, min(_GOOD_S, proof_s - pool.seconds))
         if best is None and gap > _WIDEST * abs(bound.total):
             return None
-    limit = math.inf if best is None else best.cost - step
-    nodes = max(1, min(_FIRST_NODES, pool.nodes(limit_s) // 2))
-    found = pool.search(pool.costs(), limit, step, nodes)
-    if found.chosen is None:
+    least = bound.total if best is None else best.bound
+    return _better(pool, best, least, min(_GOOD_S, (limit_s - pool.seconds) / 2))
+
+
+def _better(pool: Pool, best: _Found | None, bound: float, limit_s: float) -> _Found | None:
+    """A better plan out of the columns that there are, if one is found soon: it narrows the next gap."""
+    found = pool.search(pool.costs(), math.inf, limit_s, in_depth=False)
+    if found.columns is None or (best is not None and found.objective >= best.cost):
         return best
-    return _Found(list(found.chosen), bound.total if best is None else best.bound, False)
+    return _Found(list(found.columns), bound, False)

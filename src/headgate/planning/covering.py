@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from headgate.planning.problem import Demand, Option
 from headgate.planning.sizing import fewest
 
-__all__ = ["NODE_S", "Cheapest", "can_serve", "cheapest", "within"]
+__all__ = ["NODE_S", "Cheapest", "Known", "can_serve", "cheapest", "within"]
 
 _NODES: Final = 50_000
 """Harder demands are left to the solver."""
@@ -21,6 +21,12 @@ _SLACK: Final = 1e-9
 
 NODE_S: Final = 6e-6
 """Seconds that a node takes, roughly."""
+
+
+class Known(NamedTuple):
+    counts: tuple[int, ...]
+    price: float
+    """With the fees."""
 
 
 class Cheapest(NamedTuple):
@@ -34,13 +40,20 @@ class Cheapest(NamedTuple):
 
 
 def cheapest(
-    demand: Demand, switching: float, fees: Sequence[float] | None = None, nodes: int = _NODES
+    demand: Demand,
+    switching: float,
+    fees: Sequence[float] | None = None,
+    nodes: int = _NODES,
+    known: Known | None = None,
 ) -> Cheapest | None:
     """The best choice; None: unknown, or there is none.
 
-    `fees` are added to the cost of a replica of each option.
+    `fees` are added to the cost of a replica of each option. With a `known` choice, only better ones are
+    looked for, which takes less time.
     """
     search = _Search(demand, switching, fees or (0.0,) * len(demand.options), nodes)
+    if known is not None:
+        search.best, search.price = known
     search.visit(0, demand.rate_per_s, search.idle_price, frozenset())
     if search.best is None:
         return None

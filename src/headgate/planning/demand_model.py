@@ -60,6 +60,8 @@ class DemandModel:
         self.shares: list[int] = []
         self.objective: dict[int, float] = {}
         self.changes: dict[int, float] = {}
+        self.limits: dict[str, int] = {}
+        """The constraint of each type of accelerators."""
         self.switching = problem.switching
         self._capacity = capacity
         self._replicas: list[list[int]] = []
@@ -172,7 +174,7 @@ class DemandModel:
             for variable, option in zip(replicas, demand.options, strict=True):
                 used.setdefault(option.type, {})[variable] = float(option.units)
         for kind in sorted(used):
-            self.program.constrain(used[kind], most=capacity.get(kind, 0))
+            self.limits[kind] = self.program.constrain(used[kind], most=capacity.get(kind, 0))
 
 
 def _by_server(options: Iterable[Option]) -> dict[str, list[int]]:

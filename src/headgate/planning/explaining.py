@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from headgate.planning import planner
-from headgate.planning.candidates import Candidate, Entry, candidates, predicted
+from headgate.planning.candidates import Candidate, Entry, all_predicted, candidates
 from headgate.planning.problem import SWITCHING, Demand, Plan, Problem
 from headgate.planning.queueing import late_share
 from headgate.planning.replica import Profile
@@ -325,7 +325,7 @@ def _overload(candidate: Candidate, rate_per_s: float) -> float:
 
 def _together(servers: Sequence[Candidate], rates_per_s: Sequence[float]) -> Predicted:
     """The slowest of the servers of a demand, and all of its requests; rates are those of one replica."""
-    found = [predicted(each, rate) for each, rate in zip(servers, rates_per_s, strict=True)]
+    found = all_predicted(list(zip(servers, rates_per_s, strict=True)))
     met = [_attained(each, rate) for each, rate in zip(servers, rates_per_s, strict=True)]
     weights = [each.replicas * rate for each, rate in zip(servers, rates_per_s, strict=True)]
     total = sum((share or 0.0) * weight for share, weight in zip(met, weights, strict=True))

@@ -12,12 +12,14 @@ import msgspec
 from headgate.autoscaling.forecast import Forecast
 from headgate.planning import levels
 from headgate.planning.bursts import Bursts
+from headgate.planning.spread import Spread
 
 __all__ = [
     "CLEARED_S",
     "METRICS_MISSING",
     "METRICS_STALE",
     "PROMETHEUS_ERROR",
+    "PROMPT_SQUARES",
     "UNBEGUN_TOKENS",
     "WINDOW_S",
     "Load",
@@ -35,7 +37,9 @@ PROMETHEUS_ERROR: Final = "PrometheusError"
 WINDOW_S: Final = 15.0
 """Signals of gateways are means over this time."""
 UNBEGUN_TOKENS: Final = "headgate:unbegun_tokens"
-"""A signal that is no metric of policies."""
+PROMPT_SQUARES: Final = "headgate:prompt_squares"
+"""Signals that are no metrics of policies."""
+_THOUSAND: Final = 1000.0
 CLEARED_S: Final = 60.0
 """Requests that have waited for a while are to be served within this time, beside those that arrive."""
 WAITED_S: Final = 10.0
@@ -60,6 +64,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: float = 0.0
     cached_share: float = 0.0
     """The share of prompt tokens that caches have."""
+    prompt_spread: float = 0.0
+    """Variance of the uncached tokens of prompts, as a multiple of the square of their mean; 0: none, or
+    unknown."""
     waiting: int = 0
     """Requests that wait in gateways or engines."""
     in_engines: int = 0
@@ -92,11 +99,14 @@ def of_signals(metrics: Mapping[str, float]) -> Load:
     prompt = metrics.get("headgate:prompt_tokens", 0.0)
     cached = metrics.get("headgate:cached_tokens", 0.0)
     output = metrics.get("headgate:output_tokens", 0.0)
+    uncached = max(prompt - cached, 0.0) / _THOUSAND
+    squares = metrics.get(PROMPT_SQUARES, 0.0)
     return Load(
         arrivals_per_s=arrivals,
         prompt_tokens=prompt / arrivals if arrivals else 0.0,
         output_tokens=output / arrivals if arrivals else 0.0,
         cached_share=min(cached / prompt, 1.0) if prompt else 0.0,
+        prompt_spread=max(squares * arrivals / uncached**2 - 1, 0.0) if uncached else 0.0,
         waiting=round(metrics.get("headgate:requests_waiting", 0.0)),
         in_engines=round(metrics.get("headgate:requests_running", 0.0)),
         unbegun_tokens=metrics.get(UNBEGUN_TOKENS, 0.0),
@@ -168,6 +178,7 @@ class LoadFilter:
         self._prompt = levels.Level(levels.by_size)
         self._output = levels.Level(levels.by_size)
         self._cached = levels.Level(levels.by_share)
+        self._spread = Spread()
         self._bursts = Bursts(self._window_s)
         self._forecast = Forecast()
         self._waiting: deque[tuple[float, int]] = deque(maxlen=_LOOKS)
@@ -196,6 +207,7 @@ class LoadFilter:
             prompt_tokens=self._prompt.told,
             output_tokens=self._output.told,
             cached_share=self._cached.told,
+            prompt_spread=self._spread.told,
             waiting=self._waiting_of(load),
             ttft_ms=load.ttft_ms,
             itl_ms=load.itl_ms,
@@ -218,6 +230,7 @@ class LoadFilter:
             for level, value in ((self._prompt, load.prompt_tokens), (self._output, load.output_tokens)):
                 if value > 0:
                     level.add(value, whole, new, now, window_s)
+            self._spread.add(load.prompt_spread, load.prompt_tokens * (1 - load.cached_share), new, now)
             if load.prompt_tokens > 0:
                 self._cached.add(load.cached_share, whole, new, now, window_s)
         return self._arrivals.add(rate, window_s, new_s, now, window_s)

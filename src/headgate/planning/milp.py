@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "Program", "Relaxed"]
 
 _ABSOLUTE_GAP: Final = 1e-6
+_NEAR: Final[dict[str, bool | int | float]] = {
+    "mip_allow_restart": False,
+    "mip_detect_symmetry": False,
+    "mip_heuristic_effort": 0.0,
+    "mip_heuristic_run_feasibility_jump": False,
+    "mip_heuristic_run_rens": False,
+    "mip_heuristic_run_rins": False,
+    "mip_heuristic_run_root_reduced_cost": False,
+    "mip_heuristic_run_zi_round": False,
+}
 _LEAST_S: Final = 1e-3
 """A limit of 0 s would be none."""
 
@@ -96,16 +106,21 @@ class Program:
         *,
         start: Sequence[float] | None = None,
         raised: Mapping[int, float] | None = None,
+        cutoff: float = math.inf,
+        is_near: bool = False,
     ) -> Outcome:
         """Find the least value of the objective, with the lower bounds of `raised` for this run.
 
-        With a feasible `start`, there always is a solution.
+        With a feasible `start`, there always is a solution. Above `cutoff`, none is looked for. `is_near`:
+        solutions are near the relaxed one, so that heuristics are of no use.
         """
         import highspy
 
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        for name, value in self._options(limit_s).items():
+        for name, value in (self._options(limit_s) | (_NEAR if is_near else {})).items():
             solver.setOptionValue(name, value)
+        if cutoff < math.inf:
+            solver.setOptionValue("objective_bound", cutoff)
         solver.passModel(self._model(objective, raised or {}))
         if start is not None:
             given = highspy.HighsSolution()

@@ -12,7 +12,7 @@ import numpy as np
 
 from headgate.planning.search import Array, Flags
 
-__all__ = ["Column", "Mix", "Mixture"]
+__all__ = ["Column", "Mix", "Mixture", "Prices"]
 
 _INFINITE: Final = float("inf")
 
@@ -29,6 +29,15 @@ class Column(NamedTuple):
     is_served: bool
 
 
+class Prices(NamedTuple):
+    """What scarce accelerators are worth."""
+
+    fees: Array
+    """Of accelerators by type, at least 0."""
+    rewards: Array
+    """What one more served demand of each group costs, at least 0."""
+
+
 class Mix(NamedTuple):
     """An optimal mix."""
 
@@ -37,10 +46,7 @@ class Mix(NamedTuple):
     """Share of each column."""
     reduced: Array
     """What a bit more of each column would add to the objective, per share."""
-    fees: Array
-    """Prices of accelerators by type, at least 0."""
-    rewards: Array
-    """What one more served demand of each group costs, at least 0."""
+    prices: Prices
     alone: Array
     """The price of each demand."""
 
@@ -140,7 +146,6 @@ class Mixture:
             objective=self._solver.getInfo().objective_function_value,
             values=np.array(found.col_value),
             reduced=np.array(found.col_dual),
-            fees=np.maximum(-duals[: self._types], 0),
-            rewards=np.maximum(duals[self._types : first], 0),
+            prices=Prices(np.maximum(-duals[: self._types], 0), np.maximum(duals[self._types : first], 0)),
             alone=duals[first:],
         )

@@ -33,6 +33,8 @@ class PlannedLoad(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     output_tokens: Amount = 0.0
     cached_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     """Of the prompt tokens: they need no prefill."""
+    prompt_spread: Amount = 0.0
+    """Variance of the others, as a multiple of the square of their mean."""
     idle: bool = False
     """Whether the model may have no replicas, since its last request was too long ago."""
 
@@ -43,6 +45,7 @@ class PlannedLoad(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
             prompt_tokens=_rounded(load.prompt_tokens),
             output_tokens=_rounded(load.output_tokens),
             cached_share=_rounded(load.cached_share),
+            prompt_spread=_rounded(load.prompt_spread),
             idle=idle,
         )
 
@@ -53,6 +56,7 @@ class PlannedLoad(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
             prompt_tokens=self.prompt_tokens,
             output_tokens=self.output_tokens,
             cached_share=self.cached_share,
+            prompt_spread=self.prompt_spread,
         )
 
     def written(self) -> str:
@@ -77,6 +81,7 @@ def is_clear(before: PlannedLoad | None, due: PlannedLoad) -> bool:
         (before.requests_per_minute, due.requests_per_minute),
         (before.prompt_tokens, due.prompt_tokens),
         (before.output_tokens, due.output_tokens),
+        (1 + before.prompt_spread, 1 + due.prompt_spread),
     )
     return any(abs(new - old) > _CHANGE * max(old, new) for old, new in pairs)
 

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from headgate.planning import branching, covering
-from headgate.planning.demand_model import Counts, is_served, price
-from headgate.planning.equals import classes_of, search_equals
-from headgate.planning.mixture import Column, Mix, Mixture
-from headgate.planning.problem import Demand
+from headgate.planning import covering
+from headgate.planning.choosing import Chosen, Wanted, choose, classes_of
+from headgate.planning.demand_model import Counts, DemandModel, is_served, price
+from headgate.planning.mixture import Column, Mixture, Prices
+from headgate.planning.problem import Demand, Problem
 from headgate.planning.search import Array
 
 __all__ = ["Bound", "Pool", "cost_of", "is_enough", "missed_of", "rank", "step_of"]
@@ -24,8 +24,12 @@ _MOST: Final = 2000
 _WITHIN_NODES: Final = 10_000
 _PRICING_NODES: Final = 4000
 _FITTING_NODES: Final = 1000
+_GUESS_S: Final = 1.0
+"""Time for prices to begin with."""
 _LEAST_FEE: Final = 1e-7
 """For accelerators that are not scarce: of equal columns, those with fewer accelerators are better."""
+_COLUMN_S: Final = 1e-5
+"""Seconds that a column takes in the program of a search, roughly, before the solver begins."""
 _UNITS: Final = 1e6
 """Costs are compared in millionths."""
 
@@ -34,8 +38,7 @@ class Bound(NamedTuple):
     total: float
     alone: list[float]
     """The least reduced price of each demand."""
-    fees: Array
-    rewards: Array
+    prices: Prices
 
 
 class _Accelerators(NamedTuple):
@@ -118,19 +121,25 @@ class Pool:
         if rank(self, chosen) < rank(self, self.best):
             self.best = chosen
 
-    def nodes(self, limit_s: float) -> int:
-        """As many as there is time for."""
-        return max(0, int((limit_s - self.seconds) / branching.NODE_S))
+    def search(self, objective: Array, limit: float, seconds: float, *, in_depth: bool = True) -> Chosen:
+        """The best choice of those columns that can be part of one whose objective is at most `limit`.
 
-    def search(self, objective: Array, limit: float, step: float, nodes: int) -> branching.Search:
-        """The best choice of the columns whose objective is at most `limit`."""
-        if 2 * len(set(self._classes)) > len(self._classes):
-            return branching.search(self.mixture, objective, limit, step, nodes)
-        columns, capacity = self.mixture.columns, self.capacity
-        found = search_equals(
-            columns, self._classes, self.group_of, capacity, self.required, objective, limit, nodes
-        )
-        self.spent.search_s += found.nodes * branching.NODE_S
+        It may be above the limit; then, there is none within it. See `choose` for the rest.
+        """
+        self.mixture.aim(objective)
+        mix = self.mixture.solve()
+        tolerance = _EQUAL * max(1.0, abs(limit) if math.isfinite(limit) else 1.0)
+        if mix is None or mix.objective > limit + tolerance:
+            return Chosen(None, math.inf, math.inf, True, 0.0)
+        is_near = (mix.reduced <= limit - mix.objective + tolerance) | (mix.values > _EQUAL)
+        near = np.flatnonzero(is_near)
+        columns = [self.mixture.columns[index] for index in near]
+        spare = max(limit - mix.objective, 0.0) + tolerance
+        unused = np.floor(spare / np.maximum(mix.prices.fees, _EQUAL)) if math.isfinite(limit) else np.inf
+        least_used = np.maximum(self.capacity - unused, 0)
+        wanted = Wanted(self._classes, self.group_of, self.required, self.capacity, least_used)
+        found = choose(columns, wanted, objective[near], limit + tolerance, seconds, in_depth=in_depth)
+        self.spent.search_s += found.seconds + len(near) * _COLUMN_S
         return found
 
     def column(self, index: int, counts: Counts) -> Column:
@@ -172,37 +181,74 @@ class Pool:
         self.required[group] = number
         self.mixture.require(group, number)
 
-    def bound(self, mix: Mix, group: int | None) -> tuple[Bound, list[Column]] | None:
-        """What the fees of a mix prove, and the best columns at these fees; None: unknown.
+    def guess(self) -> Prices | None:
+        """Prices of a plan with parts of replicas, for the cost of what is required; None: there is none."""
+        capacity = dict(zip(self._kinds, self.capacity.astype(int).tolist(), strict=True))
+        model = DemandModel(
+            self.demands, Problem(demands=tuple(self.demands), switching=self.switching), capacity
+        )
+        rows = [
+            model.program.constrain({model.served[index]: 1.0 for index in members}, least=number)
+            for members, number in zip(self.groups, self.required, strict=True)
+        ]
+        found = model.program.relaxed(model.objective, _GUESS_S)
+        if found is None:
+            return None
+        self.spent.search_s += found.seconds
+        fees = [-found.duals[model.limits[kind]] for kind in self._kinds]
+        return Prices(np.maximum(fees, 0), np.maximum([found.duals[row] for row in rows], 0))
+
+    def bound(self, prices: Prices, group: int | None) -> tuple[Bound, list[Column]] | None:
+        """What prices prove, and the best columns at these; None: unknown.
 
         For the demands of a group that are not served, or, without a group, for the cost.
         """
-        fees = np.maximum(mix.fees, _LEAST_FEE if group is not None else 0.0)
+        fees = np.maximum(prices.fees, _LEAST_FEE if group is not None else 0.0)
         alone: list[float] = []
         columns: list[Column] = []
+        known = self._known_choices(fees, group)
         for index in range(len(self.demands)):
             idle = self._idle_price(index, group)
             if group is not None and self.group_of[index] > group:
                 alone.append(idle)
                 continue
             own = self._own_fees(index, fees)
-            found = covering.cheapest(self._priced(index, group), self._switching(group), own, _PRICING_NODES)
+            found = covering.cheapest(
+                self._priced(index, group), self._switching(group), own, _PRICING_NODES, known.get(index)
+            )
             if found is None:
                 if self.must_be_served(index) or covering.can_serve(self.demands[index]):
                     return None
                 alone.append(idle)
                 continue
             self.spent.search_s += found.nodes * covering.NODE_S
-            served = found.bound - self._reward(index, mix.rewards)
+            served = found.bound - self._reward(index, prices.rewards)
             alone.append(served if self.must_be_served(index) else min(idle, served))
             columns.append(self.column(index, found.counts))
         total = sum(alone) - float(fees @ self.capacity)
         total += sum(
             float(reward) * number
-            for group_, (reward, number) in enumerate(zip(mix.rewards, self.required, strict=True))
+            for group_, (reward, number) in enumerate(zip(prices.rewards, self.required, strict=True))
             if number < len(self.groups[group_])
         )
-        return Bound(total, alone, fees, mix.rewards), columns
+        return Bound(total, alone, Prices(fees, prices.rewards)), columns
+
+    def _known_choices(self, fees: Array, group: int | None) -> dict[int, covering.Known]:
+        """The best columns so far of demands that are served, at these fees."""
+        prices = self.mixture.used @ fees
+        if group is None:
+            prices = prices + self.costs()
+        prices = np.where(self.mixture.served, prices, np.inf)
+        order = np.argsort(prices, kind="stable")
+        _, first = np.unique(self.mixture.demand_of[order], return_index=True)
+        best = order[first]
+        return {
+            self.mixture.columns[place].demand: covering.Known(
+                self.mixture.columns[place].counts, float(prices[place])
+            )
+            for place in best
+            if np.isfinite(prices[place])
+        }
 
     def add_within(self, bound: Bound, gap: float, group: int | None) -> bool | None:
         """Add all columns that a plan within this gap can have.
@@ -213,8 +259,8 @@ class Pool:
         for index in range(len(self.demands)):
             if group is not None and self.group_of[index] > group:
                 continue
-            limit = bound.alone[index] + gap + self._reward(index, bound.rewards)
-            own = self._own_fees(index, bound.fees)
+            limit = bound.alone[index] + gap + self._reward(index, bound.prices.rewards)
+            own = self._own_fees(index, bound.prices.fees)
             found = covering.within(
                 self._priced(index, group), self._switching(group), own, limit, _MOST, _WITHIN_NODES
             )

@@ -18,11 +18,21 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from headgate.planning import tails
-from headgate.planning.replica import ModelError, Replica
-from headgate.planning.search import Array, bisect
+from headgate.planning.replica import ModelError, Replica, Times
+from headgate.planning.search import Array, Flags, bisect
 from headgate.planning.stalls import Stalls
 
-__all__ = ["Analysis", "Replicas", "Steady", "analyses", "analyze", "chunks", "late_share", "steady"]
+__all__ = [
+    "Analysis",
+    "Replicas",
+    "Steady",
+    "analyses",
+    "analyze",
+    "analyze_all",
+    "chunks",
+    "late_share",
+    "steady",
+]
 
 _CELLS: Final = 65_536
 """Probabilities that are computed at once: as many as fit a processor's cache."""
@@ -84,29 +94,32 @@ def steady(log_weights: Array, batch: Array, queue: Array, log_full: Array, rate
     )
 
 
+def _log_weights(empty_ms: Array, each_ms: Array, batch: Array) -> Array:
+    """What `steady` takes, for requests whose time grows by `each_ms` with each one in the batch."""
+    size = np.arange(1, int(batch.max()) + 1, dtype=float)
+    completions_per_ms = size / (empty_ms[:, None] + each_ms[:, None] * size)
+    weights = np.zeros((len(batch), len(size) + 1))
+    np.cumsum(-np.log(completions_per_ms), axis=1, out=weights[:, 1:])
+    weights[:, 1:][size > batch[:, None]] = -np.inf
+    return weights
+
+
 class Replicas:
     """Replicas that are solved together. Results have one element for each, in order."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self.replicas = tuple(replicas)
-        self.batch: Array = np.array([each.max_batch for each in replicas], float)
-        self.queue: Array = np.array([each.max_queue for each in replicas], float)
-        self.min_rate_per_s: Array = np.array([each.min_rate_per_s for each in replicas])
-        self.max_rate_per_s: Array = np.array([each.max_rate_per_s for each in replicas])
-        self._log_weights = np.full((len(replicas), int(self.batch.max()) + 1), -np.inf)
-        for row, each in zip(self._log_weights, replicas, strict=True):
-            row[0] = 0.0
-            row[1 : each.max_batch + 1] = -np.cumsum(np.log(each.completions_per_ms()))
-        self._full_per_ms: Array = self.batch / np.array(
-            [each.service_ms(each.max_batch) for each in replicas]
-        )
-        self._idle_prefill_ms: Array = np.array([each.prefill_ms(0.0) for each in replicas])
-        self._idle_decode_ms: Array = np.array([each.decode_ms(0.0) for each in replicas])
-        self._prefill_slope_ms: Array = (
-            np.array([each.prefill_ms(1.0) for each in replicas]) - self._idle_prefill_ms
-        )
+        times = self._times = Times(replicas)
+        self.batch, self.queue = times.batch, times.queue
+        self.min_rate_per_s, self.max_rate_per_s = times.min_rate_per_s, times.max_rate_per_s
+        self._full_per_ms = times.full_per_ms
+        empty_ms = times.service_ms(0.0)
+        self._log_weights = _log_weights(empty_ms, times.service_ms(1.0) - empty_ms, self.batch)
+        self._idle_prefill_ms, self._idle_decode_ms = times.prefill_ms(0.0), times.decode_ms(0.0)
+        self._prefill_slope_ms: Array = times.prefill_ms(1.0) - self._idle_prefill_ms
         self._decode_slope_ms: Array = np.array([each.profile.beta_ms for each in replicas])
-        self._steps: Array = np.array([each.decode_steps for each in replicas])
+        self._steps = times.steps
+        self.prompts_differ: Flags = times.prompt_spread > 0
 
     def solve(self, rate_per_s: Array) -> Steady:
         return steady(self._log_weights, self.batch, self.queue, np.log(self._full_per_ms), rate_per_s / 1000)
@@ -122,7 +135,7 @@ class Replicas:
         batch = np.where(
             is_flat, state.in_service, (state.service_ms - fixed) / np.where(is_flat, 1.0, slope)
         )
-        return np.minimum(np.maximum(batch, 0), self.batch)
+        return np.asarray(np.clip(batch, 0, self.batch), float)
 
     def prefill_ms(self, batch: Array) -> Array:
         return self._idle_prefill_ms + self._prefill_slope_ms * batch
@@ -133,7 +146,7 @@ class Replicas:
 
     @cached_property
     def stalls(self) -> Stalls:
-        return Stalls(self.replicas)
+        return Stalls(self._times)
 
     def stalled_itl_ms(self, rate_per_s: Array, batch: Array) -> Array:
         """Time between tokens with the prefills of others in between, at most that of a full batch.
@@ -169,7 +182,7 @@ class Replicas:
             self.queue - 1, arrivals * state.ratio
         )
         lost = state.ratio**self.queue * tails.poisson_at_most(self.queue - 1, arrivals)
-        return np.minimum(np.maximum(decided * (early - lost), 0), 1)
+        return np.asarray(np.clip(decided * (early - lost), 0, 1), float)
 
     def wait_quantile_ms(self, state: Steady, percentile: Array) -> Array:
         """The wait that this percentage of accepted requests does not exceed."""
@@ -211,9 +224,21 @@ class Analysis(NamedTuple):
 
 def analyze(replica: Replica, rate_per_s: float, percentile: float = 95.0) -> Analysis:
     """Analyze one replica; raises ModelError for a rate that is not between 0 and its highest one."""
-    if not 0 < rate_per_s <= replica.max_rate_per_s:
-        raise ModelError(f"rate: {rate_per_s} is not above 0 and at most {replica.max_rate_per_s:.6g} req/s")
-    return analyses(Replicas([replica]), np.array([rate_per_s]), np.array([percentile]))[0]
+    return analyze_all([(replica, rate_per_s, percentile)])[0]
+
+
+def analyze_all(loads: Sequence[tuple[Replica, float, float]]) -> list[Analysis]:
+    """Analyze many replicas together, in order, each at a rate and for a percentile; see `analyze`."""
+    for replica, rate_per_s, _ in loads:
+        if not 0 < rate_per_s <= replica.max_rate_per_s:
+            most = f"{replica.max_rate_per_s:.6g} req/s"
+            raise ModelError(f"rate: {rate_per_s} is not above 0 and at most {most}")
+    found: dict[int, Analysis] = {}
+    for chunk in chunks([replica for replica, _, _ in loads]):
+        replicas, rates, percentiles = zip(*(loads[index] for index in chunk), strict=True)
+        own = analyses(Replicas(replicas), np.array(rates), np.array(percentiles))
+        found.update(zip(chunk, own, strict=True))
+    return [found[index] for index in range(len(loads))]
 
 
 def late_share(replica: Replica, rate_per_s: float, ttft_ms: float) -> float:

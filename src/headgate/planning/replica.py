@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
 
-from headgate.planning.search import Array
+from headgate.planning.search import Array, Flags
 
-__all__ = ["LEAST_MS", "MAX_BATCH", "QUEUE_TO_BATCH", "ModelError", "Profile", "Replica"]
+__all__ = ["LEAST_MS", "MAX_BATCH", "QUEUE_TO_BATCH", "ModelError", "Profile", "Replica", "Times"]
 
 MAX_BATCH: Final = 65_536
 """Requests that a replica may run at once: the cost of the model grows with it."""
@@ -54,6 +55,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """Mean tokens of a response."""
     max_batch: int
     max_queue: int
+    prompt_spread: float = 0.0
+    """Variance of the tokens of prompts, as a multiple of the square of their mean; 0: all are equal."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_batch <= MAX_BATCH:
@@ -64,6 +67,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
             raise ModelError(f"input tokens: {self.input_tokens} is negative or not a number")
         if not 1 <= self.output_tokens < math.inf:
             raise ModelError(f"output tokens: {self.output_tokens} is less than 1 or not a number")
+        if not 0 <= self.prompt_spread < math.inf:
+            raise ModelError(f"prompt spread: {self.prompt_spread} is negative or not a number")
         if self.service_ms(1.0) < LEAST_MS:
             raise ModelError("alpha, beta, gamma, delta: a request that takes no time cannot be planned for")
 
@@ -102,3 +107,32 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     def max_rate_per_s(self) -> float:
         """Just below what a replica completes with a full batch."""
         return 1000 * self.max_batch / self.service_ms(float(self.max_batch)) * (1 - _FLOOR)
+
+
+class Times:
+    """Of many replicas, as arrays: the same as those of `Replica`."""
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        rows = [
+            (*msgspec.structs.astuple(each.profile), *msgspec.structs.astuple(each)[1:]) for each in replicas
+        ]
+        columns = np.array(rows, float).T
+        self._alpha_ms, self._beta_ms, gamma_ms, delta_ms, prompt, response, *others = columns
+        self.batch, self.queue, self.prompt_spread = others
+        self._gamma_ms: Array = np.where(prompt == 0, 0.0, gamma_ms)
+        self._prompt_ms: Array = delta_ms * prompt
+        self.has_prompt: Flags = prompt > 0
+        self.steps: Array = np.where((response == 1) & (prompt == 0), 1.0, response - 1)
+        self.full_per_ms: Array = self.batch / self.service_ms(self.batch)
+        """Completions of a full batch."""
+        self.min_rate_per_s: Array = 1000 / self.service_ms(1.0) * _FLOOR
+        self.max_rate_per_s: Array = 1000 * self.batch / self.service_ms(self.batch) * (1 - _FLOOR)
+
+    def prefill_ms(self, batch: Array | float) -> Array:
+        return np.asarray(self._gamma_ms + self._prompt_ms * batch, float)
+
+    def decode_ms(self, batch: Array | float) -> Array:
+        return np.asarray(self._alpha_ms + self._beta_ms * batch, float)
+
+    def service_ms(self, batch: Array | float) -> Array:
+        return np.asarray(self.prefill_ms(batch) + self.steps * self.decode_ms(batch), float)

@@ -57,7 +57,9 @@ def rounded(pool: Pool, bound: Bound) -> Rounded | None:
             left = left + shares[index]
             shares[index] = np.zeros(len(left))
         whole = columns[parts[index][0]] if len(parts[index]) == 1 else None
-        column = whole if whole is not None and whole.is_served else pool.fitting(index, bound.fees, left)
+        column = (
+            whole if whole is not None and whole.is_served else pool.fitting(index, bound.prices.fees, left)
+        )
         if column is not None and np.all(np.array(column.used) <= left + _EQUAL):
             chosen[index] = column
             left = left - np.array(column.used)

@@ -137,10 +137,11 @@ def _sized(wanted: Sequence[tuple[Replica, Targets]]) -> list[Sizing | Infeasibl
     percentile = np.where(np.isnan(share), PERCENTILE, share * 100)
     at_limit = analyses(model, np.fmin(np.fmin(ttft, itl), tps), percentile)  # of infeasible ones, at any
     idle = model.effective_batch(model.solve(model.min_rate_per_s))
-    best = {"TTFT": model.prefill_ms(idle), "ITL": model.itl_ms(idle)}
+    lone_ms = np.where(np.isnan(stalled_ttft), model.stalls.lone_ttft_ms(percentile), 0.0)
+    best = {"TTFT": np.maximum(model.prefill_ms(idle), lone_ms), "ITL": model.itl_ms(idle)}
     sized: list[Sizing | Infeasible] = []
     for row, analysis in enumerate(at_limit):
-        if math.isnan(by_ttft[row]):
+        if math.isnan(by_ttft[row]) or math.isnan(stalled_ttft[row]):
             sized.append(Infeasible("TTFT", float(ttft_ms[row]), float(best["TTFT"][row])))
         elif math.isnan(by_itl[row]):
             sized.append(Infeasible("ITL", float(itl_ms[row]), float(best["ITL"][row])))
@@ -173,7 +174,8 @@ def _by_queue(model: Replicas, ttft_ms: Array, itl_ms: Array, share: Array) -> t
 def _with_stalls(model: Replicas, ttft_ms: Array, itl_ms: Array, share: Array) -> tuple[Array, Array]:
     """The same where prefills stop the whole batch, for those that are sized for a share of the requests.
 
-    Whatever an idle replica meets, it meets at the lowest rate.
+    Whatever an idle replica meets, it meets at the lowest rate; but if prompts differ in length, too many may
+    be too long.
     """
     is_share = ~np.isnan(share)
     if not np.any(is_share):
@@ -188,7 +190,8 @@ def _with_stalls(model: Replicas, ttft_ms: Array, itl_ms: Array, share: Array) -
     by_ttft = _search(model, late_of, np.where(is_share, 1 - share, 0.5), is_share & (ttft_ms > 0))
     by_itl = _search(model, itl_of, itl_ms, is_share & (itl_ms > 0))
     lowest = model.min_rate_per_s
-    return np.where(np.isnan(by_ttft), lowest, by_ttft), np.where(np.isnan(by_itl), lowest, by_itl)
+    is_met = np.isnan(by_ttft) & ~model.prompts_differ
+    return np.where(is_met, lowest, by_ttft), np.where(np.isnan(by_itl), lowest, by_itl)
 
 
 def _search(model: Replicas, value_of: Callable[[Array], Array], target: Array, is_set: Flags) -> Array:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
 from headgate.planning import greedy, planner
-from headgate.planning.candidates import Candidate, Entry, Rejected, candidates, predicted
+from headgate.planning.candidates import Candidate, Entry, Rejected, all_predicted, candidates
 from headgate.planning.problem import MAX_REPLICAS, SWITCHING, Demand, Option, Plan, Problem
 from headgate.planning.sizing import PERCENTILE, Sizer
 from headgate.planning.system import PLENTY, Load, Server, System
@@ -82,14 +82,14 @@ def as_reference(system: System, percentile: float | None = None, sizer: Sizer |
         if system.optimizer.unlimited
         else greedy.limited(entries, system.capacity, system.optimizer)
     )
-    found: dict[str, Allocation] = {}
+    uses: list[_Use] = []
     for entry in entries:
         candidate = chosen.get(entry.server.name)
         if candidate is not None:
             taken = candidate.replicas * candidate.capacity_per_s
             served = min(1.0, taken / entry.rate_per_s) if entry.rate_per_s > 0 else 1.0
-            found[entry.server.name] = _allocation(entry, candidate, entry.rate_per_s, 1.0, served)
-    return _solution(system, entries, found, chosen)
+            uses.append(_Use(entry, candidate, entry.rate_per_s, 1.0, served))
+    return _solution(system, entries, uses)
 
 
 def exactly(
@@ -111,11 +111,8 @@ def exactly(
         switching=switching,
     )
     plan = planner.plan(problem, limit_s, clock)
-    found: dict[str, Allocation] = {}
-    chosen: dict[str, Candidate] = {}
-    for name, group in by_demand(entries).items():
-        _assign(plan, name, group, found, chosen)
-    solution = _solution(system, entries, found, chosen)
+    uses = [use for name, group in by_demand(entries).items() for use in _uses(plan, name, group)]
+    solution = _solution(system, entries, uses)
     return msgspec.structs.replace(solution, optimal=plan.is_optimal, gap=plan.gap)
 
 
@@ -151,9 +148,14 @@ def _sum(loads: Sequence[Load]) -> Load:
     total = math.fsum(each.arrival_rate for each in loads)
     if not total:
         return loads[0]
+    tokens = math.fsum(each.arrival_rate * each.avg_in_tokens for each in loads) / total
+    squares = math.fsum(
+        each.arrival_rate * (1 + each.in_tokens_spread) * each.avg_in_tokens**2 for each in loads
+    )
     return Load(
         arrival_rate=total,
-        avg_in_tokens=math.fsum(each.arrival_rate * each.avg_in_tokens for each in loads) / total,
+        avg_in_tokens=tokens,
+        in_tokens_spread=max(squares / total / tokens**2 - 1, 0.0) if tokens else 0.0,
         avg_out_tokens=math.fsum(each.arrival_rate * each.avg_out_tokens for each in loads) / total,
     )
 
@@ -188,15 +190,27 @@ def _option(server: Server, candidate: Candidate) -> Option:
     )
 
 
-def _assign(
-    plan: Plan,
-    name: str,
-    entries: Sequence[Entry],
-    found: dict[str, Allocation],
-    chosen: dict[str, Candidate],
-) -> None:
-    """The allocations of the servers of one demand. A demand of which nothing is served has none, and neither
-    has a server that fits no accelerator."""
+class _Use(NamedTuple):
+    """What was decided for a server."""
+
+    entry: Entry
+    candidate: Candidate
+    rate_per_s: float
+    """Requests of its demand."""
+    share: float
+    served: float
+
+    @property
+    def own_per_s(self) -> float:
+        """Requests of each replica; those that are too many are left out."""
+        if self.served < _PARTLY:
+            return self.candidate.capacity_per_s
+        return self.rate_per_s * self.share / self.candidate.replicas if self.candidate.replicas else 0.0
+
+
+def _uses(plan: Plan, name: str, entries: Sequence[Entry]) -> Iterator[_Use]:
+    """Those of the servers of one demand. A demand of which nothing is served has none, and neither has a
+    server that fits no accelerator."""
     own = {each.option.server: each for each in plan.assignments if each.demand == name}
     rate_per_s = max(entry.rate_per_s for entry in entries)
     is_idle = rate_per_s <= 0 and any(entry.candidates for entry in entries)
@@ -207,37 +221,34 @@ def _assign(
         if not entry.candidates:
             continue
         if assignment is None:
-            candidate = Candidate(accelerator="", replicas=0, cost=0.0, value=0.0)
-            found[entry.server.name] = _allocation(entry, candidate, 0.0, 0.0, 1.0)
-        else:
-            of = next(each for each in entry.candidates if each.accelerator == assignment.option.accelerator)
-            candidate = msgspec.structs.replace(of, replicas=assignment.replicas, cost=assignment.cost)
-            found[entry.server.name] = _allocation(
-                entry, candidate, rate_per_s, assignment.share, plan.served[name]
-            )
-        chosen[entry.server.name] = candidate
+            yield _Use(entry, Candidate(accelerator="", replicas=0, cost=0.0, value=0.0), 0.0, 0.0, 1.0)
+            continue
+        of = next(each for each in entry.candidates if each.accelerator == assignment.option.accelerator)
+        candidate = msgspec.structs.replace(of, replicas=assignment.replicas, cost=assignment.cost)
+        yield _Use(entry, candidate, rate_per_s, assignment.share, plan.served[name])
 
 
-def _allocation(
-    entry: Entry, candidate: Candidate, rate_per_s: float, share: float, served: float
-) -> Allocation:
-    """With the latencies that its share of the requests has; those that are too many are left out."""
-    if candidate.replicas:
-        own = candidate.capacity_per_s if served < _PARTLY else rate_per_s * share / candidate.replicas
-        candidate = predicted(candidate, own)
-    load = entry.server.current_alloc.load
-    return Allocation(
-        accelerator=candidate.accelerator,
-        num_replicas=candidate.replicas,
-        max_batch=candidate.batch,
-        cost=candidate.cost,
-        itl_average=candidate.itl_ms,
-        ttft_average=candidate.ttft_ms,
-        load=msgspec.structs.replace(load, arrival_rate=load.arrival_rate * share),
-        utilization=candidate.utilization,
-        share=share,
-        served=served,
-    )
+def _allocations(uses: Sequence[_Use]) -> dict[str, Allocation]:
+    """By server, with the latencies that its share of the requests has."""
+    running = [use for use in uses if use.candidate.replicas]
+    told = iter(all_predicted([(use.candidate, use.own_per_s) for use in running]))
+    found = {}
+    for use in uses:
+        candidate = next(told) if use.candidate.replicas else use.candidate
+        load = use.entry.server.current_alloc.load
+        found[use.entry.server.name] = Allocation(
+            accelerator=candidate.accelerator,
+            num_replicas=candidate.replicas,
+            max_batch=candidate.batch,
+            cost=candidate.cost,
+            itl_average=candidate.itl_ms,
+            ttft_average=candidate.ttft_ms,
+            load=msgspec.structs.replace(load, arrival_rate=load.arrival_rate * use.share),
+            utilization=candidate.utilization,
+            share=use.share,
+            served=use.served,
+        )
+    return found
 
 
 def _within_maximum(entry: Entry) -> Entry:
@@ -251,23 +262,19 @@ def _within_maximum(entry: Entry) -> Entry:
     return msgspec.structs.replace(entry, candidates=fit, rejected=entry.rejected + too_many)
 
 
-def _solution(
-    system: System,
-    entries: Sequence[Entry],
-    found: dict[str, Allocation],
-    chosen: Mapping[str, Candidate],
-) -> Solution:
+def _solution(system: System, entries: Sequence[Entry], uses: Sequence[_Use]) -> Solution:
+    found = _allocations(uses)
     return Solution(
         allocations=found,
-        allocation_by_type=_totals(system, chosen),
+        allocation_by_type=_totals(system, [use.candidate for use in uses]),
         unserved={entry.server.name: _reason(entry) for entry in entries if entry.server.name not in found},
         cost=sum(each.cost for each in found.values()),
     )
 
 
-def _totals(system: System, chosen: Mapping[str, Candidate]) -> dict[str, TypeTotal]:
+def _totals(system: System, chosen: Iterable[Candidate]) -> dict[str, TypeTotal]:
     used: dict[str, tuple[int, float]] = {}
-    for candidate in chosen.values():
+    for candidate in chosen:
         if candidate.replicas:
             count, cost = used.get(candidate.type, (0, 0.0))
             used[candidate.type] = count + candidate.replicas * candidate.units, cost + candidate.cost

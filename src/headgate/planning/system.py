@@ -138,6 +138,8 @@ class Load(_Part, frozen=True, kw_only=True):
     arrival_rate: Amount = 0.0
     """Requests per minute."""
     avg_in_tokens: Amount = 0.0
+    in_tokens_spread: Amount = 0.0
+    """Variance of the tokens of prompts, as a multiple of the square of their mean."""
     avg_out_tokens: Amount = 0.0
 
 

@@ -15,6 +15,15 @@ _FLAT: Final = 1e-3
 """Below this exponent of its last term, a series is expanded around a ratio of 1."""
 _CERTAIN: Final = 40.0
 """Probabilities below exp(-40) count as zero."""
+_NEGLIGIBLE: Final = 1e-17
+"""Terms below this share of their sum are left out."""
+_TERMS: Final = 64
+"""That are computed at a time."""
+_STIRLING: Final = tuple(
+    math.lgamma(n + 1) - n * math.log(max(n, 1)) + n - math.log(2 * math.pi * max(n, 1)) / 2
+    for n in range(32)
+)
+"""By which the formula of Stirling is too small for the logarithms of the first factorials."""
 
 
 class Geometric(NamedTuple):
@@ -58,25 +67,44 @@ def _flat_moment(slope: Array, terms: Array) -> Array:
 
 
 def poisson_at_most(most: Array, mean: Array) -> Array:
-    """Probability of at most `most` events, where `mean` are expected.
+    """Probability of at most `most` events, whole numbers, where `mean` are expected.
 
-    The bound of Chernoff decides most cases; the others are summed in logarithms.
+    The bound of Chernoff decides most cases; the others are summed from `most` outwards, all at once.
     """
+    most, mean = np.broadcast_arrays(most, mean)
     count = most + 1
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         distance = np.where(mean > 0, mean - count + count * np.log(count / mean), np.inf)
-    distance = np.where(count > 0, distance, np.inf)
+    is_near = (count > 0) & (distance < _CERTAIN)
     share = np.where((count > 0) & (mean < count), 1.0, 0.0)
-    for index in np.flatnonzero(distance < _CERTAIN):
-        share[index] = _summed(int(most[index]), float(mean[index]))
+    if np.any(is_near):
+        share[is_near] = _summed(most[is_near], mean[is_near])
     return share
 
 
-def _summed(most: int, mean: float) -> float:
-    """The terms around the mean; those further away are below exp(-40)."""
-    spread = math.sqrt(2 * _CERTAIN * mean) + 2 * _CERTAIN
-    least = max(0, int(mean - spread))
-    events = np.arange(least, min(most, int(mean + spread)) + 1, dtype=float)
-    steps = np.concatenate(([0.0], np.cumsum(np.log(mean / events[1:])))) if len(events) else events
-    start = least * math.log(mean) - mean - math.lgamma(least + 1)
-    return min(float(np.exp(start + steps).sum()), 1.0)
+def _summed(most: Array, mean: Array) -> Array:
+    """Terms fall away from the mean: those up to `most` if it is below, else the complement of the others."""
+    is_below = (most < mean)[:, None]
+    product, total = np.ones(len(most)), np.zeros(len(most))
+    first = 1
+    while np.any(product > _NEGLIGIBLE * total):
+        steps = np.arange(first, first + _TERMS, dtype=float)
+        down = np.maximum(most[:, None] - steps + 1, 0) / mean[:, None]
+        up = mean[:, None] / (most[:, None] + steps)
+        terms = product[:, None] * np.cumprod(np.where(is_below, down, up), axis=1)
+        total += terms.sum(axis=1)
+        product = terms[:, -1]
+        first += _TERMS
+    at_most = np.exp(_log_probability(most, mean))
+    return np.clip(np.where(is_below[:, 0], at_most * (1 + total), 1 - at_most * total), 0.0, 1.0)
+
+
+def _log_probability(events: Array, mean: Array) -> Array:
+    """Of exactly so many events, without cancellation near the mean (Loader 2000)."""
+    safe = np.maximum(events, 1.0)
+    apart = (mean - safe) / safe
+    deviance = safe * (apart - np.log1p(apart))
+    few = np.array(_STIRLING)[np.minimum(safe, len(_STIRLING) - 1).astype(int)]
+    many = (1 / 12 - (1 / 360 - 1 / 1260 / safe**2) / safe**2) / safe
+    error = np.where(safe < len(_STIRLING), few, many)
+    return np.where(events > 0, -deviance - error - np.log(2 * math.pi * safe) / 2, -mean)

@@ -159,6 +159,62 @@ def decide(
     return decision
 
 
+def decide_in(
+    known: Surroundings,
+    request: ClientRequest,
+    pool: PoolState,
+    route: routing.Route,
+    body: large.Body | None = None,
+) -> Decision:
+    """The same for a request whose pool is known, with any path and any content. `route` is used unless a
+    route for its model leads to this pool."""
+    decision = Decision()
+    decision.pool = pool
+    decision.refusal = encoded(request)
+    if decision.refusal is not None:
+        return decision
+    content = request.body if body is None else b""
+    assert isinstance(content, bytes)
+    form: forms.Form | None = None
+    fields = inspect(content) if body is None else body.fields
+    if not isinstance(fields, Fields):
+        read = forms.read(request.headers, content) if body is None else body.form
+        form = read if isinstance(read, forms.Form) else None
+        fields = Fields(form.model, form.stream) if form is not None else Fields()
+    decision.model = model = fields.model or ""
+    decision.stream = fields.stream is True
+    found = _leads_to(known, model, pool.pool.key)
+    match = decision.match = found or routing.Match(route, route.rules[0], is_adapter=False)
+    target = None if found is None else known.splits.next(match.route.key, match.rule)
+    target = decision.target = target or routing.Target(pool.pool.key, 1)
+    if pool.pool.rewrites is not None:
+        target = _rewritten(decision, known, pool.pool.rewrites, target)
+    if not model:
+        decision.scheduled = scheduling.Request(
+            model="", prompt_tokens=len(request.body) // forms.BYTES_PER_TOKEN, header=request.header
+        )
+        decision.body = content if body is None else Pieces((body.whole,))
+        return decision
+    served = pool.pool.model
+    decision.upstream_model = target.model or (model if served is None or match.is_adapter else served)
+    if body is None:
+        decision.refusal = _fill_body(decision, known, request, content, fields, form, True)
+    else:
+        _fill_large_body(decision, known, request, fields, body, True)
+    return decision
+
+
+def _leads_to(known: Surroundings, model: str, pool: ObjectRef) -> routing.Match | None:
+    """The first rule for a model that leads all requests to this pool, as one of an InferenceModel does."""
+    snapshot = known.snapshot
+    for routes, is_adapter in ((snapshot.models, False), (snapshot.adapters, True)):
+        for route in routes.get(model, ()):
+            for rule in route.rules:
+                if rule.pattern is None and rule.has_weight and all(t.pool == pool for t in rule.targets):
+                    return routing.Match(route, rule, is_adapter)
+    return None
+
+
 def _not_ready() -> Refusal:
     return Refusal.unavailable("the gateway has not loaded its routes yet", code="not_ready")
 

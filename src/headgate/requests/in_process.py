@@ -1,7 +1,4 @@
-"""A minimal shell: it records effects, and its caller reports the events.
-
-For tests, and for a picker, which only returns the picked endpoint to another proxy.
-"""
+"""A minimal shell, for tests: it records effects, and its caller reports the events."""
 
 from __future__ import annotations
 

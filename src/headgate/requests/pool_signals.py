@@ -57,6 +57,8 @@ class PoolSignals(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of their prompts, per second."""
     cached_tokens: Amount = 0.0
     """Those that a cache was expected to have."""
+    prompt_squares: Amount = 0.0
+    """Sum of the squares of thousands of uncached tokens of each prompt, per second."""
     output_tokens: Amount = 0.0
     """Tokens that their responses are expected to have, per second."""
     work_seconds: Amount = 0.0
@@ -129,6 +131,7 @@ def of_pool(pool: PoolState, queue: PoolQueue | None, now: float) -> PoolSignals
         arrivals=recent.arrivals_per_s,
         prompt_tokens=recent.prompt_tokens_per_s + recent.cached_tokens_per_s,
         cached_tokens=recent.cached_tokens_per_s,
+        prompt_squares=min(recent.prompt_squares_per_s, MAX_AMOUNT),
         output_tokens=recent.output_tokens_per_s,
         work_seconds=work_seconds(pool, queue, now),
         unbegun_tokens=sum(_unbegun_tokens(load, now) for load in pool.loads),
@@ -175,6 +178,7 @@ def merged(same: Sequence[PoolSignals]) -> PoolSignals:
         arrivals=sum(each.arrivals for each in same),
         prompt_tokens=sum(each.prompt_tokens for each in same),
         cached_tokens=sum(each.cached_tokens for each in same),
+        prompt_squares=sum(each.prompt_squares for each in same),
         output_tokens=sum(each.output_tokens for each in same),
         work_seconds=sum(each.work_seconds for each in same),
         unbegun_tokens=sum(each.unbegun_tokens for each in same),

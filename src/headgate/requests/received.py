@@ -129,3 +129,13 @@ class ReceivedBody:
         if first is None and not 0 <= at <= _LONGEST_FRAME:
             return text in (b"", _NO_CHUNK)
         return _ERROR.match(text, at) is not None and _OF_CLIENT.search(text, at) is None
+
+
+class OpaqueBody(ReceivedBody):
+    """A response to a request that names no model: nothing is known about its content."""
+
+    def usage(self, request_bytes: int) -> Usage | None:
+        return None
+
+    def is_hollow(self, path: str, counted: Usage | None, *, is_stream: bool) -> bool:
+        return False

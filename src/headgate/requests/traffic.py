@@ -10,6 +10,7 @@ from headgate.requests.stream_times import StreamTimes
 
 WINDOW_S: Final = 15.0
 """Arrivals and missed objectives are counted over about this time."""
+_THOUSAND: Final = 1000.0
 MIN_WINDOW_S: Final = 1.0
 """A rate over less time, just after the start, would be mostly chance."""
 
@@ -30,6 +31,8 @@ class Recent(NamedTuple):
     """Tokens of their prompts that a cache was expected to have."""
     surge: float = 1.0
     """How many times as many requests arrive since a step upwards as in the whole window; 1 without one."""
+    prompt_squares_per_s: float = 0.0
+    """Squares of the uncached thousands of tokens of each prompt."""
 
 
 class _Counts(NamedTuple):
@@ -41,6 +44,7 @@ class _Counts(NamedTuple):
     objectives: int
     misses: int
     cached_tokens: int
+    prompt_squares: int
 
 
 class PoolTraffic:
@@ -56,6 +60,7 @@ class PoolTraffic:
         "misses",
         "objectives",
         "output_tokens",
+        "prompt_squares",
         "prompt_tokens",
         "slots",
         "times",
@@ -72,6 +77,8 @@ class PoolTraffic:
         """When the last request ended; when the pool became known if there was none."""
         self.prompt_tokens = 0
         """Those of all requests so far that no cache was expected to have."""
+        self.prompt_squares = 0
+        """The squares of those of each prompt."""
         self.output_tokens = 0
         """Those that all responses so far were expected to have."""
         self.cached_tokens = 0
@@ -98,6 +105,7 @@ class PoolTraffic:
         """Count the work of a request, once: as soon as it is known what caches have of its prompt, which
         `prompt_tokens` are without."""
         self.prompt_tokens += prompt_tokens
+        self.prompt_squares += prompt_tokens * prompt_tokens
         self.cached_tokens += cached_tokens
         self.output_tokens += output_tokens
 
@@ -126,6 +134,7 @@ class PoolTraffic:
             self.objectives,
             self.misses,
             self.cached_tokens,
+            self.prompt_squares,
         )
 
     def idle_s(self, now: float) -> float | None:
@@ -143,6 +152,7 @@ class PoolTraffic:
             self.misses - past.misses,
             (self.cached_tokens - past.cached_tokens) / seconds,
             self._surge(now),
+            (self.prompt_squares - past.prompt_squares) / seconds / _THOUSAND**2,
         )
 
     def _surge(self, now: float) -> float:

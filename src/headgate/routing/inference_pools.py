@@ -23,6 +23,7 @@ from headgate.routing.snapshot import (
     Endpoint,
     KvEvents,
     MetricsPage,
+    Picker,
     Pool,
     Rewrites,
     Route,
@@ -114,7 +115,20 @@ def pool(
         rewrites=rewrites,
         fault=fault,
         start=starting.start(notes, report),
+        picker=_picker(source),
     )
+
+
+def _picker(source: InferencePool) -> Picker | None:
+    reference = source.spec.endpoint_picker_ref if isinstance(source.spec, gie_v1.InferencePoolSpec) else None
+    if reference is None:
+        return None
+    fault, port = "", reference.port.number if reference.port is not None else 0
+    if (reference.group, reference.kind) != ("", "Service"):
+        fault = f"a picker of kind {reference.kind} and group {reference.group!r} is not supported"
+    elif not port:
+        fault = "its reference has no port"
+    return Picker(reference.name, port, reference.failure_mode == "FailOpen", fault)
 
 
 def routes(source: InferencePool) -> list[Route]:

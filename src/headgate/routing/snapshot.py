@@ -104,6 +104,19 @@ class Start(msgspec.Struct, frozen=True):
     """Why the last one failed, on one line; empty if it did not."""
 
 
+class Picker(msgspec.Struct, frozen=True):
+    """A Service that picks the endpoints of a pool for requests by the Gateway API. Requests to the gateway's
+    own API do not ask it."""
+
+    name: str
+    """Of the Service, in the namespace of the pool."""
+    port: int
+    fails_open: bool
+    """Whether the gateway picks itself while the picker cannot be reached; otherwise it refuses requests."""
+    fault: str = ""
+    """Why it can never be asked; empty if it can."""
+
+
 class Rewrites(msgspec.Struct, frozen=True):
     """Other model names for the requests of a pool. Each route has one rule, whose targets are the names."""
 
@@ -156,6 +169,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Why it has no endpoints, whatever Pods there are; empty if it may have some."""
     start: Start | None = None
     """None unless it may be scaled to zero."""
+    picker: Picker | None = None
+    """None if the gateway picks its endpoints whatever way requests come."""
     timeout_s: float | None = None
     """Timeout of an attempt until its response headers; None is unlimited."""
     attempts: int | None = None

@@ -29,39 +29,37 @@ class Allowance:
         self._left = burst
         self._at_s = now_s
 
-    def spend(self, cost: float, now_s: float) -> bool:
-        """Whether the peer may do this now."""
-        self._left -= cost
-        if self._left < 0.0:
-            self._left = min(self._left + (now_s - self._at_s) * self._per_s, self._burst)
-            self._at_s = now_s
+    def spend(self, cost: float, now_s: float, refill: float = 0.0) -> bool:
+        """Whether the peer may do this now; `refill`: what it may do besides that of passed time."""
+        came = (now_s - self._at_s) * self._per_s + refill
+        self._left = min(self._left + came, self._burst) - cost
+        self._at_s = now_s
         return self._left >= 0.0
-
-    def refill(self, by: float) -> None:
-        """The peer may do more, as it has reason to."""
-        self._left = min(self._left + by, self._burst)
 
 
 class Allowances:
-    """What one peer may do besides sending messages. `spend` methods return False if it did too much."""
+    """What one peer may do besides sending messages. Methods return False if it did too much."""
 
-    __slots__ = ("_abandoned", "_frames")
+    __slots__ = ("_abandoned", "_counted_calls", "_frames", "_sent_bytes", "calls")
 
     def __init__(self, now_s: float) -> None:
         self._frames = Allowance(BURST_FRAMES, FRAMES_PER_S, now_s)
         self._abandoned = Allowance(BURST_ABANDONED, ABANDONED_PER_S, now_s)
+        self._sent_bytes = 0
+        self._counted_calls = 0
+        self.calls = 0
+        """Calls that have begun."""
 
-    def frame(self, size: int, now_s: float) -> bool:
-        """The peer sent a frame without content, with a payload of `size` bytes."""
-        return self._frames.spend(1 + size // COSTLY_FRAME_BYTES, now_s)
+    def frame(self, size: int, sent_bytes: int, now_s: float) -> bool:
+        """The peer sent a frame without content.
+
+        `size`: of its payload. `sent_bytes`: all that it has been sent since the beginning.
+        """
+        refill = (self.calls - self._counted_calls) * FRAMES_PER_CALL
+        refill += (sent_bytes - self._sent_bytes) / SENT_BYTES_PER_FRAME
+        self._counted_calls, self._sent_bytes = self.calls, sent_bytes
+        return self._frames.spend(1 + size // COSTLY_FRAME_BYTES, now_s, refill)
 
     def abandoned_call(self, now_s: float) -> bool:
         """The peer cancelled a call before anything was sent for it."""
         return self._abandoned.spend(1, now_s)
-
-    def call_began(self) -> None:
-        self._frames.refill(FRAMES_PER_CALL)
-
-    def sent(self, size: int) -> None:
-        """This many bytes were sent to the peer."""
-        self._frames.refill(size / SENT_BYTES_PER_FRAME)

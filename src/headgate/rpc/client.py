@@ -14,7 +14,7 @@ from headgate.rpc import errors, frames, hpack, status
 from headgate.rpc.connection import Connection
 from headgate.rpc.errors import CallError
 from headgate.rpc.hpack import Header, Headers
-from headgate.rpc.limits import HeldBytes, Limits
+from headgate.rpc.limits import Holdings, Limits
 from headgate.rpc.status import Status
 from headgate.rpc.stream import Stream
 
@@ -304,7 +304,7 @@ async def connect(
     named = server_name or host
     authority = f"[{named}]:{port}" if ":" in named else f"{named}:{port}"
     client.name(b"http" if tls is None else b"https", authority)
-    held = HeldBytes(limits.max_held_bytes)
+    held = Holdings(limits.max_held_bytes)
     _, connection = await asyncio.get_running_loop().create_connection(
         lambda: Connection(client, turns, limits, held, is_client=True),
         host,

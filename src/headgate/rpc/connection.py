@@ -11,7 +11,7 @@ from headgate.rpc import errors, frames
 from headgate.rpc.errors import Http2Error
 from headgate.rpc.hpack import Headers
 from headgate.rpc.http2 import ALL_STREAMS, Http2
-from headgate.rpc.limits import HeldBytes, Limits
+from headgate.rpc.limits import Holdings, Limits
 from headgate.rpc.receiver import Receiver
 from headgate.rpc.stream import Stream
 
@@ -44,12 +44,12 @@ class Connection(asyncio.Protocol):
     """One connection, of either side."""
 
     def __init__(
-        self, role: Role, turns: loop_turns.Turns, limits: Limits, held: HeldBytes, *, is_client: bool
+        self, role: Role, turns: loop_turns.Turns, limits: Limits, held: Holdings, *, is_client: bool
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._role = role
         self._turns = turns
-        self.http2 = Http2(limits, held, self._loop.time(), is_client=is_client)
+        self.http2 = Http2(limits, held, perf_counter(), is_client=is_client)
         self._receiver = Receiver(self.http2)
         self._socket: asyncio.Transport | None = None
         self._unread = b""
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._writes_later = True
         began = perf_counter()
         try:
-            rest = self._receiver.receive(data, self, self._loop.time(), began + loop_turns.TURN_S)
+            rest = self._receiver.receive(data, self, began, began + loop_turns.TURN_S)
         except Http2Error as fault:
             self.end(fault.code, str(fault))
             return

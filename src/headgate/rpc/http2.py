@@ -7,7 +7,7 @@ from typing import Final
 from headgate.rpc import errors, frames, status
 from headgate.rpc.allowance import Allowances
 from headgate.rpc.errors import CallError, Http2Error
-from headgate.rpc.limits import HeldBytes, Limits
+from headgate.rpc.limits import Holdings, Limits
 from headgate.rpc.messages import MessageReader
 from headgate.rpc.peer import Peer
 from headgate.rpc.sender import Sender
@@ -32,13 +32,13 @@ class Http2:
         "streams",
     )
 
-    def __init__(self, limits: Limits, held: HeldBytes, now_s: float, *, is_client: bool) -> None:
+    def __init__(self, limits: Limits, held: Holdings, now_s: float, *, is_client: bool) -> None:
         self.limits = limits
         self._held = held
         self.is_client = is_client
         self.peer = Peer(is_server=is_client)
-        self.allowances = Allowances(now_s)
         self.sender = Sender(held, limits.high_water_bytes)
+        self.allowances = Allowances(now_s)
         self.streams: dict[int, Stream] = {}
         self.incomplete: dict[int, Stream] = {}
         """Streams with an incomplete message."""
@@ -68,12 +68,18 @@ class Http2:
     def begin(self) -> Stream:
         """A new stream of a client, whose headers are to be sent next."""
         self.last_stream_id = number = self.last_stream_id + 2 if self.last_stream_id else 1
-        self.allowances.call_began()
+        self.allowances.calls += 1
         return self.new_stream(number)
 
     def send(self, stream: Stream, message: bytes) -> bool:
         """Send a message. False, and the call has to end, if there is no space to queue it."""
         return self.sender.message(stream, message)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further call of the peer is accepted now."""
+        limits = self.limits
+        return len(self.streams) >= limits.max_calls or self._held.calls >= limits.max_all_calls
 
     def end(self, stream: Stream, frame: bytes) -> None:
         """End this side of a stream, behind its messages, with `frame`. A server takes no more of it."""
@@ -117,9 +123,12 @@ class Http2:
     def forget(self, stream: Stream) -> None:
         stream.user = None
         if self.streams.pop(stream.id, None) is not None:
-            stream.reader.drop()
-            self.incomplete.pop(stream.id, None)
-            self.sender.drop(stream)
+            self._held.calls -= 1
+            if not stream.reader.is_between:
+                stream.reader.drop()
+                self.incomplete.pop(stream.id, None)
+            if stream.queue is not None:
+                self.sender.drop(stream)
 
     # -- for the receiver
 
@@ -128,6 +137,7 @@ class Http2:
         reader = MessageReader(limits.max_message_bytes, self._held)
         stream = Stream(number, self.sender.initial_window, limits.call_window_bytes, reader)
         self.streams[number] = stream
+        self._held.calls += 1
         return stream
 
     def grant(self, stream: Stream) -> None:
@@ -153,11 +163,7 @@ class Http2:
             ended, sender.ended = sender.ended, []
             for stream in ended:
                 self._sent(stream)
-        if not sender.out:
-            return b""
-        data = sender.take()
-        self.allowances.sent(len(data))
-        return data
+        return sender.take() if sender.out else b""
 
     def goaway(self, code: int, debug: str = "") -> None:
         """Announce the end: no further calls are accepted."""

@@ -17,8 +17,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one received message. The call ends with RESOURCE_EXHAUSTED."""
     max_header_bytes: int = 8192
     """Of the headers of one call, as names, values and 32 bytes each (RFC 9113, 6.5.2)."""
-    max_calls: int = 1000
-    """Calls in progress of one connection. Further ones are refused (REFUSED_STREAM)."""
+    max_calls: int = 10_000
+    """Calls in progress of one connection: for each response that a proxy streams, there is one. Further ones
+    are refused (REFUSED_STREAM)."""
+    max_all_calls: int = 50_000
+    """The same for all connections together."""
     call_window_bytes: int = 1 << 20
     """Flow control window of each call: sent by the peer and not taken yet."""
     connection_window_bytes: int = 16 << 20
@@ -53,14 +56,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
 
-class HeldBytes:
-    """The bytes held for all connections together."""
+class Holdings:
+    """What is held for all connections together: calls, and bytes of their messages."""
 
-    __slots__ = ("limit_bytes", "used_bytes")
+    __slots__ = ("calls", "limit_bytes", "used_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
+        self.calls = 0
 
     def take(self, size: int) -> bool:
         """Account for `size` more bytes; False, and nothing is accounted for, if there are too many."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from headgate.rpc import status
 from headgate.rpc.errors import CallError
 from headgate.rpc.frames import PREFIX_BYTES
-from headgate.rpc.limits import HeldBytes
+from headgate.rpc.limits import Holdings
 
 
 class MessageReader:
     """The incomplete message of one call."""
 
-    __slots__ = ("_buffer", "_held", "_max_bytes", "_missing", "fault", "since_s")
+    __slots__ = ("_buffer", "_held", "_max_bytes", "_missing", "fault", "is_between", "since_s")
 
-    def __init__(self, max_bytes: int, held: HeldBytes) -> None:
+    def __init__(self, max_bytes: int, held: Holdings) -> None:
         self._max_bytes = max_bytes
         self._held = held
         self._buffer = bytearray()
@@ -21,6 +21,8 @@ class MessageReader:
         their length."""
         self._missing = 0
         """Bytes until the message is complete; 0 while its prefix is incomplete."""
+        self.is_between = True
+        """Whether no message is incomplete."""
         self.since_s: float | None = None
         """When the sweep of the connection first saw this message incomplete."""
         self.fault: CallError | None = None
@@ -73,11 +75,6 @@ class MessageReader:
         return messages
 
     @property
-    def is_between(self) -> bool:
-        """Whether no message is incomplete."""
-        return not self._missing and not self._buffer
-
-    @property
     def held_bytes(self) -> int:
         """Length of the incomplete message, as far as it has arrived."""
         return len(self._buffer)
@@ -90,6 +87,7 @@ class MessageReader:
     def _reset(self) -> None:
         self._buffer = bytearray()
         self._missing = 0
+        self.is_between = True
         self.since_s = None
 
     def _keep(self, part: bytes) -> None:
@@ -100,6 +98,7 @@ class MessageReader:
             )
             return
         self._buffer += part
+        self.is_between = False
 
     def _fail(self, code: int, message: str) -> None:
         self.drop()

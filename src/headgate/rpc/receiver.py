@@ -17,6 +17,8 @@ from headgate.rpc.http2 import Http2
 from headgate.rpc.stream import Stream
 
 _STREAM_MASK: Final = 0x7FFFFFFF
+STREAM_BYTES: Final = 8
+"""A setting that changes the windows of all streams costs as much as a frame with so many bytes for each."""
 
 
 class Owner(Protocol):
@@ -191,11 +193,11 @@ class Receiver:
         if number % 2 == 0:
             raise Http2Error(errors.PROTOCOL_ERROR, f"a client began stream {number}, which is even")
         self._http2.last_stream_id = number
-        if len(self._http2.streams) >= self._limits.max_calls or number > self._http2.accepted_until:
+        if number > self._http2.accepted_until or self._http2.is_full:
             self._spend(0, now_s)
             self._http2.sender.control(frames.reset(number, errors.REFUSED_STREAM))
             return None
-        self._http2.allowances.call_began()
+        self._http2.allowances.calls += 1
         return self._http2.new_stream(number)
 
     def _on_closed_stream(self, number: int, size: int, now_s: float) -> None:
@@ -207,7 +209,8 @@ class Receiver:
             self._spend(size, now_s)
 
     def _spend(self, size: int, now_s: float) -> None:
-        if not self._http2.allowances.frame(size, now_s):
+        http2 = self._http2
+        if not http2.allowances.frame(size, http2.sender.sent_bytes, now_s):
             raise Http2Error(
                 errors.ENHANCE_YOUR_CALM, "the peer sends too many frames that carry no messages"
             )
@@ -231,7 +234,7 @@ class Receiver:
         elif self._blocks.stream_id:
             raise Http2Error(errors.PROTOCOL_ERROR, f"a frame of kind {kind} within a header block")
         elif kind == frames.SETTINGS:
-            self._settings(number, flags, payload)
+            self._settings(number, flags, payload, now_s)
         elif not self._http2.peer.is_greeted:
             raise Http2Error(errors.PROTOCOL_ERROR, f"the first frame is of kind {kind}, not SETTINGS")
         elif kind == frames.WINDOW_UPDATE:
@@ -247,19 +250,21 @@ class Receiver:
         elif kind == frames.PRIORITY and len(payload) != 5:
             raise Http2Error(errors.FRAME_SIZE_ERROR, f"PRIORITY of {len(payload)} bytes")
 
-    def _settings(self, number: int, flags: int, payload: bytes) -> None:
+    def _settings(self, number: int, flags: int, payload: bytes, now_s: float) -> None:
         window = self._http2.peer.settings(number, flags, payload)
         if not flags & frames.ACK:
             self._http2.sender.control(frames.SETTINGS_ACK)
         if window is not None:
-            self._resize_windows(window)
+            self._resize_windows(window, now_s)
 
-    def _resize_windows(self, value: int) -> None:
+    def _resize_windows(self, value: int, now_s: float) -> None:
         """Change the window of all streams by as much as that of new ones (RFC 9113, 6.9.2)."""
         grown = value - self._http2.sender.initial_window
         self._http2.sender.initial_window = value
-        if grown:
-            for stream in self._http2.streams.values():
+        streams = self._http2.streams
+        if grown and streams:
+            self._spend(len(streams) * STREAM_BYTES, now_s)
+            for stream in streams.values():
                 self._widen(stream, grown)
 
     def _widen(self, stream: Stream, by: int) -> None:

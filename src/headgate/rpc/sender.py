@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from typing import Final
 
 from headgate.rpc import frames
-from headgate.rpc.limits import HeldBytes
+from headgate.rpc.limits import Holdings
 from headgate.rpc.stream import Stream
 
 MAX_TURN_BYTES: Final = 256 * 1024
@@ -29,15 +29,18 @@ class Sender:
         "may_write",
         "out",
         "out_bytes",
+        "sent_bytes",
         "window",
     )
 
-    def __init__(self, held: HeldBytes, high_water: int) -> None:
+    def __init__(self, held: Holdings, high_water: int) -> None:
         self._held = held
         self._high_water = high_water
         self.out: list[bytes] = []
         """Frames to write."""
         self.out_bytes = 0
+        self.sent_bytes = 0
+        """All frames that were taken, since the beginning."""
         self.may_write = True
         """Whether the socket takes more."""
         self.window = frames.DEFAULT_WINDOW
@@ -51,7 +54,9 @@ class Sender:
 
     def take(self) -> bytes:
         """All frames to write now."""
-        data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
+        out = self.out
+        data = out[0] if len(out) == 1 else b"".join(out)
+        self.sent_bytes += self.out_bytes
         self.out = []
         self.out_bytes = 0
         return data

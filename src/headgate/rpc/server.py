@@ -13,7 +13,7 @@ from headgate.rpc import errors, frames, hpack, requests, status
 from headgate.rpc.calls import ServerCall, Services
 from headgate.rpc.connection import Connection
 from headgate.rpc.hpack import Headers
-from headgate.rpc.limits import HeldBytes, Limits
+from headgate.rpc.limits import Holdings, Limits
 from headgate.rpc.stream import Stream
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Server:
         self._turns = turns
         self._limits = limits or Limits()
         self._tls = tls
-        self._held = HeldBytes(self._limits.max_held_bytes)
+        self._held = Holdings(self._limits.max_held_bytes)
         self._sockets: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self._last: tuple[Headers, requests.Request] | None = None

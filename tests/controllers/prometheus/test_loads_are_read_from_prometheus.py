@@ -35,6 +35,9 @@ def engine(model: str, *, namespace: str | None = "team", pod: str = "a", itl: s
     ):
         series[f"vllm:{name}_sum{{{labels}}}"] = lambda at, each=mean * number: each * at
         series[f"vllm:{name}_count{{{labels}}}"] = lambda at, each=number: each * at
+    for most, number in (("500.0", 1.0), ("1000.0", 1.7), ("2000.0", 2.0), ("+Inf", 2.0)):
+        buckets = f'vllm:request_prompt_tokens_bucket{{{labels},le="{most}"}}'
+        series[buckets] = lambda at, each=number: each * at
     series[f"vllm:prefix_cache_hits_total{{{labels}}}"] = lambda at: 350.0 * at
     series[f"vllm:prefix_cache_queries_total{{{labels}}}"] = lambda at: 1400.0 * at
     return series
@@ -59,6 +62,7 @@ def expected(engines: int = 1, *, waiting: int | None = None):
         "prompt_tokens": pytest.approx(700, rel=0.01),
         "output_tokens": pytest.approx(90, rel=0.01),
         "cached_share": pytest.approx(0.25, rel=0.01),
+        "prompt_spread": pytest.approx(0.545, rel=0.05),
         "ttft_ms": pytest.approx(250, rel=0.01),
         "itl_ms": pytest.approx(20, rel=0.01),
     }

@@ -107,14 +107,22 @@ topologySpreadConstraints:
 {{- with include "headgate.namespaces" . | fromJsonArray -}}
 {{- $settings = mustMergeOverwrite $settings (dict "kubernetes" (dict "namespaces" .)) -}}
 {{- end -}}
+{{- if not (include "headgate.gatewayClasses" .) -}}
+{{- $settings = mustMerge $settings (dict "gateway_api" (dict "controller" "")) -}}
+{{- end -}}
 {{- toYaml $settings -}}
+{{- end -}}
+
+{{- /* Not empty if GatewayClasses and Namespaces may be read, which are in no namespace: the Gateway API needs them. */ -}}
+{{- define "headgate.gatewayClasses" -}}
+{{- if or (not (include "headgate.namespaces" . | fromJsonArray)) .Values.rbac.readGatewayClasses -}}true{{- end -}}
 {{- end -}}
 
 {{- /* The settings that a running gateway does not apply. */ -}}
 {{- define "headgate.settingsOfStart" -}}
 {{- $settings := include "headgate.settings" . | fromYaml -}}
 {{- $limits := default dict $settings.rate_limits -}}
-{{- $found := pick $settings "listen" "metrics" "admin" "kubernetes" -}}
+{{- $found := pick $settings "listen" "metrics" "admin" "kubernetes" "gateway_api" -}}
 {{- $found = set $found "workers" (pick (default dict $settings.workers) "count") -}}
 {{- $found = set $found "rate_limits" (pick $limits "gateways" "redis_hosts" "redis_tls" "redis_ca_file") -}}
 {{- toYaml $found -}}

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, marks
+from headgate.api import gateways, gie_v1, gie_v1alpha1, gie_v1alpha2, marks
 from headgate.api.forms.tables import Field, Form, Output, Remark, Setting, Unserved
 
 _V1ALPHA2 = ("inference.networking.x-k8s.io/v1alpha2",)
 _PICKER = "spec.endpointPickerRef"
-_ASKS_NOBODY = "Headgate's gateway picks endpoints itself, and does not ask the picker"
+_ASKS_NOBODY = (
+    "for requests to its own API, Headgate's gateway picks endpoints itself, and does not ask the picker"
+)
 _PICKER_CONFIGURATION = "pass the picker's configuration to the gateway: scheduling.config_file"
 
 POOL = Form(
@@ -117,9 +119,10 @@ UNSERVED = (
         "HTTPRoute",
         "httproutes",
         ("gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v1beta1"),
-        "Headgate's gateway does not read HTTPRoutes: the model name of a request decides which pool serves",
-        f"list the model names in the annotation {marks.MODELS} of the InferencePool, or * for all names "
-        "without another route",
+        "Headgate serves HTTPRoutes only of Gateways of its own class; to its own API, the model name of a "
+        "request decides which pool serves",
+        f"use a GatewayClass with controllerName {gateways.CONTROLLER}, or list the model names in the "
+        f"annotation {marks.MODELS} of the InferencePool, or * for all names without another route",
         _leads_to_pool,
         # Whether a name leads to the pool is told about the pool.
         changes_service=False,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 
 import click
 
 from headgate.cli.options import Command
+
+log = logging.getLogger(__name__)
 
 _REMOVED = {
     **dict.fromkeys(
@@ -30,26 +33,52 @@ _REMOVED = {
         "set --engine-metrics-port or --engine-metrics-path, or the annotations prometheus.io/port and "
         "prometheus.io/path of the Pods",
     ),
-    "--ha-enable-leader-election": "all replicas serve: remove it",
 }
 """Flags of earlier versions of the reference implementation, and what to do instead."""
+_LOG = "the log has one format; --v or --log-level set its level"
+_IGNORED = {
+    "--enable-grpc-stream-metrics": "the metrics always have the number of streams",
+    "--enable-pprof": "there is no profiler",
+    "--ha-enable-leader-election": "all replicas serve",
+    "--health-checking": "the health service is always there",
+    "--metrics-endpoint-auth": "the metrics page has no authentication: restrict access by a NetworkPolicy",
+    "--tracing": "the picker writes no spans; it passes traceparent on",
+    "--zap-devel": _LOG,
+}
+"""Switches of the reference implementation that change nothing here, and why."""
+_IGNORED_WITH_VALUE = {
+    "--grpc-max-send-msg-size": "bodies are sent in parts of 62,000 bytes",
+    "--refresh-prometheus-metrics-interval": "gauges are read when the metrics page is",
+    "--zap-encoder": _LOG,
+    "--zap-log-level": _LOG,
+    "--zap-stacktrace-level": _LOG,
+    "--zap-time-encoding": _LOG,
+}
 _SINGLE_DASH = re.compile(r"-[A-Za-z][A-Za-z0-9-]+(=.*)?", re.DOTALL)
 _LABEL = re.compile(r"[A-Za-z0-9./_-]{1,316}=[A-Za-z0-9._-]{0,63}")
 _MAX_PORTS = 8
 
 
 class GoCommand(click.Command):
-    """Flags with one dash or two, as Go programs have them; flags that were removed are refused with a
-    reason."""
+    """Flags with one dash or two, as in Go programs. Removed flags are refused with a reason; those that have
+    no effect are accepted with a warning."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        args = [f"-{each}" if _SINGLE_DASH.fullmatch(each) else each for each in args]
-        for each in args:
-            name = each.partition("=")[0]
+        left = [f"-{each}" if _SINGLE_DASH.fullmatch(each) else each for each in args]
+        taken = []
+        while left:
+            each = left.pop(0)
+            name, has_value, _ = each.partition("=")
             plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
             if (why := _REMOVED.get(plain)) is not None:
                 raise click.UsageError(f"{name} is not supported: {why}", ctx)
-        return super().parse_args(ctx, args)
+            if (why := _IGNORED.get(plain) or _IGNORED_WITH_VALUE.get(plain)) is None:
+                taken.append(each)
+                continue
+            log.warning("%s has no effect: %s", name, why)
+            if plain in _IGNORED_WITH_VALUE and not has_value and left:
+                left.pop(0)
+        return super().parse_args(ctx, taken)
 
 
 def switch(*names: str, default: bool, help: str) -> Callable[[Command], Command]:

@@ -7,7 +7,7 @@ import msgspec
 from headgate.api.signal_names import MEANS, METRICS
 from headgate.controllers.planning.loads import Demand
 from headgate.observe.signals import PoolLoad, Signals
-from headgate.planning.load import METRICS_MISSING, UNBEGUN_TOKENS, Load, Missing, of_signals
+from headgate.planning.load import METRICS_MISSING, PROMPT_SQUARES, UNBEGUN_TOKENS, Load, Missing, of_signals
 from headgate.requests.stream_times import Times
 
 _NO_POOL = "no ModelServer or InferencePool selects the Pods, so no gateway knows of requests for them"
@@ -33,7 +33,8 @@ class GatewayLoads:
             parts.append((load, share))
         unbegun_tokens = sum(load.unbegun_tokens * share for load, share in parts)
         metrics = {name: _sum(parts, name) for name in METRICS if name not in MEANS}
-        found = of_signals(metrics | {UNBEGUN_TOKENS: unbegun_tokens})
+        squares = sum(load.prompt_squares * share for load, share in parts)
+        found = of_signals(metrics | {UNBEGUN_TOKENS: unbegun_tokens, PROMPT_SQUARES: squares})
         return _timed(found, [load.times for load, _ in parts]) if _are_own(parts) else found
 
     def idle_s(self, demand: Demand) -> float | None:

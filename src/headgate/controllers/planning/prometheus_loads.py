@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from headgate.controllers.prometheus_client import Data, PrometheusClient, QueryError
+from headgate.planning import lengths
 from headgate.planning.config_maps import promql_range
 from headgate.planning.load import METRICS_MISSING, METRICS_STALE, PROMETHEUS_ERROR, Load, Missing
 from headgate.planning.settings_map import PrometheusSettings
@@ -170,6 +171,7 @@ class PrometheusLoads:
             prompt_tokens=amounts["prompt"],
             output_tokens=amounts["output"],
             cached_share=min(amounts["cached"], 1.0),
+            prompt_spread=lengths.spread_of(amounts["high"] / max(amounts["prompt"], 1.0)),
             waiting=round(amounts["waiting"]),
             ttft_ms=amounts["ttft"] * 1000.0,
             itl_ms=amounts["itl"] * 1000.0,
@@ -277,6 +279,8 @@ def _queries(selector: str, window: _Window) -> dict[str, str]:
     return {
         "arrivals": _early_arrivals(selector, window),
         "prompt": mean("vllm:request_prompt_tokens"),
+        "high": f"histogram_quantile({lengths.HIGH:g}, sum by (le) "
+        f"(rate(vllm:request_prompt_tokens_bucket{selector}[1m])))",
         "output": mean("vllm:request_generation_tokens"),
         "ttft": mean("vllm:time_to_first_token_seconds"),
         "itl": f"{mean('vllm:time_per_output_token_seconds')} or {mean('vllm:inter_token_latency_seconds')}",

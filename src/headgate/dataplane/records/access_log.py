@@ -8,7 +8,7 @@ end a line nor control a terminal.
 from __future__ import annotations
 
 from json.encoder import encode_basestring_ascii
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.dataplane.records import log_text, trace
 from headgate.dataplane.records.access_fields import FIELDS
@@ -31,6 +31,26 @@ Tokens = tuple[int, int]
 _NOT_WAITED: Final = '"duration_queued":0,"duration_start_wait":0,"flow":null', '"dropped_reason":null'
 _CACHED: Final = 4096
 _CACHED_CHARACTERS: Final = 256
+
+
+class Forwarded(NamedTuple):
+    """A request to a Service, or one that a filter or a fault answered, when it is over."""
+
+    arrived_at: float
+    address: str
+    """Of the client."""
+    line: str
+    """The request line without the query, escaped."""
+    request_id: bytes
+    route: str | None
+    service: str | None
+    endpoint: str
+    attempts: int
+    status: int
+    outcome: str
+    bytes_in: int
+    bytes_out: int
+    error: str
 
 
 class AccessLog:
@@ -74,6 +94,50 @@ class AccessLog:
             "response_bytes": len(refusal.body_at(target)),
             **dict.fromkeys((field.name for field in FIELDS if field.name.startswith("duration_")), 0),
             "duration_time_to_first_token": None,
+        }
+        self.add(log_text.to_json(line) + "\n")
+
+    def forwarded(self, request: Forwarded, now: float) -> None:
+        """Log a request by the Gateway API that had nothing to do with a model."""
+        timestamp, total = self._clock.at(now), int((now - request.arrived_at) * 1e3 + 0.5)
+        source = origin(request.status, request.outcome)
+        if not self._is_json:
+            error = f" origin={source} error={log_text.quoted(request.error)}" if request.error else ""
+            self.add(
+                f'{timestamp} {request.address or "-"} "{request.line}" {request.status}'
+                f" outcome={request.outcome} route={log_text.word(request.route)}"
+                f" pool={log_text.word(request.service)} endpoint={request.endpoint or '-'}"
+                f" request_bytes={request.bytes_in} response_bytes={request.bytes_out} total={total}ms"
+                f" id={request.request_id.decode()}{error}\n"
+            )
+            return
+        method, path, protocol = request.line.split(" ", 2)
+        line = dict.fromkeys((field.name for field in FIELDS), None) | {
+            "timestamp": timestamp,
+            "client_address": request.address,
+            "method": method,
+            "path": log_text.cut(path),
+            "protocol": protocol,
+            "status_code": request.status,
+            "outcome": request.outcome,
+            "error": {"type": request.outcome, "message": log_text.cut(request.error)}
+            if request.error
+            else None,
+            "error_origin": source,
+            "model_route": request.route,
+            "model_server": request.service,
+            "backend_type": "service" if request.service is not None else "unresolved",
+            "backend_name": request.service,
+            "stream": False,
+            "selected_pod": request.endpoint or None,
+            "upstream_attempts": request.attempts,
+            "attempts": [],
+            "request_bytes": request.bytes_in,
+            "response_bytes": request.bytes_out,
+            **dict.fromkeys((field.name for field in FIELDS if field.name.startswith("duration_")), 0),
+            "duration_total": total,
+            "duration_time_to_first_token": None,
+            "request_id": request.request_id.decode(),
         }
         self.add(log_text.to_json(line) + "\n")
 

@@ -18,11 +18,14 @@ class LiveNames:
         self.models = set(_ALWAYS)
         self.routes = set(_ALWAYS)
         self.pools = set(_ALWAYS)
+        self._more_routes: frozenset[str] = frozenset()
+        """Routes that are not part of snapshots."""
 
     def change(self, snapshot: routing.Snapshot, difference: routing.Difference, *, is_anew: bool) -> bool:
         """Update from a snapshot; return whether a name may be gone. `is_anew`: there is no earlier state."""
         if is_anew:
-            self.models, self.routes, self.pools = set(_ALWAYS), set(_ALWAYS), set(_ALWAYS)
+            self.models, self.pools = set(_ALWAYS), set(_ALWAYS)
+            self.routes = set(_ALWAYS | self._more_routes)
         self.models |= difference.names
         self.routes |= (came := {route.name for route in difference.came})
         self.pools |= {routing.name_of(key) for key in difference.pools}
@@ -33,6 +36,12 @@ class LiveNames:
         self.routes -= gone_routes
         self.pools -= gone_pools
         return is_anew or bool(gone_models or gone_routes or gone_pools)
+
+    def use_more_routes(self, names: set[str]) -> None:
+        """Routes that exist besides those of snapshots, which have other names."""
+        self.routes -= self._more_routes
+        self._more_routes = frozenset(names)
+        self.routes |= self._more_routes
 
     def have(self, model: str, route: str, pool: str) -> bool:
         """Whether all three exist."""

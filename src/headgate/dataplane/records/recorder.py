@@ -15,6 +15,7 @@ from headgate.dataplane.records.attempt_metrics import AttemptMetrics
 from headgate.dataplane.records.live_names import NONE, LiveNames
 from headgate.dataplane.records.log_field_cache import LogFieldCache
 from headgate.dataplane.records.request_metrics import Key, RequestMetrics, RequestSeries
+from headgate.dataplane.records.service_metrics import ServiceMetrics
 from headgate.requests import objectives
 from headgate.requests.queueing.kinds import UNKNOWN
 from headgate.telemetry import Counter, LineLog, Registry
@@ -52,6 +53,7 @@ class Recorder:
             "a bug of the gateway; see its log.",
         )
         registry.add(self.rejections, self.translations_failed)
+        self.services = ServiceMetrics(registry if prefix == PREFIX else None)  # pickers have none
         self.waits = WaitMetrics(registry, self.requests.models, prefix)
         self._series: dict[Key, RequestSeries] = {}
         self._live = LiveNames()
@@ -113,6 +115,11 @@ class Recorder:
         self.requests.keep(live)
         self.attempts.keep(live.pools)
         self.waits.keep(live.pools, live.models)
+
+    def use_entry_points(self, routes: set[str], services: set[str]) -> None:
+        """Delete the series of HTTPRoutes and Services that are gone."""
+        self._live.use_more_routes(routes)
+        self.services.keep(routes, services)
 
     def refused_here(self, refusal: Refusal) -> None:
         """Called for a request that is neither for an endpoint nor for a page of the gateway. Only counted,

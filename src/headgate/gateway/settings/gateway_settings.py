@@ -21,6 +21,7 @@ from headgate.dataplane.settings.serving import (
     Workers,
 )
 from headgate.gateway.settings.clients import Clients, Cors
+from headgate.gateway.settings.gateway_api import GatewayApi
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,6 +32,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     admin: Admin = Admin()
     workers: Workers = Workers()
     kubernetes: Kubernetes = Kubernetes()
+    gateway_api: GatewayApi = GatewayApi()
     clients: Clients = Clients()
     cors: Cors = Cors()
     endpoints: Endpoints = Endpoints()

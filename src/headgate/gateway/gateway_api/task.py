@@ -1,0 +1,97 @@
+"""A request to a Gateway while it is served: what was decided about it, and its record when it is over."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from headgate.dataplane.records import log_text
+from headgate.dataplane.records.access_log import Forwarded
+from headgate.requests.account import CLIENT_GONE, SERVED
+
+if TYPE_CHECKING:
+    from headgate.gateway.gateway_api.connection import EntryConnection
+    from headgate.gateway.gateway_api.head import Head
+    from headgate.routing.gateway_api import Entry, Filters, HeaderChange
+
+_REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
+
+
+class Task:
+    """Made for each request, and recorded exactly once if it does not go to a pool."""
+
+    __slots__ = (
+        "arrived_at",
+        "attempts",
+        "backend",
+        "bytes_in",
+        "bytes_out",
+        "client",
+        "endpoint",
+        "entry",
+        "filters",
+        "head",
+        "is_over",
+        "request_id",
+        "shared",
+    )
+
+    def __init__(self, client: EntryConnection, head: Head, arrived_at: float) -> None:
+        self.client = client
+        self.shared = client.shared
+        self.head = head
+        self.arrived_at = arrived_at
+        self.entry: Entry | None = None
+        self.filters: tuple[Filters, ...] = ()
+        """Those of the rule, and of the backend."""
+        self.backend: str | None = None
+        """The Service, or the pool with a picker of its own."""
+        self.endpoint = ""
+        """Address of the last endpoint that was tried."""
+        self.attempts = 0
+        self.bytes_in = self.bytes_out = 0
+        given = next((value for name, value in head.headers if name == b"x-request-id"), b"")
+        is_plain = _REQUEST_ID.fullmatch(given) is not None
+        self.request_id = given if is_plain else client.shared.services.identities.request_id()
+        self.is_over = False
+
+    @property
+    def response_changes(self) -> list[HeaderChange]:
+        """What filters change about the headers of the response."""
+        return [each.response for each in self.filters if each.response is not None]
+
+    def gone(self, now: float) -> None:
+        """The client has left."""
+        self.over(CLIENT_GONE, "client_gone", now)
+
+    def served(self, status: int, now: float) -> None:
+        """A response was forwarded to its end."""
+        self.over(status, SERVED, now)
+
+    def over(self, status: int, outcome: str, now: float, error: str = "") -> None:
+        """Record the request. Only the first call counts."""
+        if self.is_over:
+            return
+        self.is_over = True
+        head, shared = self.head, self.shared
+        rule = self.entry.rule if self.entry is not None else None
+        version = "0" if head.is_http_1_0 else "1"
+        line = f"{head.method.decode('latin-1')} {log_text.escaped(head.path)} HTTP/1.{version}"
+        record = Forwarded(
+            arrived_at=self.arrived_at,
+            address=self.client.peer.client_address(head.headers),
+            line=line,
+            request_id=self.request_id,
+            route=rule.as_route.name if rule is not None else None,
+            service=self.backend,
+            endpoint=self.endpoint,
+            attempts=self.attempts,
+            status=status,
+            outcome=outcome,
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            error=error,
+        )
+        shared.metrics.ended(record, now)
+        if (log := shared.services.recorder.log) is not None:
+            log.forwarded(record, now)

@@ -1,0 +1,3 @@
+"""The fixture of these tests."""
+
+from conforming import site  # noqa: F401 - a fixture

@@ -1,0 +1,157 @@
+"""Conformance suites and the programs that they need: versions, where they are found, and how they are built.
+
+Each family is one directory of the cache: programs, and files of its module that are used beside them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import build
+import pod_listening
+import programs
+
+VARIABLE = "HEADGATE_TEST_SUITES"
+SUITE_FILE = "suite_test.go"
+SUITE = """package suite
+
+import (
+	"testing"
+
+	"{package}"
+)
+
+func TestConformance(t *testing.T) {{ conformance.RunConformance(t) }}
+"""
+
+
+class Family(NamedTuple):
+    """Programs that are built together."""
+
+    name: str
+    modules: Mapping[str, str]
+    """Versions of modules, by their paths. The first one has the version of the family."""
+    commands: Mapping[str, str] = {}
+    """Packages of programs, by the name of the program."""
+    suites: Mapping[str, str] = {}
+    """Packages with a function RunConformance, by the name of the test program."""
+    files: Mapping[str, tuple[str, str]] = {}
+    """Directories that are kept: by their new names, the module and the path in there."""
+    needs_c: bool = False
+    """Whether it is built with a C compiler."""
+
+    @property
+    def version(self) -> str:
+        return next(iter(self.modules.values()))
+
+    @property
+    def directory(self) -> str:
+        return f"{self.name}-{self.version}"
+
+
+GATEWAY_API = "sigs.k8s.io/gateway-api"
+INFERENCE_EXTENSION = "sigs.k8s.io/gateway-api-inference-extension"
+
+FAMILIES = {
+    each.name: each
+    for each in (
+        # In one module, because they have most of their libraries in common.
+        Family(
+            "gateway-suites",
+            {
+                f"{GATEWAY_API}/conformance": "1.6.1",
+                GATEWAY_API: "1.6.1",
+                f"{INFERENCE_EXTENSION}/conformance": "1.6.0",
+                INFERENCE_EXTENSION: "1.6.0",
+            },
+            commands={
+                "echo-basic": f"{GATEWAY_API}/conformance/echo-basic",
+                "lwepp": f"{INFERENCE_EXTENSION}/cmd/lwepp",
+            },
+            suites={
+                "gateway-api.test": f"{GATEWAY_API}/conformance",
+                "inference-extension.test": f"{INFERENCE_EXTENSION}/conformance",
+            },
+            files={
+                "gateway-api-definitions": (GATEWAY_API, "config/crd/standard"),
+                "inference-extension-definitions": (INFERENCE_EXTENSION, "config/crd/bases"),
+            },
+        ),
+        Family("epp", {INFERENCE_EXTENSION: "1.4.0"}, commands={"epp": f"{INFERENCE_EXTENSION}/cmd/epp"}),
+    )
+}
+NAMES = tuple(FAMILIES)
+
+
+def cache(environ: Mapping[str, str]) -> Path:
+    return programs.cache(environ).parent / "suites"
+
+
+def find(name: str, environ: Mapping[str, str]) -> Path | None:
+    """The directory of a family: in the directory that the environment names, or that of the build."""
+    family = FAMILIES[name]
+    named = environ.get(VARIABLE)
+    place = (Path(named).expanduser().resolve() if named else cache(environ)) / family.directory
+    wanted = (*family.commands, *family.suites)
+    return place if all(os.access(place / each, os.X_OK) for each in wanted) else None
+
+
+def how_to_get(name: str) -> str:
+    return (
+        f"`python3 tools/control_plane build-suites {name}` builds it with Go; or name a directory that has "
+        f"{FAMILIES[name].directory}: {VARIABLE}=DIR"
+    )
+
+
+def build_all(names: Sequence[str], environ: Mapping[str, str]) -> list[Path]:
+    """Builds what is not there. A second build of the same family waits for the first one."""
+    if unknown := [name for name in names if name not in FAMILIES]:
+        raise programs.ControlPlaneError(f"{unknown[0]!r} is none of {', '.join(NAMES)}")
+    home = cache(environ)
+    home.mkdir(parents=True, exist_ok=True)
+    made = []
+    for name in names or NAMES:
+        family = FAMILIES[name]
+        with build.locked(home / f"{family.directory}.lock", family.directory):
+            made.append(find(name, environ) or _build(family, home))
+    return made
+
+
+def _build(family: Family, home: Path) -> Path:
+    """The directory appears under its name only when it is complete."""
+    done = home / family.directory
+    for leftover in home.glob(f"{family.directory}.new.*"):  # of killed builds: the lock excludes others
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{family.directory}.new.", dir=home) as name:
+        work, made = Path(name) / "module", Path(name) / "made"
+        work.mkdir()
+        made.mkdir()
+        go = build.Go(home)
+        overlay = pod_listening.overlay(Path(go.run(["env", "GOROOT"], home).strip()), home / "overlay")
+        go.environ["GOFLAGS"] += f" -overlay={overlay}"
+        go.environ["CGO_ENABLED"] = "1" if family.needs_c else "0"
+        _write_module(go, work, family)
+        for program, package in family.commands.items():
+            go.build(work, made / program, [package], "-s -w")
+        for program, package in family.suites.items():
+            (work / SUITE_FILE).write_text(SUITE.format(package=package))
+            go.build_tests(work, made / program)
+            (work / SUITE_FILE).unlink()
+        for kept, (module, path) in family.files.items():
+            shutil.copytree(go.files(module, family.modules[module]) / path, made / kept)
+        shutil.rmtree(done, ignore_errors=True)
+        made.rename(done)
+    return done
+
+
+def _write_module(go: build.Go, work: Path, family: Family) -> None:
+    published = [go.module(path, version) for path, version in family.modules.items()]
+    newest = max((each["Go"] for each in published), key=lambda go: [int(part) for part in go.split(".")])
+    lines = [f"module headgate.invalid/{family.name}", f"go {newest}"]
+    lines += [f"require {path} v{version}" for path, version in family.modules.items()]
+    (work / "go.mod").write_text("\n".join(lines) + "\n")
