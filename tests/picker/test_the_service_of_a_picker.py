@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import datetime
+import re
+import socket
 
 import grpc
 import httpx2
@@ -13,7 +15,9 @@ from picker_world import Proxy, completion, pool
 
 from headgate import api, apiserver, cluster, extproc, loop_turns, rpc
 from headgate.dataplane.settings import Kubernetes
+from headgate.picker.body_router import RouterSettings
 from headgate.picker.certificates import CertificateError, Certificates
+from headgate.picker.router_service import run_router
 from headgate.picker.service import HEALTH_NAMES, run_picker
 from headgate.picker.settings import Listening, PickerSettings, PoolNames
 from headgate.serving import certificates
@@ -94,6 +98,46 @@ async def test_b55_health_says_whether_requests_may_come(tmp_path, unused_tcp_po
 
             await until(drains)
             await call.done_writing()
+
+
+async def test_a_pool_that_does_not_exist_is_logged(tmp_path, unused_tcp_port, caplog):
+    """Once, with the names of those that do; and when it comes. Until then the picker is not ready."""
+    caplog.set_level("INFO", "headgate.picker.shell")
+    async with running(tmp_path, unused_tcp_port, is_secure=False) as (servers, client, _):
+        assert not servers.is_ready
+        assert caplog.messages == [
+            "not ready: there is no InferencePool default/pool of group inference.networking.k8s.io; the "
+            "namespace has no pools"
+        ]
+        await client.create(pool("other"))
+
+        async def is_named():
+            return caplog.messages[-1].endswith("the namespace has InferencePool default/other")
+
+        await until(is_named)
+        await client.create(pool())
+
+        async def is_ready():
+            return servers.is_ready
+
+        await until(is_ready)
+        assert caplog.messages[2:] == ["all pools exist now"]
+
+
+@pytest.mark.parametrize("flag", ["--grpc-port", "--grpc-health-port"])
+async def test_a_port_in_use_is_named_with_its_flag(tmp_path, unused_tcp_port, flag):
+    """Of pickers and body routers."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        chosen = {"grpc_port": 0, "health_port": 0}
+        chosen["grpc_port" if flag == "--grpc-port" else "health_port"] = port
+        listening = Listening(host="127.0.0.1", metrics_port=0, is_secure=False, **chosen)
+        settings = PickerSettings(pools=PoolNames(), listening=listening)
+        told = f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another with {flag}"
+        with pytest.raises(OSError, match=re.escape(told)):
+            await run_picker(settings, asyncio.Event(), lambda _: None)
+        with pytest.raises(OSError, match=re.escape(told)):
+            await run_router(RouterSettings(), listening, None, None, asyncio.Event(), lambda _: None)
 
 
 async def test_pods_are_picked_from_the_api_server(tmp_path, unused_tcp_port):

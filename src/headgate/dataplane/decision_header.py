@@ -10,6 +10,8 @@ import urllib.parse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headgate.dataplane.records.served_request import ServedRequest
     from headgate.scheduling import Choice
 
@@ -55,7 +57,12 @@ def line(exchange: ServedRequest, limits: list[tuple[str, str]], refused: str = 
         pairs.append(("refused", refused))
         if life.wait is not None and life.wait.dropped_reason:
             pairs.append(("dropped", life.wait.dropped_reason))
-    return b"%b: %b\r\n" % (NAME, "; ".join(f"{key}={_safe(value)}" for key, value in pairs).encode())
+    return b"%b: %b\r\n" % (NAME, value_of(pairs))
+
+
+def value_of(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """The value of the header."""
+    return "; ".join(f"{key}={_safe(value)}" for key, value in pairs).encode()
 
 
 def _expected(choice: Choice, prompt_tokens: int) -> list[tuple[str, str]]:

@@ -14,6 +14,8 @@ from headgate.routing import Route
 SELECTED = "selected"
 """Name of the pool of a label selector."""
 _RULE = "all"
+_LISTED = 10
+"""At most so many pools are listed in a message."""
 
 
 class Confinement:
@@ -45,6 +47,16 @@ class Confinement:
         """The pools that must exist."""
         names = (SELECTED,) if self._names.selector else self._names.names
         return tuple(api.ObjectRef(self._kind, self._names.namespace, name) for name in names)
+
+    def missing(self, snapshot: routing.Snapshot) -> str:
+        """Names the pools that must exist and do not, and those that do; empty if all exist."""
+        lacking = [key for key in self.named if key not in snapshot.pools]
+        if not lacking:
+            return ""
+        there = sorted(key for key in snapshot.pools if key.namespace == self._names.namespace)
+        listed = ", ".join(map(str, there[:_LISTED])) + (", ..." if len(there) > _LISTED else "")
+        group = f"of group {self._names.group}"
+        return f"there is no {', '.join(map(str, lacking))} {group}; the namespace has {listed or 'no pools'}"
 
     def confined(self, snapshot: routing.Snapshot) -> routing.Snapshot:
         """The snapshot without all other pools, and the routes to them."""

@@ -17,6 +17,7 @@ from headgate.picker.base_models import BaseModels
 from headgate.picker.body_router import RouterSettings, RouterStream
 from headgate.picker.certificates import Certificates
 from headgate.picker.host import Call
+from headgate.picker.service import listen
 from headgate.picker.settings import Listening
 
 MAX_BODIES_BYTES = 512 << 20
@@ -72,8 +73,8 @@ async def run_router(
     use = serving.Use("metrics", "--host", "--metrics-port")
     with serving.listening_socket(listening.host, listening.metrics_port, use=use) as page_socket:
         try:
-            port = await processing.listen(listening.host, listening.grpc_port)
-            await healths.listen(listening.host, listening.health_port)
+            port = await listen(processing, listening.host, listening.grpc_port, "--grpc-port")
+            await listen(healths, listening.host, listening.health_port, "--grpc-health-port")
             async with cluster.Client.from_kubeconfig(kubeconfig) as client, asyncio.TaskGroup() as tasks:
                 informer = cluster.Informer(client, api.ConfigMap, namespace)
                 informer.subscribe(router.base_models.note)

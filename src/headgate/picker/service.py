@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -38,16 +39,21 @@ class Servers:
         limits = rpc.Limits(max_message_bytes=listening.max_message_bytes)
         services = {extproc.PATH: shell.open, **health}
         context = tls.context if tls is not None else None
-        self._listening = listening
+        self._shell, self._listening = shell, listening
         self.processing = rpc.Server(services, turns, limits, context)
         self.health = rpc.Server(health, turns, rpc.Limits())
         self.port = self.health_port = 0
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests may come: see Shell.is_ready."""
+        return self._shell.is_ready
+
     async def listen(self) -> None:
         """Raises OSError, which names the address."""
         listening = self._listening
-        self.port = await _listen(self.processing, listening.host, listening.grpc_port, "--grpc-port")
-        self.health_port = await _listen(
+        self.port = await listen(self.processing, listening.host, listening.grpc_port, "--grpc-port")
+        self.health_port = await listen(
             self.health, listening.host, listening.health_port, "--grpc-health-port"
         )
 
@@ -61,18 +67,21 @@ class Servers:
         await self.health.close()
 
 
-async def _listen(server: rpc.Server, host: str, port: int, flag: str) -> int:
+async def listen(server: rpc.Server, host: str, port: int, flag: str) -> int:
+    """Returns the port. Raises OSError, which names the address and the flag that changes it."""
     try:
         return await server.listen(host, port)
     except OSError as error:
-        told = f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with {flag}"
+        # The text of asyncio repeats the address; names that cannot be resolved have negative numbers.
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        told = f"cannot listen on {host}:{port}: {why}; choose another with {flag}"
         raise OSError(error.errno, told) from error
 
 
 async def run_picker(
     settings: PickerSettings, stop: asyncio.Event, on_ready: Callable[[Servers], None]
 ) -> None:
-    """Serve until `stop` is set, then let streams end. Calls `on_ready` once requests can be routed.
+    """Serve until `stop` is set, then let streams end. Calls `on_ready` once the objects are loaded.
 
     Raises cluster.ConfigurationError if no API server is configured, CertificateError,
     peers.ConfigurationError, and OSError.

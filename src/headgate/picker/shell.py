@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import random
 import time
@@ -34,6 +35,8 @@ from headgate.requests.data_plane import Change, DataPlane, new_prefixes
 from headgate.requests.destinations import Destination
 from headgate.requests.rules import Rules
 from headgate.telemetry import Registry
+
+log = logging.getLogger(__name__)
 
 SWEEP_INTERVAL_S = 1.0
 
@@ -138,7 +141,7 @@ class Shell:
     def use(self, snapshot: routing.Snapshot, step: routing.Step | None = None) -> None:
         """Use a new snapshot, as far as it is about this picker's pools; requests in progress keep theirs."""
         self.plane.use(self.confinement.confined(snapshot), self.now(), None, self._follow)
-        self.engines.note_snapshot()
+        self.engines.note_snapshot(self.confinement.missing(snapshot))
 
     def _follow(self, change: Change) -> None:
         """Apply a new snapshot to everything besides the data plane."""
@@ -205,11 +208,17 @@ class Engines:
         self.snapshots_taken = 0
         self.snapshot_at = 0.0
         """When the last snapshot took effect, in seconds since 1970."""
+        self._missing = ""
 
-    def note_snapshot(self) -> None:
-        """A snapshot has taken effect."""
+    def note_snapshot(self, missing: str) -> None:
+        """A snapshot has taken effect; `missing` says which pools it lacks."""
         self.snapshots_taken += 1
         self.snapshot_at = time.time()
+        if missing and missing != self._missing:
+            log.warning("not ready: %s", missing)
+        elif self._missing and not missing:
+            log.info("all pools exist now")
+        self._missing = missing
 
     def listen(self, queues: Queues) -> None:
         """Begin to read engines, once the queues exist that hear of it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from headgate.gateway.gateway_api import ports
@@ -57,6 +59,41 @@ async def test_requests_without_a_match_get_404(front, start_endpoint, service, 
     assert (await front.ask("/out")).status == 404
     assert (await front.ask("/in", host="other.example")).status == 404
     assert (await front.ask("/in", host="SHOP.example:8080")).status == 200
+
+
+async def test_trusted_clients_may_ask_for_the_decision(
+    start_front, start_endpoint, service, to, unused_tcp_port
+):
+    """Of responses of Services, redirects and refusals; others get no names of objects."""
+    front = await start_front(clients_trusted_networks=("127.0.0.0/8",))
+    endpoint = await start_endpoint(b"ok")
+    redirect = {"type": "RequestRedirect", "requestRedirect": {"hostname": "other.example"}}
+    rules = [
+        {"matches": [{"path": {"value": "/in"}}], "backendRefs": [to("web")]},
+        {"matches": [{"path": {"value": "/away"}}], "filters": [redirect]},
+        {"matches": [{"path": {"value": "/bad"}}], "backendRefs": [to("missing")]},
+        {"matches": [{"path": {"value": "/gone"}}], "backendRefs": [to("gone")]},
+    ]
+    backends = service("web", endpoint) + service("gone", SimpleNamespace(port=unused_tcp_port))
+    await front.route(*rules, objects_=backends, hosts=["shop.example"])
+    told = {}
+    for path in ("/in", "/away", "/bad", "/gone", "/out"):
+        response = await front.ask(path, x_headgate_explain="1")
+        told[path] = dict(response.headers)["x-headgate-decision"]
+    route = "route=HTTPRoute/shop/r"
+    address = f"127.0.0.1:{endpoint.port}"
+    assert told == {
+        "/in": f"{route}; rule=rules[0]; target=Service/shop/web:80; address={address}; attempts=1",
+        "/away": f"{route}; rule=rules[1]; attempts=0",
+        "/bad": f"{route}; rule=rules[2]; attempts=0; refused=backend_invalid",
+        "/gone": f"{route}; rule=rules[3]; target=Service/shop/gone:80; "
+        f"address=127.0.0.1:{unused_tcp_port}; attempts=1; refused=endpoint_unreachable",
+        "/out": "attempts=0; refused=route_not_found",
+    }
+    assert "x-headgate-decision" not in dict((await front.ask("/bad")).headers)
+    distrusting = await start_front(clients_trusted_networks=())
+    await distrusting.route(*rules, objects_=backends, hosts=["shop.example"])
+    assert "x-headgate-decision" not in dict((await distrusting.ask("/bad", x_headgate_explain="1")).headers)
 
 
 async def test_a_backend_that_is_not_there_gets_500(front, start_endpoint, service, to):

@@ -232,7 +232,8 @@ def picker(kubeconfig: Path | None, state: Path, **given: Any) -> None:
 
     def announce(servers: Servers) -> None:
         garbage.spare_what_there_is()
-        process.say(f"headgate picker is ready on port {servers.port}", err=True)
+        state = "is ready" if servers.is_ready else "is not ready yet, but listens"
+        process.say(f"headgate picker {state} on port {servers.port}", err=True)
 
     async def main(stop: asyncio.Event) -> None:
         await run_picker(found, stop, announce)

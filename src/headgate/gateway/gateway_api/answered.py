@@ -48,6 +48,7 @@ class Answered:
         lines = b"x-request-id: %b\r\n" % task.request_id
         if self._location:
             lines += b"location: %b\r\n" % self._location
+        lines += task.decision_lines("" if refusal is None else refusal.code)
         for change in task.response_changes:
             lines += b"".join(b"%b: %b\r\n" % header for header in change.apply(()))
         body = b"" if refusal is None else refusals.body(refusal, b"")

@@ -239,9 +239,14 @@ class Picked:
             return
         self._end_call()
         keep_alive = task.head.keep_alive
-        task.client.write(
-            refusals.refused(refusal, self._asked.target, keep_alive=keep_alive, request_id=task.request_id)
+        whole = refusals.refused(
+            refusal,
+            self._asked.target,
+            keep_alive=keep_alive,
+            request_id=task.request_id,
+            lines=task.decision_lines(refusal.code),
         )
+        task.client.write(whole)
         task.over(refusal.status, refusal.code, now, refusal.log_message)
         task.client.exchange_done(keep_alive, now)
 

@@ -198,7 +198,7 @@ class Proxied:
         may_keep_alive = task.head.keep_alive and not task.shared.services.shutdown.is_leaving
         self._response = response = changes.ResponseHead(
             status,
-            headers,
+            [*headers, *task.decision()],
             task.response_changes,
             is_http_1_0=task.head.is_http_1_0,
             is_head=is_head,
@@ -273,7 +273,8 @@ class Proxied:
         task = self._task
         self._drop()
         keep_alive = task.head.keep_alive and task.client.has_whole_body
-        whole = refusals.refused(refusal, b"", keep_alive=keep_alive, request_id=task.request_id)
+        lines = task.decision_lines(refusal.code)
+        whole = refusals.refused(refusal, b"", keep_alive=keep_alive, request_id=task.request_id, lines=lines)
         if task.head.method == b"HEAD":
             whole = whole[: whole.index(b"\r\n\r\n") + 4]
         task.client.write(whole)

@@ -100,7 +100,7 @@ class Relay:
         task = self._task
         return changes.ResponseHead(
             status,
-            headers,
+            [*headers, *task.decision()],
             task.response_changes,
             is_http_1_0=task.head.is_http_1_0,
             is_head=task.head.method == b"HEAD",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from headgate.dataplane import decision_header
 from headgate.dataplane.records import log_text
 from headgate.dataplane.records.access_log import Forwarded
 from headgate.requests.account import CLIENT_GONE, SERVED
@@ -12,6 +13,7 @@ from headgate.requests.account import CLIENT_GONE, SERVED
 if TYPE_CHECKING:
     from headgate.gateway.gateway_api.connection import EntryConnection
     from headgate.gateway.gateway_api.head import Head
+    from headgate.requests.client import Header
     from headgate.routing.gateway_api import Entry, Filters, HeaderChange
 
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
@@ -59,6 +61,27 @@ class Task:
     def response_changes(self) -> list[HeaderChange]:
         """What filters change about the headers of the response."""
         return [each.response for each in self.filters if each.response is not None]
+
+    def decision(self, refused: str = "") -> list[Header]:
+        """The header with the decision, if a trusted client asks for it. `refused`: the code of a refusal."""
+        if not self.client.peer.is_trusted or (b"x-headgate-explain", b"1") not in self.head.headers:
+            return []
+        pairs: list[tuple[str, str]] = []
+        if self.entry is not None:
+            rule = self.entry.rule
+            pairs += (("route", rule.as_route.name), ("rule", rule.split.name))
+        if self.backend is not None:
+            pairs.append(("target", self.backend))
+        if self.endpoint:
+            pairs.append(("address", self.endpoint))
+        pairs.append(("attempts", str(self.attempts)))
+        if refused:
+            pairs.append(("refused", refused))
+        return [(decision_header.NAME, decision_header.value_of(pairs))]
+
+    def decision_lines(self, refused: str) -> bytes:
+        """The lines of that header, for a response of the gateway's own."""
+        return b"".join(b"%b: %b\r\n" % header for header in self.decision(refused))
 
     def gone(self, now: float) -> None:
         """The client has left."""

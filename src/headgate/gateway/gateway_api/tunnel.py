@@ -262,7 +262,9 @@ class Tunnel:
         if task.is_over:
             return
         self._drop()
-        task.client.write(refusals.refused(refusal, b"", keep_alive=False, request_id=task.request_id))
+        lines = task.decision_lines(refusal.code)
+        whole = refusals.refused(refusal, b"", keep_alive=False, request_id=task.request_id, lines=lines)
+        task.client.write(whole)
         task.over(refusal.status, refusal.code, now, refusal.log_message)
         task.client.close()
 
