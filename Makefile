@@ -215,11 +215,13 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) install --no-deps -e .
 	@touch $@
 
-# The messages of Envoy come with a package `cel` that would overwrite the one of CEL: they get a folder of their own.
+# The messages of Envoy come with packages of the names of others, such as the one of CEL, which they would overwrite: they get a
+# folder of their own, without these.
 $(DEV_STAMP): $(STAMP) requirements-dev.lock requirements-protos.lock
 	@echo "Installing the development tools ..."
 	@$(PIP) install -r requirements-dev.lock
 	@$(PIP) install --no-deps --upgrade --target $(VENV)/protos -r requirements-protos.lock
+	@cd $(VENV)/protos && rm -rf cel opencensus opentelemetry test
 	@touch $@
 
 $(COMPILE_STAMP): $(STAMP) requirements-compile.lock

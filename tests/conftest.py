@@ -30,7 +30,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A shell starts what runs in its background with Ctrl-C ignored, and so would be all that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The messages of Envoy. Their folder comes last, as it has a package `cel`, too.
+# The messages of Envoy (see the Makefile).
 sys.path.append(str(Path(sys.prefix) / "protos"))
 
 # Each client of HTTP would read the certificates of all authorities again, which takes 60 ms of a CPU.

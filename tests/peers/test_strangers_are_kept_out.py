@@ -86,6 +86,7 @@ async def test_addresses_from_leases_are_checked(member):
         wire.framed(msgspec.msgpack.encode([1, "m", b"short"])),
         b"",
     ],
+    ids=["http", "too long", "zeros", "other version", "short proof", "nothing"],
 )
 async def test_anything_else_is_closed(member, sent):
     """A stranger gets its connection closed, and the member goes on."""
