@@ -155,12 +155,14 @@ class EntryConnection:
     def _receive(self, data: bytes) -> None:
         incoming = self._incoming
         while data and not self._rejected and self._transport is not None:
+            if self._transport.is_closing():
+                return  # the request before was the last
             if self.is_tunnel and self._serving is not None:
                 self._serving.body(data)
                 return
             if incoming.body is not None and not incoming.body.is_complete:
                 data = self._receive_body(incoming.body, data)
-            elif self._serving is not None:
+            elif self._serving is not None or self.is_paused:
                 incoming.ahead += data
                 if len(incoming.ahead) > READ_AHEAD_BYTES:
                     self.pause_body()
@@ -189,6 +191,12 @@ class EntryConnection:
             self._reject(found)
             return b""
         self._begin(found)
+        if self._serving is None and rest and incoming.body is None:
+            # Answered at once: others have their turn before the next request of this client.
+            incoming.ahead = rest
+            if not self.is_paused:
+                self._continue()
+            return b""
         return rest
 
     def _begin(self, head: Head) -> None:
@@ -236,6 +244,8 @@ class EntryConnection:
         self.is_paused = False
         if self._serving is not None:
             self._serving.resume()
+        elif not self._rejected and self._transport is not None and not self._transport.is_closing():
+            self._continue()
 
     def _gone(self) -> None:
         serving, self._serving = self._serving, None
@@ -272,6 +282,7 @@ class EntryConnection:
     def close(self) -> None:
         """Close the connection once everything was written: its request was its last."""
         self._serving = None
+        self._incoming.begun_at = self.shared.services.now()
         if self._transport is not None:
             self._transport.close()
 
@@ -303,20 +314,30 @@ class EntryConnection:
         if serving is not None:
             serving.ended()
         transport, incoming = self._transport, self._incoming
+        incoming.begun_at = now
         if transport is None or transport.is_closing():
             return
         if not keep_alive or not self.has_whole_body or self.shared.services.shutdown.is_draining:
             self._linger() if not self.has_whole_body else transport.close()
             return
         incoming.body = None
-        incoming.begun_at = now
-        self.resume_body()
-        if incoming.ahead:
+        if self.is_paused:
+            self.pause_body()  # further requests wait until it has read the responses to these
+        else:
+            self._continue()
+
+    def _continue(self) -> None:
+        """Read the next request."""
+        if len(self._incoming.ahead) > READ_AHEAD_BYTES:
+            self.pause_body()
+        else:
+            self.resume_body()
+        if self._incoming.ahead:
             # From the loop, not from here: many pipelined requests must not deepen the stack.
             self.shared.services.loop.call_soon(self._next)
 
     def _next(self) -> None:
-        if self._serving is None:
+        if self._serving is None and not self.is_paused:
             data, self._incoming.ahead = self._incoming.ahead, b""
             self.data_received(data)
 
@@ -385,6 +406,9 @@ class EntryConnection:
                     self._reject(_too_slow(age_s))
                     return
             self._serving.sweep(now)
+        elif self._transport.is_closing():
+            if age_s > settings.keep_alive_s:
+                self._transport.abort()  # it does not read its response
         elif incoming.ahead:
             if age_s > settings.receive_timeout_s:
                 self._reject(_too_slow(age_s))
