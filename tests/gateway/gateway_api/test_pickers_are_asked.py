@@ -9,6 +9,7 @@ import pytest
 from scripted_picker import DESTINATION, Picker, Stream, at
 
 from headgate import extproc, routing, rpc
+from headgate.gateway.gateway_api import picked
 
 BODY = b'{"model":"m","prompt":"hi"}'
 
@@ -219,3 +220,64 @@ async def test_a_picker_that_does_not_see_responses_delays_none(front, start_end
     picker.answer = lambda stream: stream.pick(at(endpoint))
     picker.response_change = lambda stream: stream.call.finish() or None
     assert (await front.ask("/", "POST", BODY)).body == b"ok"
+
+
+async def test_a_picker_that_ends_no_stream_holds_none(
+    front, start_endpoint, serve, picker, eventually, monkeypatch
+):
+    """Streams would add up, and their requests would stay in memory."""
+    monkeypatch.setattr(picked, "PARTING_S", 0.05)
+    monkeypatch.setattr(Stream, "half_closed", lambda stream: None)
+    endpoint = await start_endpoint(b"ok")
+    await serve(endpoint)
+    picker.answer = lambda stream: stream.pick(at(endpoint))
+    for _ in range(3):
+        assert (await front.ask("/", "POST", BODY)).body == b"ok"
+    await eventually(lambda: [stream.ended for stream in picker.streams] == ["cancelled"] * 3)
+
+
+async def test_a_picker_that_changes_headers_without_end_is_left(front, endpoint, serve, picker):
+    """Each of its messages adds to those before."""
+    await serve(endpoint)
+    more = extproc.Mutation([extproc.SetHeader(b"x-%d" % i, b"v") for i in range(900)])
+
+    def answer(stream: Stream) -> None:
+        stream.reply(extproc.HeadersResponse())
+        for _ in range(2):
+            piece = extproc.StreamedBody(b"", end_of_stream=False)
+            stream.reply(extproc.BodyResponse(more, streamed=piece))
+
+    picker.answer = answer
+    assert (await front.ask("/", "POST", BODY)).status == 500
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_nothing_follows_a_status_without_a_body(status, front, endpoint, serve, picker):
+    """Clients would read it as the response to their next request."""
+    await serve(endpoint)
+    picker.answer = lambda stream: stream.reply(
+        extproc.ImmediateResponse(status, None, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    )
+    client = await front.connect()
+    client.send(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
+    assert (await client.head()).status == status
+    assert await client.is_closed()
+
+
+async def test_connections_to_former_pickers_are_closed(
+    front, service, start_endpoint, serve, picker, eventually
+):
+    """Once their calls have ended, which they had not when the Service changed."""
+    endpoint = await start_endpoint(b"ok")
+    await serve(endpoint)
+    client = await front.connect()
+    client.send(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}")
+    await eventually(lambda: picker.streams and picker.streams[0].body)
+    pickers = front.gateway.shell.gateways.pickers
+    [connection] = pickers._clients.values()
+    pickers.keep(())
+    picker.streams[0].pick(at(endpoint))
+    assert (await client.response()).body == b"ok"
+    await eventually(lambda: not connection.calls)
+    pickers.sweep()
+    await eventually(lambda: not connection.is_usable)

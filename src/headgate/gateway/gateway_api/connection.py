@@ -189,12 +189,14 @@ class EntryConnection:
     def _receive(self, data: bytes) -> None:
         incoming = self._incoming
         while data and not self._rejected and self._transport is not None:
+            if self._transport.is_closing():
+                return  # the request before was the last
             if self.is_tunnel and self._serving is not None:
                 self._serving.body(data)
                 return
             if incoming.body is not None and not incoming.body.is_complete:
                 data = self._receive_body(incoming.body, data)
-            elif self._serving is not None or incoming.body is not None:
+            elif self._serving is not None or incoming.body is not None or self.is_paused:
                 if not incoming.keep(incoming.ahead + data):
                     self._reject(self.shared.services.bodies.refusal())
                 elif len(incoming.ahead) > READ_AHEAD_BYTES:
@@ -224,6 +226,14 @@ class EntryConnection:
             self._reject(found)
             return b""
         self._begin(found)
+        if self._serving is None and rest and incoming.body is None:
+            # Answered at once: others have their turn before the next request of this client.
+            incoming.body = Body(0, is_chunked=False)  # a complete one: what follows waits
+            if not incoming.keep(rest):
+                self._reject(self.shared.services.bodies.refusal())
+            else:
+                self._continue()
+            return b""
         return rest
 
     def _begin(self, head: Head) -> None:
@@ -271,6 +281,8 @@ class EntryConnection:
         self.is_paused = False
         if self._serving is not None:
             self._serving.resume()
+        elif not self._rejected and self._transport is not None and not self._transport.is_closing():
+            self._continue()
 
     def _gone(self) -> None:
         serving, self._serving = self._serving, None
@@ -307,6 +319,7 @@ class EntryConnection:
     def close(self) -> None:
         """Close the connection once everything was written: its request was its last."""
         self._serving = None
+        self._incoming.begun_at = self.shared.services.now()
         if self._transport is not None:
             self._transport.close()
 
@@ -347,12 +360,20 @@ class EntryConnection:
         if serving is not None:
             serving.ended()
         transport, incoming = self._transport, self._incoming
+        incoming.begun_at = now
         if transport is None or transport.is_closing():
             return
         if not keep_alive or not self.has_whole_body or self.shared.services.shutdown.is_draining:
             self._linger() if not self.has_whole_body else transport.close()
             return
-        incoming.begun_at = now
+        if self.is_paused:
+            self.pause_body()  # further requests wait until it has read the responses to these
+        else:
+            self._continue()
+
+    def _continue(self) -> None:
+        """Read the next request."""
+        incoming = self._incoming
         # From a later turn of the loop: many pipelined requests must neither deepen the stack nor hold it up.
         if incoming.ahead or incoming.is_paused:
             self.shared.services.loop.call_soon(self._next)
@@ -362,7 +383,7 @@ class EntryConnection:
     def _next(self) -> None:
         """Read what was sent ahead."""
         incoming = self._incoming
-        if self._serving is not None or self._rejected or self._transport is None:
+        if self._serving is not None or self._rejected or self._transport is None or self.is_paused:
             return
         incoming.body = None
         data = incoming.ahead
@@ -438,6 +459,9 @@ class EntryConnection:
                     self._reject(_too_slow(age_s))
                     return
             self._serving.sweep(now)
+        elif self._transport.is_closing():
+            if age_s > settings.keep_alive_s:
+                self._transport.abort()  # it does not read its response
         elif incoming.ahead or incoming.unread:
             if age_s > settings.receive_timeout_s:
                 self._reject(_too_slow(age_s))

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 PICK_S: Final = 75.0
 """Time for an answer: pickers may queue requests for a minute."""
+PARTING_S: Final = 5.0
+"""Time for a picker to end its stream once the response is complete: then it is cancelled."""
 _INTERNAL: Final = 500
+_WITHOUT_BODY: Final = (204, 304)
 
 
 Answer: TypeAlias = "picker_dialogue.Picked | Refused | str"
@@ -216,19 +219,21 @@ class Picked:
     def _refused(self, answer: Refused) -> None:
         """Pass on the picker's own response."""
         task, now = self._task, self._task.shared.services.now()
+        # Clients expect no body with some statuses: they would take it for the next response.
+        body = b"" if answer.status in _WITHOUT_BODY else answer.body
         keep_alive = task.head.keep_alive
         lines = b"".join(b"%b: %b\r\n" % header for header in answer.headers if header[0] != b"content-type")
         kinds = [value for name, value in answer.headers if name == b"content-type"]
         head = refusals.head(
             answer.status,
-            len(answer.body),
+            len(body),
             content_type=kinds[-1] if kinds else b"text/plain",
             keep_alive=keep_alive,
             lines=b"x-request-id: %b\r\n" % task.request_id + lines,
         )
         self._end_call()
-        task.bytes_out = len(answer.body)
-        task.client.write(head + answer.body)
+        task.bytes_out = len(body)
+        task.client.write(head + body)
         told = answer.body[:256].decode("utf-8", "replace")
         task.over(answer.status, "picker_refused", now, f"the picker answered: {told}")
         task.client.exchange_done(keep_alive, now)
@@ -278,8 +283,9 @@ class Picked:
     def ended(self) -> None:
         """The response was written."""
         call, self._call = self._call, None
-        if call is not None:
+        if call is not None and not call.is_closed:
             call.half_close()
+            call.expire_in(PARTING_S)
         self._release()
 
     def _release(self) -> None:

@@ -19,6 +19,8 @@ from headgate.requests.client import Header
 DESTINATION: Final = b"x-gateway-destination-endpoint"
 SERVED: Final = "x-gateway-destination-endpoint-served"
 MAX_ENDPOINTS: Final = 16
+MAX_CHANGED_BYTES: Final = 512 << 10
+"""Of the headers that its messages about one request set."""
 MAX_HEADERS: Final = 128
 """Headers that a picker may set."""
 _NAMESPACE: Final = "envoy.lb"
@@ -60,7 +62,7 @@ class Dialogue:
         self._has_body = False
         self._headers: extproc.HeadersResponse | None = None
         self._pieces: list[bytes] = []
-        self._size = 0
+        self._size = self._changed = self._changed_bytes = 0
         self._is_replaced = self._is_complete = False
 
     def begin(
@@ -103,6 +105,12 @@ class Dialogue:
             # In buffered modes, the destination comes with the body.
             known = self._headers.mutation if self._headers is not None else None
             before = known or extproc.Mutation()
+            self._changed += len(reply.mutation.set_headers) + len(reply.mutation.remove_headers)
+            self._changed_bytes += sum(
+                len(each.name) + len(each.value) for each in reply.mutation.set_headers
+            )
+            if self._changed > extproc.MAX_HEADERS or self._changed_bytes > MAX_CHANGED_BYTES:
+                raise PickerError("its messages together change too many headers")
             both = extproc.Mutation(
                 [*before.set_headers, *reply.mutation.set_headers],
                 [*before.remove_headers, *reply.mutation.remove_headers],

@@ -33,6 +33,8 @@ class Pickers:
         self._balancer = balancer
         self._clients: dict[Endpoint, rpc.Client] = {}
         self._connecting: dict[Endpoint, asyncio.Future[rpc.Client | str]] = {}
+        self._retired: list[rpc.Client] = []
+        """Connections for no further calls, which are closed once theirs have ended."""
         self._told_at: dict[str, float] = {}
 
     async def client(self, service: ServiceEndpoints, now: float) -> rpc.Client | str:
@@ -76,19 +78,33 @@ class Pickers:
                 made = await rpc.connect(endpoint.host, endpoint.port, self._turns, tls=tls)
         except (OSError, TimeoutError) as error:
             return why_unreachable(error)
+        before = self._clients.get(endpoint)
+        if before is not None:
+            self._retire(before)
         self._clients[endpoint] = made
         return made
+
+    def _retire(self, client: rpc.Client) -> None:
+        if client.calls:
+            self._retired.append(client)
+        else:
+            client.close()
 
     def keep(self, endpoints: Collection[Endpoint]) -> None:
         """Close the connections to all others, once their calls have ended."""
         for endpoint in [each for each in self._clients if each not in endpoints]:
-            client = self._clients.pop(endpoint)
-            if not client.calls:
-                client.close()
+            self._retire(self._clients.pop(endpoint))
+
+    def sweep(self) -> None:
+        """Close what is no longer in use; called about once a second."""
+        retired, self._retired = self._retired, []
+        for client in retired:
+            self._retire(client)
 
     def close(self) -> None:
         for waiting in list(self._connecting.values()):
             waiting.cancel()
-        for client in self._clients.values():
+        for client in (*self._clients.values(), *self._retired):
             client.close()
+        self._retired.clear()
         self._clients.clear()

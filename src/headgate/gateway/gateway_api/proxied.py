@@ -112,7 +112,11 @@ class Proxied:
 
     def sweep(self, now: float) -> None:
         idle_s = self._task.shared.services.settings.endpoints.stream_idle_timeout_s
-        if now - self._heard_at > idle_s and not self._task.client.is_paused:
+        if now - self._heard_at <= idle_s:
+            return
+        if self._task.client.is_paused:
+            self._cut_off("client_stalled", "the client reads nothing", now)
+        else:
             self._timed_out()
 
     # -- attempts

@@ -92,6 +92,7 @@ class Shared:
 
     def sweep(self) -> None:
         self.connections.sweep()
+        self.pickers.sweep()
 
     def close(self) -> None:
         self.connections.close()
