@@ -168,7 +168,8 @@ def _followed_entries(
     told = settings.gateway_api
     if not told.controller:
         return None
-    own = {settings.listen.port, settings.metrics.port, settings.admin.port}
+    pages = (settings.listen, settings.metrics, settings.admin)
+    own = {gateway_api.Place(page.host, page.port) for page in pages}
     translation = gateway_api.Settings(told.controller, frozenset(own), told.addresses == "assigned")
     return FollowedEntries(client, settings.kubernetes.namespaces, translation, changed)
 

@@ -141,3 +141,29 @@ def test_addresses_of_the_status_are_used_where_they_are_assigned() -> None:
         for each in (bare, assigned)
     ]
     assert [list(each) for each in found] == [[], [("10.0.0.9", 80)]]
+
+
+@pytest.mark.parametrize(
+    ("own", "named", "may_be_served"),
+    [
+        ("0.0.0.0", "10.0.0.5", False),
+        ("::", "127.0.0.1", False),
+        ("127.0.0.1", "0.0.0.0", False),
+        ("127.0.0.1", "::ffff:127.0.0.1", False),
+        ("localhost", "127.0.0.1", False),
+        ("127.0.0.1", None, False),
+        ("127.0.0.1", "10.0.0.5", True),
+        ("127.0.0.1", "127.0.0.2", True),
+    ],
+)
+def test_no_address_gets_the_connections_of_headgates_own_ports(own, named, may_be_served) -> None:
+    """Sockets of one port share it: the more precise address would get all connections to it."""
+    front = gateway("front", {**HTTP, "port": 8080})
+    if named is not None:
+        address = gateways.GatewayAddress(type="IPAddress", value=named)
+        front = msgspec.structs.replace(front, spec=msgspec.structs.replace(front.spec, addresses=[address]))
+    translator = gateway_api.Translator(gateway_api.Settings(taken=[gateway_api.Place(own, 8080)]))
+    translation = translator.translate(world(front), ())
+    [state] = translation.gateways[front.metadata.key].listeners
+    assert state.is_served == may_be_served
+    assert bool(translation.entry_points.ports) == may_be_served

@@ -75,11 +75,11 @@ def states(
     secrets: Mapping[api.ObjectKey, api.Secret],
     grants: Collection[ReferenceGrant],
     *,
-    taken: Collection[int] = (),
+    taken: Collection[Place] = (),
     are_assigned: bool = False,
 ) -> dict[api.ObjectKey, tuple[ListenerState, ...]]:
-    """The listeners of Gateways of Headgate's class, in their order. `taken`: ports that Headgate itself
-    listens on. `are_assigned`: whether Gateways that name no address have those of their status."""
+    """The listeners of Gateways of Headgate's class, in their order. `taken`: where Headgate itself
+    listens. `are_assigned`: whether Gateways that name no address have those of their status."""
     ordered = sorted(found, key=lambda gateway: gateway.metadata.age_order)
     protocols: dict[Place, str] = {}
     """The protocol of each place, which is up to the oldest Gateway there."""
@@ -91,7 +91,7 @@ def states(
         for listener in gateway.spec.listeners:
             places = [Place(address, listener.port) for address in addresses]
             found_faults = [
-                *_unsupported(listener, taken if "" in addresses else ()),
+                *_unsupported(listener, [own.port for own in taken if _overlaps(own.address, addresses)]),
                 *conflicts.get(listener.name, ()),
             ]
             others = {protocols.setdefault(place, listener.protocol) for place in places if not found_faults}
@@ -114,6 +114,21 @@ def addresses_of(gateway: api.Gateway, *, are_assigned: bool) -> tuple[str, ...]
         return ("",)
     texts = (_ip(each.value) for each in named if each.type == "IPAddress")
     return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def _overlaps(own: str, addresses: Iterable[str]) -> bool:
+    """Whether a listener of Headgate's own at this host may get connections for one of these addresses.
+    Sockets of one port share it, and those with the more precise address get its connections."""
+    if _ip(own) == "":
+        own = "127.0.0.1"  # a name, such as localhost
+    for text in addresses:
+        if not text:
+            return True
+        both = [ipaddress.ip_address(each) for each in (own, text)]
+        both = [getattr(each, "ipv4_mapped", None) or each for each in both]
+        if both[0] == both[1] or any(each.is_unspecified for each in both):
+            return True
+    return False
 
 
 def _ip(text: str) -> str:

@@ -20,7 +20,7 @@ from headgate.routing.gateway_api.attachment import Attachment
 from headgate.routing.gateway_api.backends import Known, ServicePort
 from headgate.routing.gateway_api.entry_points import NO_ENTRY_POINTS, EntryPoints
 from headgate.routing.gateway_api.faults import Fault
-from headgate.routing.gateway_api.listeners import ListenerState
+from headgate.routing.gateway_api.listeners import ListenerState, Place
 from headgate.routing.gateway_api.rules import Rules
 from headgate.routing.gateway_api.services import ServiceEndpoints
 from headgate.routing.snapshot import Pool
@@ -111,8 +111,8 @@ class Settings(NamedTuple):
     """What a translation depends on besides objects."""
 
     controller: str = gateways.CONTROLLER
-    taken: Collection[int] = ()
-    """Ports that Headgate itself listens on."""
+    taken: Collection[Place] = ()
+    """Where Headgate itself listens."""
     are_assigned: bool = False
     """Whether Gateways that name no address are served at those of their status."""
 
