@@ -28,6 +28,15 @@ def test_a_field_is_shown_with_its_type_default_and_bounds() -> None:
     assert "Share of the rule's traffic" in shown
 
 
+def test_kinds_of_the_gateway_api_are_explained() -> None:
+    """Headgate serves them, though their definitions are those of another project."""
+    shown = run("httproute.spec.rules.backendRefs.weight")
+    assert "KIND:     HTTPRoute\nVERSION:  gateway.networking.k8s.io/v1\n" in shown
+    assert "<integer>" in shown
+    assert "Did you mean httproute.spec.rules[].filters?" in run("httproute.spec.rules.filtres", code=2)
+    assert "Did you mean HTTPRoute?" in run("httprout", code=2)
+
+
 @pytest.mark.parametrize(
     "path",
     [

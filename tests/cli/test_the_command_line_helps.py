@@ -74,7 +74,7 @@ def leaves(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Comm
             yield f"{path}{name}", command
 
 
-RUNNING = {"up", "gateway", "node", "controller", "webhook", "runtime"}
+RUNNING = {"up", "gateway", "picker", "body-router", "node", "controller", "webhook", "runtime"}
 RUNNING |= {"simulate engine", "simulate as", "simulate fleet"}
 SILENT = {"completion", "apiserver token revoke"}
 

@@ -16,6 +16,7 @@ from headgate.cli.kinds import (
     api_version_of,
     complete_kind,
     definitions_named,
+    explained_definitions,
     kind_of,
     schema_of,
 )
@@ -31,7 +32,7 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
     parent, _, begun = path.rpartition(".")
     found: dict[str, None] = {}
     try:
-        for definition in definitions_named(kind):
+        for definition in definitions_named(kind, explained_definitions()):
             for child in fields.children(fields.find(schema_of(definition), parent)):
                 if child.name.startswith(begun):
                     found[".".join(part for part in (kind, parent, child.name) if part)] = None
@@ -50,12 +51,13 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 def explain_field(field: str, api_version: str | None, recursive: bool, output: str) -> None:
     """Explain a kind or one of its fields: description, type, default, bounds and nested fields.
 
-    Works without a server. KIND is any name that kubectl accepts: ModelRoute, modelroutes, mr.
+    Works without a server, also for kinds of the Gateway API. KIND is any name that kubectl accepts:
+    ModelRoute, modelroutes, mr.
 
     Example: headgate explain-field modelroute.spec.rules.targetModels.weight
     """
     kind, _, path = field.partition(".")
-    definition, others = _one(definitions_named(kind), api_version)
+    definition, others = _one(definitions_named(kind, explained_definitions()), api_version)
     try:
         found = fields.find(schema_of(definition), path)
     except fields.NoSuchFieldError as error:

@@ -26,12 +26,17 @@ class UnknownKind(click.UsageError):
         super().__init__(f"Headgate has no kind {name!r}. {hint}")
 
 
-def definitions_named(name: str) -> list[Definition]:
-    """The definitions with that name; two if two groups have a kind of that name.
+def explained_definitions() -> list[Definition]:
+    """The kinds that can be explained: Headgate's, and those of other projects that it reads."""
+    return [*api.custom_definitions(), *api.borrowed_definitions()]
+
+
+def definitions_named(name: str, definitions: list[Definition] | None = None) -> list[Definition]:
+    """The definitions with that name; two if two groups have a kind of that name. Default: Headgate's own.
 
     Raises UnknownKind.
     """
-    definitions = api.custom_definitions()
+    definitions = api.custom_definitions() if definitions is None else definitions
     found = [definition for definition in definitions if name.lower() in _names(definition)]
     if not found:
         raise UnknownKind(name, list(dict.fromkeys(kind_of(definition) for definition in definitions)))
