@@ -6,7 +6,7 @@ import msgspec
 
 from headgate.api.gateways import CONTROLLER
 from headgate.controllers.gateway_api.addresses import AddressSource
-from headgate.routing.gateway_api import Settings
+from headgate.routing.gateway_api import Place, Settings
 
 OWN_PORTS = (8080, 8081, 9090)
 """Those of the API, the admin page and the metrics, by default."""
@@ -27,4 +27,5 @@ class GatewayApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def translation(self) -> Settings:
         """The settings of the translation, which gateways have too."""
-        return Settings(self.controller_name, self.own_ports, are_assigned=self.addresses.range is not None)
+        taken = {Place("", port) for port in self.own_ports}
+        return Settings(self.controller_name, taken, are_assigned=self.addresses.range is not None)

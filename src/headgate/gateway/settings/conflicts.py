@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Collection
 
-from headgate import peers, routing
+from headgate import routing
 from headgate.dataplane import bodies, trust
 from headgate.dataplane.settings import weight
 from headgate.gateway import cors, hosts
@@ -76,6 +76,8 @@ def _peers_problems(settings: GatewaySettings) -> list[tuple[str, str]]:
     section = settings.peers
     if not section.addresses and not section.discovery:
         return []
+    from headgate import peers  # with asyncio, which --help does without
+
     found = [("peers.addresses", problem) for problem in peers.address_problems(section.addresses)]
     if section.token_file is None:
         found += [
