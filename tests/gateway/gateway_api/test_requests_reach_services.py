@@ -26,6 +26,21 @@ async def test_a_request_is_forwarded_as_it_came(front, start_endpoint, service,
     assert call.header("x-request-id")
 
 
+@pytest.mark.parametrize("name", ["content_length", "transfer_encoding"])
+async def test_framing_with_underscores_is_not_forwarded(name, front, start_endpoint, service, to, message):
+    """Some servers treat underscores as hyphens, and would find a second request in the body."""
+    endpoint = await start_endpoint(b"ok")
+    await front.route({"backendRefs": [to("web")]}, objects_=service("web", endpoint))
+    client = await front.connect()
+    client.send(
+        message(method="POST", body=b"abc").replace(b"\r\n\r\n", b"\r\n%s: 0\r\n\r\n" % name.encode(), 1)
+    )
+    assert (await client.response()).status == 200
+    [call] = endpoint.calls
+    assert call.body == b"abc"
+    assert name not in {header.lower() for header, _ in call.headers}
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_every_method_is_forwarded(method, front, start_endpoint, service, to):
     endpoint = await start_endpoint(b"ok")

@@ -22,7 +22,9 @@ _ABOUT_CLIENT: Final = frozenset(
     {b"host", b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-request-id"}
 )
 """Written anew, from what the gateway itself knows."""
-_NOT_FORWARDED: Final = HOP_BY_HOP | _ABOUT_CLIENT | {b"content-length", b"expect"}
+_WITH_UNDERSCORES: Final = {b"content_length", b"transfer_encoding"}
+"""Some servers treat them as hyphens, and would read the body differently."""
+_NOT_FORWARDED: Final = HOP_BY_HOP | _ABOUT_CLIENT | _WITH_UNDERSCORES | {b"content-length", b"expect"}
 _FROM_TRUSTED: Final = (*RESERVED, b"x-forwarded-", b"x-real-ip")
 _NO_CONTENT, _NOT_MODIFIED = 204, 304
 
