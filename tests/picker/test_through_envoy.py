@@ -295,8 +295,8 @@ async def test_a_request_that_is_refused(rig):
 
 @pytest.mark.parametrize("fails_open", [True, False])
 async def test_without_a_picker(rig, fails_open):
-    """FailOpen: Envoy balances by itself; FailClose: an error. With bodies that are on their way to the picker
-    before Envoy knows that it is gone, it could not fail open."""
+    """FailOpen: Envoy balances by itself; FailClose: an error. With bodies on their way to the picker before
+    Envoy knows that it is gone, it could not fail open."""
     found = await rig(policy=envoy_process.override_host, fails_open=fails_open, mode="BUFFERED")
     assert (await found.ask()).status_code == 200
     await found.world.server.close()
