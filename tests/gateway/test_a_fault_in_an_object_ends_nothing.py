@@ -6,7 +6,8 @@ import itertools
 import json
 
 from headgate import api, apiserver, cluster
-from headgate.gateway import GatewaySettings, service
+from headgate.dataplane import following as following_objects
+from headgate.gateway import GatewaySettings
 from headgate.gateway.service import Service
 from headgate.routing import model_routes
 
@@ -92,7 +93,7 @@ async def test_a_flood_of_edits_leaves_most_of_the_core_to_requests(tmp_path, ev
     """Where a translation takes 50 ms of CPU, the next follows no sooner than 450 ms later, and has all that
     changed meanwhile."""
     spent = itertools.count()
-    monkeypatch.setattr(service.time, "thread_time", lambda: next(spent) * 0.05)
+    monkeypatch.setattr(following_objects.time, "thread_time", lambda: next(spent) * 0.05)
     async with following(tmp_path, "a") as (shell, client):
         loop = asyncio.get_running_loop()
         await asyncio.sleep(0.5)
