@@ -15,7 +15,7 @@ from headgate.controllers.prometheus_client import Data, QueryError
 from headgate.planning.load import PROMETHEUS_ERROR, Load
 from headgate.planning.settings_map import PrometheusSettings
 
-QUERIES = 10
+QUERIES = 11
 """For the first load; how often engines are scraped is asked once a minute."""
 
 
