@@ -41,6 +41,8 @@ ASKS = {
     "plan what-if": ["--slo-ttft", "300"],
     "flow": [],
     "gateway": ["--port", "0", "--metrics-port", "0", "--admin-port", "0"],
+    "picker": ["--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"],
+    "body-router": ["--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"],
     "node": ["--node-name", "n"],
     "controller": [],
     "webhook": ["--name", "n", "--configuration", "c", "--secret", "s", "--lease", "l", "--port", "0"],
