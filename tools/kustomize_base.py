@@ -57,6 +57,8 @@ def _objects(helm: str, namespace: str, *options: str) -> dict[str, list[str]]:
         if found := SOURCE.search(document):
             component = found[1]
         text = OF_HELM.sub("", SOURCE.sub("", document)).strip()
+        # Kustomize changes namespaces, but not in the names of cluster roles, of which the base has one each.
+        text = re.sub(rf"-{NAMESPACE}\b", "", text)
         if text:
             objects.setdefault(component, []).append(f"{text}\n")
     return objects

@@ -16,7 +16,7 @@ from headgate.gateway import setting_types
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "headgate"
-COMPONENTS = ("gateway", "controller", "webhook", "admission")
+COMPONENTS = ("gateway", "controller", "webhook", "admission", "picker")
 EVERYTHING = CHART / "ci" / "everything-values.yaml"
 
 
@@ -160,6 +160,11 @@ OTHER_VALUES = {
     "redis_ca_file": "/ca",
     "controller": "example.com/gateways",
     "addresses": "assigned",
+    "peers.addresses": ["127.0.0.1:4712"],
+    "discovery": True,
+    "advertise": "gateway:4712",
+    "token_file": "/token",
+    "interval_s": 0.05,
 }
 
 
@@ -176,7 +181,8 @@ def test_only_settings_that_need_a_restart_replace_the_pods(helm):
     for section in setting_types.sections():
         for setting in section.settings:
             if not setting.is_live:
-                changed = {section.name: {setting.name: OTHER_VALUES[setting.name]}}
+                other = OTHER_VALUES.get(setting.path) or OTHER_VALUES[setting.name]
+                changed = {section.name: {setting.name: other}}
                 assert checksum(changed) != before, setting.path
 
 

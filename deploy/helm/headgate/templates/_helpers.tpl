@@ -122,7 +122,7 @@ topologySpreadConstraints:
 {{- define "headgate.settingsOfStart" -}}
 {{- $settings := include "headgate.settings" . | fromYaml -}}
 {{- $limits := default dict $settings.rate_limits -}}
-{{- $found := pick $settings "listen" "metrics" "admin" "kubernetes" "gateway_api" -}}
+{{- $found := pick $settings "listen" "metrics" "admin" "kubernetes" "gateway_api" "peers" -}}
 {{- $found = set $found "workers" (pick (default dict $settings.workers) "count") -}}
 {{- $found = set $found "rate_limits" (pick $limits "gateways" "redis_hosts" "redis_tls" "redis_ca_file") -}}
 {{- toYaml $found -}}
