@@ -12,7 +12,7 @@ import msgspec
 from headgate.autoscaling.forecast import Forecast
 from headgate.planning import levels
 from headgate.planning.bursts import Bursts
-from headgate.planning.spread import Spread
+from headgate.planning.spread import NONE, Spread
 
 __all__ = [
     "CLEARED_S",
@@ -106,7 +106,7 @@ def of_signals(metrics: Mapping[str, float]) -> Load:
         prompt_tokens=prompt / arrivals if arrivals else 0.0,
         output_tokens=output / arrivals if arrivals else 0.0,
         cached_share=min(cached / prompt, 1.0) if prompt else 0.0,
-        prompt_spread=max(squares * arrivals / uncached**2 - 1, 0.0) if uncached else 0.0,
+        prompt_spread=max(squares * arrivals / uncached**2 - 1, 0.0) if uncached > NONE else 0.0,
         waiting=round(metrics.get("headgate:requests_waiting", 0.0)),
         in_engines=round(metrics.get("headgate:requests_running", 0.0)),
         unbegun_tokens=metrics.get(UNBEGUN_TOKENS, 0.0),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
-__all__ = ["Spread"]
+__all__ = ["NONE", "Spread"]
+
+NONE: Final = 1e-9
+"""Less than this counts as none: the squares of smaller amounts may be 0."""
 
 _HALF_LIFE_S: Final = 600.0
 """Requests count half after this time: the longest prompts are rare, and tell most."""
@@ -26,7 +29,7 @@ class Spread:
 
     def add(self, spread: float, tokens: float, requests: float, now: float) -> float:
         """Take in the spread and the mean of so many requests; returns what is told."""
-        if requests <= 0 or tokens <= 0:
+        if requests < NONE or tokens < NONE:
             return self.told
         kept = 0.5 ** ((now - self._at) / _HALF_LIFE_S) if now >= self._at else 0.0
         self._at = now
