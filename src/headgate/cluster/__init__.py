@@ -27,6 +27,7 @@ from headgate.cluster.informer import Informer, InformerStatistics, Pacing, scop
 from headgate.cluster.kubeconfig import named as kubeconfigs_named
 from headgate.cluster.named import NamedObjects
 from headgate.cluster.outage import Backoff
+from headgate.cluster.presence import Presence
 from headgate.cluster.rights import Denied
 from headgate.cluster.store import Change, ChangeKind, KubeObject
 from headgate.cluster.transport import Answer
@@ -61,6 +62,7 @@ __all__ = [
     "NotFound",
     "Pacing",
     "PatchType",
+    "Presence",
     "StatusCause",
     "Terms",
     "Undisputed",

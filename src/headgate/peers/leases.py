@@ -16,7 +16,6 @@ from contextlib import suppress
 
 from headgate import api, cluster
 from headgate.api import marks
-from headgate.kubeschema import timestamps
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +24,8 @@ LABEL = f"{marks.DOMAIN}peers"
 ADDRESS = f"{marks.DOMAIN}peer-address"
 """Annotation: where the process listens, as host:port."""
 FIELD_MANAGER = "headgate-peers"
-RENEW_S = 10.0
+RENEW_S = cluster.Presence.RENEW_S
 LOOK_S = 2.0
-GONE_S = 30.0
 MAX_PEERS = 64
 MAX_ADDRESS = 300
 _NOT_OF_NAMES = re.compile(r"[^a-z0-9-]+")
@@ -48,15 +46,13 @@ class PeerLeases:
         """`group`: what the processes have in common, such as the pools that they serve. `found` gets the
         addresses of all others."""
         name = _NOT_OF_NAMES.sub("-", member.lower()).strip("-")
-        self._name = f"headgate-peer-{name}"
+        label = LABEL, hashlib.sha256("\n".join(group).encode()).hexdigest()[:32]
+        self._presence = cluster.Presence(client, f"headgate-peer-{name}", label, FIELD_MANAGER, clock)
         self._client = client
         self._address = address
-        self._scope = hashlib.sha256("\n".join(group).encode()).hexdigest()[:32]
         self._found = found
         self._clock = clock
         self._renewed_at = -RENEW_S
-        self._seen: dict[str, tuple[str | None, float]] = {}
-        """The renewal time in each Lease, and since when it has been unchanged."""
 
     async def run(self) -> None:
         """Renew this process's Lease and look for others, until cancelled; then delete the Lease. While the
@@ -76,53 +72,21 @@ class PeerLeases:
         finally:
             with suppress(cluster.ApiError, OSError, TimeoutError):
                 async with asyncio.timeout(LOOK_S):
-                    await self._client.delete(api.Lease, self._name)
+                    await self._client.delete(api.Lease, self._presence.name)
 
     async def renew(self) -> None:
         """Write the Lease if it is due. Raises cluster.ApiError."""
         now = self._clock()
         if now - self._renewed_at < RENEW_S:
             return
-        lease = {
-            "apiVersion": api.Lease.resource.api_version,
-            "kind": api.Lease.resource.kind,
-            "metadata": {
-                "name": self._name,
-                "labels": {LABEL: self._scope},
-                "annotations": {ADDRESS: self._address},
-            },
-            "spec": {
-                "holderIdentity": self._name,
-                "leaseDurationSeconds": int(GONE_S),
-                "renewTime": timestamps.microseconds(time.time()),
-            },
-        }
-        await self._client.patch(
-            api.Lease,
-            self._name,
-            None,
-            lease,
-            cluster.PatchType.APPLY,
-            field_manager=FIELD_MANAGER,
-            force=True,
-        )
+        await self._presence.write(self._presence.name, {ADDRESS: self._address})
         self._renewed_at = now
 
     async def others(self) -> list[str]:
         """The addresses of the other processes that live. Raises cluster.ApiError."""
-        now = self._clock()
-        leases = await self._client.list(
-            api.Lease, self._client.namespace, label_selector=f"{LABEL}={self._scope}"
-        )
-        self._seen = {
-            lease.metadata.name: self._seen.get(lease.metadata.name, (None, now)) for lease in leases
-        }
         found = []
-        for lease in leases:
-            name, renewed = lease.metadata.name, lease.spec.renew_time
-            known, since = self._seen[name]
-            self._seen[name] = renewed, since if renewed == known else now
+        for lease in await self._presence.live():
             address = (lease.metadata.annotations or {}).get(ADDRESS, "")[:MAX_ADDRESS]
-            if name != self._name and address and now - self._seen[name][1] < GONE_S:
+            if lease.metadata.name != self._presence.name and address:
                 found.append(address)
         return sorted(found)[:MAX_PEERS]

@@ -10,13 +10,11 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 import msgspec
 
 from headgate import api, cluster
 from headgate.api import marks
-from headgate.kubeschema import timestamps
 
 LABEL = f"{marks.DOMAIN}counts-limits"
 """The label's value: the namespaces whose limits it shares,"""
@@ -25,9 +23,9 @@ ALL = "All"
 PROBLEMS = f"{marks.DOMAIN}limits"
 """Annotation: a JSON object of the process's problems by bucket; an empty text means no problem."""
 FIELD_MANAGER = "headgate-gateway"
-RENEW_S = 10.0
+RENEW_S = cluster.Presence.RENEW_S
 LOOK_S = 5.0
-GONE_S = 30.0
+GONE_S = cluster.Presence.GONE_S
 FORGET_S = 300.0
 """The Lease of a process that is gone is deleted after this."""
 MAX_BUCKETS = 200
@@ -57,15 +55,12 @@ class Gateways:
         """`namespaces`: those whose routes it follows; all if there are none."""
         host = _NOT_OF_NAMES.sub("-", host.lower()).strip("-")[:MAX_OF_HOST]
         self.me = f"{host}-{process}".strip("-")
-        self._name = f"headgate-gateway-{self.me}"
-        self._client = client
-        self._scope = scope_of(namespaces)
+        label = LABEL, scope_of(namespaces)
+        self._presence = cluster.Presence(client, f"headgate-gateway-{self.me}", label, FIELD_MANAGER, clock)
         self._clock = clock
         self._reported: Problems = {}
         self._renewed_at = -RENEW_S
         self._looked_at = -LOOK_S
-        self._seen: dict[str, tuple[str | None, float]] = {}
-        """The renewal time in each Lease, and since when it has been unchanged."""
         self._live: dict[str, Problems] = {}
 
     async def report(self, problems: Problems) -> None:
@@ -74,65 +69,24 @@ class Gateways:
         now = self._clock()
         if problems == self._reported and now - self._renewed_at < RENEW_S:
             return
-        lease = {
-            "apiVersion": api.Lease.resource.api_version,
-            "kind": api.Lease.resource.kind,
-            "metadata": {
-                "name": self._name,
-                "labels": {LABEL: self._scope},
-                "annotations": {PROBLEMS: msgspec.json.encode(problems).decode()},
-            },
-            "spec": {
-                "holderIdentity": self.me,
-                "leaseDurationSeconds": int(GONE_S),
-                "renewTime": timestamps.microseconds(time.time()),
-            },
-        }
-        await self._client.patch(
-            api.Lease,
-            self._name,
-            None,
-            lease,
-            cluster.PatchType.APPLY,
-            field_manager=FIELD_MANAGER,
-            force=True,
-        )
+        await self._presence.write(self.me, {PROBLEMS: msgspec.json.encode(problems).decode()})
         self._reported, self._renewed_at = problems, now
 
     async def all(self) -> Mapping[str, Problems]:
         """Each process's report by name, as of a few seconds ago."""
         now = self._clock()
         if now - self._looked_at >= LOOK_S:
-            leases = await self._client.list(
-                api.Lease, self._client.namespace, label_selector=f"{LABEL}={self._scope}"
-            )
+            leases = await self._presence.live()
             self._looked_at = now
-            names = {lease.metadata.name for lease in leases}
-            self._seen = {name: seen for name, seen in self._seen.items() if name in names}
             self._live = {
-                lease.spec.holder_identity or lease.metadata.name: _problems_of(lease)
-                for lease in leases
-                if self._silent_s(lease, now) < GONE_S
+                lease.spec.holder_identity or lease.metadata.name: _problems_of(lease) for lease in leases
             }
         # This process knows its own report.
         return {**self._live, self.me: self._reported}
 
-    def _silent_s(self, lease: api.Lease, now: float) -> float:
-        name, renewed = lease.metadata.name, lease.spec.renew_time
-        known, since = self._seen.get(name, (None, now))
-        if renewed != known:
-            since = now
-        self._seen[name] = renewed, since
-        return now - since
-
     async def forget_gone(self) -> None:
         """Delete the Leases of processes that are long gone; one process should call this."""
-        now = self._clock()
-        for name, (_, since) in list(self._seen.items()):
-            if now - since >= FORGET_S:
-                del self._seen[name]
-                with suppress(cluster.NotFound):
-                    await self._client.delete(api.Lease, name)
+        await self._presence.delete_silent(FORGET_S)
 
 
 def scope_of(namespaces: Sequence[str]) -> str:
