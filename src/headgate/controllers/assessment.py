@@ -28,11 +28,12 @@ def _findings(obj: Observed, index: ObjectIndex) -> list[conditions.Finding]:
         return _of_route(obj, index)
     if isinstance(obj, api.InferenceModel):
         return _of_model(obj, index)
-    if isinstance(obj, api.InferenceObjective):
-        objects = routing.InferenceObjects(pools=index.pools_for(obj), objectives=[obj])
-        return inference_findings.of_addition(obj, routing.translate([], [], [], [], objects))
-    if isinstance(obj, api.InferenceModelRewrite):
-        objects = routing.InferenceObjects(pools=index.pools_for(obj), rewrites=[obj])
+    if isinstance(obj, api.InferenceObjective | api.InferenceModelRewrite):
+        objects = routing.InferenceObjects(
+            pools=index.pools_for(obj),
+            objectives=_of([obj], api.InferenceObjective),
+            rewrites=_of([obj], api.InferenceModelRewrite),
+        )
         return inference_findings.of_addition(obj, routing.translate([], [], [], [], objects))
     return _of_pool(obj, index)
 

@@ -103,19 +103,7 @@ def describe(shell: Shell) -> dict[str, object]:
         "models": {name: [route.name for route in routes] for name, routes in snapshot.models.items()},
         "adapters": {name: [route.name for route in routes] for name, routes in snapshot.adapters.items()},
         "unknown_models": [route.name for route in snapshot.unknown],
-        "pools": {
-            pool.name: [
-                {
-                    "name": load.endpoint.name,
-                    "address": load.endpoint.address,
-                    "requests": load.requests,
-                    "work_tokens": load.work_tokens,
-                    "failures": load.failures,
-                }
-                for load in pool.loads
-            ]
-            for pool in shell.plane.pools.values()
-        },
+        "pools": {pool.name: pool.endpoints_shown() for pool in shell.plane.pools.values()},
         "gateway_ports": shell.gateways.ports_shown(),
         "problems": [
             {

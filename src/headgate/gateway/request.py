@@ -29,25 +29,29 @@ HOP_BY_HOP: Final = frozenset(
 )
 """Hop-by-hop headers (RFC 9110, 7.6.1), which are never forwarded."""
 
-_NOT_FORWARDED: Final = HOP_BY_HOP | {
-    b"accept-encoding",
-    b"accept_encoding",
-    b"content-length",
-    b"content_length",
-    b"content-encoding",
-    b"content_encoding",
-    b"expect",
-    b"forwarded",
-    b"host",
-    b"traceparent",
-    b"x-headgate-explain",
-    *OBJECTIVES_MS,
-    b"transfer_encoding",
-    b"x-forwarded-for",
-    b"x-forwarded-host",
-    b"x-forwarded-proto",
-    b"x-request-id",
-}
+FRAMING_WITH_UNDERSCORES: Final = frozenset({b"content_length", b"transfer_encoding"})
+"""Some servers treat underscores as hyphens, and would read the body differently."""
+_NOT_FORWARDED: Final = (
+    HOP_BY_HOP
+    | FRAMING_WITH_UNDERSCORES
+    | {
+        b"accept-encoding",
+        b"accept_encoding",
+        b"content-length",
+        b"content-encoding",
+        b"content_encoding",
+        b"expect",
+        b"forwarded",
+        b"host",
+        b"traceparent",
+        b"x-headgate-explain",
+        *OBJECTIVES_MS,
+        b"x-forwarded-for",
+        b"x-forwarded-host",
+        b"x-forwarded-proto",
+        b"x-request-id",
+    }
+)
 """Read, rewritten, or not forwarded; also with underscores, which some servers treat as hyphens."""
 _TELL_CLIENT: Final = (b"x-forwarded-for", b"forwarded")
 _NEEDED: Final = {b"host", b"content-length", b"transfer-encoding", b"content-encoding"}

@@ -33,21 +33,7 @@ def pages(shell: Shell, registry: Registry) -> Starlette:
         return Response(msgspec.json.encode(shell.queues.shown()), media_type="application/json")
 
     async def endpoints(_: Request) -> Response:
-        return JSONResponse(
-            {
-                pool.name: [
-                    {
-                        "name": load.endpoint.name,
-                        "address": load.endpoint.address,
-                        "requests": load.requests,
-                        "work_tokens": load.work_tokens,
-                        "failures": load.failures,
-                    }
-                    for load in pool.loads
-                ]
-                for pool in shell.plane.pools.values()
-            }
-        )
+        return JSONResponse({pool.name: pool.endpoints_shown() for pool in shell.plane.pools.values()})
 
     async def statistics(_: Request) -> Response:
         return JSONResponse(shell.statistics())

@@ -98,3 +98,16 @@ class PoolState:
                 bytes_per_token = sizes.bytes_per_token(self.pool.model or "")
                 held_bytes = reading.blocks * reading.block_tokens * bytes_per_token
                 prefixes.limit(load, max(int(held_bytes) // hashing.BLOCK_BYTES, 1))
+
+    def endpoints_shown(self) -> list[dict[str, str | int]]:
+        """For debug pages: the work in flight on each endpoint."""
+        return [
+            {
+                "name": load.endpoint.name,
+                "address": load.endpoint.address,
+                "requests": load.requests,
+                "work_tokens": load.work_tokens,
+                "failures": load.failures,
+            }
+            for load in self.loads
+        ]

@@ -51,20 +51,13 @@ def body_router(kubeconfig: Path | None, state: Path, **given: Any) -> None:
 
     from headgate import cluster
     from headgate.cli import process
+    from headgate.cli.picker.settings import listening as listening_of
     from headgate.picker.body_router import RouterSettings
     from headgate.picker.certificates import CertificateError
     from headgate.picker.router_service import run_router
-    from headgate.picker.settings import Listening
 
     settings = RouterSettings(field=given["field"], header=given["header"], body_mode=given["body_mode"])
-    listening = Listening(
-        host=given["host"],
-        grpc_port=given["grpc_port"],
-        health_port=given["grpc_health_port"],
-        metrics_port=given["metrics_port"],
-        is_secure=given["secure_serving"],
-        cert_path=given["cert_path"],
-    )
+    listening = listening_of(given)
 
     def announce(port: int) -> None:
         process.say(f"headgate body-router is ready on port {port}", err=True)

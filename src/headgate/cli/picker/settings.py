@@ -17,6 +17,18 @@ from headgate.dataplane import settings as sections
 from headgate.picker.settings import Choices, Listening, PickerSettings, PoolNames
 
 
+def listening(given: Mapping[str, Any]) -> Listening:
+    """Where the command listens, by the flags that pickers and body routers have in common."""
+    return Listening(
+        host=given["host"],
+        grpc_port=given["grpc_port"],
+        health_port=given["grpc_health_port"],
+        metrics_port=given["metrics_port"],
+        is_secure=given["secure_serving"],
+        cert_path=given["cert_path"],
+    )
+
+
 def from_flags(kubeconfig: Path | None, given: Mapping[str, Any]) -> PickerSettings:
     """Raises click.ClickException for what does not go together."""
 
@@ -34,13 +46,8 @@ def from_flags(kubeconfig: Path | None, given: Mapping[str, Any]) -> PickerSetti
             ports=given["endpoint_target_ports"],
             unknown=given["unknown_models"],
         ),
-        listening=Listening(
-            host=given["host"],
-            grpc_port=given["grpc_port"],
-            health_port=given["grpc_health_port"],
-            metrics_port=given["metrics_port"],
-            is_secure=given["secure_serving"],
-            cert_path=given["cert_path"],
+        listening=msgspec.structs.replace(
+            listening(given),
             reload_s=Listening().reload_s if given["enable_cert_reload"] else 0.0,
             max_message_bytes=given["grpc_max_recv_msg_size"],
         ),

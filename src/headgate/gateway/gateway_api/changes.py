@@ -9,7 +9,7 @@ import httptools
 
 from headgate.dataplane.rewriting.chunks import Chunks
 from headgate.gateway.refusals import status_line
-from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, nominated
+from headgate.gateway.request import FRAMING_WITH_UNDERSCORES, HOP_BY_HOP, LETTER_X, RESERVED, nominated
 
 if TYPE_CHECKING:
     from headgate.dataplane.trust import Peer
@@ -22,9 +22,7 @@ _ABOUT_CLIENT: Final = frozenset(
     {b"host", b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-request-id"}
 )
 """Written anew, from what the gateway itself knows."""
-_WITH_UNDERSCORES: Final = {b"content_length", b"transfer_encoding"}
-"""Some servers treat them as hyphens, and would read the body differently."""
-_NOT_FORWARDED: Final = HOP_BY_HOP | _ABOUT_CLIENT | _WITH_UNDERSCORES | {b"content-length", b"expect"}
+_NOT_FORWARDED: Final = HOP_BY_HOP | FRAMING_WITH_UNDERSCORES | _ABOUT_CLIENT | {b"content-length", b"expect"}
 _FROM_TRUSTED: Final = (*RESERVED, b"x-forwarded-", b"x-real-ip")
 _NO_CONTENT, _NOT_MODIFIED = 204, 304
 
