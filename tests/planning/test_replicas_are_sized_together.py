@@ -93,6 +93,11 @@ def test_few_events_are_as_likely_as_their_sum(cases) -> None:
     assert list(found) == pytest.approx([most_by_sum(*each) for each in cases], rel=1e-8, abs=1e-12)
 
 
+def test_no_events_are_certain_if_hardly_any_are_expected() -> None:
+    """Without a warning of numpy."""
+    assert tails.poisson_at_most(np.array([0.0]), np.array([1e-17]))[0] == 1
+
+
 @pytest.mark.parametrize("queue", [20, 655_360])
 def test_events_near_the_mean_are_exact(queue) -> None:
     """Where all terms are small: half of them, and a correction that is known."""

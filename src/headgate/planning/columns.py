@@ -34,6 +34,11 @@ _FAR: Final = 0.01
 _FIRST_GAP: Final = 2e-4
 """That the search begins with, as a share of the bound."""
 _WIDER: Final = 2.0
+_BIT_WIDER: Final = 1.2
+"""Once searches take long: they take several times as long in a gap that is a third too wide."""
+_SHORT_S: Final = 0.03
+_ADDED: Final = 1.5
+"""Columns are added for a gap that is wider than that of the next search, and serve several of them."""
 _WIDEST: Final = 100.0
 _PROOF: Final = 0.75
 """Share of the time for a search that may prove a plan; the rest is for better ones that are not proven."""
@@ -237,16 +242,20 @@ def _searched(pool: Pool, bound: Bound, chosen: list[Column] | None, limit_s: fl
     """The best plan within ever wider gaps, until it is proven, or time runs out."""
     step = step_of(pool)
     best = None if chosen is None else _Found(chosen, bound.total, False)
-    gap = max(step, _FIRST_GAP * abs(bound.total))
+    gap, added = max(step, _FIRST_GAP * abs(bound.total)), 0.0
+    looked_for = _SEARCHED * abs(bound.total)
     proof_s = pool.seconds + _PROOF * (limit_s - pool.seconds)
     while pool.seconds < proof_s:
         most = math.inf if best is None else best.cost - bound.total - step
         if best is not None and most <= step * _EQUAL:
             return best._replace(bound=best.cost, is_optimal=True)
         gap = min(gap, most)
-        if pool.add_within(bound, gap, None) is None:
-            break
-        found = pool.search(pool.costs(), bound.total + gap, proof_s - pool.seconds)
+        if gap > added:
+            added = min(_ADDED * gap, most)
+            if pool.add_within(bound, added, None) is None:
+                break
+        began_s = pool.seconds
+        found = pool.search(pool.costs(), bound.total + gap, proof_s - began_s)
         if found.columns is not None and (best is None or found.objective < best.cost):
             best = _Found(list(found.columns), bound.total if best is None else best.bound, False)
         if not found.is_finished:
@@ -256,9 +265,10 @@ def _searched(pool: Pool, bound: Bound, chosen: list[Column] | None, limit_s: fl
             if gap >= most or best.cost <= least + _EQUAL * abs(least):
                 return best._replace(bound=best.cost, is_optimal=True)
             best = best._replace(bound=least)
-        gap *= _WIDER
+        gap *= _WIDER if pool.seconds - began_s < _SHORT_S else _BIT_WIDER
         is_far = best is None or best.cost - bound.total > _WIDER * gap
-        if is_far and gap > _SEARCHED * abs(bound.total):
+        if is_far and gap > looked_for:
+            looked_for = _WIDER * gap
             best = _better(pool, best, least, min(_GOOD_S, proof_s - pool.seconds))
         if best is None and gap > _WIDEST * abs(bound.total):
             return None

@@ -61,19 +61,25 @@ def bisect(evaluate: Callable[[Array], Array], low: Array, high: Array, target: 
     x = np.where(is_high | above, high, low)
     inside = ~(is_high | is_low | above | below)
     if np.any(inside):
-        x = np.where(inside, _enclosed(evaluate, low, high, sign, target), x)
+        ends = sign * (at_low - target), sign * (at_high - target)
+        x = np.where(inside, _enclosed(evaluate, low, high, sign, target, ends), x)
     return Found(x, (above.astype(np.int8) - below.astype(np.int8)).astype(np.int8))
 
 
 def _enclosed(
-    evaluate: Callable[[Array], Array], low: Array, high: Array, sign: Array, target: Array
+    evaluate: Callable[[Array], Array],
+    low: Array,
+    high: Array,
+    sign: Array,
+    target: Array,
+    ends: tuple[Array, Array],
 ) -> Array:
     """The method of Chandrupatla: inverse quadratic interpolation where it is safe, else halving.
 
     `newest` and `other` enclose the target; `previous` is the point before. Returns the end that meets it.
     """
     newest, other, previous = high, low, high
-    at_newest, at_other = sign * (evaluate(high) - target), sign * (evaluate(low) - target)
+    at_other, at_newest = ends
     at_previous = at_newest
     share = np.full(np.shape(low), 0.5)
     for _ in range(_STEPS):

@@ -102,7 +102,7 @@ def _summed(most: Array, mean: Array) -> Array:
 def _log_probability(events: Array, mean: Array) -> Array:
     """Of exactly so many events, without cancellation near the mean (Loader 2000)."""
     safe = np.maximum(events, 1.0)
-    apart = (mean - safe) / safe
+    apart = np.where(events > 0, (mean - safe) / safe, 0.0)
     deviance = safe * (apart - np.log1p(apart))
     few = np.array(_STIRLING)[np.minimum(safe, len(_STIRLING) - 1).astype(int)]
     many = (1 / 12 - (1 / 360 - 1 / 1260 / safe**2) / safe**2) / safe
