@@ -102,8 +102,8 @@ keda:  ## build KEDA for tests in a control plane into the user's cache; takes t
 conformance-suites:  ## build the conformance suites of the Gateway API, and what they run, into the user's cache; needs Go
 	@$(CONTROL_PLANE) build-suites gateway-suites
 
-reference-pickers:  ## build the reference endpoint picker for bench-picker into the user's cache; takes twenty minutes and needs Go
-	@$(CONTROL_PLANE) build-suites epp
+reference-pickers:  ## build the reference endpoint pickers for bench-picker into the user's cache; takes twenty minutes and needs Go
+	@$(CONTROL_PLANE) build-suites epp llm-d
 
 conformance: $(DEV_STAMP) control-plane conformance-suites  ## run the conformance suites of the Gateway API, and write their reports to docs/conformance
 	@HEADGATE_TEST_REPORTS=docs/conformance $(CONTROL_PLANE) run $(PYTEST) -n0 $(CONFORMANCE) $(ARGS)
