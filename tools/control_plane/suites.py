@@ -57,6 +57,8 @@ class Family(NamedTuple):
     """Packages with a function RunConformance, by the name of the test program."""
     files: Mapping[str, tuple[str, str]] = {}
     """Directories that are kept: by their new names, the module and the path in there."""
+    replaced: Mapping[str, str] = {}
+    """Versions of modules that are taken in place of newer ones, which others ask for."""
     left_out: LeftOut | None = None
     """What is not built of the first module, which is then built from a copy of its source."""
 
@@ -71,6 +73,8 @@ class Family(NamedTuple):
 
 GATEWAY_API = "sigs.k8s.io/gateway-api"
 INFERENCE_EXTENSION = "sigs.k8s.io/gateway-api-inference-extension"
+ENVOY_GATEWAY = "github.com/envoyproxy/gateway"
+AI_GATEWAY = "github.com/envoyproxy/ai-gateway"
 LLM_D = "github.com/llm-d/llm-d-inference-scheduler"
 
 FAMILIES = {
@@ -116,6 +120,27 @@ FAMILIES = {
                 mentions={"pkg/plugins/register.go": ["PrecisePrefixCache", "preparedata", "multi"]},
                 base=INFERENCE_EXTENSION,
             ),
+        ),
+        # Envoy AI Gateway is the extension by which Envoy Gateway takes InferencePools as backends. With the
+        # libraries of the suites, what is compiled for these is used again.
+        Family(
+            "envoy-gateway",
+            {
+                ENVOY_GATEWAY: "1.8.1",
+                AI_GATEWAY: "1.0.0",
+                f"{GATEWAY_API}/conformance": "1.6.1",
+                f"{INFERENCE_EXTENSION}/conformance": "1.6.0",
+            },
+            replaced={GATEWAY_API: "1.5.1", INFERENCE_EXTENSION: "1.0.2"},
+            commands={
+                "envoy-gateway": f"{ENVOY_GATEWAY}/cmd/envoy-gateway",
+                "ai-gateway-controller": f"{AI_GATEWAY}/cmd/controller",
+            },
+            files={
+                "gateway-helm": (ENVOY_GATEWAY, "charts/gateway-helm"),
+                "ai-gateway-helm": (AI_GATEWAY, "manifests/charts/ai-gateway-helm"),
+                "ai-gateway-crds-helm": (AI_GATEWAY, "manifests/charts/ai-gateway-crds-helm"),
+            },
         ),
     )
 }
@@ -187,6 +212,7 @@ def _write_module(go: build.Go, work: Path, family: Family) -> None:
     newest = max((each["Go"] for each in published), key=lambda go: [int(part) for part in go.split(".")])
     lines = [f"module headgate.invalid/{family.name}", f"go {newest}"]
     lines += [f"require {path} v{version}" for path, version in family.modules.items()]
+    lines += [f"replace {path} => {path} v{version}" for path, version in family.replaced.items()]
     (work / "go.mod").write_text("\n".join(lines) + "\n")
 
 
