@@ -17,7 +17,7 @@ CONFORMANCE := tests/control_plane/conformance
 IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
 DATA_PATH := $(wildcard $(addprefix tests/,extproc fleet flow gateway picker requests routing rpc scheduling))
 
-.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-picker soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda envoy-gateway conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-picker soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -99,11 +99,14 @@ monitoring:  ## fetch Prometheus and build its adapter for tests in a control pl
 keda:  ## build KEDA for tests in a control plane into the user's cache; takes ten minutes and needs Go
 	@$(CONTROL_PLANE) build-keda
 
+envoy-gateway:  ## build Envoy Gateway and its extension for InferencePools for tests in a control plane into the user's cache; takes ten minutes and needs Go
+	@$(CONTROL_PLANE) build-suites envoy-gateway
+
 conformance-suites:  ## build the conformance suites of the Gateway API, and what they run, into the user's cache; needs Go
 	@$(CONTROL_PLANE) build-suites gateway-suites
 
-reference-pickers:  ## build the reference endpoint picker for bench-picker into the user's cache; takes twenty minutes and needs Go
-	@$(CONTROL_PLANE) build-suites epp
+reference-pickers:  ## build the reference endpoint pickers for bench-picker into the user's cache; takes twenty minutes and needs Go
+	@$(CONTROL_PLANE) build-suites epp llm-d
 
 conformance: $(DEV_STAMP) control-plane conformance-suites  ## run the conformance suites of the Gateway API, and write their reports to docs/conformance
 	@HEADGATE_TEST_REPORTS=docs/conformance $(CONTROL_PLANE) run $(PYTEST) -n0 $(CONFORMANCE) $(ARGS)

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import ClassVar
@@ -145,9 +146,14 @@ class Reference(Picker):
             *("--grpc-port", str(port), "--grpc-health-port", str(held_port())),
             *("--metrics-port", str(held_port()), "--secure-serving=false"),
             *self.flags,
+            *self._configured(),
         )
         wait_until_listening("127.0.0.1", port)
         return port, pid
+
+    def _configured(self) -> Sequence[str | Path]:
+        """Flags that name its configuration; its default plugins without any."""
+        return ()
 
 
 class LlmD(Reference):
@@ -156,4 +162,11 @@ class LlmD(Reference):
     name: ClassVar[str] = "llm-d"
     family: ClassVar[str] = "llm-d"
     program: ClassVar[str] = "llm-d-inference-scheduler"
-    note: ClassVar[str] = "llm-d-inference-scheduler, in Go, its default plugins"
+    note: ClassVar[str] = (
+        "llm-d-inference-scheduler, in Go, with its own configuration for estimated prefixes and load; its "
+        "plugins for exact prefixes, which are not configured, are not compiled in"
+    )
+
+    def _configured(self) -> Sequence[str | Path]:
+        file = self._program.parent / "configurations" / "epp-estimate-prefix-cache-config.yaml"
+        return ("--config-file", file)

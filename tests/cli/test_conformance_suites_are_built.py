@@ -17,11 +17,17 @@ GO = """#!/bin/sh
 # A Go that downloads and compiles nothing.
 case $1-$2 in
 mod-download) [ "$3" != -json ] || echo "{\\"Dir\\": \\"$HERE/files\\"}" ;;
-mod-edit) echo '{"Go": "1.26.0"}' ;;
+mod-edit)
+	echo "$@" >> "$HERE/edits"
+	patch=2
+	[ ! -f pkg/plugins/register.go ] || patch=3
+	echo '{"Go": "1.26.0", "Require": [{"Path": "k8s.io/api", "Version": "v0.35.'$patch'"},
+		{"Path": "sigs.k8s.io/gateway-api-inference-extension", "Version": "v1.4.0"}]}' ;;
 env-*) echo "$HERE" ;;
 build-*|test-*)
 	echo "$GOFLAGS" >> "$HERE/flags"
 	[ ! -f suite_test.go ] || cp suite_test.go go.mod "$HERE/"
+	[ ! -d pkg ] || cp -r pkg "$HERE/"
 	while [ "$1" != -o ]; do shift; done
 	touch "$2" && chmod +x "$2" ;;
 esac
@@ -88,6 +94,30 @@ def test_programs_are_compiled_to_listen_at_the_address_of_their_pod(run, tmp_pa
     dial = Path(replaced[str(tmp_path / "src/net/dial.go")]).read_text()
     assert dial.count("address = podAddress(network, address)\n\taddrs, err") == 2
     assert "POD_IP" in Path(replaced[str(tmp_path / "src/net/pod_address.go")]).read_text()
+
+
+def test_plugins_whose_library_is_not_served_are_left_out(run, tmp_path):
+    """Of llm-d's picker, with the lines that register them. Its own configurations are kept beside it."""
+    registered = ["filter.ByLabel", "scorer.PrecisePrefixCache", "multi.ContextLength", "scorer.LoadAware"]
+    sources = ("scorer/precise_prefix_cache.go", "scorer/load_aware.go", "preparedata/a.go", "multi/b.go")
+    texts = {f"pkg/plugins/{name}": "" for name in sources} | {"go.mod": "", "go.sum": "", "cmd/epp/a.go": ""}
+    texts |= {"pkg/plugins/register.go": "\n".join(registered), "deploy/config/load.yaml": "plugins: []"}
+    for name, text in texts.items():
+        file = tmp_path / "files" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(0o444)
+    status, printed, errors = run("build-suites", "llm-d")
+    assert status == 0, errors
+    made = Path(printed.strip())
+    assert {each.name for each in made.iterdir()} == {"llm-d-inference-scheduler", "configurations"}
+    assert (made / "configurations" / "load.yaml").exists()
+    left = {each.name for each in (tmp_path / "pkg").rglob("*.go")}
+    assert left == {"register.go", "load_aware.go"}
+    assert (tmp_path / "pkg/plugins/register.go").read_text().split() == [registered[0], registered[3]]
+    edits = (tmp_path / "edits").read_text()
+    assert "-droprequire=github.com/llm-d/llm-d-kv-cache\n" in edits
+    assert "-require=k8s.io/api@v0.35.2 " in edits  # as the picker that it extends
 
 
 def test_another_go_library_and_an_unknown_name_are_explained(run, tmp_path):

@@ -155,7 +155,9 @@ def control_plane(state: Path, programs: Path) -> Iterator[Cluster]:
         assert process.stderr is not None
         printed = process.stdout.readline()
         assert printed, process.stderr.read()
-        yield Cluster(Path(printed.strip()), programs)
-        process.terminate()
-        _, errors = process.communicate()
+        try:
+            yield Cluster(Path(printed.strip()), programs)
+        finally:
+            process.terminate()
+            _, errors = process.communicate()
         assert (process.returncode, errors) == (0, "")

@@ -143,6 +143,8 @@ def _check(environ: Mapping[str, str]) -> int:
             without += f", without those of LWS: {lws.HOW_TO_GET}"
         if keda.find(environ) is None:
             without += f", without those of KEDA: {keda.HOW_TO_GET}"
+        if suites.find("envoy-gateway", environ) is None:
+            without += f", without those of Envoy Gateway: {suites.how_to_get('envoy-gateway')}"
         _say(f"The tests in a real control plane are included ({found.origin}){without}")
         return 0
     return 1

@@ -127,6 +127,16 @@ def _try_program(program: Path) -> None:
         raise ControlPlaneError(f"{program.name} was built, but does not run:\n{ran.stdout}{ran.stderr}")
 
 
+def copy_source(files: Path, work: Path, parts: Sequence[str]) -> None:
+    """Copies some directories of a module, which is read-only in Go's cache, with its go.mod and go.sum."""
+    wanted = [files / name for name in ("go.mod", "go.sum")]
+    wanted += [file for part in parts for file in (files / part).rglob("*") if file.is_file()]
+    for file in wanted:
+        copy = work / file.relative_to(files)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+
+
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
     """Holds a lock file; waits for another process that builds the same."""

@@ -76,7 +76,8 @@ def _build_anew(home: Path) -> Path:
         made.mkdir()
         go.module(module, VERSION)
         files = go.files(module, VERSION)
-        _copy(files, work)
+        # Its own go.sum verifies what it is built with.
+        build.copy_source(files, work, PARTS)
         _leave_out_scalers(work)
         flags = f"-s -w -X {module}/version.Version={VERSION}"
         go.build(work, made, [f"{module}/{package}" for package in COMMANDS.values()], flags)
@@ -89,16 +90,6 @@ def _build_anew(home: Path) -> Path:
         shutil.rmtree(home / VERSION, ignore_errors=True)
         made.rename(home / VERSION)
     return home / VERSION
-
-
-def _copy(files: Path, work: Path) -> None:
-    """Copies the source, which is read-only in Go's cache. Its own go.sum verifies what it is built with."""
-    wanted = [files / name for name in ("go.mod", "go.sum")]
-    wanted += [file for part in PARTS for file in (files / part).rglob("*") if file.is_file()]
-    for file in wanted:
-        copy = work / file.relative_to(files)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, copy)
 
 
 def _leave_out_scalers(work: Path) -> None:
