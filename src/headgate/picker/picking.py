@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 PREFILLER: Final = b"x-prefiller-host-port"
 """Names the endpoint that prefills the prompt, for the sidecar of the one that decodes."""
-_EXPLAIN: Final = b"x-headgate-explain"
 _SERVED_ECHO: Final = b"x-conformance-test-served-endpoint"
 
 
@@ -79,10 +78,12 @@ def mutation(
     return extproc.Mutation(headers, removed)
 
 
-def response_headers(served: ServedRequest, retry_after_s: float | None) -> list[extproc.SetHeader]:
-    """The headers added to a response."""
+def response_headers(
+    served: ServedRequest, retry_after_s: float | None, *, explains: bool
+) -> list[extproc.SetHeader]:
+    """The headers added to a response. `explains`: with the decision."""
     life = served.life
-    added = decision_headers(served)
+    added = decision_headers(served) if explains else []
     pool, choice = life.pool, life.choice
     if pool is not None and choice is not None and pool.policy.marks_responses:
         added += (extproc.SetHeader(name, value) for name, value in marks(life, pool, choice))
@@ -92,9 +93,7 @@ def response_headers(served: ServedRequest, retry_after_s: float | None) -> list
 
 
 def decision_headers(served: ServedRequest, refused: str = "") -> list[extproc.SetHeader]:
-    """The header with the decision, if the request asks for it."""
-    if served.request.header(_EXPLAIN) != "1":
-        return []
+    """The header with the decision."""
     name, _, value = decision_header.line(served, [], refused).rstrip().partition(b": ")
     return [extproc.SetHeader(name, value)]
 
