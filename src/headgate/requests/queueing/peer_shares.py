@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from headgate.flow.sharing import Exchange, PoolReport
+from headgate.flow.sharing.reports import NO_BOUND
 
 if TYPE_CHECKING:
     from headgate.requests.queueing.pool_queue import PoolQueue
@@ -107,6 +108,10 @@ def decode(data: bytes) -> dict[str, PoolReport]:
             > 1
         ):
             raise ValueError("a report of a queue with too many bands or flows")
-        if not all(0.0 < row.weight <= _MAX_WEIGHT for row in report.backlog):
+        if not all(0.0 < row.weight <= _MAX_WEIGHT and row.work >= 0 for row in report.backlog):
             raise ValueError("a report of a queue with an impossible weight")
+        for waits in (report.all, *report.bands.values()):
+            limits = waits.max_requests, waits.max_bytes
+            if min(waits.requests, waits.bytes, waits.came) < 0 or min(limits) < NO_BOUND:
+                raise ValueError("a report of a queue with a negative number")
     return found
