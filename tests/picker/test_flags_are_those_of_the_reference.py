@@ -156,3 +156,9 @@ def test_versions_and_ciphers_of_tls():
     ):
         with pytest.raises(click.BadParameter):
             settings(*wrong)
+
+
+def test_scores_of_endpoints():
+    """--emit-endpoint-scores."""
+    assert not settings().choices.emits_scores
+    assert settings("--emit-endpoint-scores").choices.emits_scores

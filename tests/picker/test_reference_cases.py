@@ -728,6 +728,29 @@ async def test_b43_scores_are_not_told(world):
     assert list(proxy.told.metadata["envoy.lb"]) == ["x-gateway-destination-endpoint"]
 
 
+SCORES = "x-gateway-destination-endpoint-scores"
+
+
+@by_policy
+async def test_scores_are_told(picker, policy):
+    """With --emit-endpoint-scores: of all endpoints, the greatest being the picked one; in both modes."""
+    world = (await picker(choices={"emits_scores": True}, scheduling=POLICIES[policy])).apply(pool())
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.ask()
+    told = proxy.told.metadata["envoy.lb"]
+    scores = told[SCORES]
+    assert scores.keys() == {address(1), address(2), address(3)}
+    assert max(scores, key=scores.get) == told["x-gateway-destination-endpoint"] == address(2)
+
+
+async def test_policies_without_scores_tell_none(picker):
+    """Then the metadata are as without the flag."""
+    world = (await picker(choices={"emits_scores": True}, scheduling=Scheduling(policy="random"))).apply(
+        pool()
+    )
+    assert list((await world.ask()).told.metadata["envoy.lb"]) == ["x-gateway-destination-endpoint"]
+
+
 # -- flow control
 
 

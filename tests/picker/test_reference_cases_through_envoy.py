@@ -260,3 +260,11 @@ async def test_b54_a_request_goes_on_where_its_pod_is_no_longer_ready(rig):
     response = await running
     assert (engine_of(response), response.content) == (1, b'{"a":1}')
     await found.settled()
+
+
+async def test_scores_are_metadata_of_envoy(rig):
+    """--emit-endpoint-scores: of each endpoint."""
+    found = await rig(tells=True, choices={"emits_scores": True})
+    told = json.loads((await found.ask()).headers["x-metadata"])
+    scores = told["x-gateway-destination-endpoint-scores"]
+    assert scores.keys() == {f"127.0.0.1:{engine.port}" for engine in found.engines}

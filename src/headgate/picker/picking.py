@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from headgate import extproc
@@ -62,6 +63,15 @@ def fallbacks(life: Life, picked: EndpointState, count: int, now: float) -> Iter
             return
         tried.append(choice.load)
         yield choice.load
+
+
+def metadata_with_scores(life: Life, addresses: bytes) -> bytes:
+    """The metadata with the scores by which the endpoint was picked; without them if the policy has none."""
+    scores = life.choice.scores if life.choice is not None else {}
+    if not scores:
+        return replies.destination_metadata(addresses)
+    shown = {load.endpoint.address: round(score, 6) for load, score in scores.items() if math.isfinite(score)}
+    return replies.metadata_with_scores(addresses, shown)
 
 
 def mutation(

@@ -79,6 +79,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """Whether token counts are asked for in streams, and taken out again."""
     explains_to: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
     """Networks of clients that learn the decision about their request if they ask for it."""
+    emits_scores: bool = False
+    """Whether the proxy is told the scores of all endpoints."""
     passes_bodies: bool = False
     """Whether bodies are not read at all, and requests are picked for by load alone."""
     is_conformance: bool = False

@@ -342,6 +342,8 @@ class Stream:
         if self._prefiller:
             mutation.set_headers.append(extproc.SetHeader(picking.PREFILLER, self._prefiller))
         metadata = replies.destination_metadata(addresses)
+        if host.choices.emits_scores:
+            metadata = picking.metadata_with_scores(life, addresses)
         if body.is_buffered:
             self._send(replies.picked_buffered(mutation, metadata, content))
         else:

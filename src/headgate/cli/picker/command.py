@@ -161,6 +161,11 @@ _port = click.IntRange(0, 65535)
     default=False,
     help="Ignore the endpoints to which the proxy confines a request.",
 )
+@go_flags.switch(
+    "--emit-endpoint-scores",
+    default=False,
+    help="Tell the proxy the scores of all endpoints, as metadata.",
+)
 @click.option(
     "--error-format",
     type=click.Choice(["text", "openai"]),

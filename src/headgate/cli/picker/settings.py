@@ -64,6 +64,7 @@ def from_flags(kubeconfig: Path | None, given: Mapping[str, Any]) -> PickerSetti
             asks_for_usage=given["stream_usage"],
             passes_bodies=scheduling.content is not None
             and configuration.read(scheduling.content, allow_alpha=allows_alpha).passes_bodies,
+            emits_scores=given["emit_endpoint_scores"],
             explains_to=given["explain_to"] or Choices().explains_to,
             is_conformance=given["conformance_headers"],
         ),
