@@ -8,11 +8,10 @@ from headgate.routing.gateway_api import faults
 from headgate.routing.gateway_api.attachment import Attached, Attachment
 from headgate.routing.gateway_api.backends import Backend, InvalidBackend, ServicePort
 from headgate.routing.gateway_api.certificates import Certificate
+from headgate.routing.gateway_api.entry_list import Entry, EntryList, EntryRule
 from headgate.routing.gateway_api.entry_points import (
     NO_ENTRY_POINTS,
-    Entry,
     EntryPoints,
-    EntryRule,
     Port,
     VirtualHost,
 )
@@ -42,6 +41,7 @@ __all__ = [
     "Backend",
     "Certificate",
     "Entry",
+    "EntryList",
     "EntryPoints",
     "EntryRule",
     "Fault",
