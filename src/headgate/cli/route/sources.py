@@ -87,7 +87,7 @@ def of_manifests(read: list[manifests.Manifest], namespace: str | None) -> Objec
     """Objects of the manifests, as an API server would store them. Raises ClickException."""
 
     def of(kind: type[Kind]) -> list[Kind]:
-        return _of_kind(read, kind, namespace)
+        return of_kind(read, kind, namespace)
 
     inference = routing.InferenceObjects(
         pools=[*of(gie_v1.InferencePool), *of(gie_v1alpha1.InferencePool)],
@@ -99,7 +99,8 @@ def of_manifests(read: list[manifests.Manifest], namespace: str | None) -> Objec
     return Objects(of(api.ModelRoute), of(api.ModelServer), inference, of(api.Pod), secrets)
 
 
-def _of_kind(read: list[manifests.Manifest], kind: type[Kind], namespace: str | None) -> list[Kind]:
+def of_kind(read: list[manifests.Manifest], kind: type[Kind], namespace: str | None) -> list[Kind]:
+    """The objects of a kind among manifests. Raises ClickException."""
     resource = kind.resource
     found = []
     for manifest in read:
