@@ -100,7 +100,9 @@ def from_manifests(paths: list[str], asked: Asked) -> Reading:
     return _explained(objects, sources.of_manifests(read, None).snapshot().pools, asked)
 
 
-def _explained(objects: gateway_api.Objects, pools: Mapping[api.ObjectRef, routing.Pool], asked: Asked) -> Reading:
+def _explained(
+    objects: gateway_api.Objects, pools: Mapping[api.ObjectRef, routing.Pool], asked: Asked
+) -> Reading:
     head = asked.head()
     translation = gateway_api.Translator().translate(objects, pools)
     try:
