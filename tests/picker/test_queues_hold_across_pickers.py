@@ -8,6 +8,13 @@ from picker_world import OBJECTIVES, completion, pod, pool
 from headgate.dataplane.settings import Peers, Queue
 
 
+async def until(condition):
+    """Wait until it holds; fails after a long time only."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
 @pytest.fixture
 async def two(picker, unused_tcp_port_factory):
     """Two pickers of one Pod, which serves three requests at a time."""
@@ -22,9 +29,7 @@ async def two(picker, unused_tcp_port_factory):
         await peering.start()
         running.append(asyncio.ensure_future(peering.peers.run()))
         worlds.append(world)
-    async with asyncio.timeout(30):
-        while not all(world.shell.engines.peering.statistics().get("members") for world in worlds):
-            await asyncio.sleep(0.01)
+    await until(lambda: all(each.shell.engines.peering.statistics().get("members") for each in worlds))
     yield worlds
     for task in running:
         task.cancel()
@@ -42,10 +47,11 @@ async def test_the_more_important_request_goes_first_wherever_it_waits(two):
     """The picker whose request ends lets that of the other go first."""
     first, second = two
     busy = [await first.ask() for _ in range(3)]
+    await until(lambda: second.loads[0].requests == 3)
     low = [await queued(first) for _ in range(2)]
     high = await queued(second, x_gateway_inference_objective="my-model")
-    await asyncio.sleep(0.3)
-    assert (first.shell.queues.held, second.shell.queues.held) == (2, 1)
+    await until(lambda: (first.shell.queues.held, second.shell.queues.held) == (2, 1))
+    await asyncio.sleep(0.3)  # until both have reported what is queued
     await busy[0].serve(b"{}")
     async with asyncio.timeout(10):
         assert (await high.reply()).address is not None
