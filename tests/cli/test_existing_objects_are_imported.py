@@ -191,6 +191,18 @@ def test_http_routes_of_headgates_gateways_are_served(
     assert result.exit_code == code
 
 
+def test_routes_of_other_gateways_are_not_served() -> None:
+    """Even if a model name leads to their pool: hosts and paths no longer do."""
+    named = OWN_GATEWAY.replace("CONTROLLER", "example.com/other").replace(
+        "{name: chat, namespace: llm}",
+        "{name: chat, namespace: llm, annotations: {headgate.dev/models: '*'}}",
+    )
+    assert run(named).exit_code == 0
+    result = run(named + ROUTE_TO_POOL)
+    assert result.exit_code == 1
+    assert "! not served: HTTPRoute llm/web" in result.stdout
+
+
 def test_a_pool_to_which_no_name_leads_is_a_trouble_with_its_fix() -> None:
     """In GIE, an HTTPRoute leads to it; here, a model name."""
     pool = """

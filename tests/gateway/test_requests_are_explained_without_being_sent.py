@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from headgate import api, routing, serving
 from headgate.cli import main
+from headgate.dataplane.explaining.explanation import Explanation
 from headgate.dataplane.trust import Networks, Peer
 from headgate.fleet import LearnedSizes
 from headgate.gateway import explaining, pages
-from headgate.gateway.explaining import View, explain
-from headgate.gateway.explanation import Explanation
+from headgate.gateway.explaining import View, explain, view_of_objects
 from headgate.gateway.request import ParsedHead, Request
 from headgate.requests import paths
 from headgate.requests.decision import decide
@@ -235,7 +235,7 @@ def test_explanation_agrees_with_the_decision(route, pools, model, value, stream
     snapshot = routing.Snapshot(
         models={"m": (route,)}, adapters={"n": (route,)}, pools={pool.key: pool for pool in pools}
     )
-    view = View.of_objects(snapshot, knows_endpoints=True)
+    view = view_of_objects(snapshot, knows_endpoints=True)
     view = View(snapshot, view.pools, view.turns, 0.0, 1, is_live=True)
     body = json.dumps({"model": model, "stream": stream}).encode()
     headers = [(b"h", value.encode())]

@@ -70,10 +70,15 @@ async def test_request_that_is_refused(start_gateway):
         (TRUSTED, {}),
         (TRUSTED, {"X_Headgate_Explain": "0"}),
         ({"clients_trusted_networks": ("10.0.0.0/8",)}, ASKS),
+        (TRUSTED, {**ASKS, "X_Forwarded_For": "8.8.8.8"}),
+        (TRUSTED, {**ASKS, "X_Forwarded_For": "127.0.0.1, 8.8.8.8, 127.0.0.2"}),
+        (TRUSTED, {**ASKS, "X_Forwarded_For": "unknown"}),
+        (TRUSTED, {**ASKS, "Forwarded": "for=8.8.8.8"}),
     ],
 )
 async def test_nobody_else_learns_it(start_gateway, start_endpoint, settings, headers):
-    """Without a trusted network, from another one, or without asking: no header, served or refused."""
+    """Without a trusted network, from another one, behind a trusted proxy, or without asking: no header,
+    served or refused."""
     gateway = await start_gateway(await start_endpoint(b"x"), settings=settings)
     assert (await gateway.ask(**headers)).header("x-headgate-decision") is None
     assert (await gateway.ask({"model": "nobody"}, **headers)).header("x-headgate-decision") is None
@@ -97,3 +102,11 @@ async def test_names_cannot_break_the_line(start_gateway, start_endpoint):
     assert len(value) < 2000
     assert response.header("set-cookie") is None
     assert decision(response)["endpoint"] == "default/pod-0"
+
+
+async def test_trusted_clients_behind_trusted_proxies_learn_it(start_gateway, start_endpoint):
+    """Operators whose network is listed as well."""
+    trusted = {"clients_trusted_networks": ("127.0.0.0/8", "10.0.0.0/8")}
+    gateway = await start_gateway(await start_endpoint(b"x"), settings=trusted)
+    response = await gateway.ask(**ASKS, X_Forwarded_For="10.0.0.7, 127.0.0.1")
+    assert response.header("x-headgate-decision") is not None

@@ -18,15 +18,24 @@ class Member:
         self.ledger, self.prefixes = fleet.Ledger(), new_prefixes()
         self.load = self.ledger.load(POD)
         self.wakes = 0
+        self.queues, self.heard = b"", {}
+        """What it reports of its queues, and what it has heard of those of others."""
         clock = asyncio.get_running_loop().time
         chosen = peers.Settings(finds=True, **settings)
-        self.peers = peers.Peers(
-            chosen, self.ledger, self.prefixes, clock, random.Random(1), self.note_change
-        )
+        self.peers = peers.Peers(chosen, self.ledger, self.prefixes, clock, random.Random(1), self)
         self.running = None
 
-    def note_change(self):
+    def changed(self):
         self.wakes += 1
+
+    def report(self, now, *, is_heard):
+        return self.queues if is_heard else b""
+
+    def hear(self, member, data, now):
+        self.heard[member] = data
+
+    def forget(self, member, now):
+        self.heard.pop(member, None)
 
     async def start(self):
         await self.peers.start()

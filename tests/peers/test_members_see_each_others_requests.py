@@ -26,6 +26,18 @@ async def test_requests_appear_and_end(member):
     first.ledger.validate()
 
 
+async def test_queues_are_reported_until_the_member_ends(member):
+    """What a member reports of its queues reaches the others, and is dropped with it."""
+    first = await member()
+    second = await member(first.address)
+    name = second.peers.own.member
+    await until(lambda: first.heard.get(name) == b"")
+    second.queues = b"two requests"
+    await until(lambda: first.heard.get(name) == b"two requests")
+    await second.stop()
+    await until(lambda: not first.heard)
+
+
 async def test_work_from_before_the_connection_is_known(member):
     """A member that joins gets all that the others have in flight, and their recent prompts."""
     first = await member()

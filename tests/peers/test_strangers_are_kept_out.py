@@ -5,10 +5,12 @@ import struct
 
 import msgspec
 import pytest
-from peer_world import Member, until
+from peer_world import POD, Member, until
 
 from headgate import peers
+from headgate.fleet import sharing
 from headgate.peers import settings, wire
+from headgate.peers.listener import MAX_HANDSHAKES
 
 
 @pytest.fixture
@@ -83,7 +85,7 @@ async def test_addresses_from_leases_are_checked(member):
         struct.pack("!I", 0xFFFFFFFF),
         struct.pack("!I", 5) + b"\x00" * 5,
         wire.framed(msgspec.msgpack.encode([99, "m", bytes(32)])),
-        wire.framed(msgspec.msgpack.encode([1, "m", b"short"])),
+        wire.framed(msgspec.msgpack.encode([wire.VERSION, "m", b"short"])),
         b"",
     ],
     ids=["http", "too long", "zeros", "other version", "short proof", "nothing"],
@@ -109,8 +111,59 @@ async def test_a_report_that_is_none_ends_the_connection(member):
     host, port = settings.split(first.address)
     reader, writer = await asyncio.open_connection(host, port)
     own = wire.Identity("other", first.peers.own.key, True, 0)
-    assert await wire.dial(reader, writer, own) == first.peers.own.member
-    writer.write(wire.framed(b"garbage"))
+    session = await wire.dial(reader, writer, own)
+    assert session.member == first.peers.own.member
+    writer.write(session.seal.framed(b"garbage"))
     assert await reader.read() == b""
     assert first.peers.statistics()["refused"] == 1
     writer.close()
+
+
+def report(number):
+    """One request of another member, on the endpoint that all have."""
+    address = sharing.reports.Address(POD.name, POD.host, POD.port)
+    return sharing.encode(sharing.Report(number, True, [address], [sharing.Load(0, number)]))
+
+
+@pytest.mark.parametrize("change", ["a bit", "repeated", "left out", "without a seal"])
+async def test_reports_cannot_be_changed_on_the_way(member, change):
+    """One that was changed, repeated or left out ends the connection."""
+    first = await member()
+    reader, writer = await asyncio.open_connection(*settings.split(first.address))
+    own = wire.Identity("other", first.peers.own.key, True, 0)
+    seal = (await wire.dial(reader, writer, own)).seal
+    writer.write(seal.framed(report(1)))
+    await until(lambda: first.load.requests == 1)
+    if change == "a bit":
+        sent = bytearray(seal.framed(report(2)))
+        sent[-1] ^= 1
+    elif change == "repeated":
+        again = seal.framed(report(2))
+        writer.write(again)
+        await until(lambda: first.load.requests == 2)
+        sent = again
+    elif change == "left out":
+        seal.framed(report(2))
+        sent = seal.framed(report(3))
+    else:
+        sent = wire.framed(report(2))
+    writer.write(sent)
+    assert await reader.read() == b""
+    assert first.peers.statistics()["refused"] == 1
+    await until(lambda: first.load.requests == 0)
+    writer.close()
+
+
+async def test_strangers_do_not_keep_members_out(member):
+    """However many connections they hold: the oldest without a proof ends for a new one."""
+    first = await member()
+    host, port = settings.split(first.address)
+    held = [await asyncio.open_connection(host, port) for _ in range(MAX_HANDSHAKES + 40)]
+    before = asyncio.get_running_loop().time()
+    second = await member(first.address)
+    second.book()
+    await until(lambda: first.load.requests == 1)
+    assert asyncio.get_running_loop().time() - before < wire.HANDSHAKE_S / 2
+    assert [await reader.read() for reader, _ in held[:10]] == [b""] * 10
+    for _, writer in held:
+        writer.close()

@@ -13,6 +13,7 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import envoy_process
+import envoy_rig
 from picker_world import OBJECTIVES, World, pool
 
 from headgate import extproc, loop_turns, rpc
@@ -64,6 +65,13 @@ async def picker():
 async def world(picker):
     """A picker with one pool of three Pods."""
     return (await picker()).apply(pool(), *OBJECTIVES)
+
+
+@pytest.fixture
+async def rig(picker, tmp_path, unused_tcp_port_factory):
+    """Makes an Envoy with engines, and a picker."""
+    async with envoy_rig.making(picker, tmp_path, unused_tcp_port_factory) as make:
+        yield make
 
 
 def pytest_report_header():

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 DESTINATION = "x-gateway-destination-endpoint"
+SUBSET_NAMESPACE, SUBSET_KEY = "envoy.lb.subset_hint", "x-gateway-destination-endpoint-subset"
 PATIENCE_S = 30.0
 _TYPE = "type.googleapis.com/envoy.extensions"
 _NAME = "envoy.extensions"
@@ -81,8 +82,10 @@ def configuration(
     fails_open=False,
     retries=None,
     is_secure=False,
+    tells=False,
 ):
-    """One listener, whose filter asks the picker. `sends_responses`: also bodies of responses."""
+    """One listener, whose filter asks the picker. `sends_responses`: also bodies of responses. `tells`: the
+    client confines a request by the header x-subset, and learns the metadata that the picker has set."""
     body = "BUFFERED" if mode == "BUFFERED" else "FULL_DUPLEX_STREAMED"
     trailers = "SKIP" if mode == "BUFFERED" else "SEND"
     processing = {
@@ -98,6 +101,7 @@ def configuration(
             "response_trailer_mode": trailers if sends_responses else "SKIP",
         },
         "message_timeout": "1000s",
+        "request_attributes": ["source.address"],
         "response_attributes": ["upstream.address"],
         "metadata_options": {
             "forwarding_namespaces": {"untyped": ["envoy.lb", "envoy.lb.subset_hint"]},
@@ -105,6 +109,15 @@ def configuration(
         },
     }
     route = {"cluster": "pool", "timeout": "0s"}
+    shown = {}
+    before = []
+    if tells:
+        header = {"key": "x-metadata", "value": "%DYNAMIC_METADATA(envoy.lb)%"}
+        shown = {"response_headers_to_add": [{"header": header}]}
+        hint = {"metadata_namespace": SUBSET_NAMESPACE, "key": SUBSET_KEY}
+        rules = {"request_rules": [{"header": "x-subset", "on_header_present": hint, "remove": True}]}
+        typed = {"@type": f"{_TYPE}.filters.http.header_to_metadata.v3.Config", **rules}
+        before = [{"name": "envoy.filters.http.header_to_metadata", "typed_config": typed}]
     if retries:
         route["retry_policy"] = {
             "retry_on": "connect-failure,refused-stream,retriable-status-codes"
@@ -114,10 +127,17 @@ def configuration(
         "stat_prefix": "http",
         "route_config": {
             "virtual_hosts": [
-                {"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "route": route}]}
+                {
+                    "name": "all",
+                    "domains": ["*"],
+                    "routes": [{"match": {"prefix": "/"}, "route": route, **shown}],
+                }
             ]
         },
+        "generate_request_id": False,
+        "use_remote_address": True,
         "http_filters": [
+            *before,
             {"name": "envoy.filters.http.ext_proc", "typed_config": processing},
             {
                 "name": "envoy.filters.http.router",

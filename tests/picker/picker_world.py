@@ -37,11 +37,11 @@ def pool(name="pool", ports=(8000,), **notes):
     return msgspec.convert(made, gie_v1.InferencePool)
 
 
-def pod(number, app="pool", *, is_ready=True, labels=None, **notes):
-    """The Pod with the address 192.168.1.NUMBER."""
+def pod(number, app="pool", *, is_ready=True, labels=None, ip=None, **notes):
+    """The Pod with the address 192.168.1.NUMBER, or `ip`."""
     ready = {"type": "Ready", "status": "True" if is_ready else "False"}
     meta = metadata(f"pod-{number}", labels={"app": app, **(labels or {})}, annotations=notes)
-    status = {"podIP": f"192.168.1.{number}", "conditions": [ready]}
+    status = {"podIP": ip or f"192.168.1.{number}", "conditions": [ready]}
     return msgspec.convert({"metadata": meta, "status": status}, api.Pod)
 
 
@@ -107,7 +107,7 @@ class World:
         self.shell.plane.is_ready = True
         return self
 
-    def see(self, *readings, key=POOL):
+    def see(self, *readings, key=POOL, max_adapters=4):
         """What engines report from now on: waiting requests, KV usage, adapters in use."""
         state = self.shell.plane.pools[key]
         for load, (waiting, kv_usage, *adapters) in zip(state.loads, readings, strict=True):
@@ -118,7 +118,7 @@ class World:
                     running=0,
                     kv_usage=kv_usage,
                     adapters_running=frozenset(adapters),
-                    max_adapters=4,
+                    max_adapters=max_adapters,
                 )
             )
         state.note_adapters()
@@ -202,7 +202,9 @@ class Proxy:
         self.is_first = False
         self.call.send(message.SerializeToString())
 
-    def headers(self, ends=False, subset=None, path="/v1/completions", method="POST", **headers):
+    def headers(
+        self, ends=False, subset=None, path="/v1/completions", method="POST", attributes=None, **headers
+    ):
         message = pb.ProcessingRequest()
         named = {":method": method, ":path": path, "content-type": "application/json"}
         named |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -214,7 +216,13 @@ class Proxy:
         if subset is not None:
             hint = {"x-gateway-destination-endpoint-subset": subset}
             json_format.ParseDict(hint, message.metadata_context.filter_metadata["envoy.lb.subset_hint"])
-        self.send(request_headers=message.request_headers, metadata_context=message.metadata_context)
+        if attributes is not None:
+            message.attributes["envoy.filters.http.ext_proc"].update(attributes)
+        self.send(
+            request_headers=message.request_headers,
+            metadata_context=message.metadata_context,
+            attributes=message.attributes,
+        )
 
     def body(self, body, ends=True):
         self.send(request_body=pb.HttpBody(body=body, end_of_stream=ends))

@@ -115,8 +115,50 @@ def test_the_configuration_of_plugins(tmp_path):
         (CONFIG.replace("queue-scorer", "queue-scorers"), "queue-scorers"),
         (CONFIG.replace("plugins:\n- type: queue", "plugin:\n- type: queue"), "plugin"),
         (CONFIG.replace("pluginRef: queue-scorer", "pluginRef: other"), "other"),
+        (CONFIG.replace("type: max-score-picker", "type: queue-scorer"), "queue-scorer"),
+        (
+            CONFIG.replace(
+                "plugins:\n- type: queue",
+                "plugins:\n- type: single-profile-handler\n- type: disagg-profile-handler\n- type: queue",
+            ),
+            "disagg-profile-handler",
+        ),
     ):
-        with pytest.raises(click.ClickException, match=wrong):
+        with pytest.raises(click.ClickException, match=wrong) as refused:
             settings("--config-text", text)
+        assert "--config-text:" in click.unstyle(refused.value.message)
     with pytest.raises(click.UsageError, match="replaces"):
         settings("--config-file", str(file), "--config-text", CONFIG)
+
+
+def test_the_parser_that_reads_no_bodies():
+    """B16: it counts if it is the only one."""
+    parsers = "requestHandler: {parsers: [%s]}\n"
+    passing = CONFIG.replace("plugins:", "plugins:\n- type: passthrough-parser\n  name: raw", 1)
+    assert settings("--config-text", passing + parsers % "{pluginRef: raw}").choices.passes_bodies
+    both = parsers % "{pluginRef: raw}, {pluginRef: openai-parser}"
+    for text in (CONFIG, passing, passing + both):
+        assert not settings("--config-text", text).choices.passes_bodies
+
+
+def test_versions_and_ciphers_of_tls():
+    """By Go's names; those that HTTP/2 does not allow are refused, and those of TLS 1.3 are always on."""
+    assert settings().listening.tls_min_version == "1.2"
+    assert settings("--tls-min-version=VersionTLS13").listening.tls_min_version == "1.3"
+    names = (
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256"
+    )
+    found = settings("--tls-cipher-suites", names).listening.tls_ciphers
+    assert found == ("ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-GCM-SHA256")
+    for wrong in (
+        ("--tls-min-version", "VersionTLS11"),
+        ("--tls-cipher-suites", "TLS_RSA_WITH_AES_128_CBC_SHA"),
+    ):
+        with pytest.raises(click.BadParameter):
+            settings(*wrong)
+
+
+def test_scores_of_endpoints():
+    """--emit-endpoint-scores."""
+    assert not settings().choices.emits_scores
+    assert settings("--emit-endpoint-scores").choices.emits_scores

@@ -3,30 +3,61 @@
 import asyncio
 import base64
 import json
-import re
 from collections import Counter
 
 import msgspec
 import pytest
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
-from picker_world import BUFFERED, NEW, NONE, OLD, STREAMED, completion, metadata, model, objective, pod, pool
+from picker_world import (
+    BUFFERED,
+    NONE,
+    OBJECTIVES,
+    OLD,
+    STREAMED,
+    completion,
+    model,
+    objective,
+    pod,
+    pool,
+)
+from reference_fixtures import (
+    SCORERS,
+    UUID4,
+    deleted,
+    pairs_of,
+    prompt,
+    rewrite,
+    sessions_of_pairs,
+    with_plugins,
+)
 from smg_grpc_proto.generated import vllm_engine_pb2 as engine
 
-from headgate import api
 from headgate.api import gie_v1alpha1
 from headgate.dataplane.settings import Queue, Scheduling
 
 OTHERS_FULL = (6, 0.2), (0, 0.85), (10, 0.9)
-UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-PICKS = {"unknown": "pass"}
 
 
 def address(number):
     return f"192.168.1.{number}:8000"
 
 
-async def test_b1_the_idle_endpoint_is_picked(world):
-    """B1: of (3, .2) (0, .1) (10, .2) the second; both carriers have the same address."""
+POLICIES = {"predicted": Scheduling(), "the scorers of the reference": with_plugins(*SCORERS)}
+by_policy = pytest.mark.parametrize("policy", POLICIES)
+"""With the default policy, and with the plugins of the reference's own tests, each of weight 1."""
+
+
+def dropped_reason(found):
+    """The header of an immediate response."""
+    headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
+    return headers.get("x-llm-d-request-dropped-reason")
+
+
+@by_policy
+async def test_b1_the_idle_endpoint_is_picked(picker, policy):
+    """B1: of (3, .2) (0, .1) (10, .2) the second; both carriers have the same address. The request is counted
+    as soon as it is picked for."""
+    world = (await picker(scheduling=POLICIES[policy])).apply(pool(), *OBJECTIVES)
     world.see((3, 0.2), (0, 0.1), (10, 0.2))
     proxy = await world.ask(x_gateway_inference_objective="my-model")
     assert proxy.told.address == address(2)
@@ -35,8 +66,11 @@ async def test_b1_the_idle_endpoint_is_picked(world):
     assert (proxy.told.ends, proxy.told.headers["content-length"]) == (1, str(len(completion())))
     assert proxy_life(world).decision.scheduled.priority == 2
     assert world.sample("inference_pool_ready_pods", name="pool") == 3
+    named = {"priority": "2", "model_name": "my-model"}
+    assert world.sample("llm_d_epp_request_total", **named) == 1
     await proxy.serve(b"{}")
-    assert world.sample("llm_d_epp_request_total", priority="2", model_name="my-model") == 1
+    for prefix in ("llm_d_epp", "inference_objective"):
+        assert world.sample(f"{prefix}_request_total", **named) == 1
 
 
 def proxy_life(world):
@@ -44,9 +78,10 @@ def proxy_life(world):
     return stream.life
 
 
-async def test_b2_an_active_adapter_attracts_its_requests(picker):
+@by_policy
+async def test_b2_an_active_adapter_attracts_its_requests(picker, policy):
     """B2: the endpoint that has it and no queue."""
-    world = (await picker(pools={"names": ("pool",), **PICKS})).apply(
+    world = (await picker(scheduling=POLICIES[policy])).apply(
         pool(), model("sql-lora", "Critical", sql_lora_1fdg2=1)
     )
     world.see((0, 0.2, "foo", "bar"), (0, 0.1, "foo", "sql-lora-1fdg2"), (10, 0.2, "foo", "bar"))
@@ -54,27 +89,46 @@ async def test_b2_an_active_adapter_attracts_its_requests(picker):
     assert proxy.told.address == address(2)
 
 
-async def test_b3_affinity_beats_cache_usage(picker):
+@by_policy
+async def test_b3_affinity_beats_cache_usage(picker, policy):
     """B3: the queues are equal, and the adapter is on the fuller one."""
-    world = (await picker()).apply(pool(), model("sql-lora", "Critical", target=1))
-    world.see((10, 0.2, "foo", "bar"), (10, 0.4, "foo", "target"), (10, 0.3, "foo"))
+    world = (await picker(scheduling=POLICIES[policy])).apply(pool(), model("sql-lora", "Critical", target=1))
+    world.see((10, 0.2, "foo", "bar"), (10, 0.4, "foo", "target"), (10, 0.3, "foo"), max_adapters=2)
     proxy = await world.ask(completion("sql-lora"))
     assert proxy.told.address == address(2)
 
 
-async def test_b4_critical_requests_are_not_shed(world):
-    """B4: priority 2 goes through although all are busy."""
+async def test_b4_critical_requests_are_not_shed(picker):
+    """B4: priority 2 goes through although all are busy, to the endpoint with the adapter."""
+    world = (await picker(scheduling=with_plugins(*SCORERS))).apply(
+        pool(), model("sql-lora", target=1), *OBJECTIVES
+    )
+    world.see((6, 0.2, "foo", "target"), (0, 0.85), (10, 0.9))
+    proxy = await world.ask(completion("sql-lora"), x_gateway_inference_objective="sql-lora")
+    assert proxy.told.address == address(1)
+    assert proxy_life(world).decision.scheduled.priority == 2
+
+
+async def test_b4_by_the_default_policy(world):
+    """It is not shed either."""
     world.see(*OTHERS_FULL)
     proxy = await world.ask(x_gateway_inference_objective="sql-lora")
     assert proxy.told.address is not None
 
 
 @pytest.mark.parametrize("cut", [1, 20, 40])
-async def test_b6_a_body_in_two_parts_is_one(world, cut):
-    """B6: one reply to the headers, then the body; it ends once."""
-    world.see((4, 0.2), (4, 0.85), (4, 0.9))
-    proxy = await world.ask(cut=cut)
-    assert (proxy.told.body, proxy.told.ends, proxy.told.messages) == (completion(), 1, 2)
+@by_policy
+async def test_b6_a_body_in_two_parts_is_one(picker, policy, cut):
+    """B6: a sheddable request; one reply to the headers, then the body; it ends once."""
+    queue = Queue(enabled=False, detector="utilization-detector")
+    world = await picker(queue=queue, scheduling=POLICIES[policy])
+    world.apply(pool(), model("sql-lora-sheddable", "Sheddable", target=1), pod(1), pod(2))
+    world.see((4, 0.2, "foo", "target"), (4, 0.85, "foo", "target"))
+    proxy = await world.ask(completion("sql-lora-sheddable"), cut=cut)
+    assert proxy_life(world).decision.scheduled.priority == -1
+    assert proxy.told.address == address(1)
+    assert proxy.told.body == completion("target")
+    assert (proxy.told.ends, proxy.told.messages) == (1, 2)
 
 
 async def test_b7_a_request_without_body_and_no_pods(picker):
@@ -112,9 +166,10 @@ async def test_requests_without_body_go_to_any_endpoint(world):
         ("B13: none", None, 2),
     ],
 )
-async def test_b10_to_b15_subsets(world, case, subset, picked):
+async def test_b10_to_b15_subsets(picker, case, subset, picked):
     """The endpoint with the least load of those that are allowed."""
-    world.see((1, 0.2), (0, 0.1), (10, 0.2))
+    world = (await picker()).apply(pool(), model("my-model", target=1))
+    world.see((0, 0.2), (0, 0.1, "foo", "target"), (10, 0.2))
     proxy = await world.ask(subset=subset)
     assert proxy.told.address == address(picked)
 
@@ -127,9 +182,19 @@ async def test_b14_nobody_is_allowed(world, subset):
     assert found.status.code == 503
     told = b"inference error: ServiceUnavailable - failed to find endpoint candidates for serving the request"
     assert found.body == told
-    headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
-    assert headers["x-llm-d-request-dropped-reason"] == b"rejected-no-endpoints"
+    assert dropped_reason(found) == b"rejected-no-endpoints"
     assert world.in_flight() == {1: 0, 2: 0, 3: 0}
+
+
+@pytest.mark.parametrize("subset", [[], [address(9)]])
+async def test_b14_nobody_is_allowed_for_a_request_without_body(world, subset):
+    """B14: as well; that there are no Pods at all is another error (B7)."""
+    proxy = await world.stream()
+    proxy.headers(ends=True, method="GET", path="/v1/models", subset=subset)
+    found = await proxy.reply()
+    assert found.status.code == 503
+    assert found.body.endswith(b"failed to find endpoint candidates for serving the request")
+    assert dropped_reason(found) == b"rejected-no-endpoints"
 
 
 async def test_the_subset_filter_can_be_off(picker):
@@ -149,6 +214,32 @@ async def test_b16_other_bodies_are_routed_by_load(world):
     assert world.sample("headgate_gateway_requests_total", model="unknown", code="200") == 1
     named = {"model_name": "", "target_model_name": "", "priority": "2"}
     assert world.sample("llm_d_epp_request_total", **named) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "path"), [(b"passthrough-parser", "/v1/completions"), (completion(), "/v1/completions")]
+)
+async def test_b16_with_the_parser_that_reads_nothing(picker, body, path):
+    """B16: on paths of inference too, and whatever the body is."""
+    world = (await picker(choices={"passes_bodies": True})).apply(
+        pool(), model("my-model", target=1), *OBJECTIVES
+    )
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.ask(body, path=path, x_gateway_inference_objective="my-model")
+    assert (proxy.told.address, proxy.told.body) == (address(2), body)
+    named = {"model_name": "", "target_model_name": "", "priority": "2"}
+    assert world.sample("llm_d_epp_request_total", **named) == 1
+
+
+async def test_b21_weights_of_rewrites(picker):
+    """B21: of a resource for all models."""
+    world = (await picker()).apply(pool(), rewrite("all", 1, None, a=90, b=10))
+    seen = Counter()
+    for _ in range(100):
+        proxy = await world.ask(completion("m"))
+        seen[json.loads(proxy.told.body)["model"]] += 1
+        proxy.call.cancel()
+    assert abs(seen["a"] - 90) <= 1
 
 
 async def test_b21_weights_of_targets(picker):
@@ -181,6 +272,8 @@ async def test_b25_events_pass_one_by_one(world):
     assert await proxy.serve(*events, kind="text/event-stream") == list(events)
     assert world.sample("headgate_gateway_tokens_total", direction="input") == 7
     assert world.sample("headgate_gateway_tokens_total", direction="output") == 10
+    assert world.sample("llm_d_epp_request_input_tokens_sum", model_name="my-model") == 7
+    assert world.sample("llm_d_epp_request_output_tokens_sum", model_name="my-model") == 10
 
 
 @pytest.mark.parametrize("at", [5, 20, 40, 60, 75])
@@ -340,12 +433,13 @@ async def test_b53_each_port_is_an_endpoint(picker):
     assert (await world.ask()).told.address == "192.168.1.1:8001"
 
 
-async def test_b54_a_pod_that_is_not_ready_gets_no_more(world):
+@pytest.mark.parametrize("gone", [pod(2, is_ready=False), deleted(pod(2))], ids=["not ready", "deleted"])
+async def test_b54_a_pod_that_is_not_ready_gets_no_more(world, gone):
     """B54: at once; the request that it has goes on."""
     world.see((3, 0.2), (0, 0.1), (10, 0.2))
     proxy = await world.ask()
     assert proxy.told.address == address(2)
-    world.apply(pool(), pod(1), pod(2, is_ready=False), pod(3))
+    world.apply(pool(), pod(1), gone, pod(3))
     for _ in range(5):
         assert (await world.ask()).told.address != address(2)
     assert await proxy.serve(b"{}") == [b"{}"]
@@ -364,6 +458,9 @@ async def test_a4_sheddable_requests_are_shed(picker):
     assert found.body == told
     headers = {each.header.key: each.header.raw_value for each in found.headers.set_headers}
     assert headers["x-llm-d-request-dropped-reason"] == b"rejected-saturated"
+    for prefix in ("llm_d_epp", "inference_objective"):
+        assert world.sample(f"{prefix}_request_total") == 0
+        assert world.sample(f"{prefix}_request_error_total", priority="-1") == 1
 
 
 async def test_a9_models_that_nobody_names(picker):
@@ -371,7 +468,9 @@ async def test_a9_models_that_nobody_names(picker):
     world = (await picker()).apply(pool())
     assert (await world.ask(completion("any"))).told.body == completion("any")
     world.apply(pool(), model("m"))
-    assert (await world.ask(completion("any"))).told.status.code == 404
+    found = (await world.ask(completion("any"))).told
+    assert found.status.code == 404
+    assert b"the name must be that of an InferenceModel or InferenceModelRewrite" in found.body
     world = (await picker(pools={"names": ("pool",), "unknown": "pass"})).apply(pool(), model("m"))
     assert (await world.ask(completion("any"))).told.body == completion("any")
     world = (await picker(pools={"names": ("pool",), "unknown": "reject"})).apply(pool())
@@ -404,11 +503,13 @@ async def test_a11_a12_the_oldest_model_serves(picker):
 
 
 async def test_a24_the_pool_does_not_exist_yet(picker):
-    """A24: 503, and the picker is not ready."""
+    """A24: 503, whatever is asked for, and the picker is not ready."""
     world = (await picker()).apply()
-    found = (await world.ask()).told
-    assert found.status.code == 503
-    assert found.body.endswith(b"failed to find endpoint candidates for serving the request")
+    for path in ("/v1/completions", "/anything"):
+        found = (await world.ask(path=path)).told
+        assert found.status.code == 503
+        assert found.body.endswith(b"failed to find endpoint candidates for serving the request")
+        assert dropped_reason(found) == b"rejected-no-endpoints"
     assert not world.shell.is_ready
     world.apply(pool())
     assert world.shell.is_ready
@@ -464,6 +565,24 @@ async def test_buffered_bodies(world):
     assert world.sample("headgate_gateway_tokens_total", direction="output") == 10
 
 
+async def test_buffered_bodies_with_trailers(picker):
+    """Then the message with the body does not end the response, but it has all of it."""
+    world = (await picker()).apply(pool(), model("my-model", target=1))
+    proxy = await world.stream(request_mode=BUFFERED, response_mode=BUFFERED)
+    proxy.headers()
+    await proxy.next()
+    proxy.body(completion(stream=True))
+    await proxy.reply()
+    proxy.respond(content_type="text/event-stream")
+    await proxy.response_head()
+    proxy.response_part(b'data: {"model":"target"}\n\ndata: [DONE]\n', ends=False)
+    found = (await proxy.next()).response_body.response.body_mutation.body
+    assert found == b'data: {"model":"my-model"}\n\ndata: [DONE]\n'
+    proxy.send(response_trailers=pb.HttpTrailers())
+    assert (await proxy.status).code == 0
+    assert world.sample("headgate_gateway_requests_total", outcome="served") == 1
+
+
 async def test_b17_a_header_renames_the_model(world):
     """B17: the endpoint gets the name, the client its own, and the metrics have both."""
     proxy = await world.ask(completion("my"), x_llm_d_model_name_rewrite="target")
@@ -472,16 +591,6 @@ async def test_b17_a_header_renames_the_model(world):
     assert await proxy.serve(body) == [b'{"model":"my"}']
     named = {"model_name": "my", "target_model_name": "target"}
     assert world.sample("llm_d_epp_request_total", **named) == 1
-
-
-def rewrite(name, age, model, **targets):
-    """Weights of the names; without any weight, None."""
-    match = {"matches": [{"model": {"value": model}}]} if model else {}
-    made = [
-        {"modelRewrite": each} | ({"weight": weight} if weight else {}) for each, weight in targets.items()
-    ]
-    spec = {"poolRef": {"name": "pool", "group": NEW}, "rules": [{**match, "targets": made}]}
-    return msgspec.convert({"metadata": metadata(name, age), "spec": spec}, api.InferenceModelRewrite)
 
 
 async def test_b19_the_oldest_rewrite_counts(picker):
@@ -511,12 +620,10 @@ async def test_a9_a_rewrite_makes_a_model_known(picker):
     assert (await world.ask(completion("my"))).told.status.code == 404
 
 
-async def pairs(picker, **notes):
+async def pairs(picker, scheduling=None, **notes):
     """Two endpoints that prefill, and two that decode."""
-    world = await picker()
-    roles = {1: "prefill", 2: "prefill", 3: "decode", 4: "decode"}
-    pods = [pod(number, labels={"llm-d.ai/role": role}) for number, role in roles.items()]
-    return world.apply(pool(**notes), *pods)
+    world = await picker(scheduling=scheduling or Scheduling())
+    return world.apply(pool(**notes), *pairs_of([pod(number) for number in (1, 2, 3, 4)]))
 
 
 LONG = completion(prompt="a long prompt " * 400)
@@ -542,6 +649,36 @@ async def test_b47_a_sidecar_is_told_who_prefills(picker, connector):
     assert sum(world.in_flight().values()) == 0
 
 
+async def test_b47_both_phases_keep_their_session(picker):
+    """B47: each has a token of its own, which pins its endpoint."""
+    section = sessions_of_pairs({"prefill": "prefix-based-pd-decider"})
+    world = await pairs(picker, scheduling=section)
+    proxy = await world.ask(prompt(0))
+    both = proxy.told.address, proxy.told.headers["x-prefiller-host-port"]
+    proxy.respond(content_type="application/json")
+    head = (await proxy.response_head()).headers
+    names = "x-session-token", "x-session-token-prefill"
+    tokens = {name: head[name] for name in names}
+    assert len(set(tokens.values())) == 2
+    for number in range(1, 6):
+        proxy = await world.ask(prompt(number), **tokens)
+        assert (proxy.told.address, proxy.told.headers["x-prefiller-host-port"]) == both
+        proxy.respond(content_type="application/json")
+        head = (await proxy.response_head()).headers
+        assert {name: head[name] for name in names} == tokens
+
+
+async def test_b48_without_a_decider_nothing_is_prefilled_elsewhere(picker):
+    """B48: no header for a sidecar, and no token of the phase."""
+    world = await pairs(picker, scheduling=sessions_of_pairs({}))
+    proxy = await world.ask(prompt(0))
+    assert "x-prefiller-host-port" not in proxy.told.headers
+    proxy.respond(content_type="application/json")
+    head = (await proxy.response_head()).headers
+    assert "x-session-token" in head
+    assert "x-session-token-prefill" not in head
+
+
 async def test_b48_short_prompts_are_prefilled_where_they_are_decoded(picker):
     """B48: then there is no prefiller."""
     world = await pairs(picker)
@@ -562,16 +699,6 @@ async def test_prefills_end_with_their_requests(picker, ends):
         proxy.respond(500 if ends == "error" else 200, ends=True)
     await asyncio.sleep(0.05)
     assert sum(world.in_flight().values()) == 0
-
-
-def with_plugins(*plugins):
-    """The scheduling section with these plugins."""
-    config = {
-        "apiVersion": "llm-d.ai/v1alpha1",
-        "kind": "EndpointPickerConfig",
-        "plugins": [{"type": each} for each in plugins],
-    }
-    return Scheduling(content=config, allow_experimental_plugins=True)
 
 
 @pytest.mark.parametrize("kind", ["session-affinity-filter", "session-affinity-scorer"])
@@ -599,6 +726,29 @@ async def test_b43_scores_are_not_told(world):
     proxy = await world.ask()
     assert list(proxy.told.metadata) == ["envoy.lb"]
     assert list(proxy.told.metadata["envoy.lb"]) == ["x-gateway-destination-endpoint"]
+
+
+SCORES = "x-gateway-destination-endpoint-scores"
+
+
+@by_policy
+async def test_scores_are_told(picker, policy):
+    """With --emit-endpoint-scores: of all endpoints, the greatest being the picked one; in both modes."""
+    world = (await picker(choices={"emits_scores": True}, scheduling=POLICIES[policy])).apply(pool())
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    proxy = await world.ask()
+    told = proxy.told.metadata["envoy.lb"]
+    scores = told[SCORES]
+    assert scores.keys() == {address(1), address(2), address(3)}
+    assert max(scores, key=scores.get) == told["x-gateway-destination-endpoint"] == address(2)
+
+
+async def test_policies_without_scores_tell_none(picker):
+    """Then the metadata are as without the flag."""
+    world = (await picker(choices={"emits_scores": True}, scheduling=Scheduling(policy="random"))).apply(
+        pool()
+    )
+    assert list((await world.ask()).told.metadata["envoy.lb"]) == ["x-gateway-destination-endpoint"]
 
 
 # -- flow control
@@ -680,18 +830,48 @@ async def test_errors_in_the_format_of_openai(picker):
     assert json.loads(found.body)["error"]["code"] == "model_not_found"
     found = (await world.ask(completion("other"), path="/v1/messages")).told
     assert json.loads(found.body)["error"]["type"] == "not_found_error"
+    for body in (completion("other"), b'{"prompt":"x"}'):  # behind a proxy, that is the list of one engine
+        assert b"/v1/models" not in (await world.ask(body)).told.body
 
 
 async def test_the_decision_is_explained(world):
-    """To those who ask for it, in the response or in the refusal, as by the gateway."""
-    proxy = await world.ask(x_headgate_explain="1")
+    """To trusted clients that ask for it, in the response or in the refusal, as by the gateway."""
+    asks = {"x_headgate_explain": "1", "x_forwarded_for": "8.8.8.8, 127.0.0.1"}
+    proxy = await world.ask(**asks)
     proxy.respond(content_type="application/json")
     told = (await proxy.response_head()).headers["x-headgate-decision"]
     assert f"address={proxy.told.address}; " in told
     assert "attempts=1" in told
-    proxy = await world.ask(b"{", x_headgate_explain="1")
+    proxy = await world.ask(b"{", **asks)
     headers = {each.header.key: each.header.raw_value for each in proxy.told.headers.set_headers}
     assert headers["x-headgate-decision"].endswith(b"refused=invalid_json")
+
+
+@pytest.mark.parametrize(
+    ("source", "is_told"), [("127.0.0.1:99", True), ("[::1]:99", True), ("8.8.8.8:99", False)]
+)
+async def test_the_proxy_says_who_the_client_is(world, source, is_told):
+    """By an attribute, whatever the headers are."""
+    asks = {"x_headgate_explain": "1", "x_forwarded_for": "127.0.0.1"}
+    proxy = await world.ask(attributes={"source.address": source}, **asks)
+    proxy.respond(content_type="application/json")
+    assert ("x-headgate-decision" in (await proxy.response_head()).headers) is is_told
+
+
+@pytest.mark.parametrize("chain", [None, "", "127.0.0.1, 8.8.8.8", "127.0.0.1, unknown", "10.0.0.7"])
+async def test_the_decision_is_explained_to_nobody_else(picker, chain):
+    """A client without a known address, or from another network, learns nothing."""
+    world = (await picker()).apply(pool())
+    asks = {"x_headgate_explain": "1", "x_forwarded_for": chain}
+    proxy = await world.ask(**asks)
+    proxy.respond(content_type="application/json")
+    assert "x-headgate-decision" not in (await proxy.response_head()).headers
+    found = (await world.ask(b"{", **asks)).told
+    assert "x-headgate-decision" not in [each.header.key for each in found.headers.set_headers]
+    world = (await picker(choices={"explains_to": ("10.0.0.0/8",)})).apply(pool())
+    proxy = await world.ask(**asks)
+    proxy.respond(content_type="application/json")
+    assert ("x-headgate-decision" in (await proxy.response_head()).headers) is (chain == "10.0.0.7")
 
 
 async def test_bodies_that_are_too_long(picker):
@@ -817,6 +997,14 @@ async def test_b38_calls_to_embed(world):
     proxy = await world.ask(framed(message), path=f"{SERVICE}/Embed", **GRPC)
     assert proxy.told.address == address(2)
     assert proxy_life(world).decision.scheduled.prompt_tokens == 300
+    named = {"model_name": "", "target_model_name": "", "priority": "4"}
+    assert world.sample("llm_d_epp_request_total", **named) == 1
+    whole = framed(engine.EmbedResponse(embedding=[0.5] * 8, prompt_tokens=300))
+    proxy.respond(content_type="application/grpc")
+    await proxy.response_head()
+    proxy.response_part(whole)
+    proxy.send(response_trailers=pb.HttpTrailers())
+    assert await proxy.response_parts() == [whole, "trailers"]
 
 
 async def test_b41_other_bytes_pass(world):

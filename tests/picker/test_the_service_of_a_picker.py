@@ -5,6 +5,7 @@ import contextlib
 import datetime
 import re
 import socket
+import ssl
 
 import grpc
 import httpx2
@@ -178,8 +179,6 @@ async def test_pods_are_picked_from_the_api_server(tmp_path, unused_tcp_port):
 
 
 def _certificate_of(port):
-    import ssl
-
     return ssl.get_server_certificate(("127.0.0.1", port))
 
 
@@ -226,3 +225,36 @@ def test_certificates_that_cannot_be_used_are_told(tmp_path):
     (tmp_path / "tls.key").write_text("x")
     with pytest.raises(CertificateError, match="are not a certificate in PEM"):
         Certificates(Listening(cert_path=str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "client", "ends_in"),
+    [
+        ({"tls_min_version": "1.3"}, {"maximum_version": ssl.TLSVersion.TLSv1_2}, None),
+        ({"tls_min_version": "1.3"}, {}, "TLSv1.3"),
+        (
+            {"tls_ciphers": ("ECDHE-ECDSA-AES256-GCM-SHA384",)},
+            {"maximum_version": ssl.TLSVersion.TLSv1_2},
+            "ECDHE-ECDSA-AES256-GCM-SHA384",
+        ),
+    ],
+)
+async def test_versions_and_ciphers_of_tls(settings, client, ends_in):
+    """Clients that have nothing in common with the settings are refused."""
+    tls = Certificates(Listening(**settings))
+    context = rpc.tls.for_client(None)
+    for name, value in client.items():
+        setattr(context, name, value)
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=tls.context)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        if ends_in is None:
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            return
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        agreed = writer.get_extra_info("ssl_object")
+        assert ends_in in (agreed.version(), agreed.cipher()[0])
+        writer.close()
+    finally:
+        server.close()

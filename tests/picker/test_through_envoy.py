@@ -1,128 +1,19 @@
 """What a client sees whose requests go through a real Envoy that asks the picker."""
 
 import asyncio
-import contextlib
 import json
 import random
 from collections import Counter
 
 import envoy_process
-import httpx2
 import pytest
-from picker_world import OBJECTIVES, completion, model, pod, pool
+from envoy_rig import ENVOY
+from picker_world import completion, model
 
-from headgate import serving
 from headgate.dataplane.settings import Queue
 
 MIB = 1 << 20
-ENVOY = envoy_process.find()
 pytestmark = pytest.mark.skipif(ENVOY is None, reason="there is no Envoy: run tools/fetch_envoy.sh")
-
-
-class Engine:
-    """An engine on a port of its own. `serve` responds to requests; by default it sends the body back."""
-
-    def __init__(self, name, port):
-        self.name, self.port = name, port
-        self.requests = []
-        self.left = asyncio.Event()
-        """Set when a client has gone."""
-        self.serve = self.echo
-
-    async def __call__(self, scope, receive, send):
-        body = bytearray()
-        is_complete = False
-        while not is_complete:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                self.left.set()
-                return
-            body += message.get("body", b"")
-            is_complete = not message.get("more_body")
-        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        self.requests.append((scope["path"], headers, bytes(body)))
-        self.receive = receive
-        await self.serve(bytes(body), send)
-
-    async def head(self, send, status=200, kind=b"application/json", **more):
-        headers = [(b"content-type", kind), (b"x-engine", self.name.encode())]
-        headers += [(name.replace("_", "-").encode(), value.encode()) for name, value in more.items()]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-
-    async def part(self, send, body, *, more):
-        await send({"type": "http.response.body", "body": body, "more_body": more})
-
-    async def echo(self, body, send):
-        await self.head(send, kind=b"application/octet-stream", content_length=str(len(body)))
-        await self.part(send, body, more=False)
-
-    async def wait_until_left(self):
-        """Until the client goes."""
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
-        self.left.set()
-
-
-class Rig:
-    """Envoy, a picker and engines."""
-
-    def __init__(self, world, engines, url):
-        self.world, self.engines, self.url = world, engines, url
-        self.http = httpx2.AsyncClient(base_url=url, timeout=60)
-
-    async def ask(self, body=None, path="/v1/completions", **headers):
-        content = completion() if body is None else body
-        named = {"content-type": "application/json"} | {
-            name.replace("_", "-"): value for name, value in headers.items()
-        }
-        return await self.http.post(path, content=content, headers=named)
-
-    @property
-    def in_flight(self):
-        return sum(load.requests for load in self.world.loads)
-
-    async def settled(self):
-        """Until nothing is in flight, or held."""
-        async with asyncio.timeout(10):
-            while self.in_flight or self.world.shell.streams or self.world.shell.bodies.held:
-                await asyncio.sleep(0.01)
-
-
-@pytest.fixture
-async def rig(picker, tmp_path, unused_tcp_port_factory):
-    """Makes rigs: `made` has arguments of the configuration; `policy` makes the cluster of the pool."""
-    async with contextlib.AsyncExitStack() as stack:
-
-        async def make(*objects, engines=2, policy=None, choices=None, down=(), sections=None, **made):
-            world = await picker(choices=choices, **(sections or {}))
-            started, pods = [], []
-            for number in range(1, engines + 1):
-                port = unused_tcp_port_factory()
-                engine = Engine(f"pod-{number}", port)
-                started.append(engine)
-                pods.append(pod(number, **{"headgate.dev/address": f"127.0.0.1:{port}"}))
-                if number not in down:
-                    server = serving.EmbeddedServer(serving.configuration(engine, timeout_keep_alive=60))
-                    sock = stack.enter_context(serving.listening_socket("127.0.0.1", port))
-                    task = asyncio.create_task(server.serve([sock]))
-                    stack.push_async_callback(_stop, server, task)
-            world.apply(pool(), *OBJECTIVES, *objects, *pods)
-            addresses = [("127.0.0.1", engine.port) for engine in started]
-            cluster = policy(addresses) if policy is not None else envoy_process.original_destination()
-            config = envoy_process.configuration(unused_tcp_port_factory(), world.port, cluster, **made)
-            url = await stack.enter_async_context(envoy_process.running(ENVOY, tmp_path, config))
-            found = Rig(world, started, url)
-            stack.push_async_callback(found.http.aclose)
-            return found
-
-        yield make
-
-
-async def _stop(server, task):
-    server.stop()
-    await server.aclose()
-    task.cancel()
-    await asyncio.wait([task])
 
 
 FORMS = {

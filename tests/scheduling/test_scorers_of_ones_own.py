@@ -87,7 +87,7 @@ WILD = dedent("""
 
 
 def test_scores_out_of_the_range_are_clamped(install):
-    """1.7 is 1, -1 is 0, and so is what is no number."""
+    """B58: 1.7 is 1, -1 is 0, and so is what is no number."""
     install("wild", WILD, wild="wild:Wild")
     reading = read("[{type: wild}]")
     assert reading.plan is not None, reading.problems

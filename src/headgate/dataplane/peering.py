@@ -36,7 +36,6 @@ class Peering:
         rng: random.Random,
     ) -> None:
         """Made before the first request. Raises peers.ConfigurationError."""
-        self._queues = queues
         settings = peers.Settings(
             addresses=section.addresses,
             host=section.host,
@@ -48,7 +47,8 @@ class Peering:
         )
         self.peers: peers.Peers | None = None
         if settings.is_on:
-            self.peers = peers.Peers(settings, plane.ledger, plane.prefixes, now, rng, self._changed)
+            shares = queues.share_with_peers()
+            self.peers = peers.Peers(settings, plane.ledger, plane.prefixes, now, rng, shares)
 
     async def start(self) -> None:
         """Listen. Raises OSError and peers.ConfigurationError."""
@@ -96,12 +96,6 @@ class Peering:
         """There are other pools."""
         if self.peers is not None:
             self.peers.use()
-
-    def _changed(self) -> None:
-        """Other processes have less, or more, in flight: queued requests may go."""
-        for queue in self._queues.all():
-            if queue.held:
-                queue.wake()
 
     def statistics(self) -> dict[str, int]:
         return self.peers.statistics() if self.peers is not None else {}

@@ -2,7 +2,8 @@
 
 A trusted client, such as a load balancer, speaks for the clients behind it: its `x-forwarded-*` and
 `forwarded` headers are forwarded with its own address appended, and its `x-headgate-*` and `x-gateway-*`
-headers are accepted. For any other client, these headers are replaced by what the gateway itself knows.
+headers are accepted, except for `x-headgate-explain`, which only clients that are trusted themselves may
+send. For any other client, these headers are replaced by what the gateway itself knows.
 
 Only this module decides who is trusted: `Peer.is_trusted`, by the network of the connection, and `believes`,
 for headers that a setting may open to everyone.
@@ -98,6 +99,11 @@ class Peer:
             if address not in self._trusted:
                 break
         return address
+
+    def trusts_client(self, headers: list[Header]) -> bool:
+        """Whether the client itself is trusted, and every proxy between it and this connection: what a
+        trusted proxy passes on may come from anybody."""
+        return self.is_trusted and all(node in self._trusted for node in _nodes_from_last(headers))
 
     def _opening_behind(self, host: bytes, headers: list[Header]) -> bytes:
         """The headers of a trusted client about those behind it, with its own address appended.

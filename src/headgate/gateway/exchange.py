@@ -14,7 +14,8 @@ import httptools
 
 from headgate.dataplane import decision_header, large_reader, retry_after
 from headgate.dataplane.bodies import LONG_BYTES
-from headgate.gateway import limits_shown, progress, refusals
+from headgate.dataplane.explaining import limits_shown
+from headgate.gateway import progress, refusals
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.continuation import Continuation
 from headgate.gateway.dial import Dial

@@ -107,7 +107,7 @@ def _endpoint(pool: PoolState, load: fleet.EndpointState, is_ejected: bool, now:
     return {
         "name": load.endpoint.name,
         "address": load.endpoint.address,
-        "state": state(load, is_ejected, now),
+        "state": health.state(load, is_ejected, now),
         "requests": load.requests,
         "work_tokens": load.work_tokens,
         "output_tokens_expected": load.output_tokens,
@@ -179,16 +179,3 @@ def _reading(watch: Watch | None, now: float) -> Shown:
         for name, value in told.items()
         if value is not None
     }
-
-
-def state(load: fleet.EndpointState, is_ejected: bool, now: float) -> str:
-    """The state of an endpoint in one word; docs/gateway.md explains them."""
-    if is_ejected:
-        return "ejected"
-    if load.resting_until > now:
-        return "resting"
-    if load.ejection.until > now:
-        return "needed"  # it would be ejected, but its pool has reached the ejection limit
-    if load.share(now) < 1:
-        return "returning"
-    return "avoided" if load.avoided(now) else "healthy"

@@ -10,9 +10,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headgate.gateway import explaining, in_flight, limits_shown
+from headgate.dataplane import explaining
+from headgate.dataplane.explaining import limits_shown
+from headgate.gateway import in_flight
+from headgate.gateway.explaining import GatewayForms
 from headgate.requests import pool_signals
-from headgate.requests.bodies import large
 
 if TYPE_CHECKING:
     from headgate.gateway.shell import Shell
@@ -55,20 +57,8 @@ def admin_page(shell: Shell) -> Starlette:
         return Response(msgspec.json.encode(shown), media_type="application/json")
 
     async def explain(request: Request) -> Response:
-        body = await read_body(request, shell.settings.clients.max_body_bytes)
-        if body is None:
-            return JSONResponse(
-                {"message": f"the body is longer than {shell.settings.clients.max_body_bytes} bytes"}, 413
-            )
-        path = request.scope["raw_path"].decode("latin-1").removeprefix("/debug/explain")
-        headers = [(name.lower(), value) for name, value in request.headers.raw]
-        path = path or explaining.DEFAULT_PATH
-        read = None
-        if len(body) > large.LARGE_BYTES:
-            read = await shell.services.large_bodies.read(headers, body, path)
-        view = explaining.View.of_plane(shell.plane, shell.now())
-        found = explaining.explain(view, path, headers, body, read)
-        return Response(msgspec.json.encode(found), media_type="application/json")
+        most_bytes, reader = shell.settings.clients.max_body_bytes, shell.services.large_bodies
+        return await explaining.respond(request, shell.plane, GatewayForms(), reader, most_bytes, shell.now())
 
     return Starlette(
         routes=[
@@ -84,16 +74,6 @@ def admin_page(shell: Shell) -> Starlette:
             Route("/signals", signals),
         ]
     )
-
-
-async def read_body(request: Request, most: int) -> bytes | None:
-    """The request's body; None if it is longer than `most` bytes."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > most:
-            return None
-    return bytes(body)
 
 
 def describe(shell: Shell) -> dict[str, object]:

@@ -162,7 +162,7 @@ class ParsedHead:
                     if value.strip().lower() not in (b"", b"identity"):
                         self.content_coding = value
                 elif name == b"x-headgate-explain":
-                    self.wants_decision = is_trusted and value == b"1"
+                    self.wants_decision = value == b"1" and self.peer.trusts_client(self.headers)
                 elif name in OBJECTIVES_MS:
                     self.objective_s = min(self.objective_s, positive(value) / 1e3)
                     lines += (name, b": ", value, b"\r\n")

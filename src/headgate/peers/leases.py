@@ -26,6 +26,8 @@ ADDRESS = f"{marks.DOMAIN}peer-address"
 FIELD_MANAGER = "headgate-peers"
 RENEW_S = cluster.Presence.RENEW_S
 LOOK_S = 2.0
+FORGET_S = 300.0
+"""Leases that were not renewed for so long are deleted: their processes were killed."""
 MAX_PEERS = 64
 MAX_ADDRESS = 300
 _NOT_OF_NAMES = re.compile(r"[^a-z0-9-]+")
@@ -61,8 +63,7 @@ class PeerLeases:
         try:
             while True:
                 try:
-                    await self.renew()
-                    self._found(await self.others())
+                    await self.look()
                     is_told = False
                 except (cluster.ApiError, OSError) as error:
                     if not is_told:
@@ -73,6 +74,13 @@ class PeerLeases:
             with suppress(cluster.ApiError, OSError, TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._client.delete(api.Lease, self._presence.name)
+
+    async def look(self) -> None:
+        """Renew this process's Lease if it is due, look for others, and delete those of processes that are
+        long gone. Raises cluster.ApiError."""
+        await self.renew()
+        self._found(await self.others())
+        await self._presence.delete_silent(FORGET_S)
 
     async def renew(self) -> None:
         """Write the Lease if it is due. Raises cluster.ApiError."""

@@ -39,21 +39,22 @@ class Link:
         self._joined = joined
         self._rng = rng
         self._transport: asyncio.WriteTransport | None = None
+        self._seal: wire.Seal | None = None
 
     @property
     def is_up(self) -> bool:
         return self._transport is not None
 
-    def send(self, frame: bytes) -> None:
+    def send(self, report: bytes) -> None:
         """Send a report without waiting, or drop it."""
-        transport = self._transport
-        if transport is None or transport.is_closing():
+        transport, seal = self._transport, self._seal
+        if transport is None or seal is None or transport.is_closing():
             return
         if transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
             self.dropped += 1
             return
         self.sent += 1
-        transport.write(frame)
+        transport.write(seal.framed(report))
 
     async def run(self) -> None:
         pause_s, is_told = MIN_PAUSE_S, False
@@ -74,7 +75,7 @@ class Link:
         async with asyncio.timeout(CONNECT_S):
             reader, writer = await asyncio.open_connection(host, port)
         try:
-            member = await wire.dial(reader, writer, self._own)
+            member, self._seal, _ = await wire.dial(reader, writer, self._own)
             if member == self._own.member:
                 self.is_self = True
                 return

@@ -14,6 +14,10 @@ from headgate.peers.settings import is_loopback
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 128
+"""Of members."""
+MAX_HANDSHAKES = 64
+"""Connections whose other end has not proved to be a member. Beyond, the oldest of them ends: a member needs
+some milliseconds for its proof, and a stranger holds its place as long as it can."""
 SILENT_S = 10.0
 """A connection without a report for this long is closed: a member reports twice a second at least."""
 LOGGED_S = 30.0
@@ -52,10 +56,9 @@ class Listener:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= MAX_CONNECTIONS:
-            self.refused += 1
-            writer.transport.abort()
-            return
+        strangers = [each for each, member in self._connections.items() if not member]
+        if len(strangers) >= MAX_HANDSHAKES:
+            strangers[0].transport.abort()
         self._connections[writer] = ""
         try:
             await self._receive(reader, writer)
@@ -74,14 +77,16 @@ class Listener:
         host = str((writer.get_extra_info("peername") or ("",))[0])
         if self._own.is_local and not is_loopback(host):
             raise wire.WireError("it is on another machine, and peers.token_file is missing")
-        member, hashes = await wire.accept(reader, writer, self._own)
+        member, seal, hashes = await wire.accept(reader, writer, self._own)
         if member == self._own.member:
             return  # this process has found itself in the list
+        if sum(map(bool, self._connections.values())) >= MAX_CONNECTIONS:
+            raise wire.WireError(f"there are {MAX_CONNECTIONS} connections of other members")
         self._connections[writer] = member
         same_hashes = hashes == self._own.hashes
         while True:
             async with asyncio.timeout(SILENT_S):
-                data = await wire.receive(reader, wire.MAX_REPORT_BYTES)
+                data = await seal.receive(reader)
             report = sharing.decode(data)
             self.received += 1
             self._hear(member, report, same_hashes)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.fleet import sharing
 from headgate.fleet.prefix import hashing
@@ -22,6 +22,23 @@ if TYPE_CHECKING:
 _PROBE = b"headgate peers"
 
 
+class Queues(Protocol):
+    """The queues of this process."""
+
+    def changed(self) -> None:
+        """Other members have less work than before, or more."""
+
+    def report(self, now: float, *, is_heard: bool) -> bytes:
+        """What to report of the queues; empty if nothing. `is_heard`: whether any member is connected."""
+        ...
+
+    def hear(self, member: str, data: bytes, now: float) -> None:
+        """What a member reports of its queues; empty if nothing. Raises ValueError."""
+
+    def forget(self, member: str, now: float) -> None:
+        """A member is gone."""
+
+
 class Peers:
     """Reports while any other member is connected; before that, requests cost nothing more than without
     it."""
@@ -33,10 +50,10 @@ class Peers:
         prefixes: PrefixIndex,
         clock: Callable[[], float],
         rng: random.Random,
-        changed: Callable[[], None] = lambda: None,
+        queues: Queues,
     ) -> None:
-        """Makes this process hash prompts like the others, so it comes before the first request. `changed` is
-        called when other members have less work than before. Raises ConfigurationError."""
+        """Makes this process hash prompts like the others, so it comes before the first request. Raises
+        ConfigurationError."""
         self.settings = settings
         self.members = sharing.Members(ledger, prefixes)
         self.links: dict[str, Link] = {}
@@ -54,7 +71,7 @@ class Peers:
         self._reporter = sharing.Reporter(ledger, self._journal)
         self._clock = clock
         self._rng = rng
-        self._changed = changed
+        self._queues = queues
         self._running: dict[str, asyncio.Task[None]] = {}
         self.listener = Listener(self.own, self._hear, self._leave)
 
@@ -115,35 +132,44 @@ class Peers:
             self._prefixes.journal = None
             await self.listener.close()
             self.port = 0
-            self.members.forget_all(self._clock())
+            now = self._clock()
+            for member in self.members.heard_s(now):
+                self._queues.forget(str(member), now)
+            self.members.forget_all(now)
 
     def report(self) -> None:
         """Send what has changed to all connected members, and forget those that are silent."""
         now = self._clock()
-        self.members.expire(now)
+        for member in self.members.expire(now):
+            self._queues.forget(str(member), now)
         connected = [link for link in self.links.values() if link.is_up]
+        queues = self._queues.report(now, is_heard=bool(connected))
         if not connected:
             self._prefixes.journal = None
             return
         self._prefixes.journal = self._journal
-        report = self._reporter.changes(now)
+        report = self._reporter.changes(now, queues)
         if report is not None:
-            frame = wire.framed(sharing.encode(report))
+            data = sharing.encode(report)
             for link in connected:
-                link.send(frame)
+                link.send(data)
 
     def _join(self, link: Link) -> None:
         self._prefixes.journal = self._journal
-        link.send(wire.framed(sharing.encode(self._reporter.whole(self._clock()))))
+        link.send(sharing.encode(self._reporter.whole(self._clock())))
 
     def _hear(self, member: str, report: sharing.Report, same_hashes: bool) -> None:
-        self.members.hear(member, report, self._clock(), same_hashes=same_hashes)
+        now = self._clock()
+        self.members.hear(member, report, now, same_hashes=same_hashes)
+        self._queues.hear(member, report.queues, now)
         if report.loads:
-            self._changed()
+            self._queues.changed()
 
     def _leave(self, member: str) -> None:
-        self.members.forget(member, self._clock())
-        self._changed()
+        now = self._clock()
+        self.members.forget(member, now)
+        self._queues.forget(member, now)
+        self._queues.changed()
 
     def use(self) -> None:
         """A new snapshot is in use: endpoints may have become known."""

@@ -57,11 +57,11 @@ class Answer:
 
     def part(self, data: bytes, *, is_end: bool, has_trailers: bool = False) -> Sequence[bytes]:
         """The replies to a part of the body."""
+        if has_trailers and self.mode != extproc.FULL_DUPLEX_STREAMED:
+            return ()
         passed = self.body.feed(data, is_end=is_end)
         if self.mode == extproc.FULL_DUPLEX_STREAMED:
             return replies.streamed(passed, is_response=True, is_end=is_end and not has_trailers)
-        if has_trailers:
-            return ()
         if not self.body.is_changed:
             return (replies.changed(None),)
         if self.mode == extproc.BUFFERED:

@@ -28,6 +28,10 @@ class Certificates:
 
     def __init__(self, listening: Listening) -> None:
         self.context = rpc.tls.for_server(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        if listening.tls_min_version == "1.3":
+            self.context.minimum_version = ssl.TLSVersion.TLSv1_3
+        if listening.tls_ciphers:
+            self.context.set_ciphers(":".join(listening.tls_ciphers))
         self._listening = listening
         self._read: tuple[bytes, bytes] | None = None
         if listening.cert_path:

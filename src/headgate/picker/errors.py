@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from headgate import extproc
 from headgate.requests.refusal import Refusal
 
@@ -32,6 +34,7 @@ _TEXTS: Final = {
 
 
 _SATURATED: Final = frozenset({"queue_full", "pool_saturated", "evicted", "evicted_priority"})
+_MODEL_MISSING: Final = "the request has no model: set `model` to the name of a model of the pool"
 _SHED: Final = "system saturated, sheddable request dropped"
 
 
@@ -47,6 +50,8 @@ def response(
     refusal: Refusal, target: bytes, *, is_text: bool, is_sheddable: bool = False
 ) -> extproc.ImmediateResponse:
     """The response that a refused request gets. `is_text`: in the format of the reference implementation."""
+    if refusal.code == "model_missing":  # behind a proxy, GET /v1/models is the list of a single engine
+        refusal = msgspec.structs.replace(refusal, message=_MODEL_MISSING)
     if is_text:
         body, kind = text(refusal, is_sheddable=is_sheddable).encode(), b"text/plain"
     else:
@@ -63,6 +68,22 @@ def response(
         mutation=extproc.Mutation(headers),
         body=body,
         details=f"headgate_{refusal.code}",
+    )
+
+
+def no_pool() -> Refusal:
+    """A request whose body is not read, while there is no pool."""
+    return Refusal.unavailable(
+        "the InferencePool does not exist", code="pool_not_found", dropped="rejected-no-endpoints"
+    )
+
+
+def no_endpoint_in_subset() -> Refusal:
+    """A request without a body, which the proxy confines to endpoints that do not exist or are not ready."""
+    return Refusal.unavailable(
+        "no endpoint to which the proxy confines the request is ready",
+        code="no_endpoint_in_subset",
+        dropped="rejected-no-endpoints",
     )
 
 

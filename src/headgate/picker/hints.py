@@ -18,6 +18,7 @@ _SUBSET_NAMESPACE: Final = "envoy.lb.subset_hint"
 _SUBSET_KEY: Final = "x-gateway-destination-endpoint-subset"
 _SERVED_KEY: Final = "x-gateway-destination-endpoint-served"
 _UPSTREAM_ADDRESS: Final = "upstream.address"
+_SOURCE_ADDRESS: Final = "source.address"
 CONFORMANCE_HEADER: Final = b"test-epp-endpoint-selection"
 """Names the endpoints to pick, in conformance tests."""
 
@@ -49,6 +50,12 @@ def served(metadata: bytes, attributes: bytes) -> str:
         address = extproc.attributes(attributes).get(_UPSTREAM_ADDRESS)
         return str(address) if address else ""
     return ""
+
+
+def source(attributes: bytes) -> str:
+    """The address of the client, without its port; "" if the proxy does not say. Raises WireError."""
+    address = extproc.attributes(attributes).get(_SOURCE_ADDRESS) if attributes else None
+    return str(address).rpartition(":")[0].strip("[]") if address else ""
 
 
 def endpoint_at(address: str, loads: Iterable[EndpointState]) -> EndpointState | None:

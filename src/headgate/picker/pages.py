@@ -10,9 +10,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from headgate.dataplane import explaining
+from headgate.peers import is_loopback
+from headgate.picker.explaining import PickerForms
+
 if TYPE_CHECKING:
     from headgate.picker.shell import Shell
     from headgate.telemetry import Registry
+
+_ONLY_HERE = (
+    "explanations name Pods and their addresses: ask on the machine of the picker, or by kubectl port-forward"
+)
 
 
 def pages(shell: Shell, registry: Registry) -> Starlette:
@@ -35,6 +43,15 @@ def pages(shell: Shell, registry: Registry) -> Starlette:
     async def endpoints(_: Request) -> Response:
         return JSONResponse({pool.name: pool.endpoints_shown() for pool in shell.plane.pools.values()})
 
+    async def explain(request: Request) -> Response:
+        if not is_loopback(request.client.host if request.client is not None else ""):
+            return JSONResponse({"message": _ONLY_HERE}, 403)
+        forms = PickerForms(shell.choices, shell.default_destination)
+        most_bytes = shell.choices.max_body_bytes
+        return await explaining.respond(
+            request, shell.plane, forms, shell.large_bodies, most_bytes, shell.now()
+        )
+
     async def statistics(_: Request) -> Response:
         return JSONResponse(shell.statistics())
 
@@ -44,6 +61,8 @@ def pages(shell: Shell, registry: Registry) -> Starlette:
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/debug/endpoints", endpoints),
+            Route("/debug/explain", explain, methods=["POST"]),
+            Route("/debug/explain/{path:path}", explain, methods=["POST"]),
             Route("/debug/flow", flow),
             Route("/debug/statistics", statistics),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from headgate import extproc
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 PREFILLER: Final = b"x-prefiller-host-port"
 """Names the endpoint that prefills the prompt, for the sidecar of the one that decodes."""
-_EXPLAIN: Final = b"x-headgate-explain"
 _SERVED_ECHO: Final = b"x-conformance-test-served-endpoint"
 
 
@@ -65,6 +65,15 @@ def fallbacks(life: Life, picked: EndpointState, count: int, now: float) -> Iter
         yield choice.load
 
 
+def metadata_with_scores(life: Life, addresses: bytes) -> bytes:
+    """The metadata with the scores by which the endpoint was picked; without them if the policy has none."""
+    scores = life.choice.scores if life.choice is not None else {}
+    if not scores:
+        return replies.destination_metadata(addresses)
+    shown = {load.endpoint.address: round(score, 6) for load, score in scores.items() if math.isfinite(score)}
+    return replies.metadata_with_scores(addresses, shown)
+
+
 def mutation(
     request: ProxiedRequest, addresses: bytes, request_id: bytes, *, length: int | None
 ) -> extproc.Mutation:
@@ -79,10 +88,12 @@ def mutation(
     return extproc.Mutation(headers, removed)
 
 
-def response_headers(served: ServedRequest, retry_after_s: float | None) -> list[extproc.SetHeader]:
-    """The headers added to a response."""
+def response_headers(
+    served: ServedRequest, retry_after_s: float | None, *, explains: bool
+) -> list[extproc.SetHeader]:
+    """The headers added to a response. `explains`: with the decision."""
     life = served.life
-    added = decision_headers(served)
+    added = decision_headers(served) if explains else []
     pool, choice = life.pool, life.choice
     if pool is not None and choice is not None and pool.policy.marks_responses:
         added += (extproc.SetHeader(name, value) for name, value in marks(life, pool, choice))
@@ -92,9 +103,7 @@ def response_headers(served: ServedRequest, retry_after_s: float | None) -> list
 
 
 def decision_headers(served: ServedRequest, refused: str = "") -> list[extproc.SetHeader]:
-    """The header with the decision, if the request asks for it."""
-    if served.request.header(_EXPLAIN) != "1":
-        return []
+    """The header with the decision."""
     name, _, value = decision_header.line(served, [], refused).rstrip().partition(b": ")
     return [extproc.SetHeader(name, value)]
 

@@ -36,7 +36,7 @@ _OUTPUT_TOKENS: Final = (
 
 
 class Ended(Protocol):
-    """A request that is over."""
+    """A request, which is over where it is `settled`."""
 
     @property
     def life(self) -> Life: ...
@@ -63,13 +63,14 @@ class _Series:
 
 
 class ReferenceMetrics:
-    """The metrics of requests that are over."""
+    """Requests are counted when they are picked for, as by the reference implementation: those that are
+    rejected are errors only."""
 
     def __init__(self, registry: Registry) -> None:
         self._models, self._targets = LabelValues(MAX_VALUES), LabelValues(MAX_VALUES)
         self._flows, self._priorities = LabelValues(MAX_VALUES), LabelValues(64)
         self._series: dict[tuple[str, str, str, int], _Series] = {}
-        self._total = Counter(f"{PREFIX}_request", "Requests that are over.", LABELS)
+        self._total = Counter(f"{PREFIX}_request", "Requests for which an endpoint was picked.", LABELS)
         self._errors = Counter(
             f"{PREFIX}_request_error", "Requests that were not served.", (*LABELS, "error_code")
         )
@@ -97,14 +98,14 @@ class ReferenceMetrics:
             ),
         )
 
+    def picked(self, ended: Ended) -> None:
+        """Called once for every request for which an endpoint is picked."""
+        self._series_of(_key_of(ended)).total.value += 1
+
     def settled(self, ended: Ended, now: float) -> None:
         """Called exactly once for every request with a decision."""
-        life = ended.life
-        decision, account = life.decision, life.account
-        target = decision.upstream_model if decision.pool is not None else ""
-        key = decision.model, target, ended.request.fairness_id, decision.scheduled.priority
-        series = self._series.get(key) or self._bind(key)
-        series.total.value += 1
+        account, key = ended.life.account, _key_of(ended)
+        series = self._series_of(key)
         series.duration.observe(now - ended.request.arrived_at)
         if account.usage is not None:
             series.input_tokens.observe(account.usage.prompt)
@@ -122,6 +123,9 @@ class ReferenceMetrics:
             self._priorities.value(str(priority)),
         )
 
+    def _series_of(self, key: tuple[str, str, str, int]) -> _Series:
+        return self._series.get(key) or self._bind(key)
+
     def _bind(self, key: tuple[str, str, str, int]) -> _Series:
         if len(self._series) >= _MAX_BOUND:
             self._series.clear()
@@ -133,3 +137,9 @@ class ReferenceMetrics:
             self._output_tokens.labels(*labels),
         )
         return series
+
+
+def _key_of(ended: Ended) -> tuple[str, str, str, int]:
+    decision = ended.life.decision
+    target = decision.upstream_model if decision.pool is not None else ""
+    return decision.model, target, ended.request.fairness_id, decision.scheduled.priority

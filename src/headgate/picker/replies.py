@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from headgate import extproc
@@ -11,6 +11,7 @@ from headgate.requests.bodies.pieces import Pieces
 DESTINATION: Final = b"x-gateway-destination-endpoint"
 """The header, and the key of the metadata, with the picked endpoints in the order in which to try them."""
 NAMESPACE: Final = "envoy.lb"
+SCORES: Final = "x-gateway-destination-endpoint-scores"
 PART_BYTES: Final = 62_000
 """The longest part of a body in one message; proxies limit a message to 64 KiB."""
 _MAX_CACHED: Final = 10_000
@@ -27,6 +28,13 @@ def destination_metadata(addresses: bytes) -> bytes:
         found = extproc.encode_struct({NAMESPACE: {DESTINATION.decode(): addresses.decode("latin-1")}})
         _metadata[addresses] = found
     return found
+
+
+def metadata_with_scores(addresses: bytes, scores: Mapping[str, float]) -> bytes:
+    """The same with the scores of all endpoints, by their addresses."""
+    return extproc.encode_struct(
+        {NAMESPACE: {DESTINATION.decode(): addresses.decode("latin-1"), SCORES: dict(scores)}}
+    )
 
 
 def picked_without_body(mutation: extproc.Mutation, metadata: bytes) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from headgate.dataplane import trust
 from headgate.dataplane.objective_headers import OBJECTIVES_MS, positive
 from headgate.dataplane.queueing.queue_hints import DEFAULT_FLOW, FAIRNESS_IDS
 from headgate.dataplane.records import log_text
@@ -17,6 +19,7 @@ DEFAULT_PATH: Final = "/v1/completions"
 """Of requests whose proxy sends no path; the path of the reference implementation."""
 _PATHS: Final = (b":path", b"x-original-path", b"x-forwarded-path")
 GRPC: Final = b"application/grpc"
+_EXPLAIN: Final = b"x-headgate-explain"
 _RENAME: Final = (b"x-llm-d-model-name-rewrite", b"x-gateway-model-name-rewrite")
 _MAX_NAME: Final = 1024
 
@@ -24,15 +27,27 @@ _MAX_NAME: Final = 1024
 class ProxiedRequest:
     """One request. Its body is complete when decisions are made about it."""
 
-    __slots__ = ("_named", "arrived_at", "body", "headers", "held_bytes", "is_known_api", "path", "target")
+    __slots__ = (
+        "_named",
+        "_source",
+        "arrived_at",
+        "body",
+        "headers",
+        "held_bytes",
+        "is_known_api",
+        "path",
+        "target",
+    )
 
-    def __init__(self, headers: list[Header], arrived_at: float) -> None:
+    def __init__(self, headers: list[Header], arrived_at: float, source: str = "") -> None:
+        """`source`: the address of the client, if the proxy says it besides the headers."""
         named = dict(reversed(headers))
         if not b"".join(named).islower():  # proxies of HTTP/2 send lower-case names
             headers = [(name.lower(), value) for name, value in headers]
             named = dict(reversed(headers))
         self.headers = headers
         self.arrived_at = arrived_at
+        self._source = source
         self.body: bytes | bytearray = b""
         self.held_bytes = 0
         self._named = named
@@ -75,8 +90,16 @@ class ProxiedRequest:
 
     @property
     def client_address(self) -> str:
-        """The address that the proxy appended last."""
-        return self.header(b"x-forwarded-for").rpartition(",")[2].strip()
+        """As the proxy says it, or as it has appended it to the headers."""
+        if self._source:
+            return self._source
+        chain = next((value for name, value in reversed(self.headers) if name == b"x-forwarded-for"), b"")
+        return chain.rpartition(b",")[2].strip().decode("latin-1")
+
+    def wants_decision(self, told: tuple[str, ...]) -> bool:
+        """Whether the client asks for the decision, and is in one of the networks that are `told`. Without an
+        address from the proxy, it is in none."""
+        return self._named.get(_EXPLAIN) == b"1" and self.client_address in _networks(told)
 
     @property
     def model_header(self) -> str:
@@ -118,6 +141,9 @@ class ProxiedRequest:
     def header(self, name: bytes) -> str:
         """The first value of a header by its lower-case name; "" if it is missing."""
         return self._named.get(name, b"").decode("latin-1")
+
+
+_networks = lru_cache(maxsize=8)(trust.Networks)
 
 
 def _api_path(path: str) -> str | None:

@@ -52,6 +52,9 @@ class Listening(msgspec.Struct, frozen=True, kw_only=True):
     """Whether external processing uses TLS."""
     cert_path: str = ""
     """Directory with tls.crt and tls.key; empty for a self-signed certificate."""
+    tls_min_version: Literal["1.2", "1.3"] = "1.2"
+    tls_ciphers: tuple[str, ...] = ()
+    """Ciphers of TLS 1.2 by their names in OpenSSL; empty for the usual ones."""
     reload_s: float = 10.0
     """How often these files are read again; 0 for never."""
     max_message_bytes: int = 4 << 20
@@ -74,6 +77,12 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     error_format: Literal["text", "openai"] = "text"
     asks_for_usage: bool = True
     """Whether token counts are asked for in streams, and taken out again."""
+    explains_to: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
+    """Networks of clients that learn the decision about their request if they ask for it."""
+    emits_scores: bool = False
+    """Whether the proxy is told the scores of all endpoints."""
+    passes_bodies: bool = False
+    """Whether bodies are not read at all, and requests are picked for by load alone."""
     is_conformance: bool = False
     """Whether the headers of conformance tests choose endpoints."""
 

@@ -50,6 +50,7 @@ def picker_rules(settings: PickerSettings) -> Rules:
         stream_response_timeout_s=math.inf,
         idle_timeout_s=math.inf,
         believes_objectives=True,
+        notes_scores=settings.choices.emits_scores,
     )
 
 

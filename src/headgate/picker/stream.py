@@ -17,6 +17,7 @@ from headgate.picker.answer import Answer
 from headgate.picker.request import ProxiedRequest
 from headgate.protobuf_wire import WireError
 from headgate.requests import effects, elsewhere, settlement, states, undecoded, way
+from headgate.requests.decision import Decision
 from headgate.requests.life import UNDECIDED, Life
 from headgate.requests.proxied import Proxied
 from headgate.requests.received import ReceivedBody
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from headgate.picker.host import Call, Host
     from headgate.picker.reference_metrics import Ended
     from headgate.requests.bodies import large
+    from headgate.requests.destinations import Destination
     from headgate.requests.pool_state import PoolState
     from headgate.requests.refusal import Refusal
     from headgate.requests.subset import Subset
@@ -134,7 +136,7 @@ class Stream:
         self, found: extproc.ProcessingRequest, message: extproc.HttpHeaders, now: float
     ) -> None:
         host = self._host
-        request = self.request = ProxiedRequest(message.headers, now)
+        request = self.request = ProxiedRequest(message.headers, now, hints.source(found.attributes))
         self.request_id = request.given_id or host.request_id()
         mode, self._response_mode = picking.body_modes(found.protocol, host.choices.body_mode)
         problem = request_body.mode_problem(mode)
@@ -190,7 +192,8 @@ class Stream:
         destination = host.default_destination
         picked = picking.any_of(host.plane, destination, self._subset, now, host.rng)
         if picked is None:
-            self._refuse_early(errors.no_pods(), now)
+            is_confined = self._subset is not None and destination is not None and destination.pool.loads
+            self._refuse_early(errors.no_endpoint_in_subset() if is_confined else errors.no_pods(), now)
             return
         self._named = [picked]
         addresses = picked.endpoint.address.encode()
@@ -211,15 +214,22 @@ class Stream:
             model=request.model_header,
         )
         host.streams.add(self)
-        destination = None
-        if not request.is_known_api or body.mode == extproc.NONE:
+        reads_body = request.is_known_api and body.mode != extproc.NONE and not host.choices.passes_bodies
+        if not reads_body:
             destination = host.default_destination
-        if destination is not None:
-            prompt = vllm_grpc.read_request(request.path, request.body) if request.is_grpc else None
-            life.decision = undecoded.decide(host.plane, request, destination, prompt=prompt)
+            life.decision = self._undecoded(request, destination)
             self._report(lambda: way.decided(life, now), now)
         else:
             self._report(lambda: way.begin(life, now), now)
+
+    def _undecoded(self, request: ProxiedRequest, destination: Destination | None) -> Decision:
+        """The decision about a body that is not read."""
+        if destination is None:
+            decision = Decision()
+            decision.refusal = errors.no_pool()
+            return decision
+        prompt = vllm_grpc.read_request(request.path, bytes(request.body)) if request.is_grpc else None
+        return undecoded.decide(self._host.plane, request, destination, prompt=prompt)
 
     # -- effects
 
@@ -332,6 +342,8 @@ class Stream:
         if self._prefiller:
             mutation.set_headers.append(extproc.SetHeader(picking.PREFILLER, self._prefiller))
         metadata = replies.destination_metadata(addresses)
+        if host.choices.emits_scores:
+            metadata = picking.metadata_with_scores(life, addresses)
         if body.is_buffered:
             self._send(replies.picked_buffered(mutation, metadata, content))
         else:
@@ -341,6 +353,7 @@ class Stream:
                     self._send(part)
         if body.has_trailers:
             self._send(replies.trailers(is_response=False))
+        host.reference.picked(cast("Ended", self))
         way.sent(life, now)
         settlement.drop_body(life)  # the proxy has it, and retries by itself
         if life.pairing is not None:
@@ -397,7 +410,11 @@ class Stream:
         assert answer is not None
         assert life is not None
         assert request is not None
-        answer.added += picking.response_headers(cast("ServedRequest", self), effect.retry_after_s)
+        answer.added += picking.response_headers(
+            cast("ServedRequest", self),
+            effect.retry_after_s,
+            explains=request.wants_decision(self._host.choices.explains_to),
+        )
         self._send(answer.head())
 
     def _response_body(self, answer: Answer, message: extproc.HttpBody, now: float) -> None:
@@ -409,11 +426,13 @@ class Stream:
                 elsewhere.sidecar_responded(life, now)
             received.add(data)
             received.has_passed = True
-        for part in answer.part(data, is_end=message.end_of_stream):
+        # A buffered body is whole in one message, which trailers may follow.
+        is_end = message.end_of_stream or answer.mode == extproc.BUFFERED
+        for part in answer.part(data, is_end=is_end):
             self._send(part)
         if received is not None:
             received.taken_bytes = answer.body.taken_bytes
-        if message.end_of_stream:
+        if is_end:
             self._response_ended(now)
 
     def _response_trailers(self, answer: Answer, now: float) -> None:
@@ -460,7 +479,8 @@ class Stream:
         is_sheddable = life is not None and life.decision.scheduled.priority < 0
         is_text = self._host.choices.error_format == "text"
         response = errors.response(refusal, request.target, is_text=is_text, is_sheddable=is_sheddable)
-        if life is not None and response.mutation is not None:
+        is_told = life is not None and request.wants_decision(self._host.choices.explains_to)
+        if is_told and response.mutation is not None:
             response.mutation.set_headers += picking.decision_headers(
                 cast("ServedRequest", self), refusal.code
             )

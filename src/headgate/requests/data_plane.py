@@ -202,7 +202,10 @@ class DataPlane:
     ) -> scheduling.Choice | None:
         """Where the pool's policy sends a request; None if there is nobody to be asked."""
         most = self.rules.max_requests
-        return scheduling.pick(pool.policy, request, pool.loads, now, self.rng, tried, most)
+        choice = scheduling.pick(pool.policy, request, pool.loads, now, self.rng, tried, most)
+        if choice is not None and self.rules.notes_scores:
+            choice.scores = pool.policy.scores(request, self.candidates(pool, tried, now), now)
+        return choice
 
     def refused(
         self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointState], now: float

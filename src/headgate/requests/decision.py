@@ -148,7 +148,7 @@ def decide(
         fields = Fields(form.model, form.stream)
     decision.model = fields.model or ""
     decision.stream = fields.stream is True
-    decision.refusal = _find_pool(decision, known, request, proxied.model if proxied is not None else "")
+    decision.refusal = _find_pool(decision, known, request, proxied)
     asks_for_usage = proxied is None or proxied.asks_for_usage
     if decision.refusal is not None:
         return decision
@@ -234,21 +234,22 @@ def encoded(request: ClientRequest) -> Refusal | None:
 
 
 def _find_pool(
-    decision: Decision, known: Surroundings, request: ClientRequest, renamed: str
+    decision: Decision, known: Surroundings, request: ClientRequest, proxied: Proxied | None
 ) -> Refusal | None:
-    """`renamed`: the name that the endpoint gets, unless a rewrite of the pool says another."""
+    """The pool, and the name of the model there."""
     model = decision.model
     destination = known.destinations.get(model)
     if destination is not None:
         match, target, pool = destination
         decision.match, decision.target, decision.pool = destination
     else:
-        found = _look_for_pool(decision, known, request)
+        found = _look_for_pool(decision, known, request, is_proxied=proxied is not None)
         if isinstance(found, Refusal):
             return found
         match, target, pool = found
     if pool.pool.rewrites is not None:
         target = _rewritten(decision, known, pool.pool.rewrites, target)
+    renamed = proxied.model if proxied is not None else ""
     if renamed and (pool.pool.rewrites is None or pool.pool.rewrites.of(model) is None):
         decision.target = target = routing.Target(target.pool, target.weight, renamed)
     served = pool.pool.model
@@ -268,7 +269,9 @@ def _rewritten(
     return renamed
 
 
-def _look_for_pool(decision: Decision, known: Surroundings, request: ClientRequest) -> Destination | Refusal:
+def _look_for_pool(
+    decision: Decision, known: Surroundings, request: ClientRequest, *, is_proxied: bool
+) -> Destination | Refusal:
     """The destination of this request, for a model whose requests may go to several."""
     model = decision.model
     try:
@@ -283,7 +286,9 @@ def _look_for_pool(decision: Decision, known: Surroundings, request: ClientReque
         if not known.is_ready:
             return _not_ready()
         is_known = routing.is_named(known.snapshot, model)
-        return Refusal.no_rule_matches(model) if is_known else Refusal.model_not_found(model)
+        if is_known:
+            return Refusal.no_rule_matches(model)
+        return Refusal.model_not_found(model, is_proxied=is_proxied)
     target = decision.target = known.splits.next(match.route.key, match.rule)
     if target is None:
         return _no_target(match, model)

@@ -107,3 +107,16 @@ def why(load: fleet.EndpointState) -> str:
     if failure_rate:
         return f"failing {failure_rate:.0%} of its requests, far more than the others, the last: {told}"
     return f"{load.failures_in_row} failures in a row, the last: {told}"
+
+
+def state(load: fleet.EndpointState, is_ejected: bool, now: float) -> str:
+    """The state of an endpoint in one word; docs/gateway.md explains them."""
+    if is_ejected:
+        return "ejected"
+    if load.resting_until > now:
+        return "resting"
+    if load.ejection.until > now:
+        return "needed"  # it would be ejected, but its pool has reached the ejection limit
+    if load.share(now) < 1:
+        return "returning"
+    return "avoided" if load.avoided(now) else "healthy"

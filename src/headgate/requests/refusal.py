@@ -69,9 +69,12 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return cls.bad_request(message, code=code, param="model", status=404)
 
     @classmethod
-    def model_not_found(cls, model: str) -> Refusal:
-        listed = "GET /v1/models lists those that are served"
-        return cls.missing(f"no route serves the model {model[:256]!r}: {listed}", code="model_not_found")
+    def model_not_found(cls, model: str, *, is_proxied: bool = False) -> Refusal:
+        """`is_proxied`: behind another proxy, where the list of models is that of a single engine."""
+        hint = "GET /v1/models lists those that are served"
+        if is_proxied:
+            hint = "the name must be that of an InferenceModel or InferenceModelRewrite of the pool"
+        return cls.missing(f"no route serves the model {model[:256]!r}: {hint}", code="model_not_found")
 
     @classmethod
     def no_rule_matches(cls, model: str) -> Refusal:

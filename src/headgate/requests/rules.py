@@ -32,3 +32,5 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     plan: dict[str, Any] | None = None
     """The content of a scheduler's configuration file."""
     allow_experimental_plugins: bool = False
+    notes_scores: bool = False
+    """Whether choices have the scores of all candidates."""

@@ -12,14 +12,14 @@ from headgate.requests.decision import Decision, priority_of
 if TYPE_CHECKING:
     from headgate.engines.vllm_grpc import Prompt
     from headgate.requests.client import ClientRequest
-    from headgate.requests.data_plane import DataPlane
+    from headgate.requests.decision import Surroundings
     from headgate.requests.destinations import Destination
 
 BYTES_PER_TOKEN: Final = 4
 
 
 def decide(
-    plane: DataPlane,
+    known: Surroundings,
     request: ClientRequest,
     destination: Destination,
     *,
@@ -48,8 +48,8 @@ def decide(
         prefix=prefix,
         block_tokens=hashing.BLOCK_BYTES * prompt_tokens / len(content) if prefix else 0.0,
         block_ends=blocks.ends if prefix else (),
-        output_tokens=plane.sizes.answers.expected("", most_tokens),
-        priority=priority_of(plane, destination, request),
+        output_tokens=known.sizes.answers.expected("", most_tokens),
+        priority=priority_of(known, destination, request),
         header=request.header,
     )
     return decision

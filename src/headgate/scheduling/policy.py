@@ -71,6 +71,13 @@ class Policy(ABC):
             return dict.fromkeys(candidates, "the policy refuses all")
         return {load: self.why(request, load, choice, now) for load in candidates}
 
+    def scores(
+        self, request: Request, candidates: Sequence[EndpointState], now: float
+    ) -> Mapping[EndpointState, float]:
+        """The scores of candidates, of which the greatest is the best; empty if the policy has none. A
+        candidate that it does not consider has none either."""
+        return {}
+
     def refusal(self, request: Request, candidates: Sequence[EndpointState], now: float) -> Refused:
         """Why `pick` refused all candidates."""
         return Refused(why="the policy refuses them all")

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Final
 
@@ -147,6 +147,18 @@ class PredictedFirstToken(Policy):
         if wait_s * DELAYED_PER_WAITING < pause_s * MAX_DELAYED:
             delayed = DELAYED_PER_WAITING * wait_s / pause_s
         self.price = 1.0 + delayed
+
+    def scores(
+        self, request: Request, candidates: Sequence[EndpointState], now: float
+    ) -> Mapping[EndpointState, float]:
+        """The predicted seconds to the first token, negative."""
+        held = self._prefixes.matched(request.prefix, candidates) if request.prefix else _NOTHING
+        found: dict[EndpointState, float] = {}
+        for load, blocks in zip(candidates, held):  # noqa: B905 - strict would reject an infinite iterator
+            uncached = request.prompt_tokens - (request.tokens_in(blocks) if blocks else 0)
+            loads_adapter = bool(request.adapter) and not load.has_adapter(request.adapter)
+            found[load] = -load.estimator.first_token_s(uncached, now, loads_adapter=loads_adapter)
+        return found
 
     def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
         """The terms of the score, and whether they include the engine's own figures."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
 
 from headgate.fleet import EndpointState, answer_sizes, estimator
 
@@ -101,10 +101,13 @@ class Request:
         return tokens if tokens < most else most
 
 
+_NO_SCORES: Final[Mapping[EndpointState, float]] = {}
+
+
 class Choice:
     """The endpoint picked for a request, and its predicted first token."""
 
-    __slots__ = ("cached_tokens", "first_token_s", "load")
+    __slots__ = ("cached_tokens", "first_token_s", "load", "scores")
 
     def __init__(
         self, *, load: EndpointState, cached_tokens: int = 0, first_token_s: float | None = None
@@ -114,3 +117,5 @@ class Choice:
         """Tokens of the prompt that the endpoint's cache is believed to hold."""
         self.first_token_s = first_token_s
         """Predicted seconds until the first token; None where the policy predicts nothing."""
+        self.scores = _NO_SCORES
+        """Those of all candidates, if somebody wants them; the greatest is the best."""

@@ -142,6 +142,11 @@ class Weighted(Policy):
                     if other != weight:
                         behind[other] += excess * its / (1.0 - share)
 
+    def scores(
+        self, request: Request, candidates: Sequence[EndpointState], now: float
+    ) -> Mapping[EndpointState, float]:
+        return self.policy.scores(request, candidates, now)
+
     def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
         return self.policy.why(request, load, choice, now)
 

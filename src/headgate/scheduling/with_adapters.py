@@ -55,6 +55,13 @@ class WithAdapters(Policy):
             **self.policy.reasons(request, asked, choice, now),
         }
 
+    def scores(
+        self, request: Request, candidates: Sequence[EndpointState], now: float
+    ) -> Mapping[EndpointState, float]:
+        if request.adapter:
+            candidates = self.homes.among(request.adapter, candidates, now)
+        return self.policy.scores(request, candidates, now)
+
     def refusal(self, request: Request, candidates: Sequence[EndpointState], now: float) -> Refused:
         if request.adapter:
             candidates = self.homes.among(request.adapter, candidates, now)

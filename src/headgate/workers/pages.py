@@ -16,7 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headgate.gateway import pages, setting_types
+from headgate.dataplane import explaining
+from headgate.gateway import setting_types
 from headgate.gateway.settings import GatewaySettings
 from headgate.telemetry import sums
 from headgate.workers import channel, signals
@@ -88,7 +89,7 @@ def admin_page(supervisor: Supervisor) -> KnownHosts:
 
     async def other(request: Request) -> Response:
         most = min(supervisor.configuration.settings.clients.max_body_bytes, channel.MAX_CARRIED_BYTES)
-        body = await pages.read_body(request, most)
+        body = await explaining.read_body(request, most)
         if body is None:
             return JSONResponse({"message": f"the body is longer than {most} bytes"}, 413)
         ready = sorted(supervisor.slots.serving, key=lambda worker: worker.slot)

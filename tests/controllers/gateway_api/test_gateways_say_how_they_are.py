@@ -108,6 +108,17 @@ def test_a_missing_certificate_is_an_unresolved_reference(kit):
     assert found["Programmed"] == ("False", "Invalid")
 
 
+def test_the_gateway_names_its_listeners_that_are_not_served(kit):
+    """Also those that are valid, but refer to a certificate that does not exist."""
+    plain = {"name": "plain", "port": 80, "protocol": "HTTP"}
+    tls = {"name": "tls", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "x"}]}}
+    status = kit.status_of(kit.gateway("front", plain, tls), kit.gateway_class())
+    told = {each.type: (each.status, each.message) for each in status.conditions}
+    accepted = "Headgate serves this Gateway, but listeners have references that lead nowhere: tls"
+    assert told["Accepted"] == ("True", accepted)
+    assert told["Programmed"][1].endswith("; not served, see their conditions: tls")
+
+
 def test_only_valid_listeners_are_looked_for(kit):
     """At every address of their Gateway."""
     listeners = (

@@ -115,6 +115,24 @@ async def test_requests_are_mirrored(front, endpoint, start_endpoint, service, t
     await eventually(lambda: front.gateway.metric(name, outcome="unreachable") == 1)
 
 
+async def test_copies_count_in_the_memory_of_bodies(front, endpoint, start_endpoint, service, to, eventually):
+    """While they are under way; without memory for it, none is sent, and the request is served."""
+    shadow = await start_endpoint()
+    shadow.behave = lambda call: None  # it does not respond
+    mirror = modifier("RequestMirror", backendRef={"name": "shadow", "port": 80})
+    objects = [*service("web", endpoint), *service("shadow", shadow)]
+    await front.route({"filters": [mirror], "backendRefs": [to("web")]}, objects_=objects)
+    bodies, name = front.gateway.shell.services.bodies, "headgate_gateway_mirrored_requests_total"
+    assert (await front.ask("/", "POST", b"x" * 5000)).body == b"ok"
+    await eventually(lambda: shadow.calls)
+    assert 5000 <= bodies.held < 6000
+    bodies.change(9000, 1000)
+    assert (await front.ask("/", "POST", b"x" * 5000)).body == b"ok"
+    await eventually(lambda: front.gateway.metric(name, outcome="no_memory") == 1)
+    await shadow.stop()
+    await eventually(lambda: bodies.held == 0)
+
+
 async def test_a_filter_that_is_not_supported_serves_nobody(front, endpoint, service, to):
     extension = {"type": "ExtensionRef", "extensionRef": {"group": "x.y", "kind": "Z", "name": "z"}}
     await front.route({"filters": [extension], "backendRefs": [to("web")]}, objects_=service("web", endpoint))

@@ -56,6 +56,25 @@ async def test_the_endpoint_that_the_picker_names_serves(front, start_endpoint, 
     assert (call.body, call.header(DESTINATION.decode())) == (BODY, at(endpoints[0]))
 
 
+async def test_copies_of_bodies_count(front, start_endpoint, serve, picker, eventually):
+    """While the picker is asked, a body is held several times; without memory for that, it is refused."""
+    endpoint = await start_endpoint(b"ok")
+    await serve(endpoint)
+    picker.answer = lambda stream: None
+    bodies = front.gateway.shell.services.bodies
+    asking = asyncio.create_task(front.ask("/", "POST", b"x" * 5000))
+    await eventually(lambda: picker.streams)
+    assert bodies.held == 15_000
+    bodies.change(25_000, 1000)
+    response = await front.ask("/", "POST", b"x" * 5000)
+    assert response.status == 503
+    assert b"too_many_body_bytes" in response.body
+    assert bodies.held == 15_000
+    picker.streams[0].pick(at(endpoint))
+    assert (await asking).body == b"ok"
+    await eventually(lambda: bodies.held == 0)
+
+
 async def test_requests_of_many_clients_share_a_connection(front, start_endpoint, serve, picker):
     endpoint = await start_endpoint(b"ok")
     await serve(endpoint)

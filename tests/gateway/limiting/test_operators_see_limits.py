@@ -6,8 +6,8 @@ import httpx2
 import msgspec
 import pytest
 
+from headgate.dataplane.explaining.explanation import Explanation, LimitShown
 from headgate.gateway import gauges, pages
-from headgate.gateway.explanation import Explanation, LimitShown
 
 EXPLAINED = {"X_Headgate_Explain": "1"}
 TRUSTED = {"clients_trusted_networks": ("127.0.0.0/8",)}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.dataplane.explaining.explanation import Explanation
 from headgate.gateway import pages
-from headgate.gateway.explaining import View, explain
-from headgate.gateway.explanation import Explanation
+from headgate.gateway.explaining import View, explain, view_of_objects
 from headgate.requests.usage import with_cached
 
 LONG = [{"role": "user", "content": "x" * 4000}]
@@ -210,7 +210,7 @@ async def test_objects_alone_are_explained_as_a_gateway_would(split, chat):
     shell = some.gateway.shell
     views = (
         View.of_plane(shell.plane, shell.now()),
-        View.of_objects(shell.plane.snapshot, knows_endpoints=True),
+        view_of_objects(shell.plane.snapshot, knows_endpoints=True),
     )
     live, alone = (explain(view, *asked).targets[0].endpoints for view in views)
     assert [each.why for each in alone] == [each.why for each in live]

@@ -124,8 +124,6 @@ UNSERVED = (
         f"use a GatewayClass with controllerName {gateways.CONTROLLER}, or list the model names in the "
         f"annotation {marks.MODELS} of the InferencePool, or * for all names without another route",
         _leads_to_pool,
-        # Whether a name leads to the pool is told about the pool.
-        changes_service=False,
     ),
     Unserved(
         "InferencePoolImport",

@@ -80,8 +80,6 @@ class Unserved(msgspec.Struct, frozen=True):
     fix: str
     concerns: Callable[[Mapping[str, Any]], bool] = _always
     """Whether the object has to do with inference at all."""
-    changes_service: bool = True
-    """Whether requests may be served differently without it."""
 
 
 class Remark(msgspec.Struct, frozen=True):

@@ -31,12 +31,12 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it also configures the queues of pools."""
 
 
-def read(scheduling: Scheduling) -> Said:
-    """Read the file that the settings name; empty if they name none."""
+def read(scheduling: Scheduling, text: str | None = None) -> Said:
+    """Read the file that the settings name; empty if they name none. With `text`, that is its content."""
     file = scheduling.config_file
     if file is None:
         return Said()
-    tree, problems, lines = read_document(file)
+    tree, problems, lines = read_document(file, text)
     if problems and not lines:
         return Said(unreadable=problems[0].message)
     if tree is not None and (other := recognizing.other_than_scheduler(tree, file)) is not None:

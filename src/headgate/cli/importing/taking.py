@@ -169,7 +169,7 @@ def _take(found: Found, namespace: str, own: OwnRoutes) -> _Taken | None:
         kind = content["kind"]
         if kind == "HTTPRoute" and own.has(content):
             return _Taken(found, Conversion(()), "own-route")
-        told = Difference("kind", kind, unserved.instead, unserved.fix, unserved.changes_service)
+        told = Difference("kind", kind, unserved.instead, unserved.fix)
         return _Taken(found, Conversion((), (), (told,)), "not-served")
     if (form := forms.FORMS.get(identity)) is not None:
         conversion = forms.convert(content, form)

@@ -123,13 +123,13 @@ def _read_text(label: str, text: str, reading: Reading) -> None:
         _read_document(label, document, reading)
 
 
-def read_document(path: str) -> tuple[Node | None, list[Problem], list[str]]:
+def read_document(path: str, text: str | None = None) -> tuple[Node | None, list[Problem], list[str]]:
     """Read a file that is not a manifest: the tree of its first document, its problems, and its lines.
 
-    A second document is reported as a problem.
+    A second document is reported as a problem. With `text`, no file is read, and `path` only names it.
     """
     try:
-        text = _text(path)
+        text = _text(path) if text is None else text
     except OSError as error:
         return None, [Problem(path, None, error.strerror or str(error))], []
     lines = _BREAK.split(text)

@@ -88,6 +88,20 @@ _port = click.IntRange(0, 65535)
     type=click.Path(file_okay=False),
     help="Directory with tls.crt and tls.key.",
 )
+@click.option(
+    "--tls-min-version",
+    default="VersionTLS12",
+    metavar="VERSION",
+    callback=go_flags.tls_version,
+    help="Least version of TLS: VersionTLS12 or VersionTLS13.",
+)
+@click.option(
+    "--tls-cipher-suites",
+    default="",
+    metavar="NAMES",
+    callback=go_flags.ciphers,
+    help="Ciphers of TLS 1.2, by Go's names, separated by commas. Those of TLS 1.3 are always on.",
+)
 @go_flags.switch("--enable-cert-reload", default=True, help="Read them again when they change.")
 @click.option(
     "--config-file",
@@ -147,6 +161,11 @@ _port = click.IntRange(0, 65535)
     default=False,
     help="Ignore the endpoints to which the proxy confines a request.",
 )
+@go_flags.switch(
+    "--emit-endpoint-scores",
+    default=False,
+    help="Tell the proxy the scores of all endpoints, as metadata.",
+)
 @click.option(
     "--error-format",
     type=click.Choice(["text", "openai"]),
@@ -162,6 +181,14 @@ _port = click.IntRange(0, 65535)
     "--conformance-headers",
     default=False,
     help="Let the header test-epp-endpoint-selection choose endpoints, for conformance tests only.",
+)
+@click.option(
+    "--explain-to",
+    multiple=True,
+    metavar="NETWORK",
+    callback=go_flags.networks,
+    help="Clients that learn the decision about their request by x-headgate-explain: networks of the "
+    "attribute source.address, or of the last address in x-forwarded-for; repeatable. Default: this machine.",
 )
 @click.option(
     "--max-body-bytes",

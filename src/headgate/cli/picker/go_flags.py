@@ -54,6 +54,20 @@ _IGNORED_WITH_VALUE = {
     "--zap-stacktrace-level": _LOG,
     "--zap-time-encoding": _LOG,
 }
+_VERSIONS = {"VersionTLS12": "1.2", "VersionTLS13": "1.3", "1.2": "1.2", "1.3": "1.3"}
+_CIPHERS = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+}
+"""Go's names of the ciphers of TLS 1.2 that HTTP/2 allows, and OpenSSL's."""
+_CIPHERS_OF_1_3 = frozenset(
+    ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+)
+"""Always on, as in Go."""
 _SINGLE_DASH = re.compile(r"-[A-Za-z][A-Za-z0-9-]+(=.*)?", re.DOTALL)
 _LABEL = re.compile(r"[A-Za-z0-9./_-]{1,316}=[A-Za-z0-9._-]{0,63}")
 _MAX_PORTS = 8
@@ -117,3 +131,31 @@ def duration(_: click.Context, __: click.Parameter, given: str) -> float:
         return float(durations.parse(given))
     except durations.DurationError as error:
         raise click.BadParameter(f"{given[:32]!r} is not a duration such as 30s or 1m30s") from error
+
+
+def tls_version(_: click.Context, __: click.Parameter, given: str) -> str:
+    """The least version of TLS: 1.2 or 1.3."""
+    found = _VERSIONS.get(given)
+    if found is None:
+        raise click.BadParameter(f"{given[:32]!r}: VersionTLS12 or VersionTLS13 is needed")
+    return found
+
+
+def ciphers(_: click.Context, __: click.Parameter, given: str) -> tuple[str, ...]:
+    """Names of OpenSSL for those of Go."""
+    found = []
+    for each in filter(None, map(str.strip, given.split(","))):
+        name = each if each.endswith("_SHA256") or "CHACHA20" not in each else f"{each}_SHA256"
+        if name in _CIPHERS:
+            found.append(_CIPHERS[name])
+        elif name not in _CIPHERS_OF_1_3:
+            raise click.BadParameter(f"{each[:64]!r} is not a cipher for HTTP/2; use {', '.join(_CIPHERS)}")
+    return tuple(found)
+
+
+def networks(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    from headgate.dataplane import trust
+
+    if problems := trust.problems(given):
+        raise click.BadParameter(problems[0])
+    return given

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from headgate.cli import validation
 from headgate.cli.gateway import scheduler
 from headgate.dataplane import settings as sections
 from headgate.picker.settings import Choices, Listening, PickerSettings, PoolNames
+from headgate.scheduling import configuration
 
 
 def listening(given: Mapping[str, Any]) -> Listening:
@@ -37,6 +37,8 @@ def from_flags(kubeconfig: Path | None, given: Mapping[str, Any]) -> PickerSetti
     if given["endpoint_selector"] and given["pool_names"]:
         raise click.UsageError("--endpoint-selector replaces --pool-name: remove one of them")
     interval_s = max(given["refresh_metrics_interval"], 0.05)
+    scheduling = _scheduling(given)
+    allows_alpha = scheduling.allow_experimental_plugins
     return PickerSettings(
         pools=PoolNames(
             names=given["pool_names"],
@@ -48,6 +50,8 @@ def from_flags(kubeconfig: Path | None, given: Mapping[str, Any]) -> PickerSetti
         ),
         listening=msgspec.structs.replace(
             listening(given),
+            tls_min_version=given["tls_min_version"],
+            tls_ciphers=given["tls_cipher_suites"],
             reload_s=Listening().reload_s if given["enable_cert_reload"] else 0.0,
             max_message_bytes=given["grpc_max_recv_msg_size"],
         ),
@@ -58,6 +62,10 @@ def from_flags(kubeconfig: Path | None, given: Mapping[str, Any]) -> PickerSetti
             uses_subset=not given["disable_endpoint_subset_filter"],
             error_format=given["error_format"],
             asks_for_usage=given["stream_usage"],
+            passes_bodies=scheduling.content is not None
+            and configuration.read(scheduling.content, allow_alpha=allows_alpha).passes_bodies,
+            emits_scores=given["emit_endpoint_scores"],
+            explains_to=given["explain_to"] or Choices().explains_to,
             is_conformance=given["conformance_headers"],
         ),
         kubernetes=sections.Kubernetes(kubeconfig=str(kubeconfig) if kubeconfig is not None else None),
@@ -71,7 +79,7 @@ def from_flags(kubeconfig: Path | None, given: Mapping[str, Any]) -> PickerSetti
         queue=sections.Queue(
             enabled=given["flow_control"], objectives_from="anyone", fairness_ids_from="anyone"
         ),
-        scheduling=_scheduling(given),
+        scheduling=scheduling,
         logging=sections.Logging(access_log=given["access_log"]),
         peers=sections.Peers(
             addresses=given["peers"],
@@ -98,10 +106,9 @@ def _scheduling(given: Mapping[str, Any]) -> sections.Scheduling:
     if not given["config_text"]:
         said = scheduler.read(section)
     else:
-        with tempfile.NamedTemporaryFile("w", prefix="config-text-", suffix=".yaml") as file:
-            file.write(given["config_text"])
-            file.flush()
-            said = scheduler.read(msgspec.structs.replace(section, config_file=file.name))
+        said = scheduler.read(
+            msgspec.structs.replace(section, config_file="--config-text"), given["config_text"]
+        )
     if said.unreadable:
         raise click.ClickException(f"{given['config_file']}: {said.unreadable}")
     if said.errors:

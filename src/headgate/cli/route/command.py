@@ -37,6 +37,15 @@ def route() -> None:
 )
 @click.option("--model", help="Model of the request; overrides the one in its body.")
 @click.option(
+    "--host",
+    metavar="HOST",
+    help="Explain a request to a Gateway for this host: which rule of which HTTPRoute takes it.",
+)
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="With --host: port of the listener. Default: all."
+)
+@click.option("--method", default="GET", help="With --host: method of the request.")
+@click.option(
     "--objects",
     multiple=True,
     type=click.Path(allow_dash=True),
@@ -57,6 +66,9 @@ def explain(
     path: str,
     headers: tuple[str, ...],
     model: str | None,
+    host: str | None,
+    port: int | None,
+    method: str,
     objects: tuple[str, ...],
     gateway: str | None,
     namespace: str | None,
@@ -68,12 +80,19 @@ def explain(
     Uses the objects of the API server, unless --objects or --gateway is given. Exits with 1 if the request
     would be rejected.
 
+    With --host, explains the HTTPRoutes of Gateways instead of model names.
+
     Example: headgate route explain --model sim-8b --objects examples/quickstart
     """
     from headgate.cli.route import rendering, sources
 
     if objects and gateway:
         raise click.UsageError("--objects and --gateway cannot be combined")
+    if host is not None:
+        if file is not None or model is not None or gateway:
+            raise click.UsageError("--host explains HTTPRoutes: omit -f, --model and --gateway")
+        _explain_http_route(method, host, port, path, headers, objects, server, output)
+        return
     if file is None and model is None:
         raise click.UsageError("no request: pass its body with -f, or use --model")
     if not path.startswith("/") or not path.isprintable() or not path.isascii() or " " in path:
@@ -87,6 +106,30 @@ def explain(
         found = sources.from_server(server, namespace, asked)
     click.echo(rendering.as_json(found) if output == "json" else rendering.as_text(found), nl=False)
     if rendering.is_refused(found):
+        raise SystemExit(1)
+
+
+def _explain_http_route(
+    method: str,
+    host: str,
+    port: int | None,
+    path: str,
+    headers: tuple[str, ...],
+    objects: tuple[str, ...],
+    server: Server,
+    output: str,
+) -> None:
+    from headgate.cli.route import http_routes
+
+    asked = http_routes.Asked(method, host, path, tuple(_header(text) for text in headers), port)
+    asked.head()
+    if objects:
+        found = http_routes.from_manifests(list(objects), asked)
+    else:
+        found = http_routes.from_server(server, asked)
+    text = http_routes.as_json(found) if output == "json" else http_routes.as_text(asked, found)
+    click.echo(text, nl=False)
+    if http_routes.is_refused(found):
         raise SystemExit(1)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from headgate.cli.objects.printing import escaped
-from headgate.gateway.explanation import (
+from headgate.dataplane.explaining.explanation import (
     Answer,
     EndpointShown,
     Explanation,

@@ -16,8 +16,8 @@ from headgate.api import gie_v1, gie_v1alpha1
 from headgate.cli import manifests
 from headgate.cli.manifests.loading import ManifestErrors, load
 from headgate.cli.objects import connecting
-from headgate.gateway.explaining import View, explain
-from headgate.gateway.explanation import Explanation
+from headgate.dataplane.explaining import Explanation
+from headgate.gateway.explaining import explain, view_of_objects
 from headgate.requests.client import Header
 
 # Routing objects, read once from an API server or from manifests.
@@ -87,7 +87,7 @@ def of_manifests(read: list[manifests.Manifest], namespace: str | None) -> Objec
     """Objects of the manifests, as an API server would store them. Raises ClickException."""
 
     def of(kind: type[Kind]) -> list[Kind]:
-        return _of_kind(read, kind, namespace)
+        return of_kind(read, kind, namespace)
 
     inference = routing.InferenceObjects(
         pools=[*of(gie_v1.InferencePool), *of(gie_v1alpha1.InferencePool)],
@@ -99,7 +99,8 @@ def of_manifests(read: list[manifests.Manifest], namespace: str | None) -> Objec
     return Objects(of(api.ModelRoute), of(api.ModelServer), inference, of(api.Pod), secrets)
 
 
-def _of_kind(read: list[manifests.Manifest], kind: type[Kind], namespace: str | None) -> list[Kind]:
+def of_kind(read: list[manifests.Manifest], kind: type[Kind], namespace: str | None) -> list[Kind]:
+    """The objects of a kind among manifests. Raises ClickException."""
     resource = kind.resource
     found = []
     for manifest in read:
@@ -198,7 +199,7 @@ def from_server(server: connecting.Server, namespace: str | None, asked: Asked) 
 
     async def fetch(client: cluster.Client) -> Explanation:
         found = await fetch_objects(client, namespace)
-        explanation = explain(View.of_objects(found.snapshot(), knows_endpoints=True), *asked)
+        explanation = explain(view_of_objects(found.snapshot(), knows_endpoints=True), *asked)
         return with_absent(explanation, found.pools, found.pods)
 
     return connecting.run(server, fetch)
@@ -211,7 +212,7 @@ def from_manifests(paths: list[str], namespace: str | None, asked: Asked) -> Exp
     except ManifestErrors as error:
         raise click.ClickException(str(error)) from error
     found = of_manifests(read, namespace)
-    view = View.of_objects(found.snapshot(), knows_endpoints=bool(found.pods))
+    view = view_of_objects(found.snapshot(), knows_endpoints=bool(found.pods))
     return with_absent(explain(view, *asked), found.pools, found.pods)
 
 

@@ -101,7 +101,9 @@ def _accepted(gateway: Gateway, listeners: Sequence[ListenerState]) -> Finding:
         return Finding(ACCEPTED, False, INVALID_PARAMETERS, why)
     invalid = [each.spec.name for each in listeners if not each.is_accepted]
     if not invalid:
-        return Finding(ACCEPTED, True, "Accepted", "Headgate serves this Gateway")
+        unresolved = [each.spec.name for each in listeners if _first(each, faults.RESOLVED_REFS) is not None]
+        but = f", but listeners have references that lead nowhere: {enumerated(unresolved)}"
+        return Finding(ACCEPTED, True, "Accepted", f"Headgate serves this Gateway{but if unresolved else ''}")
     why = f"Some listeners are not valid: {enumerated(invalid)}"
     return Finding(ACCEPTED, len(invalid) < len(listeners), LISTENERS_NOT_VALID, why)
 
@@ -125,4 +127,7 @@ def _programmed(
         why = f"No gateway accepts connections at {enumerated(map(str, waited))}"
         is_named = bool(addresses.requested(gateway))
         return Finding(PROGRAMMED, False, NOT_USABLE if is_named else PENDING, why)
-    return Finding(PROGRAMMED, True, "Programmed", "Gateways accept connections for all valid listeners")
+    unserved = [each.spec.name for each in listeners if not each.is_served]
+    but = f"; not served, see their conditions: {enumerated(unserved)}" if unserved else ""
+    why = f"Gateways accept connections for all valid listeners{but}"
+    return Finding(PROGRAMMED, True, "Programmed", why)

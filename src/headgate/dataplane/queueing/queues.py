@@ -8,6 +8,7 @@ from headgate.dataplane.queueing import making, queue_shown
 from headgate.dataplane.queueing.loop_shell import LoopShell
 from headgate.dataplane.queueing.queue_shown import QueueShown
 from headgate.dataplane.queueing.shares import Shares
+from headgate.requests.queueing.peer_shares import PeerShares
 from headgate.requests.queueing.pending_report import ALONE, Place
 from headgate.requests.queueing.pool_queue import PoolQueue
 
@@ -37,9 +38,16 @@ class Queues:
     def share(self, place: Place, send: Callable[[Mapping[str, PoolReport], Collection[str]], bool]) -> None:
         """Share the queues with other workers; called before there are pools. `send` delivers reports for the
         other workers."""
+        if place.workers == 1:
+            return
         self._place = place
         self._shares = Shares(self._host.loop, self._queues.values, send)
         self._shares.begin_anew()
+
+    def share_with_peers(self) -> PeerShares:
+        """Share the queues with other gateways or pickers; called before there are pools."""
+        self._place = Place(1, 0, has_peers=True)
+        return PeerShares(self._queues.values)
 
     def share_anew(self) -> None:
         """The reports now go to a receiver without any state: send everything again."""

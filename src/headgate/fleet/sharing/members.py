@@ -109,10 +109,12 @@ class Members:
             else:
                 index.add_reported(hashes, load, now)
 
-    def expire(self, now: float) -> None:
-        """Forget members that have fallen silent; call it several times a second."""
-        for who in [who for who, each in self._members.items() if now - each.heard_at >= SILENT_S]:
+    def expire(self, now: float) -> list[Hashable]:
+        """Forget members that have fallen silent, and return them; call it several times a second."""
+        silent = [who for who, each in self._members.items() if now - each.heard_at >= SILENT_S]
+        for who in silent:
             self.forget(who, now)
+        return silent
 
     def forget(self, who: Hashable, now: float) -> None:
         """Forget a member that is gone."""

@@ -30,12 +30,13 @@ class Reporter:
         """Endpoints with work of ours in the last report, and the figures then."""
         self._whole_at = -math.inf
 
-    def changes(self, now: float) -> Report | None:
-        """The changes since the last report to all; None if there are none, and no whole report is due."""
+    def changes(self, now: float, queues: bytes = b"") -> Report | None:
+        """The changes since the last report to all; None if there are none, and no whole report is due.
+        `queues`: the report of queues, if there is one to send."""
         if now - self._whole_at >= WHOLE_S:
             self._whole_at = now
             self._reported = {load: _key_of(load) for load in self._ledger.loads() if load.own_requests}
-            return self._whole(now, self._journal.take())
+            return self._whole(now, self._journal.take(), queues)
         places = _Places()
         loads = []
         for load in self._ledger.loads():
@@ -44,23 +45,25 @@ class Reporter:
                 self._remember(load, key)
                 loads.append(_report_of(load, places.of(load), now))
         prompts = _prompts(self._journal.take(), places)
-        if not loads and not prompts:
+        if not (loads or prompts or queues):
             return None
-        return self._report(places, loads[:MAX_ENDPOINTS], prompts, is_whole=False)
+        return self._report(places, loads[:MAX_ENDPOINTS], prompts, queues, is_whole=False)
 
     def whole(self, now: float) -> Report:
         """All that a member needs that has just joined: the loads, and the recent prompts."""
         return self._whole(now, self._journal.recent())
 
-    def _whole(self, now: float, entries: Iterable[Entry]) -> Report:
+    def _whole(self, now: float, entries: Iterable[Entry], queues: bytes = b"") -> Report:
         places = _Places()
         used = [load for load in self._ledger.loads() if load.own_requests][:MAX_ENDPOINTS]
         loads = [_report_of(load, places.of(load), now) for load in used]
-        return self._report(places, loads, _prompts(entries, places), is_whole=True)
+        return self._report(places, loads, _prompts(entries, places), queues, is_whole=True)
 
-    def _report(self, places: _Places, loads: list[Load], prompts: list[Prompt], *, is_whole: bool) -> Report:
+    def _report(
+        self, places: _Places, loads: list[Load], prompts: list[Prompt], queues: bytes, *, is_whole: bool
+    ) -> Report:
         self._number += 1
-        return Report(self._number, is_whole, places.addresses, loads, prompts)
+        return Report(self._number, is_whole, places.addresses, loads, prompts, queues)
 
     def _remember(self, load: EndpointState, key: _Key | None) -> None:
         if key is None:

@@ -80,6 +80,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     endpoints: Annotated[list[Address], msgspec.Meta(max_length=MAX_ENDPOINTS)]
     loads: Annotated[list[Load], msgspec.Meta(max_length=MAX_ENDPOINTS)] = []
     prompts: Annotated[list[Prompt], msgspec.Meta(max_length=MAX_PROMPTS)] = []
+    queues: bytes = b""
+    """What is queued, as `flow.sharing` has it; empty if that has not changed."""
 
 
 encode = msgspec.msgpack.Encoder().encode

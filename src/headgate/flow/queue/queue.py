@@ -263,6 +263,11 @@ class FlowQueue:
         room = self.capacity.share
         return reporting.report(self._bands.in_order, self.bounds, came, charges, fullness, room)
 
+    @property
+    def top_priority(self) -> int:
+        """The highest priority that is queued; raises LookupError if nothing is."""
+        return self._bands.top().priority
+
     def starts_in_s(self, now: float) -> float | None:
         """Seconds until the pool is expected to have an endpoint; None if requests do not start it, it has
         one, or its start has failed."""

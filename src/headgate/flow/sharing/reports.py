@@ -82,5 +82,9 @@ class PoolShare(msgspec.Struct, frozen=True, kw_only=True):
     """Sequence number of the pool's shares."""
     elsewhere: float = 0.0
     """Fraction of the pool's capacity that requests of other processes take, if that is counted."""
+    waiting_elsewhere: int | None = None
+    """The highest priority queued in peers; None if nothing is."""
+    processes: int = 1
+    """Peers with queued requests, and this process."""
     charges: Sequence[Charge] = ()
     """What flows used in other processes since the last share."""

@@ -1,7 +1,7 @@
 """RequestMirror filters: a copy of a request for another backend, whose response is ignored.
 
 A copy is sent once the body is there, so it never slows the request down. Copies are bounded in size, number
-and time; those that exceed a bound are not sent, and counted.
+and time, and count in the memory of bodies; those that exceed a bound are not sent, and counted.
 """
 
 from __future__ import annotations
@@ -37,16 +37,23 @@ class Mirrors:
         self._task = task
         self._asked = asked
         self._backends = backends
+        self._memory = task.shared.services.bodies
         self._body: list[bytes] = []
         self._size = 0
+        self.held_bytes = 0
+        """Of the body, as counted in the memory of bodies."""
 
     def add(self, data: bytes) -> None:
         """Part of the body arrived."""
         if self._backends:
             self._size += len(data)
             self._body.append(data)
+            self._memory.recount(self, self._size)
             if self._size > MAX_BYTES:
                 self._task.shared.metrics.mirrored("too_large")
+                self.drop()
+            elif self._memory.is_exceeded_by(self._size):
+                self._task.shared.metrics.mirrored("no_memory")
                 self.drop()
 
     def end(self) -> None:
@@ -58,6 +65,8 @@ class Mirrors:
                 shared.metrics.mirrored("no_endpoint")
             elif shared.mirrors_in_flight >= MAX_AT_ONCE:
                 shared.metrics.mirrored("too_many")
+            elif not self._memory.has_room(self._size):
+                shared.metrics.mirrored("no_memory")
             else:
                 framing = b"content-length: %d\r\n" % self._size if self._size else b""
                 head = changes.forwarded(
@@ -70,6 +79,7 @@ class Mirrors:
     def drop(self) -> None:
         """Send no copies any more."""
         self._backends, self._body = (), []
+        self._memory.release(self)
 
 
 def begin(task: Task, asked: Asked) -> Mirrors:
@@ -103,6 +113,8 @@ class _Copy:
     def __init__(self, shared: Shared, message: bytes) -> None:
         self._shared = shared
         self._message = message
+        self.held_bytes = 0
+        shared.services.bodies.recount(self, len(message))
         self._is_over = asyncio.Event()
         self._upstream: UpstreamConnection | None = None
         self.now = shared.services.now
@@ -120,6 +132,7 @@ class _Copy:
             outcome = "unreachable" if self._upstream is None else "timeout"
         finally:
             shared.mirrors_in_flight -= 1
+            shared.services.bodies.release(self)
             shared.metrics.mirrored(outcome)
             if not self._is_over.is_set() and self._upstream is not None:
                 self._upstream.abort()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from headgate.gateway.gateway_api.task import Task
     from headgate.requests.pool_state import PoolState
 
+COPIES: Final = 3
+"""Copies of a body while a picker is asked: its own, in messages to the picker, and in its answer."""
 _AGAIN_S: Final = 1.0
 
 
@@ -84,7 +86,13 @@ class Pooled:
             self._begin(whole)
             return
         task.backend = self._pool.name
-        self._held_bytes = len(whole)
+        memory = services.bodies
+        self._held_bytes = COPIES * len(whole)
+        memory.held += self._held_bytes - len(whole)
+        if memory.is_exceeded_by(self._held_bytes):
+            self._release()
+            self._refuse(memory.refusal(), now)
+            return
         self._picked = Picked(
             task, self._pool, self._asked, bytes(whole), lambda: self._begin_without_picker(whole)
         )
@@ -92,6 +100,7 @@ class Pooled:
 
     def _begin_without_picker(self, body: bytes | bytearray) -> None:
         self._picked = None
+        self._task.shared.services.bodies.held -= self._held_bytes - len(body)
         self._held_bytes = 0  # its exchange counts it from here on
         self._begin(body)
 

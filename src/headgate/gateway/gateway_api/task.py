@@ -64,7 +64,8 @@ class Task:
 
     def decision(self, refused: str = "") -> list[Header]:
         """The header with the decision, if a trusted client asks for it. `refused`: the code of a refusal."""
-        if not self.client.peer.is_trusted or (b"x-headgate-explain", b"1") not in self.head.headers:
+        headers = self.head.headers
+        if (b"x-headgate-explain", b"1") not in headers or not self.client.peer.trusts_client(headers):
             return []
         pairs: list[tuple[str, str]] = []
         if self.entry is not None:

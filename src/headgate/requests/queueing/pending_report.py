@@ -33,6 +33,8 @@ class Place(msgspec.Struct, frozen=True):
 
     workers: int
     number: int
+    has_peers: bool = False
+    """Whether queues are shared with other gateways or pickers."""
 
 
 ALONE = Place(1, 0)

@@ -20,6 +20,7 @@ from headgate.requests.queueing.flow_names import FlowNames
 from headgate.requests.queueing.held import HeldRequests
 from headgate.requests.queueing.kinds import Kinds, kind_of
 from headgate.requests.queueing.pending_report import ALONE, PendingReport, Place
+from headgate.requests.queueing.rivals import Rivals
 from headgate.requests.queueing.room import PoolRoom
 from headgate.requests.refusal import Refusal
 from headgate.requests.wait import Wait
@@ -62,8 +63,10 @@ class PoolQueue:
         bounds = Bounds(queueing.flow, place.workers, place.number)
         self._flow = FlowQueue(queueing.flow, self.room.capacity, plane.rng, bounds)
         self._flow.use_start(pool.pool.start, now)
-        self.tally = PendingReport() if place.workers > 1 else None
-        """The next report for other workers; None without any."""
+        is_shared = place.workers > 1 or place.has_peers
+        self.tally = PendingReport() if is_shared else None
+        """The next report for other workers or peers; None without any."""
+        self._rivals = Rivals()
         self._held = HeldRequests()
         self.sharing: Sequence[PoolQueue] = (self,)
         """The queues of all pools that share endpoints with this one, including itself."""
@@ -111,6 +114,9 @@ class PoolQueue:
 
     def passes(self, priority: int, now: float) -> bool:
         """Whether a request of this priority may be sent immediately."""
+        rivals = self._rivals
+        if rivals.top is not None and self.settings.is_on and rivals.precede(priority, self._pool.loads):
+            return False
         return self._flow.passes(priority, now)
 
     def wake(self) -> None:
@@ -215,6 +221,15 @@ class PoolQueue:
         self.room.take_share(share.room, share.elsewhere)
         self._flow.bounds.take(share)
         self._flow.charge(share.charges, now)
+        if self._held:
+            self.wake()
+
+    def take_peers_share(self, share: PoolShare, now: float) -> None:
+        """Apply this process's share of a queue that peers have too. Capacity is not divided: the requests of
+        peers are in the ledger."""
+        self._flow.bounds.take(share)
+        self._flow.charge(share.charges, now)
+        self._rivals.use(share)
         if self._held:
             self.wake()
 
@@ -326,7 +341,8 @@ class PoolQueue:
         began = self._observer.begins()
         self._turn_away(self._flow.dropped(now), now)
         sent = 0
-        while sent < AT_ONCE and (waiting := self._flow.next(now)) is not None:
+        is_yielding = self._yields(now)
+        while not is_yielding and sent < AT_ONCE and (waiting := self._flow.next(now)) is not None:
             wait = self._held.of(waiting)
             assert wait is not None
             self._send(wait, now)
@@ -338,8 +354,20 @@ class PoolQueue:
         if sent == AT_ONCE:
             self.wake()
         elif self._held:
-            self._alarm.wake_at(self._flow.wake_at(now), now)
+            wake_at = self._flow.wake_at(now)
+            self._alarm.wake_at(min(wake_at, self._rivals.ends_at(now)) if is_yielding else wake_at, now)
         self._observer.looked(began)
+
+    def _yields(self, now: float) -> bool:
+        """Whether the capacity of the pool is left to requests that wait elsewhere."""
+        rivals = self._rivals
+        if rivals.top is None or not (self._held and self.settings.is_on):
+            return False
+        priority = self._flow.top_priority
+        if not self.room.capacity.has_room(priority, now):
+            rivals.no_capacity()
+            return False
+        return rivals.go_first(priority, self._pool.loads, now)
 
     def _send(self, wait: Wait, now: float) -> None:
         owner = cast("Owner", wait.place.owner)

@@ -8,13 +8,20 @@ from headgate.routing.gateway_api import faults
 from headgate.routing.gateway_api.attachment import Attached, Attachment
 from headgate.routing.gateway_api.backends import Backend, InvalidBackend, ServicePort
 from headgate.routing.gateway_api.certificates import Certificate
+from headgate.routing.gateway_api.entry_list import Entry, EntryList, EntryRule
 from headgate.routing.gateway_api.entry_points import (
     NO_ENTRY_POINTS,
-    Entry,
     EntryPoints,
-    EntryRule,
     Port,
     VirtualHost,
+)
+from headgate.routing.gateway_api.explain import (
+    Absence,
+    BackendReading,
+    EntryReading,
+    ListenerReading,
+    Reading,
+    explain,
 )
 from headgate.routing.gateway_api.faults import Fault
 from headgate.routing.gateway_api.filters import Filters, HeaderChange, Mirror, PathChange, Redirect, Rewrite
@@ -37,12 +44,16 @@ from headgate.routing.gateway_api.translate import (
 __all__ = [
     "HTTP_ROUTE",
     "NO_ENTRY_POINTS",
+    "Absence",
     "Attached",
     "Attachment",
     "Backend",
+    "BackendReading",
     "Certificate",
     "Entry",
+    "EntryList",
     "EntryPoints",
+    "EntryReading",
     "EntryRule",
     "Fault",
     "Filters",
@@ -50,6 +61,7 @@ __all__ = [
     "HeaderChange",
     "HostTable",
     "InvalidBackend",
+    "ListenerReading",
     "ListenerState",
     "Match",
     "Mirror",
@@ -57,6 +69,7 @@ __all__ = [
     "PathChange",
     "Place",
     "Port",
+    "Reading",
     "Redirect",
     "RequestHead",
     "Rewrite",
@@ -69,6 +82,7 @@ __all__ = [
     "Translator",
     "VirtualHost",
     "endpoints_of",
+    "explain",
     "faults",
     "named_secrets",
     "picker_of",

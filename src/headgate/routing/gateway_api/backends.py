@@ -115,6 +115,16 @@ def port_of(service: api.Service, number: int) -> dict[str, Any] | None:
     return next((each for each in ports_of(service) if each.get("port") == number), None)
 
 
+def used(
+    route: api.HttpRoute, reference: http_routes.BackendReference
+) -> api.ObjectKey | api.ObjectRef | None:
+    """The Service or pool that a reference names, whether or not it may; None if it names something else."""
+    kind = _POOLS.get((reference.group, reference.kind))
+    if kind is not None:
+        return api.ObjectRef(kind, reference.namespace or route.metadata.namespace, reference.name)
+    return service_of(route, reference)
+
+
 def service_of(route: api.HttpRoute, reference: http_routes.BackendReference) -> api.ObjectKey | None:
     """The Service that a reference names, whether or not it may; None if it names something else."""
     if (reference.group, reference.kind) != ("", "Service"):

@@ -9,7 +9,7 @@ from headgate.api import http_routes
 from headgate.kubeschema import duration, regex
 from headgate.routing.gateway_api import backends, faults, filters, matches
 from headgate.routing.gateway_api.backends import Backend, InvalidBackend, Known
-from headgate.routing.gateway_api.entry_points import EntryRule
+from headgate.routing.gateway_api.entry_list import EntryRule
 from headgate.routing.gateway_api.faults import Fault
 from headgate.routing.gateway_api.filters import Filters
 from headgate.routing.gateway_api.matches import Match, UnsupportedError

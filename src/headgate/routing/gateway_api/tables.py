@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from headgate import api
 from headgate.routing.gateway_api import hostnames
 from headgate.routing.gateway_api.attachment import Attachment
 from headgate.routing.gateway_api.certificates import Certificate
-from headgate.routing.gateway_api.entry_points import Entry, Port, VirtualHost
+from headgate.routing.gateway_api.entry_list import Entry, EntryList
+from headgate.routing.gateway_api.entry_points import Port, VirtualHost
 from headgate.routing.gateway_api.hostnames import HostTable
 from headgate.routing.gateway_api.listeners import ListenerState, Place
 from headgate.routing.gateway_api.matches import Precedence
@@ -20,15 +22,20 @@ _Site = tuple[Place, str]
 """A place, and the host name of listeners there."""
 
 
-def ports(
-    listeners: Iterable[ListenerState],
-    routes: Iterable[tuple[api.HttpRoute, Sequence[Attachment], Rules]],
-) -> dict[Place, Port]:
+class Placed(NamedTuple):
+    """Entries of one route at one site, for one host name."""
+
+    site: _Site
+    host: str
+    ordered: Sequence[_Ordered]
+
+
+def ports(listeners: Iterable[ListenerState], routes: Iterable[Sequence[Placed]]) -> dict[Place, Port]:
     """The ports of all listeners that are served, with the rules of the routes that are attached to them."""
     entries: defaultdict[_Site, defaultdict[str, list[_Ordered]]] = defaultdict(lambda: defaultdict(list))
-    for route, attachments, rules in routes:
-        for site, host, own in _sites(attachments):
-            entries[site][host] += _ordered(route, rules, own)
+    for of_route in routes:
+        for placed in of_route:
+            entries[placed.site][placed.host] += placed.ordered
     served = [each for each in listeners if each.is_served]
     sites: dict[_Site, list[ListenerState]] = {}
     for each in served:
@@ -46,6 +53,11 @@ def ports(
         place: Port(https[place], HostTable(found), tuple(found.values()))
         for place, found in sorted(hosts.items())
     }
+
+
+def placed(route: api.HttpRoute, attachments: Iterable[Attachment], rules: Rules) -> list[Placed]:
+    """The entries of one route, at each site and host name."""
+    return [Placed(site, host, _ordered(route, rules, own)) for site, host, own in _sites(attachments)]
 
 
 def _sites(attachments: Iterable[Attachment]) -> set[tuple[_Site, str, str]]:
@@ -75,10 +87,10 @@ def _ordered(route: api.HttpRoute, rules: Rules, own: str) -> list[_Ordered]:
     ]
 
 
-def _merged(by_host: dict[str, list[_Ordered]]) -> dict[str, tuple[Entry, ...]]:
+def _merged(by_host: dict[str, list[_Ordered]]) -> dict[str, EntryList]:
     """For each host name, the entries of all names that cover it, by precedence."""
     found = {}
     for name in by_host:
         covering = [each for wide in hostnames.covering(name) for each in by_host.get(wide, ())]
-        found[name] = tuple(entry for _, entry in sorted(covering, key=lambda each: each[0]))
+        found[name] = EntryList(entry for _, entry in sorted(covering, key=lambda each: each[0]))
     return found

@@ -5,7 +5,7 @@ Gateways and controllers use the same translation, so a status says what request
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -15,11 +15,11 @@ from headgate import api
 from headgate.api import gateways
 from headgate.api.discovery_kinds import EndpointSlice
 from headgate.api.reference_grants import ReferenceGrant
-from headgate.routing.gateway_api import attachment, backends, listeners, rules, services, tables
+from headgate.routing.gateway_api import attachment, backends, listeners, services, tables
 from headgate.routing.gateway_api.attachment import Attachment
-from headgate.routing.gateway_api.backends import Known, ServicePort
+from headgate.routing.gateway_api.backends import ServicePort
 from headgate.routing.gateway_api.entry_points import NO_ENTRY_POINTS, EntryPoints
-from headgate.routing.gateway_api.faults import Fault
+from headgate.routing.gateway_api.known_routes import KnownRoutes, Surroundings
 from headgate.routing.gateway_api.listeners import ListenerState, Place
 from headgate.routing.gateway_api.rules import Rules
 from headgate.routing.gateway_api.services import ServiceEndpoints
@@ -118,18 +118,21 @@ class Settings(NamedTuple):
 
 
 class Translator:
-    """Keeps the compiled rules of unchanged routes from one translation to the next."""
+    """Keeps what it knows of unchanged routes from one translation to the next."""
 
     def __init__(self, settings: Settings = Settings()) -> None:  # noqa: B008 - it is immutable
         self.settings = settings
-        self.failed: dict[api.ObjectKey, Exception] = {}
+        self._known = KnownRoutes(_attachments)
+
+    @property
+    def failed(self) -> Mapping[api.ObjectKey, Exception]:
         """Routes whose last translation raised an exception, which is our own error: they are left out."""
-        self._compiled: dict[api.ObjectKey, tuple[api.HttpRoute, list[rules.Compiled | Fault]]] = {}
+        return self._known.failed
 
     def translate(self, objects: Objects, pools: Pools) -> Translation:
         """Translate all objects. `pools`: those that exist."""
-        settings = self.settings
-        grants = objects.grants.values()
+        settings, known = self.settings, self._known
+        grants = tuple(objects.grants.values())
         states = listeners.states(
             objects.ours(settings.controller),
             objects.secrets,
@@ -137,39 +140,28 @@ class Translator:
             taken=settings.taken,
             are_assigned=settings.are_assigned,
         )
-        known = Known(pools, objects.services, grants)
         labels = {key.name: each.metadata.labels for key, each in objects.namespaces.items()}
-        routes: dict[api.ObjectKey, RouteState] = {}
-        self.failed = {}
-        for key, route in objects.routes.items():
-            try:
-                attachments = _attachments(route, states, labels)
-                if attachments:
-                    routes[key] = RouteState(attachments, rules.resolved(route, self._rules(route), known))
-            except Exception as error:  # one bad object must not affect the others
-                self.failed[key] = error
-        self._compiled = {key: each for key, each in self._compiled.items() if key in routes}
+        exist = frozenset(pools) if isinstance(pools, Collection) else pools
+        known.update(objects.routes, Surroundings(states, labels, grants, dict(objects.services), exist))
+        routes = known.found.values()
         ports = tables.ports(
             [each for of_gateway in states.values() for each in of_gateway],
-            [(objects.routes[key], state.attachments, state.rules) for key, state in routes.items()],
+            [each.placed for each in routes],
         )
-        named = {port for state in routes.values() for port in _services(state.rules, pools)}
+        named = {port for each in routes for port in _services(each.rules, pools)}
+        counts = Counter(each for state in routes if state.rules.made for each in state.listeners)
         return Translation(
             EntryPoints(
                 ports,
                 endpoints_of(named, objects),
-                tuple(rule for state in routes.values() for _, rule, _ in state.rules.made),
+                tuple(rule for each in routes for _, rule, _ in each.rules.made),
             ),
-            {key: GatewayState(each, _counted(key, each, routes.values())) for key, each in states.items()},
-            routes,
+            {
+                key: GatewayState(each, {of.spec.name: counts[key, of.spec.name] for of in each})
+                for key, each in states.items()
+            },
+            {key: RouteState(each.attachments, each.rules) for key, each in known.found.items()},
         )
-
-    def _rules(self, route: api.HttpRoute) -> list[rules.Compiled | Fault]:
-        key = route.metadata.key
-        known = self._compiled.get(key)
-        if known is None or known[0] is not route:
-            known = self._compiled[key] = (route, rules.compiled(route))
-        return known[1]
 
 
 def endpoints_of(named: Collection[ServicePort], objects: Objects) -> dict[ServicePort, ServiceEndpoints]:
@@ -213,20 +205,3 @@ def _services(found: Rules, pools: Pools) -> Iterator[ServicePort]:
                 yield backend
             elif isinstance(backend, api.ObjectRef) and isinstance(pools, Mapping):
                 yield from picker_of(pools[backend])
-
-
-def _counted(
-    gateway: api.ObjectKey, states: tuple[ListenerState, ...], routes: Collection[RouteState]
-) -> dict[str, int]:
-    """A route counts once for each listener, by however many parentRefs it is attached."""
-    counts = {each.spec.name: 0 for each in states}
-    for route in routes:
-        names = {
-            attached.listener.spec.name
-            for each in route.attachments
-            if each.gateway == gateway
-            for attached in each.attached
-        }
-        for name in names if route.is_accepted else ():
-            counts[name] += 1
-    return counts

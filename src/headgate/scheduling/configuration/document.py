@@ -23,6 +23,8 @@ _GATES = {
 _ALWAYS = ("dataLayer", "prepareDataPlugins")
 """Gates that cannot be closed."""
 
+PASSTHROUGH = "passthrough-parser"
+
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -200,6 +202,14 @@ def _references(said: Document) -> Iterator[tuple[str, str]]:
         for path, band in bands(flow):
             yield f"{path}.fairnessPolicyRef", band.fairness_policy_ref
             yield f"{path}.orderingPolicyRef", band.ordering_policy_ref
+
+
+def passes_bodies(said: Document) -> bool:
+    """Whether the only parsers are those that do not read bodies."""
+    types = {each.name or each.type: each.type for each in said.plugins if each is not None}
+    parsers = said.request_handler.parsers if said.request_handler is not None else (said.parser,)
+    found = [types.get(name, name) for name in map(_name, parsers) if name]
+    return bool(found) and all(each == PASSTHROUGH for each in found)
 
 
 def _name(reference: Only | OlderDetector | None) -> str:

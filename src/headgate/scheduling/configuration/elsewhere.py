@@ -71,10 +71,12 @@ TYPES: Mapping[str, Elsewhere] = {
     "models-responder": _done("GET /v1/models lists all models and adapters that have a route", alpha=True),
     "openai-parser": _done(_PARSES),
     "anthropic-parser": _done(_PARSES),
-    "passthrough-parser": _done(_PARSES),
+    "passthrough-parser": _done(
+        "the endpoint picker passes bodies unread if it is the only parser; the gateway always reads them"
+    ),
     "vllmhttp-parser": _idle("only bodies with a model are routed"),
     "sglanghttp-parser": _idle("only bodies with a model are routed"),
-    "vllmgrpc-parser": _idle("the gateway speaks HTTP"),
+    "vllmgrpc-parser": _done("the endpoint picker reads calls of vLLM's service; the gateway speaks HTTP"),
     "vertexai-parser": _idle("only bodies with a model are routed"),
     "k8s-notification-source": _idle(_OBJECTS),
     "endpoint-notification-source": _idle(_OBJECTS),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from headgate.scheduling.configuration import kthena, picker
-from headgate.scheduling.configuration.document import Document
+from headgate.scheduling.configuration.document import Document, passes_bodies
 from headgate.scheduling.configuration.fields import read_struct, shown
 from headgate.scheduling.configuration.plan import Plan
 from headgate.scheduling.configuration.problems import Problem, Problems
@@ -21,6 +21,11 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     document: Document | None = None
     """An endpoint picker's file, as far as it is readable, for readers of its other parts."""
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def passes_bodies(self) -> bool:
+        """Whether an endpoint picker does not read bodies."""
+        return self.document is not None and passes_bodies(self.document)
 
 
 def is_configuration(document: object) -> bool:

@@ -83,6 +83,20 @@ class Composed(Policy):
         profile = self._profile(request)
         return profile.reasons(self._asked(request, now), candidates) if candidates else {}
 
+    def scores(
+        self, request: Request, candidates: Sequence[EndpointState], now: float
+    ) -> Mapping[EndpointState, float]:
+        """The sums of the scorers, for the candidates that the filters keep."""
+        cycle = self._asked(request, now)
+        profile = self._profile(request)
+        if not profile.scorers:
+            return {}
+        for each in profile.filters:
+            candidates = each.keep(cycle, candidates)
+        if not candidates:
+            return {}
+        return dict(zip(candidates, profile.totals(cycle, candidates), strict=True))
+
     def marks(self, request: Request, choice: Choice) -> Sequence[tuple[bytes, bytes]]:
         marking = self._marking_prefill if request.role == "prefill" else self._marking
         found = [plugin.mark(request, choice.load) for plugin in marking]

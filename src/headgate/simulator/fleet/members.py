@@ -1,6 +1,6 @@
 """Several gateways, or pickers, in front of one fleet: each has its own ledger, prefix index and queue.
 
-Requests are dealt to them in turn, as a load balancer would. They may share what they
+Requests are dealt to them in turn, as a load balancer would, or as the caller says. They may share what they
 know, by a `Sharing`.
 """
 
@@ -40,14 +40,20 @@ def run_members(
     *,
     seed: int,
     sharing: Sharing | None = None,
+    member_of: Callable[[int, TimedRequest], int] | None = None,
 ) -> list[RequestRecord]:
-    """Deal the requests to the members in turn; returns the records of all requests, in order.
+    """Deal the requests to the members; returns the records of all requests, in order. `member_of` returns
+    the number of the member to which a request comes; without it, they come to all in turn.
 
     Raises ValueError for fleets with faults or cold starts, which are not simulated here.
     """
     if any(group.cold_start is not None for group in description.groups) or description.faults.faults:
         raise ValueError("several members: leave out the fleet's faults and cold starts")
-    return _Run(requests, description, members, seed, sharing).result()
+
+    def in_turn(number: int, _: TimedRequest) -> int:
+        return number % len(members)
+
+    return _Run(requests, description, members, seed, sharing, member_of or in_turn).result()
 
 
 class _Run:
@@ -60,9 +66,11 @@ class _Run:
         members: Sequence[Member],
         seed: int,
         sharing: Sharing | None,
+        member_of: Callable[[int, TimedRequest], int],
     ) -> None:
         self._description = description
         self._members = members
+        self._member_of = member_of
         self._timeline = Timeline()
         self._clients = Clients(requests, self._timeline, self._arrive)
         ledgers = [fleet.Ledger(description.ejection) for _ in members]
@@ -127,7 +135,7 @@ class _Run:
         if timed.block_tokens and not self._are_bounded:
             self._are_bounded = True
             self._bound_prefixes(timed.block_tokens)
-        self._gateways[number % len(self._gateways)].arrive(number, timed)
+        self._gateways[self._member_of(number, timed)].arrive(number, timed)
 
     def _bound_prefixes(self, block_tokens: int) -> None:
         for member, loads in zip(self._members, self._loads, strict=True):

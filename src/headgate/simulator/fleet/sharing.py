@@ -8,6 +8,9 @@ from functools import partial
 
 from headgate.fleet import sharing
 from headgate.requests.data_plane import DataPlane
+from headgate.requests.queueing.peer_shares import PeerShares
+from headgate.requests.queueing.pending_report import PendingReport
+from headgate.requests.queueing.pool_queue import PoolQueue
 
 
 class Sharing:
@@ -29,6 +32,8 @@ class Sharing:
         self.reports = 0
         self.members: list[sharing.Members] = []
         self._reporters: list[sharing.Reporter] = []
+        self._shares: list[PeerShares] = []
+        """Of the queues of each member."""
 
     def join(self, planes: Sequence[DataPlane]) -> None:
         """Called once, before the first request, with the data planes of all members."""
@@ -36,18 +41,27 @@ class Sharing:
             journal = plane.prefixes.journal = sharing.Journal()
             self._reporters.append(sharing.Reporter(plane.ledger, journal))
             self.members.append(sharing.Members(plane.ledger, plane.prefixes))
+            queues = [pool.queue for pool in plane.pools.values() if isinstance(pool.queue, PoolQueue)]
+            for queue in queues:
+                queue.tally = PendingReport()
+            self._shares.append(PeerShares(partial(iter, queues)))
 
     def exchange(self, now: float, later: Callable[[float, Callable[[float], None]], None]) -> None:
         """Let all members report. `later` calls a delivery after a delay in seconds, with the time then."""
         for number, reporter in enumerate(self._reporters):
-            self.members[number].expire(now)
-            report = reporter.changes(now)
+            for silent in self.members[number].expire(now):
+                self._shares[number].forget(str(silent), now)
+            report = reporter.changes(now, self._shares[number].report(now, is_heard=True))
             if report is None:
                 continue
             data = sharing.encode(report)
             self.reports += 1
             self.sent_bytes += len(data)
             heard = sharing.decode(data)
-            for other, members in enumerate(self.members):
+            for other in range(len(self.members)):
                 if other != number and self._rng.random() >= self.loss:
-                    later(self.delay_s, partial(members.hear, number, heard))
+                    later(self.delay_s, partial(self._hear, other, number, heard))
+
+    def _hear(self, number: int, sender: int, report: sharing.Report, now: float) -> None:
+        self.members[number].hear(sender, report, now)
+        self._shares[number].hear(str(sender), report.queues, now)

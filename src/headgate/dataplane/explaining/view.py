@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 from headgate import fleet, routing
 from headgate.api import ObjectRef
-from headgate.dataplane.rules import rules_of
+from headgate.dataplane.settings import Prefill
 from headgate.fleet import LearnedSizes
 from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.limits import RouteLimits
-from headgate.gateway.settings import GatewaySettings
 from headgate.requests import paths
 from headgate.requests.data_plane import DataPlane
 from headgate.requests.destinations import Destination
 from headgate.requests.policies import Policies
 from headgate.requests.pool_state import PoolState
+from headgate.requests.rules import Rules
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class View:
     knows_endpoints: bool = True
     sizes: LearnedSizes = field(default_factory=LearnedSizes)
     token_limits: RouteLimits = field(default_factory=RouteLimits)
-    remote_prefill_tokens: int = GatewaySettings().prefill.remote_min_tokens
+    remote_prefill_tokens: int = Prefill().remote_min_tokens
     believes_objectives: bool = True
     """Objects alone do not say which clients a gateway trusts: assume that this one is."""
     paths: paths.Paths = field(default_factory=paths.Paths)
@@ -59,10 +59,10 @@ class View:
         )
 
     @classmethod
-    def of_objects(cls, snapshot: routing.Snapshot, *, knows_endpoints: bool) -> View:
+    def of_objects(cls, snapshot: routing.Snapshot, rules: Rules, *, knows_endpoints: bool) -> View:
         """Only objects: a gateway that has just started with them, and has no requests."""
         ledger, budget = fleet.Ledger(), fleet.RetryBudget(0.0)
-        policies = Policies(rules_of(GatewaySettings()), PrefixIndex())
+        policies = Policies(rules, PrefixIndex())
         pools = {
             key: PoolState(pool, ledger, budget, policies.of(pool), policies.decoding)
             for key, pool in snapshot.pools.items()
@@ -101,4 +101,6 @@ class Supposing:
         return self
 
     def next(self, route: ObjectRef, rule: routing.Rule) -> routing.Target | None:
-        return self.given or self.turns.peek(route, rule)
+        if self.given in rule.targets:  # the names of an InferenceModelRewrite are targets of a rule as well
+            return self.given
+        return self.turns.peek(route, rule)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headgate.gateway.explanation import LimitShown
+from headgate.dataplane.explaining.explanation import LimitShown
 from headgate.requests.limits import headers, refusing
 
 if TYPE_CHECKING:
