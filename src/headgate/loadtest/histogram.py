@@ -9,6 +9,7 @@ times.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ ERROR: Final = 1 / (2 * STEPS)
 """Largest relative error of a percentile."""
 LEAST_S: Final = 1e-6
 MOST_S: Final = 1e6
+_STEPS_PER_UNIT: Final = 2 * STEPS
 
 
 class Histogram(msgspec.Struct):
@@ -31,13 +33,23 @@ class Histogram(msgspec.Struct):
 
     def record(self, value_s: float) -> None:
         """Count one time; negative ones count as 0."""
-        value_s = min(max(value_s, 0.0), MOST_S)
-        bucket = _bucket(value_s)
-        self.counts[bucket] = self.counts.get(bucket, 0) + 1
-        self.count += 1
-        self.sum_s += value_s
-        self.least_s = min(self.least_s, value_s)
-        self.most_s = max(self.most_s, value_s)
+        self.record_all((value_s,))
+
+    def record_all(self, values_s: Sequence[float]) -> None:
+        """Count several times."""
+        if not values_s:
+            return
+        counts, get, frexp = self.counts, self.counts.get, math.frexp
+        for value_s in values_s:
+            if not LEAST_S <= value_s <= MOST_S:
+                value_s = min(max(value_s, LEAST_S), MOST_S)
+            mantissa, exponent = frexp(value_s)
+            bucket = exponent * STEPS + int((mantissa - 0.5) * _STEPS_PER_UNIT)
+            counts[bucket] = get(bucket, 0) + 1
+        self.count += len(values_s)
+        self.sum_s += sum(values_s)
+        self.least_s = min(self.least_s, max(min(values_s), 0.0))
+        self.most_s = max(self.most_s, min(max(values_s), MOST_S))
 
     def add(self, other: Histogram) -> None:
         """Count all times of another histogram too."""
@@ -71,11 +83,6 @@ class Histogram(msgspec.Struct):
             seen += self.counts[bucket]
             shown.append((_middle(bucket), seen / self.count))
         return shown
-
-
-def _bucket(value_s: float) -> int:
-    mantissa, exponent = math.frexp(max(value_s, LEAST_S))
-    return exponent * STEPS + int((mantissa - 0.5) * 2 * STEPS)
 
 
 def _middle(bucket: int) -> float:

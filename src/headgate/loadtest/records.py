@@ -145,7 +145,6 @@ class Tally(msgspec.Struct):
     """Tokens of prompts and outputs by the plan, of requests without error."""
     ttft: Histogram = msgspec.field(default_factory=Histogram)
     tpot: Histogram = msgspec.field(default_factory=Histogram)
-    itl: Histogram = msgspec.field(default_factory=Histogram)
     latency: Histogram = msgspec.field(default_factory=Histogram)
     late: Histogram = msgspec.field(default_factory=Histogram)
     endpoints: dict[str, EndpointTally] = {}
@@ -157,6 +156,14 @@ class Tally(msgspec.Struct):
     @property
     def failed(self) -> int:
         return sum(self.errors.values())
+
+    @property
+    def itl(self) -> Histogram:
+        """Times between events with tokens, of all windows."""
+        total = Histogram()
+        for part in self.windows.parts:
+            total.add(part.itl)
+        return total
 
     def take(
         self,
@@ -183,9 +190,8 @@ class Tally(msgspec.Struct):
         if record.ttft_s is not None and record.outcome == OK:
             self.ttft.record(record.ttft_s)
             window.ttft.record(record.ttft_s)
-        for gap_s in gaps_s if record.outcome == OK else ():
-            self.itl.record(gap_s)
-            window.itl.record(gap_s)
+        if record.outcome == OK:
+            window.itl.record_all(gaps_s)
         if record.endpoint:
             self._of_endpoint(record)
         self._keep(record)
@@ -203,7 +209,7 @@ class Tally(msgspec.Struct):
         for kind, count in other.errors.items():
             self.errors[kind] = self.errors.get(kind, 0) + count
         self.examples = other.examples | self.examples
-        for name in ("ttft", "tpot", "itl", "latency", "late"):
+        for name in ("ttft", "tpot", "latency", "late"):
             getattr(self, name).add(getattr(other, name))
         for endpoint, tally in other.endpoints.items():
             mine = self._endpoint(endpoint)

@@ -266,14 +266,18 @@ def _client(measured: Measured) -> Client:
 
 def _warnings(measured: Measured) -> list[str]:
     tally, told = measured.tally, []
-    heavy = [each for each in measured.burdens if each.is_heavy]
-    if heavy:
-        worst = max(heavy, key=lambda each: each.share)
-        late_ms = 1000 * max(each.late.percentile(0.99) for each in heavy)
+    share = max((each.share for each in measured.burdens), default=0.0)
+    late_s = max((each.late.percentile(0.99) for each in measured.burdens), default=0.0)
+    if share > BUSY:
         told.append(
-            f"this client was busy ({100 * worst.share:.0f}% of a core, its loop {late_ms:.0f} ms late at "
-            f"p99; limits {100 * BUSY:.0f}% and {1000 * LATE_S:.0f} ms): the times include its delays; use "
-            "more --workers, or a faster machine"
+            f"this client used {100 * share:.0f}% of a core, and the times include its delays: "
+            "use more --workers"
+        )
+    elif late_s > LATE_S:
+        told.append(
+            f"this client woke up {1000 * late_s:.0f} ms late at p99, though it used only "
+            f"{100 * share:.0f}% of a core: other processes of this machine delay it, and the times "
+            "include that"
         )
     if tally.dropped:
         told.append(

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate import garbage
 from headgate.loadtest.histogram import Histogram
 from headgate.loadtest.http import HttpError
 from headgate.loadtest.lag import Burden
@@ -194,6 +195,7 @@ async def _work() -> None:
     _write(_Ready())
     begin = await _read(reader)
     assert isinstance(begin, _Begin)
+    garbage.spare_what_there_is()
     stop = asyncio.Event()
     ending = asyncio.ensure_future(_until_end(reader, stop))
     reporting: list[asyncio.Future[None]] = []

@@ -13,6 +13,8 @@ from headgate.loadtest import Histogram, Measured
 
 _SIZE = (11.0, 7.0)
 _DPI = 110
+_LEAST_MS = 0.1
+"""Of logarithmic axes: tokens that arrive together have no time between them."""
 _PERCENTILES = ((0.5, 0.9), (0.99, 0.45))
 """Shares, each with the opacity of its line."""
 
@@ -60,7 +62,7 @@ def _over_time(axes: Any, run: Measured, kind: str, place: int) -> None:
 def _distribution(axes: Any, times: Histogram, label: str, place: int) -> None:
     if times.count:
         found = times.steps()
-        xs = [1000 * max(each, 1e-6) for each, _ in found]
+        xs = [max(1000 * each, _LEAST_MS) for each, _ in found]
         axes.step(xs, [share for _, share in found], where="post", label=label, **line_style(place))
 
 

@@ -15,7 +15,7 @@ import click
 import msgspec
 import uvloop
 
-from headgate import loadtest
+from headgate import garbage, loadtest
 from headgate.cli import process
 from headgate.cli.bench import planning, plots, tables
 from headgate.cli.bench.planning import Options, Planned
@@ -33,6 +33,7 @@ def run(options: Options) -> None:
     if options.png is not None:
         plots.prepare()
     planning.slo(options)
+    planning.more_fields(options)
     subjects = [_subject(options, name) for name in names]
     targets = [each for each in subjects if isinstance(each, Target)]
     if options.rounds > 1 and len(targets) < 2:
@@ -83,6 +84,7 @@ class _Server(NamedTuple):
 async def _measure_all(options: Options, planned: Planned, targets: Sequence[Target]) -> list[Measured]:
     """Every target in turn, as far as the user does not interrupt it. Raises HttpError."""
     stop = process.stop_on_signal()
+    garbage.spare_what_there_is()
     servers = [await _probed(options, planned, target, at) for at, target in enumerate(targets)]
     runs = [_empty(options, planned, server) for server in servers]
     rounds = _divided(planned.conversations, options.rounds)
@@ -159,13 +161,12 @@ async def _measure(
     )
     # Requests keep the times of the whole plan: this part begins with its first request.
     early_s = part[0][0].request.at_s
-    began_s = time.perf_counter()
     watch.follow(run)
     if options.workers > 1:
         tally, burdens = await loadtest.measure_in_processes(job, options.workers, stop, watch.begin, early_s)
     else:
-        tally, burdens = await loadtest.measure(job, stop, watch.begin, began_s - early_s)
-    run.duration_s += time.perf_counter() - began_s
+        tally, burdens = await loadtest.measure(job, stop, watch.begin, time.perf_counter() - early_s)
+    run.duration_s += max(each.wall_s for each in burdens)
     run.tally.add(tally)
     run.burdens += burdens
 

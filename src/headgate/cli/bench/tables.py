@@ -146,6 +146,8 @@ def _endpoints(run: Results) -> Table:
 def _comparison(runs: Sequence[Results], differences: Sequence[Difference]) -> Table:
     table = _table("", "first", "second", "change", "95 % interval", "")
     for each in differences:
+        if each.unit == "share" and not each.first and not each.second:
+            continue
         told = _share if each.unit == "share" else _seconds
         mark = "" if each.is_better is None else "* better" if each.is_better else "* worse"
         table.add_row(

@@ -8,14 +8,13 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from headgate.loadtest import Histogram, Measured, State
 
 
 class Watch:
-    """A line with what was sent, what came back, and the times so far; nothing without a terminal."""
+    """Lines with what was sent, what came back, and the times so far; nothing without a terminal."""
 
     def __init__(self) -> None:
         self._run: Measured | None = None
@@ -23,7 +22,7 @@ class Watch:
         self._began_s = 0.0
         console = Console(stderr=True)
         self._live = (
-            Live(get_renderable=self._table, console=console, refresh_per_second=2, transient=True)
+            Live(get_renderable=self._lines, console=console, refresh_per_second=2, transient=True)
             if console.is_terminal
             else None
         )
@@ -47,24 +46,24 @@ class Watch:
         """It has begun."""
         self._state, self._began_s = state, time.perf_counter()
 
-    def _table(self) -> Table:
-        table = Table.grid(padding=(0, 2))
+    def _lines(self) -> Text:
         if self._run is None:
-            table.add_row(Text("connecting ...", style="dim"))
-            return table
+            return Text("connecting ...", style="dim")
         run, state = self._run, self._state()
         elapsed_s = max(time.perf_counter() - self._began_s, 1e-9)
-        table.add_row(
-            Text(run.url, style="bold"),
+        counts = [
             f"{elapsed_s:.0f} s",
             f"{run.tally.requests + state.requests} of {run.planned}",
             f"{state.in_flight} in flight",
             f"{run.tally.failed + state.failed} failed",
+        ]
+        speeds = [
             f"{state.output_tokens / elapsed_s:.0f} tokens/s",
-            f"TTFT p50 {_ms(state.ttft, 0.5)} p99 {_ms(state.ttft, 0.99)}",
+            f"TTFT p50 {_ms(state.ttft, 0.5)}, p99 {_ms(state.ttft, 0.99)}",
             f"client {100 * state.cpu_share:.0f}% CPU",
-        )
-        return table
+        ]
+        lines = [run.url, "  ".join(counts), "  ".join(speeds)]
+        return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
 
 
 def _ms(times: Histogram, share: float) -> str:
