@@ -80,10 +80,11 @@ async def _measure(
     timeout_s: float = 30.0,
     stop: asyncio.Event | None = None,
     headers: tuple[tuple[str, str], ...] = (),
+    target: dict[str, str] | None = None,
     **form: object,
 ) -> Tally:
     job = Job(
-        target=Target(url=url, headers=list(headers)),
+        target=Target(url=url, headers=list(headers), **(target or {})),  # type: ignore[arg-type]
         form=Form(**{"model": "tiny", **form}),  # type: ignore[arg-type]
         plan=conversations(requests),
         salt="s",

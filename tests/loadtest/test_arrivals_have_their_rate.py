@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.loadtest import Pace, paced
-from headgate.loadtest.arrivals import Process
+from headgate.loadtest.plan.arrivals import Process
 from headgate.traffic.traces import TimedRequest
 
 COUNT = 4000

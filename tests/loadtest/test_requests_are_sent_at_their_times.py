@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.loadtest import Limits, Tally, conversations
-from headgate.loadtest.plan import Prompts
+from headgate.loadtest.plan.conversations import Prompts
 from headgate.loadtest.running import Run
 from headgate.loadtest.sending import Ask
 from headgate.traffic import traces

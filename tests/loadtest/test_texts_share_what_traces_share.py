@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.loadtest import Form, conversations
-from headgate.loadtest.dataset import DatasetError, conversations_of
-from headgate.loadtest.plan import Prompts, Turn
-from headgate.loadtest.texts import Texts
+from headgate.loadtest.plan.conversations import Prompts, Turn
+from headgate.loadtest.plan.dataset import DatasetError, conversations_of
+from headgate.loadtest.plan.texts import Texts
 from headgate.traffic.traces import TimedRequest
 from headgate.traffic.workloads import WORKLOADS
 

@@ -6,14 +6,14 @@ It returns counts, histograms of times, and the records of requests, which `comp
 another run.
 """
 
-from headgate.loadtest.arrivals import PROCESSES, Pace, paced
 from headgate.loadtest.comparing import Difference, compare
 from headgate.loadtest.connecting import Target
 from headgate.loadtest.histogram import Histogram
 from headgate.loadtest.http import HttpError, Response, Server
 from headgate.loadtest.lag import Burden
 from headgate.loadtest.measuring import Job, State, measure
-from headgate.loadtest.plan import Api, Conversation, Form, conversations
+from headgate.loadtest.plan.arrivals import PROCESSES, Pace, paced
+from headgate.loadtest.plan.conversations import Api, Conversation, Form, conversations
 from headgate.loadtest.probing import probe, served_model
 from headgate.loadtest.records import Record, Slo, Tally
 from headgate.loadtest.results import Measured, Results, load, results, save

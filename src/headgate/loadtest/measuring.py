@@ -10,7 +10,7 @@ from headgate.loadtest.connecting import Target
 from headgate.loadtest.histogram import Histogram
 from headgate.loadtest.http import Connections
 from headgate.loadtest.lag import Burden, Watch
-from headgate.loadtest.plan import Form, Prompts, Turn
+from headgate.loadtest.plan.conversations import Form, Prompts, Turn
 from headgate.loadtest.records import Slo, Tally
 from headgate.loadtest.running import Limits, Run, Stop
 from headgate.loadtest.sending import Sender

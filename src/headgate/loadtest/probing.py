@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate.loadtest.http import Connections, HttpError, Server
-from headgate.loadtest.plan import Form, Prompts, Turn
+from headgate.loadtest.plan.conversations import Form, Prompts, Turn
 from headgate.loadtest.records import OK, Tally
 from headgate.loadtest.sending import Ask, Sender
 from headgate.traffic.traces import TimedRequest

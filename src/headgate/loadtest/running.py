@@ -15,7 +15,7 @@ from typing import Annotated, Protocol
 
 import msgspec
 
-from headgate.loadtest.plan import Conversation, Prompts
+from headgate.loadtest.plan.conversations import Conversation, Prompts
 from headgate.loadtest.records import Tally
 from headgate.loadtest.sending import Ask
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from headgate.loadtest.http import Connections, HttpError, Response
-from headgate.loadtest.plan import Form, Turn
+from headgate.loadtest.plan.conversations import Form, Turn
 from headgate.loadtest.records import INTERRUPTED, OK, Record, Slo, Tally
 from headgate.loadtest.streams import Answer, shown
 

@@ -16,7 +16,7 @@ from headgate.cli.simulate import traffic
 from headgate.cli.validation.spelling import closest
 from headgate.kubeschema import duration
 from headgate.loadtest import Conversation, Limits, Pace, Slo, Target, conversations, paced
-from headgate.loadtest.dataset import MAX_BYTES, DatasetError, conversations_of
+from headgate.loadtest.plan.dataset import MAX_BYTES, DatasetError, conversations_of
 from headgate.traffic import traces
 from headgate.traffic.traces import TimedRequest
 

@@ -43,6 +43,9 @@ def draw(file: Path, runs: Sequence[Measured]) -> None:
                 _over_time(axes[row][0], run, kind, place)
                 _distribution(axes[row][1], getattr(run.tally, kind), run.url, place)
             _finish(axes[row], name)
+        for each in axes[0]:
+            if each.lines:
+                each.legend(loc="best", fontsize=8)
         figure.savefig(file, dpi=_DPI, format="png", metadata={"Software": "headgate"})
 
 
@@ -73,6 +76,3 @@ def _finish(row: Any, name: str) -> None:
     if row[1].lines:
         row[1].set_xscale("log")
         plain_numbers(row[1].xaxis, *row[1].get_xlim())
-    for axes in row:
-        if axes.lines:
-            axes.legend(loc="best", fontsize=8)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from headgate.loadtest import HttpError, Response, Server
+from headgate.loadtest.plan.texts import WORDS
 from headgate.loadtest.streams import Answer, shown
-from headgate.loadtest.texts import WORDS
 
 __all__ = ["Sample", "complete", "prompt"]
 

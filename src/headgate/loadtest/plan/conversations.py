@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from headgate.loadtest.texts import Texts
+from headgate.loadtest.plan.texts import Texts
 from headgate.traffic.traces import TimedRequest
 
 Api = Literal["chat", "completions"]
