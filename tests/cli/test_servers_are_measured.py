@@ -198,6 +198,21 @@ def test_ctrl_c_prints_what_there_is(url: str) -> None:
     assert "Traceback" not in errors
 
 
+def test_ctrl_c_ends_the_wait_for_a_server() -> None:
+    """That accepts connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        command = [sys.executable, "-P", "-m", "headgate", "bench", address, "--model", "tiny"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            connection, _ = silent.accept()
+            with connection:
+                connection.recv(1)
+                process.send_signal(signal.SIGINT)
+                told, errors = process.communicate(timeout=LATE_S)
+    assert (process.returncode, told) == (130, "")
+    assert "Traceback" not in errors
+
+
 class Strict:
     """A server that rejects fields that OpenAI's API does not have, and counts its requests."""
 

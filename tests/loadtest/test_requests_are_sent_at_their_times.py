@@ -114,6 +114,7 @@ def test_requests_are_dropped_if_told_so(in_virtual_time: InVirtualTime) -> None
     )
     assert [sent for sent, _ in server.sent] == [0.0, 0.5, 2.5]
     assert tally.dropped == 1
+    assert [(each.number, each.outcome) for each in tally.records] == [(2, "dropped")]
 
 
 def test_turns_wait_for_the_response_before_them(in_virtual_time: InVirtualTime) -> None:

@@ -20,6 +20,7 @@ MAX_KINDS: Final = 64
 OTHERS: Final = "(others)"
 OK: Final = "ok"
 INTERRUPTED: Final = "interrupted"
+DROPPED: Final = "dropped"
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +59,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     late_s: float
     """From due to sent."""
     outcome: str
-    """`ok`, or the kind of error."""
+    """`ok`, `dropped`, or the kind of error."""
     ttft_s: float | None = None
     tpot_s: float | None = None
     """Mean time of a token after the first."""
@@ -195,6 +196,11 @@ class Tally(msgspec.Struct):
         if record.endpoint:
             self._of_endpoint(record)
         self._keep(record)
+
+    def drop(self, number: int, due_s: float) -> None:
+        """Count a request that was not sent; comparisons see it as a failure."""
+        self.dropped += 1
+        self._keep(Record(number, due_s, 0.0, DROPPED))
 
     def add(self, other: Tally) -> None:
         """Count all requests of another process."""

@@ -123,7 +123,8 @@ class Run:
                 if (early_s := due_s - self._now()) > 0:
                     await asyncio.sleep(early_s)
                 if self.places.is_full and self._limits.drops:
-                    self._tally.dropped += len(conversation)
+                    for turn in conversation:
+                        self._tally.drop(turn.number, turn.request.at_s)
                     continue
                 await self.places.take()
                 group.create_task(self._converse(conversation, due_s))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 import msgspec
@@ -22,6 +22,8 @@ from headgate.cli.bench.planning import Options, Planned
 from headgate.cli.bench.watching import Watch
 from headgate.cli.objects import printing
 from headgate.loadtest import Form, HttpError, Measured, Tally, Target
+
+T = TypeVar("T")
 
 MISSED = 3
 """Exit code if fewer requests than required met the objectives."""
@@ -85,7 +87,9 @@ async def _measure_all(options: Options, planned: Planned, targets: Sequence[Tar
     """Every target in turn, as far as the user does not interrupt it. Raises HttpError."""
     stop = process.stop_on_signal()
     garbage.spare_what_there_is()
-    servers = [await _probed(options, planned, target, at) for at, target in enumerate(targets)]
+    servers = await _unless(stop, asyncio.ensure_future(_all_probed(options, planned, targets)))
+    if servers is None:
+        return []
     runs = [_empty(options, planned, server) for server in servers]
     rounds = _divided(planned.conversations, options.rounds)
     with Watch() as watch:
@@ -99,6 +103,23 @@ async def _measure_all(options: Options, planned: Planned, targets: Sequence[Tar
         for each in runs:
             each.is_interrupted = True
     return [each for each in runs if each.duration_s]
+
+
+async def _unless(stop: asyncio.Event, running: asyncio.Future[T]) -> T | None:
+    """The result, or None if the event is set before."""
+    stopping = asyncio.ensure_future(stop.wait())
+    ends: list[asyncio.Future[Any]] = [running, stopping]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if running.done():
+        return running.result()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return None
+
+
+async def _all_probed(options: Options, planned: Planned, targets: Sequence[Target]) -> list[_Server]:
+    return [await _probed(options, planned, target, at) for at, target in enumerate(targets)]
 
 
 async def _probed(options: Options, planned: Planned, target: Target, place: int) -> _Server:
