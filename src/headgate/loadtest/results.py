@@ -112,7 +112,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
     """Not sent, because too many requests were in flight."""
     unfinished: int
-    """Not sent, or without a complete response, when the run was interrupted."""
+    """Planned, but not sent or not complete: the run was interrupted, or an earlier turn failed."""
     requests_per_s: float
     """Successful ones."""
     prompt_tokens: int
@@ -160,7 +160,7 @@ def results(measured: Measured) -> Results:
         errors=dict(sorted(tally.errors.items(), key=lambda each: -each[1])),
         examples=tally.examples,
         dropped=tally.dropped,
-        unfinished=measured.planned - counted if measured.is_interrupted else tally.interrupted,
+        unfinished=measured.planned - counted,
         requests_per_s=succeeded / seconds,
         prompt_tokens=tally.prompt_tokens,
         output_tokens=tally.output_tokens,
