@@ -19,7 +19,6 @@ import pytest
 import yaml
 from clusters import TOOL, WAIT_S, Cluster, control_plane, wait_until
 from nodes import process_nodes
-
 from traffic import programs_in
 
 REPORTS_VARIABLE = "HEADGATE_TEST_REPORTS"
