@@ -31,7 +31,7 @@ from autoscaling_contest.ours import ours
 from autoscaling_contest.standings import CLAIRVOYANT, OURS, Result, Standing, standings
 from headgate.simulator.autoscaling import Controller, Score, Setting, replay, score
 from headgate.simulator.model.profiles import PROFILES
-from headgate.simulator.traces import TraceError
+from headgate.traffic.traces import TraceError
 
 PROFILE = "8b-h100"
 LONGEST_REQUEST = 250_000

@@ -20,7 +20,7 @@ from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.queue import FlowSettings
 from headgate.simulator.fleet import EngineGroup, FleetDescription, FleetRun, run_fleet
 from headgate.simulator.model import PROFILES, EngineConfig
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 ENGINE = PROFILES["8b-h100"].config
 ENGINES = 4

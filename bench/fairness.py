@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import cpu
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 from neighbours import live, virtual
 from neighbours.queues import QUEUES
 from neighbours.seen import Outcome, OverHttp, outcome

@@ -26,7 +26,7 @@ from rich.table import Table
 
 import cpu
 import proxies
-from headgate.simulator import traces
+from headgate.traffic import traces
 from live import clients, policies, prompts, running
 from proxies.headgate import Headgate
 

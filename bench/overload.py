@@ -34,9 +34,9 @@ from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.queue import FlowSettings
 from headgate.simulator.fleet import EngineGroup, FleetDescription, FleetRun, run_fleet
 from headgate.simulator.model import PROFILES, EngineConfig
-from headgate.simulator.traces import TimedRequest
-from headgate.simulator.workloads import Chat, SharedPrefix
-from headgate.simulator.workloads.workload import Workload
+from headgate.traffic.traces import TimedRequest
+from headgate.traffic.workloads import Chat, SharedPrefix
+from headgate.traffic.workloads.workload import Workload
 from live import loops
 
 ENGINE = PROFILES["8b-h100"].config

@@ -27,11 +27,11 @@ from contest.stepped import describe
 from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.queue import FlowSettings
 from headgate.scheduling import PredictedFirstToken
-from headgate.simulator import traces
 from headgate.simulator.fleet import FleetDescription, Slo
 from headgate.simulator.fleet.members import Member, run_members
 from headgate.simulator.fleet.sharing import Sharing
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic import traces
+from headgate.traffic.traces import TimedRequest
 
 SLO = Slo(ttft_s=2.0)
 SCRAPE_S = 1.0

@@ -27,7 +27,7 @@ from rich.table import Table
 from autoscaling_contest import traffic
 from headgate.planning import plan
 from headgate.planning.candidates import candidates
-from headgate.simulator.traces import TraceError
+from headgate.traffic.traces import TraceError
 from planning_contest import contest, fitted, shapes
 from planning_contest.simulated import CASES, confirm
 from planning_contest.standings import Result, Verdict, shown, summary, verdicts

@@ -32,9 +32,9 @@ from contest.replicas import Fleet
 from contest.rows import PLAIN, ROWS, Row
 from contest.standings import Standing, standings
 from contest.stepped import Stepped
-from headgate.simulator import traces
 from headgate.simulator.fleet.summary import percentiles
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic import traces
+from headgate.traffic.traces import TimedRequest
 
 LOWEST_RATE, HIGHEST_RATE = 0.5, 20.0
 QUICK_REQUESTS = 2000

@@ -26,8 +26,8 @@ from rich.table import Table
 
 import cpu
 import proxies
-from headgate.simulator import traces
 from headgate.simulator.fleet.summary import percentiles
+from headgate.traffic import traces
 from live import clients, prompts, running
 
 ENGINES = 8

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.simulator import traces
 from headgate.simulator.autoscaling import Work, work_of
 from headgate.simulator.fleet import Slo
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic import traces
+from headgate.traffic.traces import TimedRequest
 
 SPREAD_S = 5.0
 """Copies of a request, at a scale above 1, arrive within this many seconds of it."""

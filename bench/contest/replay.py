@@ -21,7 +21,7 @@ from contest.replicas import BLOCK_TOKENS, Fleet, Job, Replica
 from headgate import fleet, routing, scheduling
 from headgate.fleet import Booking, EndpointState
 from headgate.fleet.observation import Observation
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 MODEL = "model"
 SCRAPE_S = 1.0

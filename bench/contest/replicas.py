@@ -15,7 +15,7 @@ from typing import NamedTuple
 from contest.cache import BlockCache
 from headgate.engines import Figures, Total
 from headgate.fleet import Booking
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 BLOCK_TOKENS = 512
 DECODE_STEP_S = 0.02

@@ -8,7 +8,7 @@ import msgspec
 
 from contest.capacity import TARGET_S
 from contest.replicas import Fleet
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

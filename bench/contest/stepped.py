@@ -21,7 +21,7 @@ from headgate.fleet import EndpointState
 from headgate.simulator.fleet import EngineGroup, FleetDescription, Observer, run_fleet
 from headgate.simulator.fleet.endpoint import SimulatedEndpoint
 from headgate.simulator.model import BlockRemoved, BlockStored, EngineConfig, KvEvent, StepCosts
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 BUDGET_TOKENS = 2048
 BASE_S = 0.01

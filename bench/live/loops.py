@@ -23,7 +23,7 @@ import own_processes
 import ports
 import proxies
 import upstream
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 from proxies.headgate import Headgate
 
 BYTES_PER_TOKEN = 4

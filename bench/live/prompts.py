@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 import upstream
-from headgate.simulator import traces
+from headgate.traffic import traces
 
 BLOCK_TOKENS = 512
 BYTES_PER_TOKEN = 4

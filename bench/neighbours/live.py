@@ -15,7 +15,7 @@ import uvloop
 import cpu
 import proxies
 import upstream
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 from live import clients, running
 from neighbours.queues import QUEUES
 from neighbours.seen import Seen

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 NOISY = "noisy"
 TENANTS = 8

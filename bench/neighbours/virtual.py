@@ -8,7 +8,7 @@ from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.queue import FlowSettings
 from headgate.scheduling.predicted import PredictedFirstToken
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 from live import engines
 from neighbours.seen import Seen
 

@@ -7,7 +7,7 @@ from headgate.fleet import EjectionPolicy
 from headgate.scheduling import LeastWork, Policy
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
 from headgate.simulator.model import PROFILES, Fault, FaultSchedule
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 SECONDS = 180.0
 PER_S = 10.0

@@ -8,7 +8,7 @@ from contest.policies import Page, Setup, kthena, llm_d, preble, smg
 from headgate import routing
 from headgate.fleet import EndpointState, EngineReading
 from headgate.scheduling import Choice, Request
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 SETUP = Setup(replicas=3, cache_blocks=1000, prefill_tokens_per_s=16_000.0)
 

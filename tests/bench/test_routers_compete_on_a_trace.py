@@ -15,7 +15,7 @@ from contest.replicas import Fleet
 from contest.rows import ROWS
 from contest.standings import standings
 from contest.stepped import Stepped
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 SMALL = Fleet(replicas=3, prefill_tokens_per_s=16_000.0, cache_blocks=400)
 

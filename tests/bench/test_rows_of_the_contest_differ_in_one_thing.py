@@ -11,7 +11,7 @@ from contest.rows import ROWS
 from contest.stepped import Stepped, describe
 from headgate import routing, scheduling
 from headgate.fleet import EndpointState
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 ONE = Fleet(replicas=1, prefill_tokens_per_s=1024.0, cache_blocks=100)
 

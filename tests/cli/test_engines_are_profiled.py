@@ -19,7 +19,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from headgate.cli import main
-from headgate.cli.profile import http, measuring, streaming
+from headgate.cli.profile import measuring, streaming
+from headgate.loadtest import http
 
 BASE_S, SEQUENCE_S, TOKEN_S = 0.03, 0.001, 0.0002
 USUAL = (

@@ -52,6 +52,7 @@ KEEPS = {"up", "apiserver", "apiserver token create", "apiserver token list", "a
 """Commands that keep the directory themselves."""
 ALONE = {
     "autoscale replay",
+    "bench",
     "download",
     "runtime",
     "simulate as",

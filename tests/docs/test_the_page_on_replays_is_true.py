@@ -11,8 +11,8 @@ import pytest
 from headgate.cli.simulate import fleet_file
 from headgate.cli.simulate.results import Run
 from headgate.cli.simulate.trace import trace
-from headgate.simulator.traces import TimedRequest
-from headgate.simulator.workloads import WORKLOADS
+from headgate.traffic.traces import TimedRequest
+from headgate.traffic.workloads import WORKLOADS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "simulate-trace.md").read_text()

@@ -11,7 +11,7 @@ from headgate.fleet.prefix import PrefixIndex
 from headgate.scheduling import PredictedFirstToken
 from headgate.simulator.fleet import EngineGroup, FleetDescription, Observer, run_fleet
 from headgate.simulator.model import EngineConfig, StepCosts
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 TOKEN_S, DELAY_S, DECODE_S = 1 / 16_000, 0.03, 1.5
 SEEDS = st.integers(0, 99)

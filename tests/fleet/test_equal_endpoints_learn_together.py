@@ -14,7 +14,7 @@ from headgate.fleet.prefix import PrefixIndex
 from headgate.scheduling import PredictedFirstToken
 from headgate.simulator.fleet import EngineGroup, FleetDescription, Observer, run_fleet
 from headgate.simulator.model import PROFILES
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 TOKEN_S = 1 / 16_000
 SEEDS = st.integers(0, 999)

@@ -39,8 +39,8 @@ from headgate.simulator.fleet.timeline import Timeline
 from headgate.simulator.fleet.transfers import SharedLink
 from headgate.simulator.fleet.uptime import Uptime
 from headgate.simulator.model import FinishedRequest
-from headgate.simulator.traces import TimedRequest
 from headgate.telemetry import Registry
+from headgate.traffic.traces import TimedRequest
 
 PROMPT = "x" * 400
 USAGE = {"prompt_tokens": 100, "completion_tokens": 7}

@@ -9,7 +9,7 @@ from headgate import scheduling
 from headgate.fleet.prefix import PrefixIndex
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
 from headgate.simulator.model import EngineConfig, StepCosts
-from headgate.simulator.workloads.patterns import Lora
+from headgate.traffic.workloads.patterns import Lora
 
 COSTS = StepCosts(base_s=0.012, per_decode_sequence_s=5e-5, per_kv_token_s=4e-8, per_prefill_token_s=2.5e-4)
 ENGINE = EngineConfig(costs=COSTS, kv_blocks=27_000, max_adapters=4, adapter_load_s=0.3)

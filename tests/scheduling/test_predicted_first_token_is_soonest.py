@@ -12,7 +12,7 @@ from headgate.fleet.prefix import PrefixIndex
 from headgate.scheduling.predicted import in_flight_tokens
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
 from headgate.simulator.model import EngineConfig, StepCosts
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 BLOCK_TOKENS = 64
 

@@ -17,8 +17,8 @@ from headgate.fleet.prefix import PrefixIndex
 from headgate.scheduling.weighted import MOST_BEHIND, MOST_GROUPS
 from headgate.simulator.fleet import EngineGroup, FleetDescription, FleetRun, run_fleet
 from headgate.simulator.model import EngineConfig, StepCosts
-from headgate.simulator.traces import TimedRequest
-from headgate.simulator.workloads.patterns import Chat
+from headgate.traffic.traces import TimedRequest
+from headgate.traffic.workloads.patterns import Chat
 
 PER_MINUTE = {"h100": 1734.0, "l40s": 219.0}
 """What a replica takes within the objectives, by the plan of examples/planning/system.json."""

@@ -13,7 +13,7 @@ from headgate.simulator.model import (
     Submission,
     run_virtual,
 )
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 LATENCIES = {
     # name: overhead, seconds per prompt token, inter-token latency alone, load factor at a full batch

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.simulator import replay, traces
+from headgate.simulator import replay
 from headgate.simulator.fleet import RequestRecord
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic import traces
+from headgate.traffic.traces import TimedRequest
 
 
 def record(at_s: float = 0.0, ttft_s: float = 1.0, **given) -> RequestRecord:

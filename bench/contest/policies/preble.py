@@ -28,7 +28,7 @@ from contest.replicas import BLOCK_TOKENS
 from contest.setup import Setup
 from headgate.fleet import EndpointState
 from headgate.scheduling import Choice, Request
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 WINDOW_S = 180.0
 BALANCE = 1.5

@@ -18,7 +18,7 @@ from contest.replicas import BLOCK_TOKENS
 from contest.setup import Setup
 from headgate.fleet import EndpointState
 from headgate.scheduling import Choice, Policy, Request
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 
 class Page(NamedTuple):

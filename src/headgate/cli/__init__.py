@@ -25,6 +25,7 @@ _COMMANDS = {
     "autoscale": "headgate.cli.autoscale.command:autoscale",
     "plan": "headgate.cli.plan.command:plan",
     "profile": "headgate.cli.profile.command:profile",
+    "bench": "headgate.cli.bench.command:bench",
     "flow": "headgate.cli.flow.command:flow",
     "gateway": "headgate.cli.gateway:gateway",
     "picker": "headgate.cli.picker.command:picker",

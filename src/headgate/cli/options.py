@@ -137,3 +137,45 @@ def process(command: Command) -> Command:
         return command(kubeconfig=found, state=state, **given)
 
     return _KUBECONFIG(_STATE(with_kubeconfig))
+
+
+_SLOWEST, _FASTEST = 0.001, 1e6
+"""Requests per second: beyond, virtual time would take too long, or overflow."""
+
+
+def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """Parse 90, 90s or 1m30s as seconds."""
+    from headgate.kubeschema import duration
+
+    if text is None:
+        return None
+    try:
+        found = float(text) if text.replace(".", "", 1).isdigit() else duration.parse(text)
+    except duration.DurationError:
+        found = -1.0
+    if found < 0:
+        raise click.BadParameter(f"{text!r} is not a time such as 2s, 500ms or 1m30s", ctx, param)
+    return found
+
+
+def pace(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """A rate, or a factor for one."""
+    if text is None:
+        return None
+    found = paces(ctx, param, text)
+    if len(found) != 1:
+        raise click.BadParameter(f"{text!r} is more than one number", ctx, param)
+    return found[0]
+
+
+def paces(ctx: click.Context, param: click.Parameter, text: str | None) -> list[float]:
+    """Several comma-separated numbers."""
+    try:
+        found = [float(part) for part in text.split(",")] if text is not None else []
+    except ValueError:
+        found = [-1.0]
+    if not all(_SLOWEST <= number <= _FASTEST for number in found):
+        wanted = f"numbers from {_SLOWEST:g} to {_FASTEST:,.0f} such as 4,6,8"
+        wanted = wanted if param.name == "rates" else f"a number from {_SLOWEST:g} to {_FASTEST:,.0f}"
+        raise click.BadParameter(f"{text!r} is not {wanted}", ctx, param)
+    return found

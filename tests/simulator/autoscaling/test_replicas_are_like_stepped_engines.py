@@ -11,7 +11,7 @@ from headgate.scheduling import configuration
 from headgate.simulator.autoscaling import Setting, replay, score, work_of
 from headgate.simulator.fleet import EngineGroup, FleetDescription, Slo, run_fleet
 from headgate.simulator.model import PROFILES
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 SLO = Slo(ttft_s=1.5, tpot_s=0.06)
 REPLICAS = 3

@@ -10,7 +10,7 @@ from headgate.autoscaling import Bounds, MetricTarget, Policy, Rate
 from headgate.simulator.autoscaling import Setting, replay, replay_policy, reversals, windows, work_of
 from headgate.simulator.fleet import Slo
 from headgate.simulator.model import PROFILES
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 ENGINE = PROFILES["8b-h100"].config
 SLO = Slo(ttft_s=2.0, tpot_s=0.1)

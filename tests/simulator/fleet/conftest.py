@@ -6,7 +6,7 @@ import pytest
 
 from headgate.simulator.fleet import EngineGroup, FleetDescription
 from headgate.simulator.model import EngineConfig, EngineStatistics, StepCosts
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 COSTS = StepCosts(base_s=1.0, per_decode_sequence_s=0.0, per_kv_token_s=0.0, per_prefill_token_s=0.01)
 

@@ -10,7 +10,7 @@ from headgate.scheduling import configuration
 from headgate.simulator.autoscaling import Setting, replay, score, work_of
 from headgate.simulator.fleet import EngineGroup, FleetDescription, Scaling, Slo, run_fleet
 from headgate.simulator.model import PROFILES
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 ENGINE = msgspec.structs.replace(PROFILES["8b-h100"].config, prefix_cache=False, max_waiting=10_000)
 SLO = Slo(ttft_s=2.0, tpot_s=0.1)

@@ -12,7 +12,7 @@ from headgate.flow.capacity import CapacitySettings
 from headgate.flow.queue import FlowSettings
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
 from headgate.simulator.model import EngineConfig, StepCosts
-from headgate.simulator.workloads import SharedPrefix
+from headgate.traffic.workloads import SharedPrefix
 
 COSTS = StepCosts(base_s=0.012, per_decode_sequence_s=5e-5, per_kv_token_s=4e-8, per_prefill_token_s=2.5e-4)
 LONG_PROMPTS = SharedPrefix(

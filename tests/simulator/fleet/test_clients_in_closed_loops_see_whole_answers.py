@@ -6,7 +6,7 @@ from headgate import scheduling
 from headgate.fleet.prefix import PrefixIndex
 from headgate.simulator.fleet import EngineGroup, FleetDescription, Observer, run_fleet
 from headgate.simulator.model import PROFILES
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 ENGINE = PROFILES["8b-h100"].config
 UNTIL_S = 3.0

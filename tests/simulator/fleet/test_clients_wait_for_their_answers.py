@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from headgate.scheduling import LeastWork
-from headgate.simulator import traces
 from headgate.simulator.fleet import run_fleet
 from headgate.simulator.model import Fault, FaultSchedule
-from headgate.simulator.workloads import WORKLOADS
+from headgate.traffic import traces
+from headgate.traffic.workloads import WORKLOADS
 
 
 @pytest.fixture

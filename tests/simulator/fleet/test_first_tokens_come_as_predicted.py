@@ -9,8 +9,8 @@ from headgate import scheduling
 from headgate.fleet.prefix import PrefixIndex
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
 from headgate.simulator.model.profiles import PROFILES
-from headgate.simulator.traces import in_turn
-from headgate.simulator.workloads.patterns import Chat, Lora
+from headgate.traffic.traces import in_turn
+from headgate.traffic.workloads.patterns import Chat, Lora
 
 ENGINE = msgspec.structs.replace(PROFILES["8b-h100"].config, prefill_budget_tokens=2048, max_model_len=16_000)
 LEARNED_AFTER = 200

@@ -11,7 +11,7 @@ from headgate.flow.queue import FlowSettings
 from headgate.scheduling.predicted import PredictedFirstToken
 from headgate.simulator.fleet import ColdStart, EngineGroup, FleetDescription, Observer, run_fleet
 from headgate.simulator.model import EngineConfig, Fault, FaultKind, FaultSchedule, StepCosts
-from headgate.simulator.traces import TimedRequest, in_turn
+from headgate.traffic.traces import TimedRequest, in_turn
 
 FAULT_KINDS = get_args(FaultKind)
 ENGINE = EngineConfig(

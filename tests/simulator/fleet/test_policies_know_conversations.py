@@ -4,7 +4,7 @@ from headgate.fleet.prefix import PrefixIndex
 from headgate.scheduling import LeastWork, configuration
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
 from headgate.simulator.model import PROFILES
-from headgate.simulator.workloads import WORKLOADS
+from headgate.traffic.workloads import WORKLOADS
 
 AFFINITY = {
     "apiVersion": "llm-d.ai/v1alpha1",

@@ -6,7 +6,7 @@ from headgate.fleet.prefix import PrefixIndex
 from headgate.scheduling import configuration
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
 from headgate.simulator.model import EngineConfig, StepCosts
-from headgate.simulator.workloads import WORKLOADS
+from headgate.traffic.workloads import WORKLOADS
 
 FLEET = FleetDescription(
     groups=(

@@ -11,7 +11,7 @@ from headgate.simulator.fleet import EngineGroup, FleetDescription, Slo
 from headgate.simulator.fleet.members import Member, run_members
 from headgate.simulator.fleet.sharing import Sharing
 from headgate.simulator.model import PROFILES, FaultSchedule
-from headgate.simulator.workloads import SharedPrefix
+from headgate.traffic.workloads import SharedPrefix
 
 FLEET = FleetDescription(
     groups=(EngineGroup(name="e", engine=PROFILES["8b-h100"].config, count=4),), scrape_s=1.0

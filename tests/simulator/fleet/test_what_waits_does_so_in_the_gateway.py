@@ -10,7 +10,7 @@ from headgate.flow.capacity.predicted import TARGET_S
 from headgate.flow.queue import FlowSettings
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
 from headgate.simulator.model import EngineConfig, StepCosts
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 TOKEN_S = 1 / 16_000
 STEP_TOKENS = 2048

@@ -11,7 +11,7 @@ from headgate.scheduling.predicted import PredictedFirstToken
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
 from headgate.simulator.fleet.gateway import SimulatedGateway
 from headgate.simulator.model import PROFILES
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 CONFIG = PROFILES["8b-h100"].config
 SECONDS = 180.0

@@ -26,7 +26,7 @@ from headgate.simulator.autoscaling import (
 )
 from headgate.simulator.fleet import Slo
 from headgate.simulator.model import DEFAULT_PROFILE, PROFILES
-from headgate.simulator.traces import Arrivals
+from headgate.traffic.traces import Arrivals
 
 ROWS = 24
 """Lines of the text."""

@@ -10,8 +10,8 @@ import click
 from headgate.cli import options
 
 if TYPE_CHECKING:
-    from headgate.cli.profile.http import Server
     from headgate.cli.profile.measuring import Measured, Plan
+    from headgate.loadtest import Server
 
 _MAX_KEY_BYTES = 4096
 _MAX_TOKENS = 100_000
@@ -85,7 +85,8 @@ def profile(
     """
     from headgate.cli import process
     from headgate.cli.objects import printing
-    from headgate.cli.profile import http, measuring, rendering, results
+    from headgate.cli.profile import measuring, rendering, results
+    from headgate.loadtest import HttpError, http
 
     try:
         server = http.parse(url, _api_key(api_key_file))
@@ -95,7 +96,7 @@ def profile(
     try:
         measured = process.run_once(lambda: _measure(server, model, plan))
         found = results.result(server.url, measured, output_tokens)
-    except http.HttpError as error:
+    except HttpError as error:
         raise click.ClickException(printing.escaped(f"{server.url}: {error}")) from error
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -112,6 +113,7 @@ async def _measure(server: Server, model: str | None, plan: Plan) -> Measured:
     from headgate.cli.objects import printing
     from headgate.cli.profile import measuring
     from headgate.cli.progress import Progress
+    from headgate.loadtest import served_model
 
     def name(batch: int, tokens: int) -> str:
         return f"batch {batch}" if len(plan.prompt_tokens) == 1 else f"batch {batch}, {tokens} tokens"
@@ -132,7 +134,7 @@ async def _measure(server: Server, model: str | None, plan: Plan) -> Measured:
             elif console.is_terminal:
                 progress.detail(name(batch, tokens), text)
 
-        chosen = model or await measuring.served_model(server)
+        chosen = model or await served_model(server)
         return await measuring.measure(server, chosen, plan, report)
 
 

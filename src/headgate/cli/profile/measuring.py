@@ -17,10 +17,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate import engines
-from headgate.cli.profile.http import HttpError, Server
 from headgate.cli.profile.streaming import Sample, complete, prompt
+from headgate.loadtest import HttpError, Server
+from headgate.loadtest.probing import WARM_UP_S
 
-__all__ = ["Cell", "Measured", "Plan", "Reading", "batches", "measure", "served_model"]
+__all__ = ["Cell", "Measured", "Plan", "Reading", "batches", "measure"]
 
 LEVELS: Final = 6
 """Batch sizes to measure, at most."""
@@ -32,9 +33,7 @@ FEWEST_READINGS: Final = 3
 _FULL: Final = 0.9
 """Share of the requests sent. A few that wait have just come."""
 ANSWER_S: Final = 10.0
-"""For lists of models, and metrics pages."""
-WARM_UP_S: Final = 120.0
-"""For the first request: an engine may compile then."""
+"""For metrics pages."""
 _TICK_S: Final = 0.02
 _VARIATION: Final = 0.25
 """Share by which a response may be shorter or longer."""
@@ -84,31 +83,6 @@ def batches(most: int) -> list[int]:
     """Batch sizes up to `most`, about evenly spaced by their logarithms."""
     found = {round(most ** (level / (LEVELS - 1))) for level in range(LEVELS)}
     return sorted(found)
-
-
-async def served_model(server: Server) -> str:
-    """The only model that a server has, besides adapters. Raises HttpError."""
-    answer = await server.get("/v1/models", ANSWER_S)
-    try:
-        if answer.status != 200:
-            raise ValueError(f"status {answer.status}")
-        listed = msgspec.json.decode(answer.body, type=_Models).data
-    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise HttpError(f"GET /v1/models has no list of models: {error}") from error
-    names = [each.id for each in listed if each.parent is None]
-    if len(names) != 1:
-        shown = ", ".join(names[:10]) or "none"
-        raise HttpError(f"choose a model with --model; the server has: {shown}")
-    return names[0]
-
-
-class _Model(msgspec.Struct):
-    id: str
-    parent: str | None = None
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]
 
 
 async def measure(server: Server, model: str, plan: Plan, report: Report) -> Measured:

@@ -7,8 +7,8 @@ from statistics import median
 
 import msgspec
 
-from headgate.cli.profile.http import HttpError
 from headgate.cli.profile.measuring import Cell, Measured, is_full
+from headgate.loadtest import HttpError
 from headgate.planning.lines import Line, Point, fit
 
 __all__ = ["Deviation", "Result", "Row", "result"]

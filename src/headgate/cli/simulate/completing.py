@@ -1,4 +1,4 @@
-"""Shell completion of profiles, workloads and policies."""
+"""Shell completion of profiles, workloads and policies, and the list of workloads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def complete_profile(context: click.Context, parameter: click.Parameter, incompl
 
 
 def complete_workload(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from headgate.simulator.workloads import WORKLOADS
+    from headgate.traffic.workloads import WORKLOADS
 
     return [name for name in WORKLOADS if name.startswith(incomplete)]
 
@@ -24,3 +24,12 @@ def complete_policies(context: click.Context, parameter: click.Parameter, incomp
     before, comma, last = incomplete.rpartition(",")
     given = before.split(",")
     return [f"{before}{comma}{name}" for name in NAMES if name.startswith(last) and name not in given]
+
+
+def list_workloads(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    """The callback of --workloads."""
+    if wanted and not context.resilient_parsing:
+        from headgate.cli.simulate import traffic
+
+        click.echo(traffic.described())
+        context.exit()

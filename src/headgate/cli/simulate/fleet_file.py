@@ -10,7 +10,7 @@ from headgate.cli.manifests import scalars
 from headgate.cli.simulate.fleet_sections import FleetFile, GroupSection, Problem, Settled, settle
 from headgate.cli.simulate.strict import Document
 from headgate.cli.validation.spelling import closest
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 
 def from_file(file: str, requests: Sequence[TimedRequest]) -> tuple[FleetFile, Settled]:

@@ -16,7 +16,7 @@ from headgate.simulator.fleet import EngineGroup, FleetDescription
 from headgate.simulator.fleet.cold_start import keeps_requests
 from headgate.simulator.fleet.description import Role, store_problems
 from headgate.simulator.model import DEFAULT_PROFILE, PROFILES, EngineConfig, Fault, FaultSchedule, StepCosts
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 MAX_ENDPOINTS = 1000
 _MAX_TOKENS = 1 << 40

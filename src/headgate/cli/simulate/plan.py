@@ -16,10 +16,9 @@ from headgate.cli.simulate.fleet_sections import FleetFile, Settled
 from headgate.cli.simulate.policies import Compared
 from headgate.cli.simulate.strict import SettingErrors
 from headgate.cli.simulate.traffic import Traffic
-from headgate.kubeschema import duration
-from headgate.simulator import traces
 from headgate.simulator.fleet import FleetDescription, Slo
 from headgate.simulator.model import DEFAULT_PROFILE
+from headgate.traffic import traces
 
 Read = TypeVar("Read")
 
@@ -82,7 +81,7 @@ def plan(options: Options) -> Plan:
     assert settled.fleet is not None
     compared, ineffective = _policies(options, file)
     base = traces.Arrivals(
-        jitter_s=_jitter_s(options.jitter, used.grid_s),
+        jitter_s=traffic.jitter_s(options.jitter, used.grid_s),
         rate_scale=options.rate_scale or 1.0,
         rate_per_s=options.rate,
     )
@@ -124,20 +123,15 @@ def _check(options: Options) -> None:
 def _traffic(options: Options) -> Traffic:
     chosen = traces.Arrivals(limit=options.limit, duration_s=options.duration)
     if options.workload is not None:
-        used = traffic.of_workload(options.workload, _parameters(options.parameters), chosen, options.seed)
+        used = traffic.of_workload(
+            options.workload, traffic.parameters(options.parameters), chosen, options.seed
+        )
     else:
         assert options.file is not None
         used = traffic.of_file(options.file, options.format, options.block_tokens, chosen)
     if options.closed_loop:
         used = msgspec.structs.replace(used, requests=traces.in_turn(used.requests))
     return used if options.curve is None else traffic.along(used, options.curve)
-
-
-def _parameters(given: Sequence[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
-    if wrong := [name for name, sign, _ in pairs if not sign]:
-        raise click.UsageError(f"--set {wrong[0]}: write NAME=NUMBER")
-    return {name.strip().replace("-", "_"): value.strip() for name, _, value in pairs}
 
 
 def _fleet(options: Options, used: Traffic) -> tuple[FleetFile, Settled]:
@@ -155,20 +149,6 @@ def _slo(options: Options, description: FleetFile) -> Slo:
         ttft_s=description.slo.ttft if options.slo_ttft is None else options.slo_ttft,
         tpot_s=math.inf if tpot_s is None else tpot_s,
     )
-
-
-def _jitter_s(text: str, grid_s: float) -> float:
-    if text == "auto":
-        return grid_s
-    if text == "off":
-        return 0.0
-    try:
-        jitter_s = duration.parse(text)
-    except duration.DurationError:
-        jitter_s = -1.0
-    if jitter_s < 0:
-        raise click.UsageError(f"--jitter: {text!r} is not auto, off, or a time such as 3s")
-    return jitter_s
 
 
 def _policies(options: Options, file: FleetFile) -> tuple[list[Compared], list[str]]:

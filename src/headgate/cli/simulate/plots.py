@@ -23,7 +23,7 @@ _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 _DASHES = ("-", "--", ":", "-.")
 _MAX_ENDPOINTS_NAMED = 16
 _FEWEST_OF_A_LINE = 10
-_STYLE: Any = {
+STYLE: Any = {
     "axes.grid": True,
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -49,7 +49,7 @@ def write(directory: Path, runs: Sequence[Drawn], slo: Slo) -> list[Path]:
 
     mpl.use("agg")
     written: list[Path] = []
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         for name, draw in _plots(runs, slo).items():
             figure = draw()
             for suffix in ("png", "svg"):
@@ -80,7 +80,7 @@ def _figure(title: str, **given: Any) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def _line_style(index: int) -> dict[str, str]:
+def line_style(index: int) -> dict[str, str]:
     return {
         "color": _COLORS[index % len(_COLORS)],
         "linestyle": _DASHES[index // len(_COLORS) % len(_DASHES)],
@@ -93,10 +93,10 @@ def _ttft_cdf(runs: Sequence[Drawn], slo: Slo) -> Figure:
         times = sorted(each.ttft_s for each in drawn.records if each.ttft_s is not None)
         # Shares of all requests: a rejected one never gets a first token.
         shares = [(n + 1) / len(drawn.records) for n in range(len(times))]
-        axes.step(times, shares, where="post", label=drawn.label, **_line_style(index))
+        axes.step(times, shares, where="post", label=drawn.label, **line_style(index))
     _mark_slo(axes, slo, vertical=True)
     axes.set(xscale="log", xlabel="seconds after arrival", ylabel="share of requests", ylim=(0, 1.02))
-    _plain_numbers(axes.xaxis, *axes.get_xlim())
+    plain_numbers(axes.xaxis, *axes.get_xlim())
     axes.legend(loc="lower right")
     return figure
 
@@ -105,12 +105,12 @@ def _ttft_over_time(runs: Sequence[Drawn], slo: Slo) -> Figure:
     figure, axes = _figure("Time to first token by time of arrival: p90, and p50 (thin)")
     for index, drawn in enumerate(runs):
         series = drawn.run.series
-        style = _line_style(index)
+        style = line_style(index)
         _curve(axes, series.window_s, series.ttft_p90_s, label=drawn.label, **style)
         _curve(axes, series.window_s, series.ttft_p50_s, linewidth=0.8, alpha=0.7, **style)
     _mark_slo(axes, slo, vertical=False)
     axes.set(yscale="log", xlabel="simulated seconds", ylabel="seconds to first token")
-    _plain_numbers(axes.yaxis, *axes.get_ylim())
+    plain_numbers(axes.yaxis, *axes.get_ylim())
     axes.legend(loc="best")
     return figure
 
@@ -119,7 +119,7 @@ def _hit_rate_over_time(runs: Sequence[Drawn]) -> Figure:
     figure, axes = _figure("Hit rate by time of arrival: cached share of prompt tokens")
     for index, drawn in enumerate(runs):
         series = drawn.run.series
-        _curve(axes, series.window_s, series.hit_rate, label=drawn.label, **_line_style(index))
+        _curve(axes, series.window_s, series.hit_rate, label=drawn.label, **line_style(index))
     axes.set(xlabel="simulated seconds", ylabel="cached share", ylim=(-0.02, 1.02))
     axes.legend(loc="best")
     return figure
@@ -166,7 +166,7 @@ def _curve(axes: Axes, window_s: float, values: Sequence[float | None], **style:
     axes.plot([at for at, _ in points], [value for _, value in points], marker=marker, **style)
 
 
-def _plain_numbers(axis: Axis, least: float, most: float) -> None:
+def plain_numbers(axis: Axis, least: float, most: float) -> None:
     """Numbers without exponents on a logarithmic axis; minor labels only where they fit."""
     from matplotlib.ticker import NullFormatter
 

@@ -16,10 +16,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from headgate.cli.simulate.policies import Compared
 from headgate.cli.simulate.results import Drawn, Run
 from headgate.fleet.prefix import PrefixIndex
-from headgate.simulator import replay, traces
+from headgate.simulator import replay
 from headgate.simulator.fleet import FleetDescription, FleetRun, RequestRecord, Slo, Summary, run_fleet
 from headgate.simulator.fleet.summary import summarize
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic import traces
+from headgate.traffic.traces import TimedRequest
 
 Item = TypeVar("Item")
 

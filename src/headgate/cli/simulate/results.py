@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from headgate.cli.simulate.plan import Plan
-from headgate.simulator import traces
 from headgate.simulator.fleet import RequestRecord, Summary
 from headgate.simulator.fleet.records import EngineRecord
 from headgate.simulator.replay import Found, Series
+from headgate.traffic import traces
 
 VERSION = 1
 

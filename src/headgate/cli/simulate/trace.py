@@ -8,57 +8,14 @@ from typing import Any
 import click
 
 from headgate.cli import options
-from headgate.cli.simulate.completing import complete_policies, complete_profile, complete_workload
+from headgate.cli.simulate.completing import (
+    complete_policies,
+    complete_profile,
+    complete_workload,
+    list_workloads,
+)
 
 _COUNT = click.IntRange(min=1)
-_SLOWEST, _FASTEST = 0.001, 1e6
-"""Requests per second: beyond, virtual time would take too long, or overflow."""
-
-
-def _time(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """Parse 90, 90s or 1m30s as seconds."""
-    from headgate.kubeschema import duration
-
-    if text is None:
-        return None
-    try:
-        found = float(text) if text.replace(".", "", 1).isdigit() else duration.parse(text)
-    except duration.DurationError:
-        found = -1.0
-    if found < 0:
-        raise click.BadParameter(f"{text!r} is not a time such as 2s, 500ms or 1m30s", ctx, param)
-    return found
-
-
-def _pace(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """A rate, or a factor for one."""
-    if text is None:
-        return None
-    pace = _paces(ctx, param, text)
-    if len(pace) != 1:
-        raise click.BadParameter(f"{text!r} is more than one number", ctx, param)
-    return pace[0]
-
-
-def _paces(ctx: click.Context, param: click.Parameter, text: str | None) -> list[float]:
-    """Several comma-separated numbers."""
-    try:
-        found = [float(part) for part in text.split(",")] if text is not None else []
-    except ValueError:
-        found = [-1.0]
-    if not all(_SLOWEST <= number <= _FASTEST for number in found):
-        wanted = f"numbers from {_SLOWEST:g} to {_FASTEST:,.0f} such as 4,6,8"
-        wanted = wanted if param.name == "rates" else f"a number from {_SLOWEST:g} to {_FASTEST:,.0f}"
-        raise click.BadParameter(f"{text!r} is not {wanted}", ctx, param)
-    return found
-
-
-def _workloads(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from headgate.cli.simulate import traffic
-
-        click.echo(traffic.described())
-        ctx.exit()
 
 
 _TRAFFIC = options.together(
@@ -87,13 +44,13 @@ _TRAFFIC = options.together(
         is_flag=True,
         is_eager=True,
         expose_value=False,
-        callback=_workloads,
+        callback=list_workloads,
         help="List the workloads with their parameters, and exit.",
     ),
     click.option("--limit", type=_COUNT, help="Replay only this many requests, from the start."),
     click.option(
         "--duration",
-        callback=_time,
+        callback=options.seconds,
         metavar="TIME",
         help="Replay only requests that arrive within this time of the trace.",
     ),
@@ -101,12 +58,14 @@ _TRAFFIC = options.together(
 _PACE = options.together(
     click.option(
         "--rate-scale",
-        callback=_pace,
+        callback=options.pace,
         metavar="NUMBER",
         help="Factor on the arrival rate: 2 is twice as fast.",
     ),
-    click.option("--rate", callback=_pace, metavar="RATE", help="Average requests per second."),
-    click.option("--rates", callback=_paces, metavar="RATE,...", help="Several rates, one after the other."),
+    click.option("--rate", callback=options.pace, metavar="RATE", help="Average requests per second."),
+    click.option(
+        "--rates", callback=options.paces, metavar="RATE,...", help="Several rates, one after the other."
+    ),
     click.option(
         "--find-rate", is_flag=True, help="Find the highest rate at which first tokens are in time."
     ),
@@ -170,11 +129,14 @@ _FLEET = options.together(
         help="Policy as an EndpointPickerConfig or a Kthena scheduler configuration; repeatable.",
     ),
     click.option(
-        "--slo-ttft", callback=_time, metavar="TIME", help="Objective: time to first token.  [default: 2s]"
+        "--slo-ttft",
+        callback=options.seconds,
+        metavar="TIME",
+        help="Objective: time to first token.  [default: 2s]",
     ),
     click.option(
         "--slo-tpot",
-        callback=_time,
+        callback=options.seconds,
         metavar="TIME",
         help="Objective: mean time per output token after the first.",
     ),

@@ -6,7 +6,7 @@ import random
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, get_type_hints
@@ -16,8 +16,9 @@ import msgspec
 
 from headgate.cli.simulate.strict import bare, wanted
 from headgate.cli.validation.spelling import closest
-from headgate.simulator import traces, workloads
-from headgate.simulator.traces import MAX_LINE_BYTES, TimedRequest
+from headgate.kubeschema import duration
+from headgate.traffic import traces, workloads
+from headgate.traffic.traces import MAX_LINE_BYTES, TimedRequest
 
 _NAMES_WIDTH = 30
 _WIDEST = 110
@@ -65,7 +66,7 @@ def of_workload(name: str, given: Mapping[str, str], arrivals: traces.Arrivals, 
     values = dict(given)
     if arrivals.limit is not None:
         values.setdefault("requests", str(arrivals.limit))
-    workload = kind(**_parameters(kind, values))
+    workload = kind(**_converted(kind, values))
     requests = workload.generate(random.Random(f"{seed}/{name}"))  # noqa: S311 - it must be the same again
     chosen = traces.arrange(requests, arrivals, random.Random(0))  # noqa: S311 - nothing is drawn
     return Traffic(
@@ -84,6 +85,29 @@ def along(used: Traffic, file: str) -> Traffic:
     return msgspec.structs.replace(used, requests=traces.follow(used.requests, curve))
 
 
+def parameters(given: Sequence[str]) -> dict[str, str]:
+    """The values of --set by name; raises click.UsageError."""
+    pairs = [text.partition("=") for text in given]
+    if wrong := [name for name, sign, _ in pairs if not sign]:
+        raise click.UsageError(f"--set {wrong[0]}: write NAME=NUMBER")
+    return {name.strip().replace("-", "_"): value.strip() for name, _, value in pairs}
+
+
+def jitter_s(text: str, grid_s: float) -> float:
+    """The seconds of --jitter for a trace whose times have this grid; raises click.UsageError."""
+    if text == "auto":
+        return grid_s
+    if text == "off":
+        return 0.0
+    try:
+        found_s = duration.parse(text)
+    except duration.DurationError:
+        found_s = -1.0
+    if found_s < 0:
+        raise click.UsageError(f"--jitter: {text!r} is not auto, off, or a time such as 3s")
+    return found_s
+
+
 def described() -> str:
     """All workloads with their parameters, as text."""
     told = []
@@ -99,7 +123,7 @@ def described() -> str:
     return "\n".join(told)
 
 
-def _parameters(kind: type[workloads.Workload], given: Mapping[str, str]) -> dict[str, Any]:
+def _converted(kind: type[workloads.Workload], given: Mapping[str, str]) -> dict[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
     values: dict[str, Any] = {}
     wrong = []

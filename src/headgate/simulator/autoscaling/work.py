@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 
 class Work(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 _MASK = (1 << 64) - 1
 _ODD = 0x9E3779B97F4A7C15

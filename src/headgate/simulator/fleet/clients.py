@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from headgate.simulator.fleet.timeline import Timeline
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 Arrive = Callable[[int, TimedRequest], None]
 

@@ -26,7 +26,7 @@ from headgate.simulator.fleet.records import RequestRecord
 from headgate.simulator.fleet.request import TracedRequest
 from headgate.simulator.fleet.timeline import Timeline
 from headgate.simulator.fleet.transfers import SharedLink
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 POOL = ObjectRef(routing.MODEL_SERVER, "simulated", "fleet")
 PAIR_GROUP = "fleet"

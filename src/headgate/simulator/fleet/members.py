@@ -21,7 +21,7 @@ from headgate.simulator.fleet.observer import Observer
 from headgate.simulator.fleet.records import RequestRecord
 from headgate.simulator.fleet.sharing import Sharing
 from headgate.simulator.fleet.timeline import Timeline
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 SWEEP_INTERVAL_S = 1.0
 

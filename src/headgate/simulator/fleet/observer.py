@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headgate.fleet import EndpointState
 from headgate.simulator.model import KvEvent
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 if TYPE_CHECKING:
     from headgate.simulator.fleet.endpoint import SimulatedEndpoint

@@ -9,7 +9,7 @@ from headgate.requests.pool_state import PoolState
 from headgate.requests.reported import Usage
 from headgate.simulator.fleet.blocks import hashes_of, of_adapter
 from headgate.simulator.model import EngineConfig, FinishedRequest, RequestId, SimulatedRequest
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 SESSION_HEADER = b"x-session-id"
 _BODY = b'{"prompt":""}'

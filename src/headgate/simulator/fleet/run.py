@@ -21,7 +21,7 @@ from headgate.simulator.fleet.scaling import Scaler, Scaling
 from headgate.simulator.fleet.starts import Starts
 from headgate.simulator.fleet.summary import FleetRun
 from headgate.simulator.fleet.timeline import Timeline
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 SWEEP_INTERVAL_S = 1.0
 """How often the gateway sweeps its queue."""

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from headgate.simulator.traces.lines import LineError, LineReader, shown
-from headgate.simulator.traces.timed import TimedRequest
+from headgate.traffic.traces.lines import LineError, LineReader, shown
+from headgate.traffic.traces.timed import TimedRequest
 
 # Mooncake's format: one JSON object per line, with hashes of the prompt's blocks.
 #

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from headgate.simulator.traces import TimedRequest
+from headgate.traffic.traces import TimedRequest
 
 MAX_TOKENS = 10_000_000
 

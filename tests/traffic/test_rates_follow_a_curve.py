@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.simulator import traces
-from headgate.simulator.traces import RateCurve, TimedRequest, TraceError
+from headgate.traffic import traces
+from headgate.traffic.traces import RateCurve, TimedRequest, TraceError
 
 HEADING = "start_s,requests_per_s"
 

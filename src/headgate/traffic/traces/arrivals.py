@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from headgate.simulator.traces.timed import TimedRequest
+from headgate.traffic.traces.timed import TimedRequest
 
 _ON_GRID = 0.9
 """Share of intervals that must be multiples of a step for it to count as a grid."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from headgate.simulator.traces.lines import (
+from headgate.traffic.traces.lines import (
     MAX_LINE_BYTES,
     MAX_PROBLEMS,
     LineError,
@@ -22,7 +22,7 @@ from headgate.simulator.traces.lines import (
     TraceError,
     shown,
 )
-from headgate.simulator.traces.timed import TimedRequest
+from headgate.traffic.traces.timed import TimedRequest
 
 HEADING = ("start_s", "requests_per_s")
 MAX_INTERVALS = 1_000_000

@@ -1,15 +1,15 @@
 """Traffic to replay: the requests that real fleets received, and when.
 
 Takes the lines of a trace file in one of the published formats; returns timed requests in order of arrival,
-or every error in the file with its line. Traffic can also be generated (`headgate.simulator.workloads`).
+or every error in the file with its line. Traffic can also be generated (`headgate.traffic.workloads`).
 Pure: the caller reads the files.
 """
 
-from headgate.simulator.traces.arrivals import Arrivals, arrange, grid_s, mean_rate
-from headgate.simulator.traces.curves import RateCurve, follow, read_curve
-from headgate.simulator.traces.formats import FORMATS, Azure, BurstGpt, Mooncake, TraceFormat, detect
-from headgate.simulator.traces.lines import MAX_LINE_BYTES, Problem, TraceError, requests
-from headgate.simulator.traces.timed import (
+from headgate.traffic.traces.arrivals import Arrivals, arrange, grid_s, mean_rate
+from headgate.traffic.traces.curves import RateCurve, follow, read_curve
+from headgate.traffic.traces.formats import FORMATS, Azure, BurstGpt, Mooncake, TraceFormat, detect
+from headgate.traffic.traces.lines import MAX_LINE_BYTES, Problem, TraceError, requests
+from headgate.traffic.traces.timed import (
     TOKEN_S,
     Sessions,
     TimedRequest,

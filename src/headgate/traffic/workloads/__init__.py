@@ -4,10 +4,19 @@ Takes parameters and a random generator; returns timed requests like those of a 
 seeds produce equal requests. Pure.
 """
 
-from headgate.simulator.workloads.patterns import Burst, Chat, LongContext, Lora, NoisyNeighbour, SharedPrefix
-from headgate.simulator.workloads.workload import Workload
+from headgate.traffic.workloads.patterns import (
+    Burst,
+    Chat,
+    Independent,
+    LongContext,
+    Lora,
+    NoisyNeighbour,
+    SharedPrefix,
+)
+from headgate.traffic.workloads.workload import Workload
 
 WORKLOADS: dict[str, type[Workload]] = {
+    "independent": Independent,
     "shared-prefix": SharedPrefix,
     "chat": Chat,
     "burst": Burst,

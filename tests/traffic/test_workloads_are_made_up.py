@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from headgate.simulator import traces
-from headgate.simulator.workloads import WORKLOADS
+from headgate.traffic import traces
+from headgate.traffic.workloads import WORKLOADS
 
 
 def made(name: str, seed: int = 1, **parameters: float) -> list[traces.TimedRequest]:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from headgate.simulator.traces.timed import TimedRequest
+from headgate.traffic.traces.timed import TimedRequest
 
 MAX_LINE_BYTES = 1 << 20
 """A prompt of a million tokens has 2,000 blocks of 512, which take some 20,000 bytes."""

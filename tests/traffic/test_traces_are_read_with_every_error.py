@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.simulator import traces
-from headgate.simulator.traces import TimedRequest, TraceError
+from headgate.traffic import traces
+from headgate.traffic.traces import TimedRequest, TraceError
 
 GOOD = {"timestamp": 27482, "input_length": 1030, "output_length": 52, "hash_ids": [46, 47, 2354]}
 

@@ -6,8 +6,43 @@ import heapq
 import random
 from typing import Annotated, NamedTuple
 
-from headgate.simulator.traces import TOKEN_S, TimedRequest
-from headgate.simulator.workloads.workload import Blocks, Workload, fixed_tokens, says, tokens
+from headgate.traffic.traces import TOKEN_S, TimedRequest
+from headgate.traffic.workloads.workload import Blocks, Workload, fixed_tokens, says, tokens
+
+# Requests as of a public chat service: no shared prompts, and lengths that vary much.
+#
+# The averages are about those of the sample of ShareGPT's conversations that vLLM's benchmarks use: the first
+# prompt and response of each, without those of more than 2,048 tokens in all. Lengths are lognormal.
+_TRIES = 100
+
+
+class Independent(Workload, frozen=True, kw_only=True):
+    """Requests that share nothing, with the lengths of ShareGPT's conversations."""
+
+    prompt_tokens: Annotated[int, tokens("a prompt")] = 215
+    output_tokens: Annotated[int, tokens("an answer")] = 198
+    variation: Annotated[
+        float, says("How far lengths lie around their average: their deviation as a share of it.", ge=0, le=5)
+    ] = 1.2
+    longest_tokens: Annotated[
+        int, says("Requests with more tokens, prompt and answer, are drawn again.", ge=2, le=20_000_000)
+    ] = 2048
+
+    def generate(self, rng: random.Random) -> list[TimedRequest]:
+        told = []
+        for _, at_s in zip(range(self.requests), self.arrivals(rng), strict=False):
+            prompt, output = self._lengths(rng)
+            told.append(TimedRequest(at_s=at_s, prompt_tokens=prompt, output_tokens=output))
+        return told
+
+    def _lengths(self, rng: random.Random) -> tuple[int, int]:
+        for _ in range(_TRIES):
+            prompt = self.length(self.prompt_tokens, rng)
+            output = self.length(self.output_tokens, rng)
+            if prompt + output <= self.longest_tokens:
+                return prompt, output
+        half = self.longest_tokens // 2  # the averages themselves are too long
+        return min(prompt, half), min(output, half)
 
 
 # Many questions about few texts: the use case of cache-aware routers.
