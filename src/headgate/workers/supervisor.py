@@ -12,10 +12,13 @@ from typing import Any
 import msgspec
 
 from headgate import telemetry
+from headgate.cluster import LocalObject
+from headgate.standalone.source import StandaloneObjects
 from headgate.telemetry import sums
 from headgate.workers import messages
 from headgate.workers.configuration import Configuration
 from headgate.workers.counters import Counters
+from headgate.workers.given_objects import GivenObjects
 from headgate.workers.messages import known
 from headgate.workers.process import Adopted, WorkerProcess
 from headgate.workers.running import RunningWorkers
@@ -47,6 +50,7 @@ class HandOver(msgspec.Struct, kw_only=True):
     workers: list[Adopted] = []
     sockets: list[HandedOver] = []
     kept: list[sums.Family] = []
+    objects: list[LocalObject] = []
 
 
 class Supervisor:
@@ -57,8 +61,10 @@ class Supervisor:
         configuration: Configuration,
         registry: telemetry.Registry,
         handed_over: HandOver | None = None,
+        objects: StandaloneObjects | None = None,
     ) -> None:
-        """Raises OSError if an address cannot be bound and none was handed over."""
+        """`objects`: those of the gateway, if it has no API server. Raises OSError if an address cannot be
+        bound and none was handed over."""
         past = handed_over or HandOver()
         self.configuration = configuration
         self.sockets = _open(configuration, past)
@@ -66,6 +72,7 @@ class Supervisor:
         self.slots = Slots(configuration.settings.workers.count)
         self.workers = RunningWorkers(len(self.slots), past.kept)
         self.counters = Counters()
+        self.objects = GivenObjects(objects, past.objects)
         self.is_stopping = False
         self.serving = asyncio.Event()
         """Set once every slot has had a worker that was ready."""
@@ -75,6 +82,7 @@ class Supervisor:
             self._adopt(WorkerProcess.adopt(each))
         telemetry.add_log_metrics(registry)
         self.counters.add_to(registry)
+        self.objects.add_to(registry)
         registry.add(
             telemetry.Gauge(
                 "headgate_gateway_workers",
@@ -103,6 +111,7 @@ class Supervisor:
                 self._assign()
                 keeping = [tasks.create_task(self._keep(slot)) for slot in self.slots]
                 keeping.append(tasks.create_task(self._mind()))
+                keeping.append(tasks.create_task(self.objects.run()))
                 await _first(stop.wait(), upgrade.wait())
                 if stop.is_set():
                     await self._stop(keeping)
@@ -117,6 +126,7 @@ class Supervisor:
     def change_settings(self) -> None:
         """Send the settings in effect to all workers."""
         logging.getLogger().setLevel(self.configuration.settings.logging.level.upper())
+        self.objects.change(self.configuration.settings.objects)
         settings = messages.written(self.configuration.settings)
         for worker in self.workers:
             if not worker.change(settings):
@@ -127,9 +137,11 @@ class Supervisor:
     # -- workers
 
     def _watch(self, worker: WorkerProcess) -> None:
+        self.objects.give(worker)
         self.workers.watch(worker, self._tasks, self._descriptors_freed, self._ended)
 
     def _ended(self, worker: WorkerProcess) -> None:
+        self.objects.forget(worker)
         self.slots.vacate(worker)
         self._assign()
 
@@ -193,7 +205,9 @@ class Supervisor:
         settings = self.configuration.settings
         try:
             with self.sockets.reserve.released():
-                worker = WorkerProcess.start(slot.number, len(self.slots), settings, listeners)
+                worker = WorkerProcess.start(
+                    slot.number, len(self.slots), settings, listeners, has_objects=self.objects.are_there
+                )
         except OSError as error:
             self._note_failed_start(f"worker {slot.number}: {error.strerror or error}")
             return None
@@ -299,6 +313,7 @@ class Supervisor:
             workers=[worker.handed_over() for worker in self.workers if not worker.process.ended.is_set()],
             sockets=self.sockets.hand_over(),
             kept=self.workers.keep(sums.families(self.registry)),
+            objects=self.objects.handed_over(),
         )
 
 

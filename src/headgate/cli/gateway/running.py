@@ -19,6 +19,8 @@ import msgspec
 from headgate import serving, telemetry
 from headgate.cli import process
 from headgate.cli.gateway import configuration as reading
+from headgate.cli.gateway import own_objects
+from headgate.standalone.source import StandaloneObjects
 from headgate.workers import pages, sockets
 from headgate.workers.configuration import Configuration
 from headgate.workers.messages import known
@@ -44,16 +46,20 @@ def run(file: Path | None, flags: Mapping[str, Any]) -> None:
     settings = known(past.settings) if past is not None else None
     configuration = Configuration(lambda: reading.load(file, flags), file, registry, settings)
     logging.getLogger().setLevel(configuration.settings.logging.level.upper())
+    objects = own_objects.source(configuration.settings, past.objects if past is not None else ())
     with process.explained(OSError, StartError):
-        handed_over = asyncio.run(_serve(configuration, registry, past))
+        handed_over = asyncio.run(_serve(configuration, registry, past, objects))
     if handed_over is not None:
         _become_the_next(handed_over)
 
 
 async def _serve(
-    configuration: Configuration, registry: telemetry.Registry, handed_over: HandOver | None
+    configuration: Configuration,
+    registry: telemetry.Registry,
+    handed_over: HandOver | None,
+    objects: StandaloneObjects | None,
 ) -> HandOver | None:
-    supervisor = Supervisor(configuration, registry, handed_over)
+    supervisor = Supervisor(configuration, registry, handed_over, objects)
     signals = _Signals(supervisor)
     leave = signals.upgrade
     try:
