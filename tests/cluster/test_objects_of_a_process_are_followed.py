@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import api
-from headgate.cluster import Informer, LocalObject, LocalObjects, NamedObjects, local_objects
+from headgate.api.stored_object import StoredObject
+from headgate.cluster import Informer, LocalObjects, NamedObjects, local_objects
 
 PODS = api.Pod.resource.path()
 
 
-def pod(name: str, label: str = "", namespace: str = "default") -> LocalObject:
+def pod(name: str, label: str = "", namespace: str = "default") -> StoredObject:
     metadata = {"name": name, "namespace": namespace, "uid": name, "labels": {"x": label}}
-    return LocalObject(PODS, namespace, name, msgspec.json.encode({"metadata": metadata}))
+    return StoredObject(PODS, namespace, name, msgspec.json.encode({"metadata": metadata}))
 
 
 def copy(informer: Informer[api.Pod]) -> dict[str, str]:

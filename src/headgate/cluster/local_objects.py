@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from headgate.api.stored_object import StoredObject
 from headgate.cluster.client import PAGE_SIZE, ListMeta, Page
 from headgate.cluster.errors import Gone, NotFound
 from headgate.cluster.outage import Outage
@@ -34,20 +35,6 @@ class Source(Protocol):
         self, path: str, query: Query, read_timeout_s: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
     async def get(self, of: type[K], name: str, namespace: str | None = None) -> K: ...
-
-
-class LocalObject(msgspec.Struct, frozen=True):
-    """One object as JSON. `collection` is the path of its kind, for all namespaces."""
-
-    collection: str
-    namespace: str
-    name: str
-    body: bytes
-
-    @property
-    def place(self) -> tuple[str, str, str]:
-        """Its identity."""
-        return self.collection, self.namespace, self.name
 
 
 class _Event(msgspec.Struct, frozen=True):
@@ -80,7 +67,7 @@ class LocalObjects:
 
     def __init__(self) -> None:
         self.outage = Outage("", "")
-        self._objects: dict[tuple[str, str, str], tuple[LocalObject, bytes]] = {}
+        self._objects: dict[tuple[str, str, str], tuple[StoredObject, bytes]] = {}
         """Each as it was given, and with its resource version."""
         self._events: deque[_Event] = deque()
         self._version = self._forgotten = 0
@@ -88,7 +75,7 @@ class LocalObjects:
         self._changed = asyncio.Event()
         """Set, and replaced by another one, by every change."""
 
-    def replace(self, objects: Iterable[LocalObject]) -> None:
+    def replace(self, objects: Iterable[StoredObject]) -> None:
         """These are all objects now. Objects with the same bytes as before have not changed."""
         present = {each.place: each for each in objects}
         for place in self._objects.keys() - present.keys():

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.cluster import LocalObject
+from headgate.api.stored_object import StoredObject
 from headgate.standalone.stored import stored
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ Read = Callable[[Sequence[str]], Mapping[str, FileRead]]
 class _Kept(msgspec.Struct, frozen=True):
     """The version of a file that is in effect."""
 
-    objects: tuple[LocalObject, ...]
+    objects: tuple[StoredObject, ...]
     loaded_at: float
     """Seconds since the epoch."""
 
@@ -67,7 +67,7 @@ class FollowedFiles:
         """Why the present version of a file is not in effect."""
         self.reads: dict[str, int] = {"valid": 0, "invalid": 0}
 
-    def objects(self) -> list[LocalObject]:
+    def objects(self) -> list[StoredObject]:
         """All objects in effect."""
         return [each for path in sorted(self._kept) for each in self._kept[path].objects]
 

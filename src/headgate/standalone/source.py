@@ -9,14 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import msgspec
-
-from headgate.cluster import LocalObject
+from headgate.api.stored_object import StoredObject
 from headgate.kubeschema import timestamps
 from headgate.standalone import composing, watching
 from headgate.standalone.endpoint import FollowedUrl
 from headgate.standalone.files import FollowedFiles, Read
 from headgate.standalone.resolving import Resolver
+from headgate.standalone.settings import Settings
 from headgate.standalone.stored import stored
 from headgate.standalone.urls import EndpointUrl, Place
 
@@ -28,16 +27,6 @@ TOGETHER_S: Final = 0.02
 """Changes within this time are published together."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the objects come from."""
-
-    urls: tuple[EndpointUrl, ...] = ()
-    files: tuple[str, ...] = ()
-    ask_s: float = 2.0
-    resolve_s: float = 10.0
-    dns_servers: tuple[str, ...] = ()
-
-
 class StandaloneObjects:
     """Publishes all objects whenever some have changed, while `run` runs."""
 
@@ -45,15 +34,15 @@ class StandaloneObjects:
         self,
         settings: Settings,
         read: Read,
-        past: Sequence[LocalObject] = (),
+        past: Sequence[StoredObject] = (),
     ) -> None:
         """`past`: the objects of the process before an upgrade, which count until engines have been asked."""
         self.settings = settings
         self.files = FollowedFiles(settings.files, read, self._touch)
         self.urls: dict[EndpointUrl, FollowedUrl] = {}
-        self.publish: Callable[[Sequence[LocalObject]], None] = lambda objects: None
+        self.publish: Callable[[Sequence[StoredObject]], None] = lambda objects: None
         """Called with all objects whenever some have changed."""
-        self._published: tuple[LocalObject, ...] = tuple(past)
+        self._published: tuple[StoredObject, ...] = tuple(past)
         self._leaving: dict[Place, FollowedUrl] = {}
         """Former URLs, whose servers count until the new URL that leads to them is known."""
         self._resolver = Resolver(settings.dns_servers)
@@ -64,7 +53,7 @@ class StandaloneObjects:
         self._shadowed: frozenset[str] = frozenset()
 
     @property
-    def objects(self) -> tuple[LocalObject, ...]:
+    def objects(self) -> tuple[StoredObject, ...]:
         """Those that were published last."""
         return self._published
 

@@ -14,7 +14,7 @@ from headgate.api import gie_v1, gie_v1alpha1, marks
 from headgate.api.discovery_kinds import EndpointSlice
 from headgate.api.meta import Resource
 from headgate.api.reference_grants import ReferenceGrant
-from headgate.cluster import LocalObject
+from headgate.api.stored_object import StoredObject
 from headgate.standalone import composing
 
 KINDS: Final[Mapping[tuple[str, str], Resource]] = {
@@ -30,7 +30,7 @@ KINDS: Final[Mapping[tuple[str, str], Resource]] = {
 """What gateways read, by apiVersion and kind."""
 
 
-def stored(obj: Mapping[str, Any], created: str = "") -> LocalObject:
+def stored(obj: Mapping[str, Any], created: str = "") -> StoredObject:
     """The object with what an API server adds to it: namespace, uid and, if it has none, this creation
     time. Raises KeyError for a kind that gateways do not read."""
     resource = KINDS[obj["apiVersion"], obj["kind"]]
@@ -46,7 +46,7 @@ def stored(obj: Mapping[str, Any], created: str = "") -> LocalObject:
         content = _with_status(content)
     elif resource.kind == "Secret":
         content = _with_data(content)
-    return LocalObject(resource.path(), namespace, metadata["name"], msgspec.json.encode(content))
+    return StoredObject(resource.path(), namespace, metadata["name"], msgspec.json.encode(content))
 
 
 def _with_status(pod: dict[str, Any]) -> dict[str, Any]:

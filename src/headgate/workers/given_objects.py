@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate import telemetry
-from headgate.cluster import LocalObject
+from headgate.api.stored_object import StoredObject
 from headgate.gateway.settings.objects import Objects
 from headgate.standalone import urls
-from headgate.standalone.source import Settings, StandaloneObjects
+from headgate.standalone.settings import Settings
 from headgate.workers import messages
 from headgate.workers.process import WorkerProcess
+
+if TYPE_CHECKING:
+    from headgate.standalone.source import StandaloneObjects
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +38,7 @@ def settings_of(section: Objects) -> Settings:
 class GivenObjects:
     """Keeps the workers' objects current. Does nothing if they come from an API server."""
 
-    def __init__(self, source: StandaloneObjects | None, past: Sequence[LocalObject]) -> None:
+    def __init__(self, source: StandaloneObjects | None, past: Sequence[StoredObject]) -> None:
         """`past`: those that workers of the supervisor before this one have."""
         self.source = source
         self._order = messages.Objects(list(past)) if past else None
@@ -78,7 +81,7 @@ class GivenObjects:
                 await asyncio.sleep(AGAIN_S)
                 self._send(list(self._behind))
 
-    def _publish(self, objects: Sequence[LocalObject]) -> None:
+    def _publish(self, objects: Sequence[StoredObject]) -> None:
         self._order = messages.Objects(list(objects))
         self._send(self._workers)
 
@@ -91,7 +94,7 @@ class GivenObjects:
             else:
                 self._behind.add(worker)
 
-    def handed_over(self) -> list[LocalObject]:
+    def handed_over(self) -> list[StoredObject]:
         """For the next supervisor."""
         return list(self._order.objects) if self._order is not None else []
 

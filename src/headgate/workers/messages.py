@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from headgate.cluster import LocalObject
+from headgate.api.stored_object import StoredObject
 from headgate.flow.limits import Claim, Grant
 from headgate.flow.sharing import PoolReport, PoolShare
 from headgate.gateway import old_settings
@@ -101,7 +101,7 @@ class Shares(msgspec.Struct, tag=True, frozen=True):
 class Objects(msgspec.Struct, tag=True, frozen=True):
     """All objects of a gateway without an API server."""
 
-    objects: list[LocalObject]
+    objects: list[StoredObject]
 
 
 # -- from a worker

@@ -7,13 +7,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headgate import telemetry
-from headgate.cluster import LocalObject
-from headgate.standalone.source import StandaloneObjects
+from headgate.api.stored_object import StoredObject
 from headgate.telemetry import sums
 from headgate.workers import messages
 from headgate.workers.configuration import Configuration
@@ -24,6 +23,9 @@ from headgate.workers.process import Adopted, WorkerProcess
 from headgate.workers.running import RunningWorkers
 from headgate.workers.slots import Slot, Slots
 from headgate.workers.sockets import HandedOver, Sockets
+
+if TYPE_CHECKING:
+    from headgate.standalone.source import StandaloneObjects
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ class HandOver(msgspec.Struct, kw_only=True):
     workers: list[Adopted] = []
     sockets: list[HandedOver] = []
     kept: list[sums.Family] = []
-    objects: list[LocalObject] = []
+    objects: list[StoredObject] = []
 
 
 class Supervisor:

@@ -9,6 +9,7 @@ from headgate.cli import machine_state, options
 from headgate.cli.gateway import flags as gateway_flags
 
 if TYPE_CHECKING:
+    from headgate.cli.validation import Finding
     from headgate.gateway import GatewaySettings
 
 _KUBECONFIG = "kubernetes_kubeconfig"
@@ -104,21 +105,28 @@ def _print_objects(settings: "GatewaySettings") -> None:
         raise SystemExit(1)
 
 
+def _of_objects(settings: "GatewaySettings") -> "list[Finding]":
+    """The warnings about files of objects. Raises ConfigurationErrors."""
+    from headgate.cli.gateway import own_objects
+
+    return own_objects.check(settings) if settings.objects.files else []
+
+
 def _check(config: Path | None, flags: dict[str, Any], output: str) -> None:
     """Print all errors and ineffective settings; errors in text form go to standard error."""
     from headgate.cli import validation
-    from headgate.cli.gateway import configuration, own_objects
+    from headgate.cli.gateway import configuration
 
     if output == "text":
         loaded = configuration.judge(config, flags)
-        findings = loaded.findings + own_objects.check(loaded.settings)
+        findings = loaded.findings + _of_objects(loaded.settings)
         if findings:
             click.echo(validation.paragraphs(findings, loaded.lines), err=True)
         click.echo(f"{config or 'the configuration'} is valid")
         return
     try:
         loaded = configuration.judge(config, flags)
-        findings, lines = loaded.findings + own_objects.check(loaded.settings), loaded.lines
+        findings, lines = loaded.findings + _of_objects(loaded.settings), loaded.lines
     except configuration.ConfigurationErrors as error:
         findings, lines = error.findings, error.lines
     for part in validation.render(output, findings, lines):

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
+from headgate.api.stored_object import StoredObject
 from headgate.cli.gateway import object_files
 from headgate.cli.gateway.configuration import ConfigurationErrors
 from headgate.cli.manifests import read as read_manifests
 from headgate.cli.objects.printing import as_yaml
 from headgate.cli.validation import Finding
-from headgate.cluster import LocalObject
 from headgate.gateway import GatewaySettings
 from headgate.standalone.files import FollowedFiles
 from headgate.standalone.source import StandaloneObjects
@@ -21,16 +21,13 @@ from headgate.standalone.stored import stored
 from headgate.workers.given_objects import settings_of
 
 
-def source(settings: GatewaySettings, past: Sequence[LocalObject] = ()) -> StandaloneObjects | None:
-    """The source of the objects, with its files read; None if they come from an API server.
+def source(settings: GatewaySettings, past: Sequence[StoredObject] = ()) -> StandaloneObjects:
+    """The source of the objects, with its files read.
 
     Raises ConfigurationErrors if a file is not valid, unless objects of the `past` can stay in effect.
     """
-    section = settings.objects
-    if not section.are_given:
-        return None
     check(settings, is_lenient=bool(past))
-    made = StandaloneObjects(settings_of(section), object_files.read, past)
+    made = StandaloneObjects(settings_of(settings.objects), object_files.read, past)
     made.files.load()
     return made
 
@@ -50,7 +47,6 @@ def printed(settings: GatewaySettings) -> tuple[str, list[str]]:
     """The objects as YAML for an API server, and why there are none of some engines. Raises
     ConfigurationErrors."""
     made = source(settings)
-    assert made is not None
     found = asyncio.run(made.asked())
     objects = [_to_apply(msgspec.json.decode(each.body)) for each in made.files.objects()]
     taken = {each.place for each in made.files.objects()}

@@ -12,19 +12,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headgate import serving, telemetry
 from headgate.cli import process
 from headgate.cli.gateway import configuration as reading
-from headgate.cli.gateway import own_objects
-from headgate.standalone.source import StandaloneObjects
 from headgate.workers import pages, sockets
 from headgate.workers.configuration import Configuration
 from headgate.workers.messages import known
 from headgate.workers.supervisor import HandOver, StartError, Supervisor
+
+if TYPE_CHECKING:
+    from headgate.standalone.source import StandaloneObjects
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,11 @@ def run(file: Path | None, flags: Mapping[str, Any]) -> None:
     settings = known(past.settings) if past is not None else None
     configuration = Configuration(lambda: reading.load(file, flags), file, registry, settings)
     logging.getLogger().setLevel(configuration.settings.logging.level.upper())
-    objects = own_objects.source(configuration.settings, past.objects if past is not None else ())
+    objects = None
+    if configuration.settings.objects.are_given:
+        from headgate.cli.gateway import own_objects  # takes tens of MB that others do without
+
+        objects = own_objects.source(configuration.settings, past.objects if past is not None else ())
     with process.explained(OSError, StartError):
         handed_over = asyncio.run(_serve(configuration, registry, past, objects))
     if handed_over is not None:
