@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import json
+import os
 import re
+import ssl
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +20,7 @@ import dns.rrset
 import httpx2
 import pytest
 
-PATIENCE_S = 60.0
+PATIENCE_S = 30.0
 """Only turns a hang into a failure."""
 
 
@@ -37,10 +40,11 @@ class Engine:
     adapters: dict[str, str] = field(default_factory=dict)
     page: bytes = b"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 0\n"
     status: int = 200
+    tls: ssl.SSLContext | None = None
     asked: list[str] = field(default_factory=list)
 
     async def __aenter__(self) -> "Engine":
-        self._server = await asyncio.start_server(self._serve, self.host, self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         self._tasks: set[asyncio.Task[None]] = set()
         return self
@@ -173,12 +177,15 @@ async def start_gateway(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     started: list[Gateway] = []
     http = httpx2.AsyncClient(trust_env=False, verify=False, timeout=PATIENCE_S)
 
-    async def start(*flags: str) -> Gateway:
+    async def start(*flags: str, **environment: str) -> Gateway:
         log = tmp_path / f"gateway-{len(started)}.log"
         ports = ["--port", "0", "--metrics-port", "0", "--admin-port", "0", "--logging-access-log", "off"]
         with log.open("w") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "headgate", "gateway", *ports, *flags), stdout=output, stderr=output
+                *(sys.executable, "-m", "headgate", "gateway", *ports, *flags),
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **environment},
             )
         gateway = Gateway(process, log, http)
         started.append(gateway)
@@ -220,3 +227,16 @@ async def simulate() -> AsyncIterator[Callable[..., Any]]:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of an embedded API server."""
+    state = tmp_path_factory.mktemp("apiserver")
+    command = "from headgate.cli.apiserver import apiserver; apiserver()"
+    arguments = [sys.executable, "-c", command, "--state", str(state), "--port", "0"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("API server ready")
+        yield state / "kubeconfig"
+        process.terminate()

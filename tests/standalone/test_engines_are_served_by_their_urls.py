@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx2
 import openai
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from headgate.cli.gateway import object_files
 from headgate.cli.manifests import read_text
@@ -76,7 +84,7 @@ async def test_models_come_and_go_with_their_engines(start_engine, start_gateway
     await gateway.eventually(lambda: _is(gateway.ask("n"), 503))
     assert await gateway.models() == {"m", "n", "o"}, "who is away keeps its models"
     page = (await gateway.http.get(gateway.metrics_url)).text
-    assert 'headgate_gateway_url_servers{state="not_ready"} 1' in page
+    assert 'headgate_gateway_url_servers{state="not_ready"} 1.0' in page
 
 
 async def _is(asked, status: int) -> bool:
@@ -153,6 +161,55 @@ async def test_an_upgrade_keeps_all_models(start_engine, start_gateway) -> None:
     assert await gateway.models() == {"m", "n"}
 
 
+async def test_roles_split_prefill_and_decode(simulate, start_gateway) -> None:
+    """As with a ModelServer that says which Pods prefill and which decode."""
+    options = ("--model", "tiny", "--profile", "fast", "--check-protocol", "--role")
+    prefills, decodes = await simulate(*options, "prefill"), await simulate(*options, "decode")
+    gateway = await start_gateway(
+        *("--endpoint", f"p={prefills},role=prefill", "--endpoint", f"d={decodes},role=decode"),
+        *("--prefill-remote-min-tokens", "0", "--logging-access-log", "text"),
+    )
+    assert await gateway.ask("tiny") == 200
+    await gateway.eventually(lambda: _said(gateway, "prefill=remote:default/p"))
+
+
+def certified(pem: Path) -> ssl.SSLContext:
+    """The context of a server with a certificate for localhost that it signed itself, which goes to `pem`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - day).not_valid_after(now + day)
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    certificate = builder.add_extension(names, critical=False).sign(key, hashes.SHA256())
+    written = certificate.public_bytes(serialization.Encoding.PEM)
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pem.write_bytes(written)
+    both = pem.with_suffix(".key")
+    both.write_bytes(key.private_bytes(serialization.Encoding.PEM, *form) + written)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(both)
+    return context
+
+
+async def test_engines_with_https_are_verified(start_engine, start_gateway, tmp_path) -> None:
+    """By the authorities of the system; one with another certificate is not served, and that is told."""
+    pem, other = tmp_path / "ours.pem", tmp_path / "theirs.pem"
+    ours = await start_engine(models=["m"], tls=certified(pem))
+    theirs = await start_engine(models=["n"], tls=certified(other))
+    gateway = await start_gateway(
+        *("--endpoint", f"https://localhost:{ours.port}", "--endpoint", f"https://localhost:{theirs.port}"),
+        SSL_CERT_FILE=str(pem),
+    )
+    assert await gateway.models() == {"m"}
+    await gateway.ask("m")
+    assert "/v1/chat/completions" in ours.asked
+    assert (
+        f"localhost-{theirs.port} gets no requests until it answers: it has a certificate" in gateway.said()
+    )
+
+
 async def test_mistakes_are_told_at_once_and_nothing_starts() -> None:
     """By option and value, each with a fix."""
     given = ["--endpoint", "gpu-1:8000", "--endpoint", "http://gpu-2,role=chief", "--objects", "missing"]
@@ -171,8 +228,11 @@ async def test_mistakes_are_told_at_once_and_nothing_starts() -> None:
     )
 
 
-async def test_the_objects_are_printed_for_a_cluster(start_engine, start_gateway, tmp_path) -> None:
-    """They are valid, and serve the same without --endpoint. An engine that does not answer is told."""
+@pytest.mark.kubectl
+async def test_the_objects_are_printed_for_a_cluster(
+    start_engine, start_gateway, tmp_path, kubeconfig
+) -> None:
+    """They are valid, kubectl applies them, and they serve the same without --endpoint. An engine that does not answer is told."""
     one = await start_engine(models=["m"], adapters={"lora": "m"})
     url = f"http://127.0.0.1:{one.port}"
     process = await asyncio.create_subprocess_exec(
@@ -194,6 +254,11 @@ async def test_the_objects_are_printed_for_a_cluster(start_engine, start_gateway
     assert object_files.judged(read_text("printed", printed.decode())) == []
     file = tmp_path / "objects.yaml"
     file.write_bytes(printed)
+    for _ in range(2):
+        kubectl = ("kubectl", "--kubeconfig", str(kubeconfig), "apply", "-f", str(file))
+        process = await asyncio.create_subprocess_exec(*kubectl, stdout=subprocess.PIPE)
+        said, _ = await process.communicate()
+    assert said.decode().count("unchanged") == 3, said
     gateway = await start_gateway("--objects", str(file))
     assert await gateway.models() == {"m", "lora"}
     await gateway.ask("lora")

@@ -197,13 +197,13 @@ async def test_a_gateway_follows_its_files(start_engine, start_gateway, tmp_path
     assert await gateway.models() == {"m"}
     await gateway.ask("m")
     assert "/v1/chat/completions" in one.asked
-    file.write_text(objects("b", "n", one.port))
+    file.write_text(objects("b", "second", one.port))
 
     async def listed() -> bool:
-        return await gateway.models() == {"n"}
+        return await gateway.models() == {"second"}
 
     await gateway.eventually(listed)
-    file.write_text(objects("b", "n", one.port).replace("vLLM", "vLMM"))
+    file.write_text(objects("b", "second", one.port).replace("vLLM", "vLMM"))
 
     async def told() -> bool:
         return "object_errors" in (await gateway.http.get(f"{gateway.admin_url}/readyz")).json()
@@ -212,8 +212,8 @@ async def test_a_gateway_follows_its_files(start_engine, start_gateway, tmp_path
     ready = await gateway.http.get(f"{gateway.admin_url}/readyz")
     assert ready.status_code == 200
     assert 'Unsupported value: "vLMM"' in ready.json()["object_errors"][0]
-    assert "headgate_gateway_objects_invalid_files 1" in (await gateway.http.get(gateway.metrics_url)).text
+    assert "headgate_gateway_objects_invalid_files 1.0" in (await gateway.http.get(gateway.metrics_url)).text
     assert (await gateway.shown())["files"][0]["objects"] == 3
-    assert await gateway.models() == {"n"}
+    assert await gateway.models() == {"second"}
     with pytest.raises(AssertionError, match="Unsupported value"):
         await start_gateway("--objects", str(file.parent))

@@ -65,7 +65,6 @@ class FollowedFiles:
         self._kept: dict[str, _Kept] = {}
         self.errors: dict[str, tuple[str, ...]] = {}
         """Why the present version of a file is not in effect."""
-        self.reads: dict[str, int] = {"valid": 0, "invalid": 0}
 
     def objects(self) -> list[StoredObject]:
         """All objects in effect."""
@@ -194,7 +193,6 @@ class FollowedFiles:
             if past.get(file) != kept:
                 log.info("%s: %d objects are in effect", file, len(kept.objects))
         self.errors = wrong
-        self.reads["invalid" if wrong else "valid"] += 1
 
     def shown(self) -> list[dict[str, Any]]:
         """For the debug page."""

@@ -50,7 +50,10 @@ class LookupFailedError(Exception):
 class Resolver:
     """Looks up URLs, at these DNS servers or those of the system."""
 
-    def __init__(self, servers: Sequence[str] = ()) -> None:
+    def __init__(self, servers: Sequence[str] = (), failures: int = 0) -> None:
+        """`failures`: of the resolver before."""
+        self.failures = failures
+        """Failed lookups so far."""
         self._servers = tuple(servers)
         self._lookups: dict[str, Lookup] = {}
 
@@ -62,7 +65,11 @@ class Resolver:
             async with asyncio.timeout(TIMEOUT_S):
                 found = await (self._of_service(url) if url.is_srv else self._of_host(url.host, url.port))
         except TimeoutError:
+            self.failures += 1
             raise LookupFailedError(f"DNS did not answer within {TIMEOUT_S:g} s") from None
+        except LookupFailedError:
+            self.failures += 1
+            raise
         servers = sorted(set(found.servers))
         return Found(tuple(servers[:MAX_SERVERS]), found.ttl_s, len(servers) > MAX_SERVERS)
 

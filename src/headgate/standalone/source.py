@@ -58,6 +58,11 @@ class StandaloneObjects:
         return self._published
 
     @property
+    def failed_lookups(self) -> int:
+        """Of all host names so far."""
+        return self._resolver.failures
+
+    @property
     def errors(self) -> list[str]:
         """Why files are not in effect."""
         return [error for errors in self.files.errors.values() for error in errors]
@@ -68,7 +73,7 @@ class StandaloneObjects:
     def change(self, settings: Settings) -> None:
         """Apply other settings."""
         if settings.dns_servers != self.settings.dns_servers:
-            self._resolver = Resolver(settings.dns_servers)
+            self._resolver = Resolver(settings.dns_servers, self._resolver.failures)
             self._leave(set(self.urls))
         self.settings = settings
         self.files.change(settings.files)
@@ -169,5 +174,5 @@ class StandaloneObjects:
             "endpoints": len(self.urls),
             "servers": len(engines),
             "servers_ready": sum(each.is_ready for each in engines),
-            "failed_lookups": sum(each.failed_lookups for each in self.urls.values()),
+            "failed_lookups": self.failed_lookups,
         }

@@ -110,35 +110,27 @@ class GivenObjects:
     def add_to(self, registry: telemetry.Registry) -> None:
         """Add the metrics."""
         source = self.source
-        if source is None:
-            return
         registry.add(
             telemetry.Gauge(
                 "headgate_gateway_objects",
                 "Objects in effect, without an API server.",
-                read=lambda: [((), len(source.objects))],
+                read=lambda: [((), len(source.objects))] if source is not None else [],
             ),
             telemetry.Gauge(
                 "headgate_gateway_objects_invalid_files",
                 "Files of objects whose present version is not in effect, because it has errors.",
-                read=lambda: [((), len(source.files.errors))],
-            ),
-            telemetry.Gauge(
-                "headgate_gateway_object_file_reads",
-                "How often files of objects were read, by the result.",
-                ("result",),
-                read=lambda: [((result,), count) for result, count in source.files.reads.items()],
+                read=lambda: [((), len(source.files.errors))] if source is not None else [],
             ),
             telemetry.Gauge(
                 "headgate_gateway_url_servers",
                 "Servers of endpoint URLs; those that are ready get requests.",
                 ("state",),
-                read=lambda: _servers(source),
+                read=lambda: _servers(source) if source is not None else [],
             ),
-            telemetry.Gauge(
+            telemetry.Counter(
                 "headgate_gateway_url_lookup_failures",
                 "Failed lookups of host names in endpoint URLs; the last addresses stay in use.",
-                read=lambda: [((), source.statistics()["failed_lookups"])],
+                read=lambda: [((), source.failed_lookups)] if source is not None else [],
             ),
         )
 

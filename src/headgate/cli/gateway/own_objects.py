@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +47,7 @@ def check(settings: GatewaySettings, *, is_lenient: bool = False) -> list[Findin
 def printed(settings: GatewaySettings) -> tuple[str, list[str]]:
     """The objects as YAML for an API server, and why there are none of some engines. Raises
     ConfigurationErrors."""
+    logging.disable()  # what engines say is printed in the end
     made = source(settings)
     found = asyncio.run(made.asked())
     objects = [_to_apply(msgspec.json.decode(each.body)) for each in made.files.objects()]
