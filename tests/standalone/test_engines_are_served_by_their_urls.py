@@ -83,8 +83,12 @@ async def test_models_come_and_go_with_their_engines(start_engine, start_gateway
     await late.__aexit__()
     await gateway.eventually(lambda: _is(gateway.ask("n"), 503))
     assert await gateway.models() == {"m", "n", "o"}, "who is away keeps its models"
-    page = (await gateway.http.get(gateway.metrics_url)).text
-    assert 'headgate_gateway_url_servers{state="not_ready"} 1.0' in page
+
+    async def counted() -> bool:
+        page = (await gateway.http.get(gateway.metrics_url)).text
+        return 'headgate_gateway_url_servers{state="not_ready"} 1.0' in page
+
+    await gateway.eventually(counted)
 
 
 async def _is(asked, status: int) -> bool:
@@ -232,7 +236,8 @@ async def test_mistakes_are_told_at_once_and_nothing_starts() -> None:
 async def test_the_objects_are_printed_for_a_cluster(
     start_engine, start_gateway, tmp_path, kubeconfig
 ) -> None:
-    """They are valid, kubectl applies them, and they serve the same without --endpoint. An engine that does not answer is told."""
+    """They are valid, kubectl applies them, and they serve the same without --endpoint. An engine that does
+    not answer is told."""
     one = await start_engine(models=["m"], adapters={"lora": "m"})
     url = f"http://127.0.0.1:{one.port}"
     process = await asyncio.create_subprocess_exec(

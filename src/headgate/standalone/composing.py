@@ -151,7 +151,7 @@ def _routes(
 def _targets(pools: Sequence[_Pool]) -> list[dict[str, Any]]:
     """Each pool gets its share of the requests by the weights of its engines."""
     if len(pools) == 1:
-        return [{"modelServerName": pools[0].name}]
+        return [{"modelServerName": pools[0].name, "weight": _WHOLE}]
     sizes = [sum(each.weight or 1.0 for each in pool.engines) for pool in pools]
     largest = max(sizes)
     return [

@@ -15,8 +15,8 @@ class Objects(Section, frozen=True):
     endpoints: Annotated[
         tuple[str, ...],
         setting(
-            "URL of an engine, whose models are served; a srv:// URL is all servers of a DNS service. A name may "
-            "precede it, and options follow it: NAME=URL,weight=2,role=prefill.",
+            "URL of an engine, whose models are served; a srv:// URL is all servers of a DNS service. A name "
+            "may precede it, and options may follow it: NAME=URL,weight=2,role=prefill.",
             flag="--endpoint",
         ),
     ] = ()
