@@ -71,7 +71,9 @@ def test_the_page(run: Callable[..., str], tmp_path: Path) -> None:
     )
     (tmp_path / "objects").mkdir()
     (tmp_path / objects[0]).write_text(objects[1])
-    assert "3 objects are in effect" in run(f"HEADGATE_LISTEN_PORT=0 {of_files}", until="is ready on")
+    assert "engines.yaml: objects in effect: 3" in run(
+        f"HEADGATE_LISTEN_PORT=0 {of_files}", until="is ready on"
+    )
 
 
 def test_the_settings_of_the_page_are_valid(tmp_path: Path) -> None:

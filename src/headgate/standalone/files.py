@@ -188,10 +188,10 @@ class FollowedFiles:
                 for error in errors[:MAX_ERRORS]:
                     log.error("not in effect%s: %s", stays, error)
         for file in past.keys() - self._kept.keys():
-            log.info("%s is gone, and so are its %d objects", file, len(past[file].objects))
+            log.info("%s is gone, and with it its objects: %d", file, len(past[file].objects))
         for file, kept in self._kept.items():
             if past.get(file) != kept:
-                log.info("%s: %d objects are in effect", file, len(kept.objects))
+                log.info("%s: objects in effect: %d", file, len(kept.objects))
         self.errors = wrong
 
     def shown(self) -> list[dict[str, Any]]:
