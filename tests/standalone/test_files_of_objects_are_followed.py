@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import time
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from headgate.cli.gateway import object_files
@@ -203,8 +205,13 @@ async def test_a_gateway_follows_its_files(
     assert await gateway.models() == {"m"}
     await gateway.ask("m")
     assert "/v1/chat/completions" in one.asked
-    await gateway.http.post(f"http://127.0.0.1:{port}/v1/embeddings", json={"model": "any"})
-    assert "/v1/embeddings" in one.asked
+
+    async def is_asked() -> bool:
+        with contextlib.suppress(httpx2.ConnectError):  # its port opens a moment later
+            await gateway.http.post(f"http://127.0.0.1:{port}/v1/embeddings", json={"model": "any"})
+        return "/v1/embeddings" in one.asked
+
+    await gateway.eventually(is_asked)
     file.write_text(objects("b", "second", one.port))
 
     async def listed() -> bool:
