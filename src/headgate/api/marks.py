@@ -17,6 +17,10 @@ PORT = "headgate.dev/port"
 """On a Pod: the port to reach it at, if all Pods of a machine share one address. In a pool with several
 ports: one for each of them, in order, separated by commas."""
 
+PATH_PREFIX = "headgate.dev/path-prefix"
+"""On a Pod: what precedes the path of every request to it, such as /llama, if a proxy in front of the engine
+expects that."""
+
 BOOTSTRAP_PORT = "headgate.dev/bootstrap-port"
 """On an SGLang prefill Pod: the port at which others fetch the KV cache; 8998 if unset."""
 
@@ -111,7 +115,7 @@ api.weights."""
 OF_PODS = frozenset(
     {
         WEIGHT,
-        *(ADDRESS, PORT, BOOTSTRAP_PORT, *ACTIVE_PORTS),
+        *(ADDRESS, PORT, PATH_PREFIX, BOOTSTRAP_PORT, *ACTIVE_PORTS),
         *(METRICS_PORT, METRICS_PATH, METRICS_SCHEME),
         *(KV_EVENTS, KV_EVENTS_REPLAY, KV_EVENTS_RANKS),
     }

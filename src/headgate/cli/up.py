@@ -63,6 +63,11 @@ def up(
     try:
         loaded = load(list(manifests)) if manifests else []
         gateway = configuration.load_with_origins(gateway_config, flags)
+        if gateway.settings.objects.are_given:
+            raise click.ClickException(
+                "objects.endpoints and objects.files take the place of the API server that `headgate up` "
+                "starts: use `headgate gateway` for them"
+            )
         started = machine.Options(
             manifests=loaded,
             images=Path(images.source) if images else None,

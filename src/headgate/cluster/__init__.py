@@ -25,6 +25,7 @@ from headgate.cluster.errors import (
 from headgate.cluster.events import EventRecorder, EventStatistics, EventType
 from headgate.cluster.informer import Informer, InformerStatistics, Pacing, scopes
 from headgate.cluster.kubeconfig import named as kubeconfigs_named
+from headgate.cluster.local_objects import LocalObjects, Source
 from headgate.cluster.named import NamedObjects
 from headgate.cluster.outage import Backoff
 from headgate.cluster.presence import Presence
@@ -58,11 +59,13 @@ __all__ = [
     "Json",
     "KubeObject",
     "Leadership",
+    "LocalObjects",
     "NamedObjects",
     "NotFound",
     "Pacing",
     "PatchType",
     "Presence",
+    "Source",
     "StatusCause",
     "Terms",
     "Undisputed",

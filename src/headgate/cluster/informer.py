@@ -18,8 +18,9 @@ from typing import Generic
 import msgspec
 
 from headgate import api
-from headgate.cluster.client import PAGE_SIZE, Client
+from headgate.cluster.client import PAGE_SIZE
 from headgate.cluster.errors import ApiError, Forbidden, Gone, NotFound
+from headgate.cluster.local_objects import Source
 from headgate.cluster.outage import Backoff, Outage
 from headgate.cluster.reading import Reader, identity
 from headgate.cluster.rights import Denied
@@ -183,7 +184,7 @@ class Informer(Generic[K]):
 
     def __init__(
         self,
-        client: Client,
+        client: Source,
         kind: type[K],
         namespace: str | None = None,
         *,

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Generic
 
 from headgate import api
-from headgate.cluster.client import Client
 from headgate.cluster.informer import OBJECT_NAME, Informer, Pacing
+from headgate.cluster.local_objects import Source
 from headgate.cluster.rights import Denied
 from headgate.cluster.store import Handler, K
 
@@ -18,7 +18,7 @@ class NamedObjects(Generic[K]):
     """Follows the objects of a kind that were last passed to `follow`, while `run()` runs."""
 
     def __init__(
-        self, client: Client, kind: type[K], handler: Handler[K], pacing: Pacing | None = None
+        self, client: Source, kind: type[K], handler: Handler[K], pacing: Pacing | None = None
     ) -> None:
         self._client = client
         self._kind = kind

@@ -34,7 +34,7 @@ class FollowedObjects:
     changes."""
 
     def __init__(
-        self, client: cluster.Client, namespaces: Sequence[str], changed: Callable[[], None]
+        self, client: cluster.Source, namespaces: Sequence[str], changed: Callable[[], None]
     ) -> None:
         """`namespaces`: those whose objects are followed; all if there are none."""
         scopes = cluster.scopes(namespaces)

@@ -57,8 +57,9 @@ class Peering:
             if self.peers.settings.finds:
                 _ = self.peers.address
 
-    async def run(self, client: cluster.Client, group: Sequence[str]) -> None:
+    async def run(self, client: cluster.Client | None, group: Sequence[str]) -> None:
         """Share until cancelled or stopped. `group`: what those have in common that find each other.
+        Without a client, they know each other by their addresses.
 
         Requests do not depend on it, so no failure ends it: it begins again.
         """
@@ -76,10 +77,10 @@ class Peering:
                 log.exception("peers: an error in sharing with other processes")
             await asyncio.sleep(AGAIN_S)
 
-    async def _share(self, shared: peers.Peers, client: cluster.Client, group: Sequence[str]) -> None:
+    async def _share(self, shared: peers.Peers, client: cluster.Client | None, group: Sequence[str]) -> None:
         async with asyncio.TaskGroup() as tasks:
             leases = None
-            if shared.settings.finds:
+            if shared.settings.finds and client is not None:
                 member = f"{socket.gethostname()[:63]}-{os.getpid()}-{shared.own.member[:6]}"
                 found = PeerLeases(client, member, shared.address, group, shared.found)
                 leases = tasks.create_task(found.run())

@@ -6,9 +6,9 @@ page into Figures. The fleet decides what a reading means for an endpoint.
 
 from headgate.engines.engine import AdapterNames, CacheConfig, Engine, MetricNames
 from headgate.engines.figures import Figures, Total, read
-from headgate.engines.known import KNOWN, POD_LABELS, named, of_pod
+from headgate.engines.known import KNOWN, POD_LABELS, named, of_page, of_pod
 from headgate.engines.page import PageTooLargeError
-from headgate.engines.responses import Models, read_models
+from headgate.engines.responses import Models, read_models, read_parents
 
 __all__ = [
     "KNOWN",
@@ -22,7 +22,9 @@ __all__ = [
     "PageTooLargeError",
     "Total",
     "named",
+    "of_page",
     "of_pod",
     "read",
     "read_models",
+    "read_parents",
 ]

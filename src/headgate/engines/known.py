@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.engines import mindie, openai, sglang, trtllm, vllm
+from headgate.engines import figures, mindie, openai, sglang, trtllm, vllm
 from headgate.engines.engine import Engine
 from headgate.engines.launch import Launcher
 
@@ -42,6 +42,12 @@ def of_pod(labels: Mapping[str, str], default: str) -> Engine:
         if name:
             return named(name)
     return named(default)
+
+
+def of_page(text: bytes) -> Engine | None:
+    """The engine whose metrics page this is; None if it is no page of a known engine. Raises
+    PageTooLargeError."""
+    return next((each for each in KNOWN if each.metrics and figures.read(text, each.metrics).says_load), None)
 
 
 def launcher(backend_type: str) -> Launcher:

@@ -51,6 +51,21 @@ def read_models(body: bytes) -> Models:
     )
 
 
+def read_parents(body: bytes) -> dict[str, str]:
+    """The model that each listed adapter belongs to; empty where that is not a name. Raises ValueError."""
+    adapters = read_models(body).adapters
+    return {model.id: _name(model.parent) for model in _decoder.decode(body).data if model.id in adapters}
+
+
+def _name(raw: msgspec.Raw) -> str:
+    if len(bytes(raw)) > 4 * MAX_NAME_CHARACTERS:
+        return ""
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+
+
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 

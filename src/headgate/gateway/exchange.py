@@ -231,7 +231,7 @@ class Exchange:
 
     def _ask(self, effect: effects.Ask, now: float) -> None:
         services, pool, load = self._services, effect.pool, effect.load
-        self._outgoing.prepare(services, self.request, effect.body)
+        self._outgoing.prepare(services, self.request, effect.body, load.endpoint.prefix)
         connections = pool.connections.get(load) or services.connections_to(pool, load)
         connection = None if effect.is_afresh else connections.take()
         if connection is not None:
@@ -269,7 +269,7 @@ class Exchange:
 
     def _begin_prefill(self, effect: effects.Prefill, now: float) -> None:
         self._outgoing.begin_trace(self._services, self.request)
-        payload = self.request.parts(effect.body, self.request_id)
+        payload = self.request.parts(effect.body, self.request_id, effect.attempt.load.endpoint.prefix)
         self._prefill = PrefillCall(self._services, self, effect, payload)
         self._prefill.start()
 

@@ -295,8 +295,14 @@ class Request:
         length = b"\r\ncontent-length: %d\r\n\r\n" % len(body)
         return b"".join((self._forwarded, b"x-request-id: ", request_id, length, body))
 
-    def parts(self, body: bytes | Pieces, request_id: bytes) -> tuple[bytes, bytes | Pieces]:
-        """The message in two parts, the second of which is empty if the body is not long."""
+    def parts(
+        self, body: bytes | Pieces, request_id: bytes, prefix: str = ""
+    ) -> tuple[bytes, bytes | Pieces]:
+        """The message in two parts, the second of which is empty if the body is not long. `prefix` precedes
+        the path."""
+        if prefix:
+            head, method = self.head(len(body), request_id), self.parsed.method
+            return b"%b %b%b" % (method, prefix.encode(), head[len(method) + 1 :]), body
         if len(body) <= _JOINED_BYTES and isinstance(body, bytes):
             return self.message(body, request_id), b""
         return self.head(len(body), request_id), body

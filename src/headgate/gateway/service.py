@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -35,7 +36,7 @@ class Service:
     """One worker's data path, with the objects that it follows and the log that it writes.
 
     `phase`: the point in their rounds at which its weighted splits begin. `accounts`: shares limits that are
-    not counted in Redis with other workers.
+    not counted in Redis with other workers. `objects`: those of this process, instead of an API server's.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class Service:
         settings: GatewaySettings,
         phase: float | None = None,
         accounts: Transport | None = None,
+        objects: cluster.LocalObjects | None = None,
     ) -> None:
         settings = limits.affordable(settings)
+        self.objects = objects
         self.registry = telemetry.Registry()
         self._lines: telemetry.LineLog | None = None
         self._recorder = Recorder(self.registry, None)
@@ -64,14 +67,14 @@ class Service:
         settings = self.shell.settings
         self.shell.scraper.start()
         self.shell.kv_events.start()
-        kubeconfig = (
-            Path(settings.kubernetes.kubeconfig) if settings.kubernetes.kubeconfig is not None else None
-        )
-        async with (
-            cluster.Client.from_kubeconfig(kubeconfig) as client,
-            asyncio.TaskGroup() as tasks,
-        ):
-            tasks.create_task(_follow_objects(self.shell, self.ports, client, on_ready))
+        async with contextlib.AsyncExitStack() as stack:
+            client = None
+            if self.objects is None:
+                file = settings.kubernetes.kubeconfig
+                client = cluster.Client.from_kubeconfig(Path(file) if file is not None else None)
+                await stack.enter_async_context(client)
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            tasks.create_task(_follow_objects(self.shell, self.ports, client, self.objects, on_ready))
             tasks.create_task(self.ports.run())
             tasks.create_task(_flush_log(self._recorder))
             group = ["gateway", *sorted(settings.kubernetes.namespaces)]
@@ -116,13 +119,20 @@ class Service:
 
 
 async def _follow_objects(
-    shell: Shell, ports: Ports, client: cluster.Client, on_ready: Callable[[], None]
+    shell: Shell,
+    ports: Ports,
+    client: cluster.Client | None,
+    own: cluster.LocalObjects | None,
+    on_ready: Callable[[], None],
 ) -> None:
-    """Keep the gateway's snapshot and entry points up to date with the objects of the API server."""
+    """Keep the gateway's snapshot and entry points up to date with the objects of the API server, or with
+    those of this process."""
     changed = asyncio.Event()
     namespaces = shell.settings.kubernetes.namespaces
-    objects = FollowedObjects(client, namespaces, changed.set)
-    entries = _followed_entries(shell.settings, client, changed.set)
+    source = client if own is None else own
+    assert source is not None
+    objects = FollowedObjects(source, namespaces, changed.set)
+    entries = _followed_entries(shell.settings, source, changed.set)
     async with asyncio.TaskGroup() as tasks:
         shell.denied = objects.denied
         if entries is not None:
@@ -131,11 +141,12 @@ async def _follow_objects(
             await asyncio.gather(objects.start(tasks), entries.start(tasks))
         else:
             await objects.start(tasks)
-        sources = shell.services.limit_sources
-        gateways = Gateways(client, socket.gethostname(), os.getpid(), namespaces)
-        shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
-        objects.follow_routes(shared.note)
-        tasks.create_task(shared.run())
+        if client is not None:
+            sources = shell.services.limit_sources
+            gateways = Gateways(client, socket.gethostname(), os.getpid(), namespaces)
+            shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
+            objects.follow_routes(shared.note)
+            tasks.create_task(shared.run())
         await following.follow(objects, changed, _Follower(shell, ports, entries), on_ready)
 
 
@@ -162,7 +173,7 @@ class _Follower:
 
 
 def _followed_entries(
-    settings: GatewaySettings, client: cluster.Client, changed: Callable[[], None]
+    settings: GatewaySettings, client: cluster.Source, changed: Callable[[], None]
 ) -> FollowedEntries | None:
     """None if the gateway serves no Gateways."""
     told = settings.gateway_api

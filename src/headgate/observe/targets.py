@@ -47,7 +47,8 @@ def _target(pool: routing.Pool, endpoint: routing.Endpoint, settings: Settings) 
         endpoint=endpoint,
         engine=engine,
         page_port=port,
-        page_path=page.path or settings.path,
+        # A page on another port is that of the engine itself, not of the proxy in front of it.
+        page_path=(endpoint.prefix if port == endpoint.port else "") + (page.path or settings.path),
         page_tls=(pool.tls or routing.Tls()) if is_https else None,
         tls=pool.tls,
         http2=pool.http2,

@@ -226,7 +226,7 @@ class Watch:
     async def _list_models(self, at: float) -> None:
         """Read the list of models. Without it, nothing is known of adapters without current requests."""
         with suppress(FetchError, ValueError):
-            async with self._requests.json("/v1/models") as response:
+            async with self._requests.json(f"{self.target.endpoint.prefix}/v1/models") as response:
                 if response.status == 200:
                     listed = await self._read(functools.partial(engines.read_models, response.body))
                     self.observation.list_models(listed.names, at, listed.adapters)

@@ -6,7 +6,7 @@ the target by weight, and `explain` says why every other rule is skipped. Nothin
 dialect, except for its name.
 """
 
-from headgate.routing.endpoints import is_page_path
+from headgate.routing.endpoints import is_page_path, is_prefix
 from headgate.routing.explain import Reading, RouteReading, RuleReading, conditions, explain
 from headgate.routing.inference_models import HEADERS as OBJECTIVE_HEADERS
 from headgate.routing.inference_models import MODEL_NAME_IN_USE, REF_NOT_FOUND
@@ -106,6 +106,7 @@ __all__ = [
     "explain",
     "is_named",
     "is_page_path",
+    "is_prefix",
     "match",
     "models_of",
     "name_of",

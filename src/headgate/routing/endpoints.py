@@ -48,8 +48,36 @@ def port_number(text: str) -> int | None:
     return int(text) if is_number and 0 < int(text) < 65536 else None
 
 
+_PREFIX = re.compile(r"(/[-._~%!$&'()*+,;=:@A-Za-z0-9]+)+")
+_MAX_PREFIX_CHARACTERS = 255
+
+
+def prefix(pod: api.Pod) -> str:
+    """The path in front of those of the engine; empty for almost all Pods. Raises ValueError if the
+    annotation is invalid."""
+    given = pod.metadata.annotations.get(marks.PATH_PREFIX, "")
+    if given and not is_prefix(given):
+        told = f"{given[:64]!r} is not a prefix: write a path such as /llama, without / at its end"
+        raise InvalidPrefixError(told)
+    return given
+
+
+def is_prefix(text: str) -> bool:
+    """Whether it can be put in front of the path of a request."""
+    return (
+        len(text) <= _MAX_PREFIX_CHARACTERS
+        and _PREFIX.fullmatch(text) is not None
+        and not {".", ".."} & set(text.split("/"))
+    )
+
+
+class InvalidPrefixError(ValueError):
+    """An invalid prefix of paths."""
+
+
 def report_address(pod: api.Pod, error: ValueError, field: str, report: Report) -> None:
-    report(field, INVALID_ADDRESS, of_pod(pod, marks.ADDRESS, str(error)))
+    annotation = marks.PATH_PREFIX if isinstance(error, InvalidPrefixError) else marks.ADDRESS
+    report(field, INVALID_ADDRESS, of_pod(pod, annotation, str(error)))
 
 
 def of_pod(pod: api.Pod, annotation: str, message: str) -> str:

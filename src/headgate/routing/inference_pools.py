@@ -177,7 +177,7 @@ def _ranks(
     """Each endpoint with its rank and Pod."""
     for pod in pods:
         try:
-            address = endpoints.address(pod)
+            address, prefix = endpoints.address(pod), endpoints.prefix(pod)
         except ValueError as error:
             endpoints.report_address(pod, error, field, report)
             continue
@@ -185,7 +185,7 @@ def _ranks(
         for rank, number in enumerate(numbers):
             if number in active:
                 name = str(pod.metadata.key) + (f"-rank-{rank}" if len(numbers) > 1 else "")
-                yield Endpoint(name, address.host, at[rank]), (rank, pod)
+                yield Endpoint(name, address.host, at[rank], prefix), (rank, pod)
 
 
 def _active(pod: api.Pod, numbers: list[int], field: str, report: Report) -> set[int]:

@@ -95,10 +95,10 @@ def _endpoint(pod: api.Pod, port: api.WorkloadPort | None) -> Endpoint:
     """The endpoint of a Pod. Its own annotations take precedence over the port of the ModelServer, and that
     over the Pod's first port.
 
-    Raises ValueError if the Pod's address is invalid.
+    Raises ValueError if the Pod's address or prefix is invalid.
     """
     address = endpoints.address(pod)
     own = endpoints.own_port(pod, address)
     declared = [p.container_port for container in pod.spec.containers for p in container.ports]
     chosen = own or (port.port if port else None) or (declared[0] if declared else DEFAULT_PORT)
-    return Endpoint(str(pod.metadata.key), address.host, chosen)
+    return Endpoint(str(pod.metadata.key), address.host, chosen, endpoints.prefix(pod))

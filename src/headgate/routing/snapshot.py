@@ -44,6 +44,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     name: str
     host: str
     port: int
+    prefix: str = ""
+    """Precedes the path of every request, such as /llama; usually empty."""
 
     @property
     def address(self) -> str:

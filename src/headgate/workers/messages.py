@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from headgate.api.stored_object import StoredObject
 from headgate.flow.limits import Claim, Grant
 from headgate.flow.sharing import PoolReport, PoolShare
 from headgate.gateway import old_settings
@@ -30,6 +31,8 @@ class Begin(msgspec.Struct, tag=True, frozen=True):
     """Whether the supervisor responds to Waiting."""
     hears_starved: bool = False
     """Whether the supervisor understands Starved."""
+    has_objects: bool = False
+    """Whether the supervisor sends Objects, and none come from an API server."""
 
 
 class Serve(msgspec.Struct, tag=True, frozen=True):
@@ -95,6 +98,12 @@ class Shares(msgspec.Struct, tag=True, frozen=True):
     pools: dict[str, PoolShare]
 
 
+class Objects(msgspec.Struct, tag=True, frozen=True):
+    """All objects of a gateway without an API server."""
+
+    objects: list[StoredObject]
+
+
 # -- from a worker
 
 
@@ -151,7 +160,9 @@ class Starved(msgspec.Struct, tag=True, frozen=True):
     to know at once."""
 
 
-Order: TypeAlias = Begin | Serve | Change | Leave | Retire | Drain | Ask | Count | Quiesce | Grants | Shares
+Order: TypeAlias = (
+    Begin | Serve | Change | Leave | Retire | Drain | Ask | Count | Quiesce | Grants | Shares | Objects
+)
 Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed | Claims | Waiting | Starved
 
 

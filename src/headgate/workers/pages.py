@@ -67,6 +67,8 @@ def admin_page(supervisor: Supervisor) -> KnownHosts:
         shown: Shown = {"message": "ready" if ready else "not ready", "workers": _states(supervisor)}
         if supervisor.configuration.errors:
             shown["configuration_errors"] = supervisor.configuration.errors
+        if supervisor.objects.errors:
+            shown["object_errors"] = supervisor.objects.errors
         return JSONResponse(shown, 200 if ready else 503)
 
     def merged(put_together: Callable[[Answers, Request], Shown]) -> Callable[[Request], Any]:
@@ -86,6 +88,12 @@ def admin_page(supervisor: Supervisor) -> KnownHosts:
 
     def config(answers: Answers, _: Request) -> Shown:
         return _config(supervisor, answers)
+
+    async def objects(_: Request) -> Response:
+        shown = supervisor.objects.shown()
+        if shown is None:
+            return JSONResponse({"message": "the objects come from an API server"}, 404)
+        return JSONResponse(shown)
 
     async def other(request: Request) -> Response:
         most = min(supervisor.configuration.settings.clients.max_body_bytes, channel.MAX_CARRIED_BYTES)
@@ -109,6 +117,7 @@ def admin_page(supervisor: Supervisor) -> KnownHosts:
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/debug/config", merged(config)),
+            Route("/debug/objects", objects),
             Route("/debug/endpoints", merged(_endpoints)),
             Route("/debug/limits", merged(_limits)),
             Route("/debug/flow", merged(_flow)),

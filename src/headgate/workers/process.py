@@ -45,6 +45,7 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
     is_retiring: bool
     listeners: list[int]
     families: list[Family]
+    has_objects: bool = False
 
 
 class Shared(NamedTuple):
@@ -85,6 +86,8 @@ class WorkerProcess:
         started: float,
         listeners: Collection[int],
         families: list[Family] | None = None,
+        *,
+        has_objects: bool = False,
     ) -> None:
         """Raises OSError."""
         self.slot = slot
@@ -93,6 +96,8 @@ class WorkerProcess:
         self.listeners = frozenset(listeners)
         """Descriptors of the listening sockets that it inherited."""
         self.is_retiring = False
+        self.has_objects = has_objects
+        """Whether it gets its objects from the supervisor, and not from an API server."""
         self.reports = Reports(families)
         # Open all descriptors now, while those of the reserve are free.
         self.process = ChildProcess(pid)
@@ -106,7 +111,13 @@ class WorkerProcess:
 
     @classmethod
     def start(
-        cls, slot: int, workers: int, settings: GatewaySettings, listeners: Collection[int]
+        cls,
+        slot: int,
+        workers: int,
+        settings: GatewaySettings,
+        listeners: Collection[int],
+        *,
+        has_objects: bool = False,
     ) -> WorkerProcess:
         """Start a process that inherits the listening sockets but does not accept on them yet. Raises
         OSError."""
@@ -119,7 +130,7 @@ class WorkerProcess:
             try:
                 # A session of its own: Ctrl-C is meant for the supervisor, which ends all workers in order.
                 pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[null], setsid=True)
-                worker = cls(pid, slot, ours, time.time(), listeners)
+                worker = cls(pid, slot, ours, time.time(), listeners, has_objects=has_objects)
             except OSError:
                 ours.close()
                 if pid:
@@ -135,6 +146,7 @@ class WorkerProcess:
             keeps_accounts=is_one_of_many,
             shares_queues=is_one_of_many,
             hears_starved=True,
+            has_objects=has_objects,
         )
         worker.tell(begin)
         return worker
@@ -143,7 +155,15 @@ class WorkerProcess:
     def adopt(cls, adopted: Adopted) -> WorkerProcess:
         sock = socket.socket(fileno=adopted.channel)
         sock.set_inheritable(False)
-        worker = cls(adopted.pid, adopted.slot, sock, adopted.started, adopted.listeners, adopted.families)
+        worker = cls(
+            adopted.pid,
+            adopted.slot,
+            sock,
+            adopted.started,
+            adopted.listeners,
+            adopted.families,
+            has_objects=adopted.has_objects,
+        )
         worker.is_retiring = adopted.is_retiring
         worker.reports.ready.set()
         return worker
@@ -158,6 +178,7 @@ class WorkerProcess:
             is_retiring=self.is_retiring,
             listeners=sorted(self.listeners),
             families=self.reports.families,
+            has_objects=self.has_objects,
         )
 
     @property

@@ -7,20 +7,25 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headgate import telemetry
+from headgate.api.stored_object import StoredObject
 from headgate.telemetry import sums
 from headgate.workers import messages
 from headgate.workers.configuration import Configuration
 from headgate.workers.counters import Counters
+from headgate.workers.given_objects import GivenObjects
 from headgate.workers.messages import known
 from headgate.workers.process import Adopted, WorkerProcess
 from headgate.workers.running import RunningWorkers
 from headgate.workers.slots import Slot, Slots
 from headgate.workers.sockets import HandedOver, Sockets
+
+if TYPE_CHECKING:
+    from headgate.standalone.source import StandaloneObjects
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +52,7 @@ class HandOver(msgspec.Struct, kw_only=True):
     workers: list[Adopted] = []
     sockets: list[HandedOver] = []
     kept: list[sums.Family] = []
+    objects: list[StoredObject] = []
 
 
 class Supervisor:
@@ -57,8 +63,10 @@ class Supervisor:
         configuration: Configuration,
         registry: telemetry.Registry,
         handed_over: HandOver | None = None,
+        objects: StandaloneObjects | None = None,
     ) -> None:
-        """Raises OSError if an address cannot be bound and none was handed over."""
+        """`objects`: those of the gateway, if it has no API server. Raises OSError if an address cannot be
+        bound and none was handed over."""
         past = handed_over or HandOver()
         self.configuration = configuration
         self.sockets = _open(configuration, past)
@@ -66,6 +74,7 @@ class Supervisor:
         self.slots = Slots(configuration.settings.workers.count)
         self.workers = RunningWorkers(len(self.slots), past.kept)
         self.counters = Counters()
+        self.objects = GivenObjects(objects, past.objects)
         self.is_stopping = False
         self.serving = asyncio.Event()
         """Set once every slot has had a worker that was ready."""
@@ -75,6 +84,7 @@ class Supervisor:
             self._adopt(WorkerProcess.adopt(each))
         telemetry.add_log_metrics(registry)
         self.counters.add_to(registry)
+        self.objects.add_to(registry)
         registry.add(
             telemetry.Gauge(
                 "headgate_gateway_workers",
@@ -103,6 +113,7 @@ class Supervisor:
                 self._assign()
                 keeping = [tasks.create_task(self._keep(slot)) for slot in self.slots]
                 keeping.append(tasks.create_task(self._mind()))
+                keeping.append(tasks.create_task(self.objects.run()))
                 await _first(stop.wait(), upgrade.wait())
                 if stop.is_set():
                     await self._stop(keeping)
@@ -117,6 +128,7 @@ class Supervisor:
     def change_settings(self) -> None:
         """Send the settings in effect to all workers."""
         logging.getLogger().setLevel(self.configuration.settings.logging.level.upper())
+        self.objects.change(self.configuration.settings.objects)
         settings = messages.written(self.configuration.settings)
         for worker in self.workers:
             if not worker.change(settings):
@@ -127,9 +139,11 @@ class Supervisor:
     # -- workers
 
     def _watch(self, worker: WorkerProcess) -> None:
+        self.objects.give(worker)
         self.workers.watch(worker, self._tasks, self._descriptors_freed, self._ended)
 
     def _ended(self, worker: WorkerProcess) -> None:
+        self.objects.forget(worker)
         self.slots.vacate(worker)
         self._assign()
 
@@ -193,7 +207,9 @@ class Supervisor:
         settings = self.configuration.settings
         try:
             with self.sockets.reserve.released():
-                worker = WorkerProcess.start(slot.number, len(self.slots), settings, listeners)
+                worker = WorkerProcess.start(
+                    slot.number, len(self.slots), settings, listeners, has_objects=self.objects.are_there
+                )
         except OSError as error:
             self._note_failed_start(f"worker {slot.number}: {error.strerror or error}")
             return None
@@ -299,6 +315,7 @@ class Supervisor:
             workers=[worker.handed_over() for worker in self.workers if not worker.process.ended.is_set()],
             sockets=self.sockets.hand_over(),
             kept=self.workers.keep(sums.families(self.registry)),
+            objects=self.objects.handed_over(),
         )
 
 

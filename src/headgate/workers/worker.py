@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from headgate import allocator, garbage
+from headgate import allocator, cluster, garbage
 from headgate.flow.sharing import PoolReport
 from headgate.gateway import pages
 from headgate.gateway.service import Service
@@ -38,7 +38,8 @@ async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -
     try:
         begin = begin or await _first(channel)
         accounts = SupervisorTransport(channel.send, begin.workers) if begin.keeps_accounts else None
-        service = Service(messages.known(begin.settings), begin.worker / begin.workers, accounts)
+        objects = cluster.LocalObjects() if begin.has_objects else None
+        service = Service(messages.known(begin.settings), begin.worker / begin.workers, accounts, objects)
         try:
             worker = _Worker(channel, service, begin.listeners, accounts)
             if begin.shares_queues:
@@ -189,6 +190,9 @@ class _Worker:
                     self._accounts.granted(order)
             case messages.Shares(pools):
                 shell.queues.take_shares(pools)
+            case messages.Objects(objects):
+                if self._service.objects is not None:
+                    self._service.objects.replace(objects)
             case messages.Quiesce():
                 self._channel.send(messages.Hushed())
                 self._is_hushed = True

@@ -1,12 +1,16 @@
 """`headgate gateway`: the command."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headgate.cli import machine_state, options
 from headgate.cli.gateway import flags as gateway_flags
+
+if TYPE_CHECKING:
+    from headgate.cli.validation import Finding
+    from headgate.gateway import GatewaySettings
 
 _KUBECONFIG = "kubernetes_kubeconfig"
 """The setting that --state provides."""
@@ -36,6 +40,11 @@ _KUBECONFIG = "kubernetes_kubeconfig"
     type=click.Choice(["table", "json", "yaml"]),
     help="Print every setting and the origin of its value, and exit; yaml prints a file of all set ones.",
 )
+@click.option(
+    "--print-objects",
+    is_flag=True,
+    help="Ask the engines of --endpoint once, print their objects as YAML for `kubectl apply`, and exit.",
+)
 @options.state
 @gateway_flags.of_settings
 def gateway(
@@ -44,14 +53,15 @@ def gateway(
     check_config: bool,
     output: str | None,
     show_settings: str | None,
+    print_objects: bool,
     flags: dict[str, Any],
 ) -> None:
-    """Serve inference requests as the objects of an API server define.
+    """Serve inference requests as the objects of an API server define, or the engines of --endpoint.
 
     Each setting can be given as a flag, as an environment variable (HEADGATE_LISTEN_PORT for --listen-port),
     or in the file of --config, in this order of precedence.
 
-    Example: headgate gateway --config examples/gateway.yaml --port 8080
+    Example: headgate gateway --endpoint http://gpu-1:8000 --endpoint http://gpu-2:8000
     """
     from headgate.cli.gateway import configuration, running, showing
     from headgate.cli.objects.connecting import Server
@@ -67,13 +77,39 @@ def gateway(
         elif check_config:
             _check(config, flags, output or "text")
         else:
+            settings = configuration.judge(config, flags).settings
+            if print_objects:
+                _print_objects(settings)
+                return
             own = Server(None).own
-            if own is not None and configuration.load(config, flags).kubernetes.kubeconfig is None:
+            has_server = settings.kubernetes.kubeconfig is not None or settings.objects.are_given
+            if own is not None and not has_server:
                 flags[_KUBECONFIG] = str(own)
             running.run(config, flags)
     except configuration.ConfigurationErrors as error:
         click.echo(error.shown(), err=True)
         raise SystemExit(error.exit_code) from error
+
+
+def _print_objects(settings: "GatewaySettings") -> None:
+    """Print what engines serve as objects; the exit code is 1 if some did not answer."""
+    from headgate.cli.gateway import own_objects
+
+    if not settings.objects.are_given:
+        raise click.UsageError("--print-objects needs --endpoint or --objects")
+    text, problems = own_objects.printed(settings)
+    click.echo(text, nl=False)
+    for problem in problems:
+        click.echo(f"Error: {problem}", err=True)
+    if problems:
+        raise SystemExit(1)
+
+
+def _of_objects(settings: "GatewaySettings") -> "list[Finding]":
+    """The warnings about files of objects. Raises ConfigurationErrors."""
+    from headgate.cli.gateway import own_objects
+
+    return own_objects.check(settings) if settings.objects.files else []
 
 
 def _check(config: Path | None, flags: dict[str, Any], output: str) -> None:
@@ -83,13 +119,14 @@ def _check(config: Path | None, flags: dict[str, Any], output: str) -> None:
 
     if output == "text":
         loaded = configuration.judge(config, flags)
-        if loaded.findings:
-            click.echo(validation.paragraphs(loaded.findings, loaded.lines), err=True)
+        findings = loaded.findings + _of_objects(loaded.settings)
+        if findings:
+            click.echo(validation.paragraphs(findings, loaded.lines), err=True)
         click.echo(f"{config or 'the configuration'} is valid")
         return
     try:
         loaded = configuration.judge(config, flags)
-        findings, lines = loaded.findings, loaded.lines
+        findings, lines = loaded.findings + _of_objects(loaded.settings), loaded.lines
     except configuration.ConfigurationErrors as error:
         findings, lines = error.findings, error.lines
     for part in validation.render(output, findings, lines):

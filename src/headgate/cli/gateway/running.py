@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +23,9 @@ from headgate.workers import pages, sockets
 from headgate.workers.configuration import Configuration
 from headgate.workers.messages import known
 from headgate.workers.supervisor import HandOver, StartError, Supervisor
+
+if TYPE_CHECKING:
+    from headgate.standalone.source import StandaloneObjects
 
 log = logging.getLogger(__name__)
 
@@ -44,16 +47,24 @@ def run(file: Path | None, flags: Mapping[str, Any]) -> None:
     settings = known(past.settings) if past is not None else None
     configuration = Configuration(lambda: reading.load(file, flags), file, registry, settings)
     logging.getLogger().setLevel(configuration.settings.logging.level.upper())
+    objects = None
+    if configuration.settings.objects.are_given:
+        from headgate.cli.gateway import own_objects  # takes tens of MB that others do without
+
+        objects = own_objects.source(configuration.settings, past.objects if past is not None else ())
     with process.explained(OSError, StartError):
-        handed_over = asyncio.run(_serve(configuration, registry, past))
+        handed_over = asyncio.run(_serve(configuration, registry, past, objects))
     if handed_over is not None:
         _become_the_next(handed_over)
 
 
 async def _serve(
-    configuration: Configuration, registry: telemetry.Registry, handed_over: HandOver | None
+    configuration: Configuration,
+    registry: telemetry.Registry,
+    handed_over: HandOver | None,
+    objects: StandaloneObjects | None,
 ) -> HandOver | None:
-    supervisor = Supervisor(configuration, registry, handed_over)
+    supervisor = Supervisor(configuration, registry, handed_over, objects)
     signals = _Signals(supervisor)
     leave = signals.upgrade
     try:

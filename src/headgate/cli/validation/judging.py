@@ -74,6 +74,13 @@ def _judged(manifests: list[Manifest], kinds: Kinds, namespace: str) -> list[Fin
     return findings
 
 
+def completed(manifest: Manifest, kinds: Kinds, namespace: str = "default") -> dict[str, Any]:
+    """A valid object of a known kind as a server would store it: with its defaults and its namespace."""
+    kind = kinds.find(*_key(manifest))
+    assert kind is not None
+    return _prepared(manifest, kind, namespace).obj
+
+
 def _selector(case: _Case, path: str) -> str:
     """The labels at a path, as a comparable string."""
     labels: Any = case.obj

@@ -35,7 +35,7 @@ class FollowedEntries:
 
     def __init__(
         self,
-        client: cluster.Client,
+        client: cluster.Source,
         namespaces: Sequence[str],
         settings: gateway_api.Settings,
         changed: Callable[[], None],

@@ -12,6 +12,7 @@ from headgate.dataplane.settings import weight
 from headgate.gateway import cors, hosts
 from headgate.gateway.settings.gateway_settings import GatewaySettings
 from headgate.requests import paths as forwarded_paths
+from headgate.standalone import urls
 
 
 def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[tuple[str, str]]:
@@ -48,6 +49,7 @@ def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[
             for problem in _namespace_problems(settings.kubernetes.namespaces)
         ),
         *_peers_problems(settings),
+        *_object_problems(settings),
         *(("queue.weights", problem) for problem in _weight_problems(settings.queue.weights)),
         *(("cors.methods", problem) for problem in cors.not_names(settings.cors.methods)),
         *(("cors.headers", problem) for problem in cors.not_names(settings.cors.headers)),
@@ -96,6 +98,26 @@ def _peers_problems(settings: GatewaySettings) -> list[tuple[str, str]]:
                 "gateways instead",
             )
         )
+    return found
+
+
+def _object_problems(settings: GatewaySettings) -> list[tuple[str, str]]:
+    """Endpoints that are none, and settings that need an API server, or none."""
+    section = settings.objects
+    found = [("objects.endpoints", problem) for problem in urls.read(section.endpoints)[1]]
+    if section.dns_servers:
+        from headgate.standalone import resolving  # with asyncio, which --help does without
+
+        found += [("objects.dns_servers", each) for each in resolving.server_problems(section.dns_servers)]
+    if not section.are_given:
+        return found
+    given = "objects.endpoints" if section.endpoints else "objects.files"
+    if settings.kubernetes.kubeconfig is not None:
+        told = "objects come from an API server, or from endpoints and files: remove kubernetes.kubeconfig"
+        found.append((given, f"{told}, or this setting"))
+    if settings.peers.discovery:
+        told = "peers find each other by an API server, of which there is none: list their peers.addresses"
+        found.append(("peers.discovery", told))
     return found
 
 

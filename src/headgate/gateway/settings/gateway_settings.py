@@ -22,6 +22,7 @@ from headgate.dataplane.settings.serving import (
 )
 from headgate.gateway.settings.clients import Clients, Cors
 from headgate.gateway.settings.gateway_api import GatewayApi
+from headgate.gateway.settings.objects import Objects
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,6 +33,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     admin: Admin = Admin()
     workers: Workers = Workers()
     kubernetes: Kubernetes = Kubernetes()
+    objects: Objects = Objects()
     gateway_api: GatewayApi = GatewayApi()
     clients: Clients = Clients()
     cors: Cors = Cors()
