@@ -15,11 +15,12 @@ from headgate import cluster, routing, serving, telemetry
 from headgate.dataplane import following
 from headgate.dataplane.followed import FollowedObjects
 from headgate.dataplane.records.recorder import Recorder
-from headgate.gateway import gauges, limits
+from headgate.gateway import accepting, gauges, limits
 from headgate.gateway.gateway_api import FollowedEntries, Ports
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.shell import Shell
+from headgate.gateway.tls.served import Served
 from headgate.quota.conditions import LimitConditions
 from headgate.quota.gateways import Gateways
 from headgate.quota.transport import Transport
@@ -52,6 +53,11 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self.shell = Shell(settings, self._recorder, self._loop, phase=phase, accounts=accounts)
         self._servers: dict[int, asyncio.Server] = {}
+        self._served = Served(settings.tls) if settings.tls.is_on else None
+        """The certificates of the inference API."""
+        self.registry.add(self.shell.clients.handshakes.counted)
+        if self._served is not None:
+            self._served.add_metrics(self.registry)
         self.ports = Ports(self.shell.gateways, settings.listen.host)
         gauges.add_gauges(self.registry, self.shell)
         telemetry.add_process_metrics(self.registry)
@@ -71,6 +77,10 @@ class Service:
             cluster.Client.from_kubeconfig(kubeconfig) as client,
             asyncio.TaskGroup() as tasks,
         ):
+            if self._served is not None:
+                tasks.create_task(self._served.follow_files())
+                tasks.create_task(self._served.follow_secrets(client))
+                await self._served.are_secrets_known.wait()
             tasks.create_task(_follow_objects(self.shell, self.ports, client, on_ready))
             tasks.create_task(self.ports.run())
             tasks.create_task(_flush_log(self._recorder))
@@ -83,9 +93,10 @@ class Service:
         The descriptors stay open. Connections in the queue of a socket that is left stay there, for other
         processes that listen on it. uvloop loses none that it has accepted, while asyncio's own loop does.
         """
+        tls = self._served.names.context if self._served is not None else None
         for descriptor in set(listeners) - self._servers.keys():
             self._servers[descriptor] = await self._loop.create_server(
-                lambda: cast(asyncio.Protocol, ClientConnection(self.shell.services, self.shell.clients)),
+                accepting.protocols(self.shell.clients, self._connection, tls),
                 sock=socket.socket(fileno=os.dup(descriptor)),
                 backlog=serving.BACKLOG,
             )
@@ -93,6 +104,9 @@ class Service:
             self._servers.pop(descriptor).close()
         if not listeners:
             self.ports.close()
+
+    def _connection(self) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, ClientConnection(self.shell.services, self.shell.clients))
 
     def change(self, settings: GatewaySettings) -> None:
         """Apply new settings."""

@@ -226,7 +226,8 @@ async def test_a_gateway_is_served_at_its_own_address(world, start_endpoint, hel
 
 def test_a_key_of_another_certificate_is_not_served(tmp_path):
     """The others at the port are."""
-    from headgate.gateway.gateway_api.tls import ServerContext
+    from headgate.gateway.gateway_api.tls import ListenerNames
+    from headgate.gateway.tls import Policy
     from headgate.routing import gateway_api as rules
 
     good, other = (certificate(tmp_path, f"{name}.example") for name in ("good", "other"))
@@ -240,9 +241,9 @@ def test_a_key_of_another_certificate_is_not_served(tmp_path):
         rules.VirtualHost("bad.example", rules.HostTable({}), (made("bad", good, other),)),
     )
     table = rules.HostTable({host.hostname: host for host in hosts})
-    context = ServerContext(rules.Port(True, table, hosts))
-    assert _handshakes(context.context, "good.example")
-    assert not _handshakes(context.context, "bad.example")
+    context = ListenerNames(rules.Port(True, table, hosts), Policy()).names.context
+    assert _handshakes(context, "good.example")
+    assert not _handshakes(context, "bad.example")
 
 
 def _handshakes(server: ssl.SSLContext, name: str) -> bool:

@@ -1,12 +1,17 @@
 """`headgate gateway`: the command."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headgate.cli import machine_state, options
 from headgate.cli.gateway import flags as gateway_flags
+
+if TYPE_CHECKING:
+    from headgate.cli.gateway.self_signed import Files
 
 _KUBECONFIG = "kubernetes_kubeconfig"
 """The setting that --state provides."""
@@ -36,6 +41,11 @@ _KUBECONFIG = "kubernetes_kubeconfig"
     type=click.Choice(["table", "json", "yaml"]),
     help="Print every setting and the origin of its value, and exit; yaml prints a file of all set ones.",
 )
+@click.option(
+    "--tls-self-signed",
+    is_flag=True,
+    help="Serve HTTPS with a self-signed certificate, for a first try. It is kept in the state directory.",
+)
 @options.state
 @gateway_flags.of_settings
 def gateway(
@@ -44,6 +54,7 @@ def gateway(
     check_config: bool,
     output: str | None,
     show_settings: str | None,
+    tls_self_signed: bool,
     flags: dict[str, Any],
 ) -> None:
     """Serve inference requests as the objects of an API server define.
@@ -62,6 +73,7 @@ def gateway(
     try:
         if said is not None:
             flags.setdefault(_KUBECONFIG, str(said / "kubeconfig"))
+        own_certificate = _self_signed(config, flags, state) if tls_self_signed else None
         if show_settings is not None:
             click.echo(showing.show(show_settings, configuration.load_with_origins(config, flags)))
         elif check_config:
@@ -70,10 +82,24 @@ def gateway(
             own = Server(None).own
             if own is not None and configuration.load(config, flags).kubernetes.kubeconfig is None:
                 flags[_KUBECONFIG] = str(own)
-            running.run(config, flags)
+            running.run(config, flags, own_certificate)
     except configuration.ConfigurationErrors as error:
         click.echo(error.shown(), err=True)
         raise SystemExit(error.exit_code) from error
+
+
+def _self_signed(config: Path | None, flags: dict[str, Any], state: Path) -> Files:
+    """The self-signed certificate, which is added to the flags."""
+    from headgate.cli import process
+    from headgate.cli.gateway import configuration, self_signed
+
+    for flag in ("tls_cert_files", "tls_key_files", "tls_secrets"):
+        if flag in flags:
+            raise click.UsageError("--tls-self-signed stands for a certificate: give either one or the other")
+    with process.explained(OSError):
+        found = self_signed.files(state, configuration.judge(config, flags).settings.listen.host)
+    flags["tls_cert_files"], flags["tls_key_files"] = [str(found.cert)], [str(found.key)]
+    return found
 
 
 def _check(config: Path | None, flags: dict[str, Any], output: str) -> None:

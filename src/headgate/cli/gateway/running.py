@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,6 +24,9 @@ from headgate.workers.configuration import Configuration
 from headgate.workers.messages import known
 from headgate.workers.supervisor import HandOver, StartError, Supervisor
 
+if TYPE_CHECKING:
+    from headgate.cli.gateway.self_signed import Files
+
 log = logging.getLogger(__name__)
 
 HANDED_OVER = "HEADGATE_GATEWAY_HANDED_OVER"
@@ -33,8 +36,8 @@ CHECK_S = 60.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 
 
-def run(file: Path | None, flags: Mapping[str, Any]) -> None:
-    """Serve until a signal stops the gateway.
+def run(file: Path | None, flags: Mapping[str, Any], own: Files | None = None) -> None:
+    """Serve until a signal stops the gateway. `own`: the self-signed certificate, if there is one.
 
     Raises ConfigurationErrors, or ClickException for any other reason that prevents a start.
     """
@@ -45,13 +48,16 @@ def run(file: Path | None, flags: Mapping[str, Any]) -> None:
     configuration = Configuration(lambda: reading.load(file, flags), file, registry, settings)
     logging.getLogger().setLevel(configuration.settings.logging.level.upper())
     with process.explained(OSError, StartError):
-        handed_over = asyncio.run(_serve(configuration, registry, past))
+        handed_over = asyncio.run(_serve(configuration, registry, past, own))
     if handed_over is not None:
         _become_the_next(handed_over)
 
 
 async def _serve(
-    configuration: Configuration, registry: telemetry.Registry, handed_over: HandOver | None
+    configuration: Configuration,
+    registry: telemetry.Registry,
+    handed_over: HandOver | None,
+    own: Files | None,
 ) -> HandOver | None:
     supervisor = Supervisor(configuration, registry, handed_over)
     signals = _Signals(supervisor)
@@ -65,7 +71,7 @@ async def _serve(
             ]
             beside: list[Coroutine[Any, Any, None]] = [
                 configuration.watch(supervisor.change_settings),
-                _announce(supervisor),
+                _announce(supervisor, own),
                 signals.upgrade_when_told(),
             ]
             running = [tasks.create_task(each) for each in beside]
@@ -98,11 +104,18 @@ async def _page(
     await serving.serve_page(make(supervisor), listener, leave, rejected=rejected)
 
 
-async def _announce(supervisor: Supervisor) -> None:
+async def _announce(supervisor: Supervisor, own: Files | None) -> None:
     await supervisor.serving.wait()
     here = supervisor.sockets
+    is_secure = supervisor.configuration.settings.tls.is_on
+    api = sockets.url(here.api[0], "https" if is_secure else "http")
     beside = f"metrics on {sockets.url(here.metrics)}/metrics, admin on {sockets.url(here.admin)}"
-    process.say(f"headgate gateway is ready on {sockets.url(here.api[0])}; {beside}", err=True)
+    process.say(f"headgate gateway is ready on {api}; {beside}", err=True)
+    if own is not None:
+        process.say(
+            f"its certificate is self-signed, with the SHA-256 fingerprint {own.fingerprint}", err=True
+        )
+        process.say(f"try: curl --cacert {own.ca} {api}/v1/models", err=True)
 
 
 class _Signals:

@@ -11,6 +11,7 @@ from headgate.dataplane import bodies, trust
 from headgate.dataplane.settings import weight
 from headgate.gateway import cors, hosts
 from headgate.gateway.settings.gateway_settings import GatewaySettings
+from headgate.gateway.settings.tls import Tls
 from headgate.requests import paths as forwarded_paths
 
 
@@ -48,6 +49,7 @@ def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[
             for problem in _namespace_problems(settings.kubernetes.namespaces)
         ),
         *_peers_problems(settings),
+        *_tls_problems(settings),
         *(("queue.weights", problem) for problem in _weight_problems(settings.queue.weights)),
         *(("cors.methods", problem) for problem in cors.not_names(settings.cors.methods)),
         *(("cors.headers", problem) for problem in cors.not_names(settings.cors.headers)),
@@ -97,6 +99,15 @@ def _peers_problems(settings: GatewaySettings) -> list[tuple[str, str]]:
             )
         )
     return found
+
+
+def _tls_problems(settings: GatewaySettings) -> list[tuple[str, str]]:
+    """Files that cannot be served, and settings that need others."""
+    if settings.tls == Tls():
+        return []
+    from headgate.gateway.tls import told  # with cryptography, which most gateways do without
+
+    return told.problems(settings.tls)
 
 
 def _weight_problems(weights: tuple[str, ...]) -> list[str]:

@@ -22,6 +22,7 @@ from headgate.dataplane.settings.serving import (
 )
 from headgate.gateway.settings.clients import Clients, Cors
 from headgate.gateway.settings.gateway_api import GatewayApi
+from headgate.gateway.settings.tls import Tls
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +34,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     workers: Workers = Workers()
     kubernetes: Kubernetes = Kubernetes()
     gateway_api: GatewayApi = GatewayApi()
+    tls: Tls = Tls()
     clients: Clients = Clients()
     cors: Cors = Cors()
     endpoints: Endpoints = Endpoints()
