@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.gateway import limits
 from headgate.gateway.exchange import Exchange
@@ -13,6 +13,9 @@ from headgate.gateway.services import Services
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.tls.handshakes import Handshakes
 from headgate.requests.refusal import Refusal
+
+if TYPE_CHECKING:
+    from headgate.gateway.tls.served import Served
 
 MAX_TURNED_AWAY = 64
 
@@ -59,6 +62,8 @@ class Clients:
         self._left = asyncio.Event()
         self.handshakes = Handshakes(services.loop)
         self.http2 = Http2Server(services)
+        self.certificates: Served | None = None
+        """Those of the inference API; None without TLS."""
 
     def __len__(self) -> int:
         return len(self.all)

@@ -180,10 +180,11 @@ class ClientConnection:
         self._transport = None
         self._reader.close()
         services, clients = self._services, self._clients
-        protocol = clients.http2.protocol(lambda: cast(asyncio.Protocol, ClientConnection(services, clients)))
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        protocol.data_received(data)
+
+        def make() -> asyncio.Protocol:
+            return cast(asyncio.Protocol, ClientConnection(services, clients))
+
+        clients.http2.take_over(transport, make, data)
         return True
 
     def _receive_in_turns(self, data: bytes, uploads: turns.Turns) -> None:

@@ -18,6 +18,7 @@ from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import accepting, gauges, limits
 from headgate.gateway.gateway_api import FollowedEntries, Ports
 from headgate.gateway.listener import ClientConnection
+from headgate.gateway.redirecting import Redirects
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.shell import Shell
 from headgate.gateway.tls.served import Served
@@ -53,11 +54,9 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self.shell = Shell(settings, self._recorder, self._loop, phase=phase, accounts=accounts)
         self._servers: dict[int, asyncio.Server] = {}
-        self._served = Served(settings.tls) if settings.tls.is_on else None
-        """The certificates of the inference API."""
-        self.registry.add(self.shell.clients.handshakes.counted)
-        if self._served is not None:
-            self._served.add_metrics(self.registry)
+        self._served = self.shell.clients.certificates = Served(settings.tls) if settings.tls.is_on else None
+        self._redirects = Redirects(self._loop, settings.listen.port)
+        self._redirecting: asyncio.Server | None = None
         self.ports = Ports(self.shell.gateways, settings.listen.host)
         gauges.add_gauges(self.registry, self.shell)
         telemetry.add_process_metrics(self.registry)
@@ -78,6 +77,7 @@ class Service:
             asyncio.TaskGroup() as tasks,
         ):
             if self._served is not None:
+                await self._redirect()
                 tasks.create_task(self._served.follow_files())
                 tasks.create_task(self._served.follow_secrets(client))
                 await self._served.are_secrets_known.wait()
@@ -104,6 +104,18 @@ class Service:
             self._servers.pop(descriptor).close()
         if not listeners:
             self.ports.close()
+            if self._redirecting is not None:
+                self._redirecting.close()
+
+    async def _redirect(self) -> None:
+        """Open the port whose requests are redirected to HTTPS, if there is one. Raises OSError."""
+        settings = self.shell.settings
+        if not settings.tls.redirect_port:
+            return
+        sock = serving.listening_socket(settings.listen.host, settings.tls.redirect_port, shared=True)
+        self._redirecting = await self._loop.create_server(
+            self._redirects.protocol, sock=sock, backlog=serving.BACKLOG
+        )
 
     def _connection(self) -> asyncio.Protocol:
         return cast(asyncio.Protocol, ClientConnection(self.shell.services, self.shell.clients))
@@ -124,6 +136,7 @@ class Service:
     async def close(self) -> None:
         """Close everything."""
         await self.listen(())
+        self._redirects.close()
         await self.shell.close()
         if self._lines is not None:
             self._lines.close()

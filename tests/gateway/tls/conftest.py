@@ -115,7 +115,7 @@ async def secure(issuing):
             if "cert_files" not in told and "secrets" not in told:
                 told |= {"cert_files": (str(files.cert),), "key_files": (str(files.key),)}
             served = Served(Tls(**told))
-            served.add_metrics(gateway.registry)
+            gateway.shell.clients.certificates = served
             shell = gateway.shell
             make = functools.partial(ClientConnection, shell.services, shell.clients)
             server = await asyncio.get_running_loop().create_server(

@@ -7,6 +7,7 @@ import ssl
 
 import pytest
 
+from headgate.gateway import gauges
 from headgate.gateway.tls import handshakes
 
 BODY = json.dumps({"model": "m", "prompt": "hello"})
@@ -39,7 +40,7 @@ async def test_connections_are_kept(start_gateway, start_endpoint, secure):
 async def test_plain_http_is_refused(start_gateway, start_endpoint, secure, eventually):
     """And counted, with other handshakes that fail."""
     gateway = await start_gateway(await start_endpoint(b"hello"))
-    gateway.registry.add(gateway.shell.clients.handshakes.counted)
+    gauges.add_gauges(gateway.registry, gateway.shell)
     secured = await secure(gateway)
     reader, writer = await asyncio.open_connection("127.0.0.1", secured.port)
     writer.write(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -90,7 +91,7 @@ async def test_handshakes_are_bounded(start_gateway, start_endpoint, secure, mon
     """The oldest gives way, and clients in earnest are served."""
     monkeypatch.setattr(handshakes, "MAX_HANDSHAKES", 4)
     gateway = await start_gateway(await start_endpoint(b"hello"))
-    gateway.registry.add(gateway.shell.clients.handshakes.counted)
+    gauges.add_gauges(gateway.registry, gateway.shell)
     secured = await secure(gateway)
     silent = [await asyncio.open_connection("127.0.0.1", secured.port) for _ in range(6)]
     code, output = await secured.curl("--http1.1", *POST, path="/v1/completions")

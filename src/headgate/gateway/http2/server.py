@@ -41,6 +41,15 @@ class Http2Server:
         limits = limits_of(services.settings)
         return Connection(streams, services.turns.uploads, limits, self._held, is_client=False)
 
+    def take_over(
+        self, transport: asyncio.Transport, make: Callable[[], asyncio.Protocol], data: bytes
+    ) -> None:
+        """Go on with a connection that begins with the preface of HTTP/2, in `data`."""
+        protocol = self.protocol(make)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        protocol.data_received(data)
+
     def made(self, streams: ClientStreams) -> None:
         self._connections.add(streams)
 
@@ -86,7 +95,7 @@ def limits_of(settings: GatewaySettings) -> Limits:
     return Limits(
         max_header_bytes=header_bytes,
         max_calls=clients.max_streams,
-        max_all_calls=clients.max_connections,
+        max_all_calls=2 * clients.max_connections,  # admission says why there are too many
         abandoned_burst=ABANDONED_BURST,
         abandoned_per_s=ABANDONED_PER_S,
         call_window_bytes=WINDOW_BYTES,

@@ -16,7 +16,6 @@ from headgate.gateway.tls.certificates import CertificateError, Loaded, Pair, lo
 from headgate.gateway.tls.contexts import ServerNames
 from headgate.gateway.tls.told import policy_of, read_files
 from headgate.routing.gateway_api import certificates as secrets
-from headgate.telemetry import Gauge, Registry
 
 log = logging.getLogger(__name__)
 
@@ -126,24 +125,14 @@ class Served:
 
     # -- shown
 
-    def add_metrics(self, registry: Registry) -> None:
-        registry.add(
-            Gauge(
-                "headgate_gateway_tls_certificate_expiry_timestamp_seconds",
-                "When a served certificate expires.",
-                ("source",),
-                lambda: [((source,), loaded.expires_at) for source, loaded in self._by_source.items()],
-            ),
-            Gauge(
-                "headgate_gateway_tls_certificate_valid",
-                "Whether the present content of a source is served; if not, the last valid one is.",
-                ("source",),
-                lambda: [
-                    ((source,), float(source not in self.faults))
-                    for source in (*self._told.cert_files, *self._told.secrets)
-                ],
-            ),
-        )
+    def expiries(self) -> list[tuple[tuple[str, ...], float]]:
+        """When each certificate expires, by source, in seconds since 1970."""
+        return [((source,), loaded.expires_at) for source, loaded in self._by_source.items()]
+
+    def validity(self) -> list[tuple[tuple[str, ...], float]]:
+        """Whether the present content of each source is served."""
+        sources = (*self._told.cert_files, *self._told.secrets)
+        return [((source,), float(source not in self.faults)) for source in sources]
 
     def shown(self) -> list[dict[str, object]]:
         """For the debug page."""
