@@ -97,9 +97,9 @@ def _self_signed(config: Path | None, flags: dict[str, Any], state: Path) -> Fil
         if flag in flags:
             raise click.UsageError("--tls-self-signed stands for a certificate: give either one or the other")
     with process.explained(OSError):
-        found = self_signed.files(state, configuration.judge(config, flags).settings.listen.host)
-    flags["tls_cert_files"], flags["tls_key_files"] = [str(found.cert)], [str(found.key)]
-    return found
+        found = self_signed.files(state)
+        flags["tls_cert_files"], flags["tls_key_files"] = [str(found.cert)], [str(found.key)]
+        return self_signed.files(state, configuration.judge(config, flags).settings.listen.host)
 
 
 def _check(config: Path | None, flags: dict[str, Any], output: str) -> None:

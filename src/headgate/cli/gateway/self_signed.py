@@ -28,7 +28,7 @@ class Files(NamedTuple):
     """SHA-256 of the certificate, as other tools show it."""
 
 
-def files(state: Path, host: str) -> Files:
+def files(state: Path, host: str = "") -> Files:
     """The certificate for this machine and `host`, made if there is none that can be used. Raises OSError."""
     folder = state / FOLDER
     cert, key, ca = folder / "gateway.crt", folder / "gateway.key", folder / "ca.crt"

@@ -61,7 +61,7 @@ def load(pair: Pair) -> Loaded:
         kind = type(cert.public_key()).__name__.removesuffix("PublicKey")
         expires_at = cert.not_valid_after_utc.timestamp()
     except ssl.SSLError as error:
-        why = f"OpenSSL rejects it: {error.reason or error}"
+        why = f"OpenSSL rejects it: {getattr(error, 'reason', None) or error}"
         told = f"{pair.source}: not a certificate in PEM form and its key, without a password: {why}"
         raise CertificateError(told) from error
     except certificates.MALFORMED as error:

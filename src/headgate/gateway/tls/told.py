@@ -61,7 +61,7 @@ def problems(told: Tls) -> list[tuple[str, str]]:
     try:
         Policy(told.min_version, told.ciphers).context()
     except ssl.SSLError as error:
-        found.append(("tls.ciphers", f"OpenSSL rejects {told.ciphers!r}: {error.reason or error}"))
+        found.append(("tls.ciphers", f"OpenSSL rejects {told.ciphers!r}: {error}"))
     if told.client_ca_file is not None:
         try:
             policy_of(told).context()
