@@ -98,7 +98,7 @@ async def test_a_certificate_comes_from_a_secret(start_gateway, client, eventual
     assert gateway.metric("headgate_gateway_tls_certificate_valid", source="default/api-cert") == 0
 
 
-async def test_files_that_cannot_be_served_are_told_at_the_start(tmp_path):
+def test_files_that_cannot_be_served_are_told_at_the_start(tmp_path):
     """With their setting, and why."""
     done = subprocess.run(
         [
