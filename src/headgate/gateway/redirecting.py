@@ -10,7 +10,7 @@ from headgate.gateway.gateway_api import head as heads
 from headgate.requests.refusal import Refusal
 
 MAX_HEAD_BYTES: Final = 16 * 1024
-MAX_CONNECTIONS: Final = 1024
+MAX_CONNECTIONS: Final = 128
 """At a time; the oldest gives way."""
 PATIENCE_S: Final = 5.0
 """For a client to send its request, and to read the response."""

@@ -99,6 +99,7 @@ class Accepted(asyncio.Protocol):
         assert transport is not None
         loop = self._handshakes.loop
         transport.pause_reading()
+        securing: asyncio.Task[asyncio.Transport | None] | None = None
         try:
             securing = loop.create_task(
                 loop.start_tls(
@@ -125,6 +126,7 @@ class Accepted(asyncio.Protocol):
             transport.abort()
             return
         finally:
+            securing = None  # its error refers to this frame
             self._handshakes.end(self, result)
             self._task = self._transport = None
         if secured is not None:
@@ -147,17 +149,17 @@ class _Early(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._data = b""
-        self._lost: list[Exception | None] = []
+        self._is_lost = False
 
     def data_received(self, data: bytes) -> None:
         self._data += data
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._lost.append(error)
+        self._is_lost = True  # without the error, whose traceback refers to this object
 
     def hand_over(self, transport: asyncio.Transport, make: Make) -> None:
         """Let the protocol that was agreed on have the connection."""
-        if self._lost or transport.is_closing():
+        if self._is_lost or transport.is_closing():
             transport.abort()
             return
         tls = transport.get_extra_info("ssl_object")
