@@ -450,7 +450,7 @@ class ClientConnection:
         reader = self._reader
         self._services.recorder.rejected(refusal, self.address, reader.target, self._services.now())
         self.write(refusals.refused(refusal, reader.target, keep_alive=False, lines=reader.response_lines))
-        if self._transport.can_write_eof():
+        if self._peer.scheme != b"https":  # TLS has no end of one direction
             self._transport.write_eof()
         if not self._backlog.waits:
             self._transport.resume_reading()

@@ -255,7 +255,7 @@ class Lane:
         return False
 
     def write_eof(self) -> None:
-        raise NotImplementedError
+        """The response before it has ended the stream."""
 
     def close(self) -> None:
         """End the response, if it has no length."""
