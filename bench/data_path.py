@@ -9,6 +9,7 @@ compare machines. Calls are Python function calls, counted in a separate run (0 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import math
 import os
@@ -28,6 +29,7 @@ from headgate.gateway.gateway_api.connection import EntryConnection
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
+from headgate.http2 import frames, hpack
 from headgate.routing import gateway_api
 
 REPEATS, RUNS = 200, 40
@@ -106,6 +108,47 @@ class Path:
         self.client.protocol.data_received(message)
         return self.asked.pop()
 
+    def end_turn(self) -> None:
+        """The end of an iteration of the event loop."""
+
+
+class Http2Path(Path):
+    """The same by a client that uses HTTP/2: each request is a stream of its one connection."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, policy: str) -> None:
+        super().__init__(loop, policy)
+        services, clients = self.shell.services, self.shell.clients
+        self._connection = clients.http2.protocol(lambda: ClientConnection(services, clients))
+        self._stream = -1
+        self.client = Wire(self._connection)
+        greeting = frames.settings([(frames.INITIAL_WINDOW_SIZE, frames.MAX_WINDOW)])
+        windows = frames.window_update(0, frames.MAX_WINDOW - frames.DEFAULT_WINDOW)
+        self.client.protocol.data_received(frames.PREFACE + greeting + windows)
+
+    def ask(self, message: bytes) -> Wire:
+        head, _, body = message.partition(b"\r\n\r\n")
+        self._stream += 2
+        block = _block(head)
+        self.client.protocol.data_received(
+            frames.header_frames(self._stream, block, 0)
+            + frames.frame(frames.DATA, self._stream, body, frames.END_STREAM)
+        )
+        return self.asked.pop()
+
+    def end_turn(self) -> None:
+        self._connection.flush()
+
+
+@functools.cache
+def _block(head: bytes) -> bytes:
+    """The headers of a request as a block that refers to no table."""
+    first, *lines = head.split(b"\r\n")
+    method, target, _ = first.split(b" ")
+    headers = [tuple(line.split(b": ", 1)) for line in lines]
+    named = [header for header in headers if header[0] != b"host"]
+    pseudo = [(b":method", method), (b":scheme", b"http"), (b":path", target), (b":authority", b"gateway")]
+    return hpack.encode([*pseudo, *named])
+
 
 class EntryPath(Path):
     """The same by a Gateway, whose route leads to a Service or to the pool."""
@@ -164,6 +207,7 @@ def requests(path: Path, size: int) -> Callable[[], object]:
 
     def work() -> None:
         path.ask(sent).protocol.data_received(wire)
+        path.end_turn()
 
     return work
 
@@ -178,6 +222,7 @@ def chunks(path: Path) -> Callable[[], object]:
 
     def work() -> None:
         receive(framed)
+        path.end_turn()
 
     return work
 
@@ -205,6 +250,8 @@ async def main() -> None:
         "the same, picked by prediction": requests(Path(loop, "predicted"), 600),
         "request of 8 KB, picked by prediction": requests(Path(loop, "predicted"), 8192),
         "chunk of a stream": chunks(Path(loop, "least-work")),
+        "request of 0.6 KB by HTTP/2": requests(Http2Path(loop, "least-work"), 600),
+        "chunk of a stream by HTTP/2": chunks(Http2Path(loop, "least-work")),
         "0.6 KB by a Gateway to a Service": requests(EntryPath(loop, "least-work", to_pool=False), 600),
         "0.6 KB by a Gateway to a pool": requests(EntryPath(loop, "least-work", to_pool=True), 600),
     }

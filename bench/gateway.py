@@ -109,6 +109,10 @@ def measure(proxy: proxies.Proxy, scenario: Scenario, port: int, settings: Setti
     if scenario.needs_routes and not proxy.has_routes:
         cell.unavailable = "it has no routes"
         return
+    if scenario.is_secure and not proxy.has_tls:
+        cell.unavailable = "it serves no TLS"
+        return
+    proxy.is_secure = scenario.is_secure
     upstreams = [(host, port) for host in ENGINES[: scenario.engines]]
     target: Target | None = None
 

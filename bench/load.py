@@ -93,22 +93,60 @@ def chat_body(system: str, asked: str, **options: object) -> bytes:
 
 
 def requests(
-    address: str, bodies: Sequence[bytes], seconds: float, connections: int, cost: Cost, scratch: Path
+    address: str,
+    bodies: Sequence[bytes],
+    seconds: float,
+    connections: int,
+    cost: Cost,
+    scratch: Path,
+    *,
+    scheme: str = "http",
+    is_kept: bool = True,
 ) -> Window:
-    """Post `bodies` in turn over keep-alive connections for `seconds`."""
+    """Post `bodies` in turn for `seconds`, over connections that are kept or not."""
     file = scratch / "bodies.jsonl"
     file.write_bytes(b"\n".join(bodies) + b"\n")
-    url = f"http://{address}{CHAT_PATH}"
+    url = f"{scheme}://{address}{CHAT_PATH}"
+    options = [] if is_kept else ["close"]
     command = ["wrk", "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", "10s"]
     before = cost()
     ran = subprocess.run(
-        [*command, "-s", str(WRK_SCRIPT), url, "--", str(file)], capture_output=True, text=True, check=False
+        [*command, "-s", str(WRK_SCRIPT), url, "--", str(file), *options],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     cpu_s = cost() - before
     line = next((line for line in ran.stdout.splitlines() if line.startswith("RESULT ")), None)
     if line is None:
         raise RuntimeError(f"wrk gave no result: {(ran.stderr or ran.stdout).strip()[-300:]}")
     return _window(json.loads(line.removeprefix("RESULT ")), cpu_s)
+
+
+def http2_requests(
+    address: str, body: bytes, seconds: float, connections: int, streams: int, cost: Cost, scratch: Path
+) -> Window:
+    """Post a body over HTTP/2 with TLS for `seconds`: `streams` requests at a time on each connection."""
+    file, log = scratch / "body.json", scratch / "h2load.log"
+    file.write_bytes(body)
+    log.unlink(missing_ok=True)
+    before, began = cost(), time.monotonic()
+    command = ["h2load", "-t1", f"-c{connections}", f"-m{streams}", f"-D{max(1, round(seconds))}"]
+    given = ["-d", str(file), "-H", "content-type: application/json", "--log-file", str(log)]
+    ran = subprocess.run(
+        [*command, *given, f"https://{address}{CHAT_PATH}"], capture_output=True, text=True, check=False
+    )
+    cpu_s, took_s = cost() - before, time.monotonic() - began
+    if ran.returncode or not log.exists():
+        raise RuntimeError(f"h2load failed: {(ran.stderr or ran.stdout).strip()[-300:]}")
+    rows = [line.split("\t") for line in log.read_text().splitlines()]
+    times = sorted(int(elapsed) / 1000 for _, status, elapsed in rows if status == "200")
+    failed = len(rows) - len(times)
+    if len(times) < 2:
+        raise RuntimeError(f"h2load completed {len(times)} requests: {ran.stdout.strip()[-300:]}")
+    cuts = statistics.quantiles(times, n=100)
+    failures = (f"{failed} responses other than 200",) if failed else ()
+    return Window(len(times), took_s, cpu_s, cuts[49], cuts[98], failures)
 
 
 def _window(result: dict[str, float], cpu_s: float) -> Window:

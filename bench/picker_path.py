@@ -17,9 +17,10 @@ import pieces
 import upstream
 from headgate import api, extproc, loop_turns, routing, rpc, telemetry
 from headgate.dataplane.records.recorder import Recorder
+from headgate.http2 import frames, hpack
 from headgate.picker.settings import PickerSettings
 from headgate.picker.shell import Shell
-from headgate.rpc import frames, hpack
+from headgate.rpc.messages import prefix
 
 KEY = api.ObjectRef(routing.INFERENCE_POOL, "default", "pool")
 REPEATS, RUNS = 100, 40
@@ -113,7 +114,7 @@ class Path:
 
 
 def _data(number: int, message: bytes) -> bytes:
-    return frames.message_head(number, len(message)) + message
+    return frames.frame(frames.DATA, number, prefix(len(message)) + message)
 
 
 def requests(path: Path, size: int) -> Callable[[], object]:

@@ -1,9 +1,12 @@
 -- wrk script: posts the bodies of a file (one JSON document a line) in turn, and reports as one JSON line.
+-- With a second argument, each request has a connection of its own.
 local requests, turn = {}, 0
 
 function init(args)
+  local headers = { ["Content-Type"] = "application/json" }
+  if args[2] then headers["Connection"] = "close" end
   for body in io.lines(args[1]) do
-    requests[#requests + 1] = wrk.format("POST", nil, { ["Content-Type"] = "application/json" }, body)
+    requests[#requests + 1] = wrk.format("POST", nil, headers, body)
   end
 end
 

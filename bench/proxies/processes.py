@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -17,6 +18,7 @@ import httpx2
 import load
 import own_processes
 import upstream
+from headgate.serving import certificates
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "bench"
@@ -40,6 +42,10 @@ class Proxy(Protocol):
     """Whether it forwards responses unchanged, so that streams can be compared."""
     has_routes: ClassVar[bool]
     """Whether it can have many routes."""
+    has_tls: ClassVar[bool]
+    """Whether it can serve HTTPS, with HTTP/1.1 and HTTP/2."""
+    is_secure: bool
+    """Whether it serves HTTPS when it is started."""
 
     def __init__(self, cpu: int | None = None) -> None:
         """`cpu`: the only CPU that its processes may use."""
@@ -94,12 +100,22 @@ class ProxyProcesses:
     name: ClassVar[str]
     passes_bytes: ClassVar[bool] = True
     has_routes: ClassVar[bool] = False
+    has_tls: ClassVar[bool] = False
     ready_within_s: ClassVar[float] = READY_WITHIN_S
 
     def __init__(self, cpu: int | None = None) -> None:
         self.scratch = CACHE / "run" / self.name
+        self.is_secure = False
         self._prefix = [] if cpu is None else ["taskset", "-c", str(cpu)]
         self._running: list[subprocess.Popen[bytes]] = []
+
+    def certificate(self) -> tuple[Path, Path]:
+        """Files with a certificate and its key: ECDSA with P-256, the same for all proxies."""
+        issued = certificates.issue("bench", ["127.0.0.1"], datetime.now(UTC))
+        cert, key = self.scratch / "bench.crt", self.scratch / "bench.key"
+        cert.write_bytes(issued.cert)
+        key.write_bytes(issued.key)
+        return cert, key
 
     def fresh_scratch(self) -> None:
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -131,10 +147,15 @@ class ProxyProcesses:
 
     def answers(self, port: int) -> None:
         """Wait until a chat request returns the engine's response unchanged."""
-        url, body = f"http://127.0.0.1:{port}{load.CHAT_PATH}", load.chat_body("You keep a gate.", "Open?")
+        scheme = "https" if self.is_secure else "http"
+        url, body = (
+            f"{scheme}://127.0.0.1:{port}{load.CHAT_PATH}",
+            load.chat_body("You keep a gate.", "Open?"),
+        )
+        json = {"content-type": "application/json"}
 
         def ready() -> bool:
-            reply = httpx2.post(url, content=body, headers={"content-type": "application/json"}, timeout=5)
+            reply = httpx2.post(url, content=body, headers=json, timeout=5, verify=False)
             return reply.status_code == 200 and (
                 reply.content == upstream.COMPLETION or not self.passes_bytes
             )

@@ -55,9 +55,9 @@ SHELL = {
     "headgate.gateway.upload",
     "headgate.gateway.upstream",
     "headgate.loop_turns",
+    "headgate.http2.connection",
+    "headgate.http2.receiver",
     "headgate.rpc.calls",
-    "headgate.rpc.connection",
-    "headgate.rpc.receiver",
 }
 """Parts of shells that every request passes through: measured to cost less if compiled."""
 

@@ -10,9 +10,12 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes
 
-from headgate.rpc.http2 import Http2
-from headgate.rpc.limits import Holdings, Limits
-from headgate.rpc.receiver import Receiver
+from headgate.http2.limits import Holdings
+from headgate.http2.receiver import Receiver
+from headgate.http2.streams import Http2
+from headgate.rpc.errors import CallError
+from headgate.rpc.limits import Limits
+from headgate.rpc.messages import MessageReader
 
 HEADERS = [
     (":method", "POST"),
@@ -40,25 +43,37 @@ class Call:
         self.side, self.stream = side, stream
         self.heard: list[object] = []
         self.writable = 0
+        self.reader = MessageReader(side.limits.max_message_bytes, side.held)
 
     def _note(self, *event) -> None:
         self.heard.append(event)
         self.side.heard.append((self.stream.id, *event))
 
-    def receive(self, data):
-        self._note("message", data)
+    def receive(self, data, begin, end):
+        self.reader.read(self.side.http2, self.stream, self, data, begin, end)
+
+    def take(self, message):
+        self._note("message", message)
 
     def receive_headers(self, headers):
         self._note("headers", headers)
 
     def receive_end(self, headers):
-        self._note("end", headers)
+        if not self.reader.is_between:
+            self.reject(CallError(13, "the stream ended within a message"))
+        else:
+            self._note("end", headers)
 
     def reject(self, error):
         self._note("rejected", error.status)
+        self.reader.drop()
         self.side.http2.cancel(self.stream, 2)
 
+    def expire(self):
+        self.reject(CallError(4, "a message was incomplete for too long"))
+
     def lose(self, code, reason, is_unprocessed):
+        self.reader.drop()
         self._note("lost", code, is_unprocessed)
 
     def tell_writable(self):
@@ -70,6 +85,7 @@ class Side:
 
     def __init__(self, limits: Limits | None = None, *, is_client: bool = False) -> None:
         limits = limits or Limits()
+        self.limits = limits
         self.held = Holdings(limits.max_held_bytes)
         self.http2 = Http2(limits, self.held, 0.0, is_client=is_client)
         self.receiver = Receiver(self.http2)

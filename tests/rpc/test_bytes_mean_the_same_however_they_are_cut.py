@@ -6,7 +6,7 @@ from h2_sides import HEADERS, Side, cut, frame, framed, greeted, h2_client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.rpc.errors import Http2Error
+from headgate.http2.errors import Http2Error
 
 sizes = st.sampled_from([0, 1, 4, 5, 300, 16_379, 20_000])
 steps = st.lists(

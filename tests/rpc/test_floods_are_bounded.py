@@ -9,8 +9,8 @@ from h2_sides import HEADERS, frame, framed, greeted, h2_client
 from rpc_calls import Received, all_handlers
 
 from headgate import rpc
-from headgate.rpc import hpack
-from headgate.rpc.errors import Http2Error
+from headgate.http2 import hpack
+from headgate.http2.errors import Http2Error
 
 DATA, HEADERS_, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
 BLOCK = hpack.encode([(name.encode(), value.encode()) for name, value in HEADERS])

@@ -7,8 +7,8 @@ from hpack import Decoder, Encoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.rpc import hpack
-from headgate.rpc.errors import Http2Error
+from headgate.http2 import hpack
+from headgate.http2.errors import Http2Error
 
 names = st.sampled_from([b":path", b"te", b"x-request-id", b"content-type", b"accept"]) | st.binary(
     min_size=1, max_size=12

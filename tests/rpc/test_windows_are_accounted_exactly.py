@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headgate.rpc import frames
+from headgate.http2 import frames
 from headgate.rpc.limits import Limits
 
 LIMITS = Limits(
@@ -76,7 +76,7 @@ class Windows(RuleBasedStateMachine):
         message = bytes([len(self.sent[chosen]) % 251]) * size
         stream = self.server.http2.streams[chosen]
         held = self.server.held.used_bytes
-        if self.server.http2.send(stream, message):
+        if self.server.http2.send(stream, message, framed(message)[:5]):
             self.sent[chosen] += framed(message)
         else:
             assert held + size + 5 > LIMITS.max_held_bytes
@@ -88,6 +88,7 @@ class Windows(RuleBasedStateMachine):
         if (chosen := self.pick(number)) is not None:
             trailers = frames.frame(frames.HEADERS, chosen, b"\x00\x0bgrpc-status\x010", 5)
             self.server.http2.end(self.server.http2.streams[chosen], trailers)
+            self.server.calls[chosen].reader.drop()
             self.finished.add(chosen)
 
     @rule(number=picks)
@@ -153,7 +154,7 @@ class Windows(RuleBasedStateMachine):
             assert parts == stream.queued_bytes
             assert (stream.queue is not None) == (stream.id in http2.sender.blocked)
             queued += parts
-        incomplete = sum(stream.reader.held_bytes for stream in http2.streams.values())
+        incomplete = sum(call.reader.held_bytes for call in self.server.calls.values())
         assert self.server.held.used_bytes == queued + incomplete
         for number, arrived in self.arrived.items():
             assert self.sent[number].startswith(arrived)
@@ -171,6 +172,7 @@ class Windows(RuleBasedStateMachine):
         for stream in [*self.server.http2.streams.values()]:
             assert self.server.receiver._window > 0
             self.server.http2.cancel(stream, 8)
+            self.server.calls[stream.id].reader.drop()
         assert self.server.held.used_bytes == 0
         assert not self.server.http2.streams
 

@@ -59,15 +59,17 @@ class Peer:
     """The other end of a client connection: created once per connection, since it is the same for all
     requests."""
 
-    __slots__ = ("_host", "_node", "_opening", "_scheme", "_trusted", "address", "is_trusted")
+    __slots__ = ("_host", "_node", "_opening", "_trusted", "address", "identity", "is_trusted", "scheme")
 
-    def __init__(self, address: str, trusted: Networks, scheme: bytes = b"http") -> None:
+    def __init__(self, address: str, trusted: Networks, scheme: bytes = b"http", identity: str = "") -> None:
         """`scheme`: of the connection, http or https."""
         self.address = address
         """Without its port; "" if unknown, as on Unix sockets."""
         self.is_trusted = address in trusted
         self._trusted = trusted
-        self._scheme = scheme
+        self.scheme = scheme
+        self.identity = identity
+        """The name in the verified certificate of the client; "" without one."""
         self._node = address.partition("%")[0].encode() or b"unknown"
         self._host: bytes | None = None
         self._opening = b""
@@ -77,8 +79,8 @@ class Peer:
         if self.is_trusted:
             return self._opening_behind(host, headers)
         if host != self._host:
-            element = _element(self._node, host, self._scheme)
-            self._opening = _opening(host, self._node, self._scheme, host, element)
+            element = _element(self._node, host, self.scheme)
+            self._opening = _opening(host, self._node, self.scheme, host, element)
             self._host = host
         return self._opening
 
@@ -113,13 +115,13 @@ class Peer:
         """
         given_for = _joined(headers, b"x-forwarded-for")
         given = _joined(headers, b"forwarded")
-        element = _element(self._node, host, self._scheme)
+        element = _element(self._node, host, self.scheme)
         if not given and not given_for:
             chain, element_chain = self._node, element
         else:
             chain = given_for + b", " + self._node if given_for else b""
             element_chain = given + b", " + element if given else b""
-        proto = _joined(headers, b"x-forwarded-proto") or self._scheme
+        proto = _joined(headers, b"x-forwarded-proto") or self.scheme
         named = _joined(headers, b"x-forwarded-host") or host
         return _opening(host, chain, proto, named, element_chain)
 

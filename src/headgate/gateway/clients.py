@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.gateway import limits
 from headgate.gateway.exchange import Exchange
+from headgate.gateway.http2 import Http2Server
 from headgate.gateway.services import Services
 from headgate.gateway.settings import GatewaySettings
+from headgate.gateway.tls.handshakes import Handshakes
 from headgate.requests.refusal import Refusal
+
+if TYPE_CHECKING:
+    from headgate.gateway.tls.served import Served
 
 MAX_TURNED_AWAY = 64
 
@@ -55,6 +60,10 @@ class Clients:
         self._count = limits.ClientCount(services.settings)
         self._unused: limits.Unused[Client] = limits.Unused()
         self._left = asyncio.Event()
+        self.handshakes = Handshakes(services.loop)
+        self.http2 = Http2Server(services)
+        self.certificates: Served | None = None
+        """Those of the inference API; None without TLS."""
 
     def __len__(self) -> int:
         return len(self.all)
@@ -101,10 +110,12 @@ class Clients:
             self._turned_away.discard(client)
 
     def sweep(self, now: float) -> None:
+        self.http2.sweep(now)
         for client in (*self.all, *self._turned_away):
             client.sweep(now)
 
     def close_idle(self) -> None:
+        self.http2.drain()
         for client in list(self.all):
             client.close_if_idle()
 
@@ -118,5 +129,7 @@ class Clients:
         return len(self.all)
 
     def abort(self) -> None:
+        self.handshakes.close()
+        self.http2.abort()
         for client in (*self.all, *self._turned_away):
             client.abort()

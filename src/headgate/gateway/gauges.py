@@ -32,7 +32,25 @@ def add_gauges(registry: Registry, shell: Shell) -> None:
             ("state",),
             read.listener_ports,
         ),
-        Gauge(f"{prefix}_client_connections", "Open client connections.", (), read.clients),
+        Gauge(
+            f"{prefix}_client_connections",
+            "Open client connections; each request in progress over HTTP/2 counts as one.",
+            (),
+            read.clients,
+        ),
+        shell.clients.handshakes.counted,
+        Gauge(
+            f"{prefix}_tls_certificate_expiry_timestamp_seconds",
+            "When a certificate of the inference API expires.",
+            ("source",),
+            read.certificate_expiries,
+        ),
+        Gauge(
+            f"{prefix}_tls_certificate_valid",
+            "Whether the present content of a file or Secret is served; if not, the last valid one is.",
+            ("source",),
+            read.certificate_validity,
+        ),
         Gauge(
             f"{prefix}_held_body_bytes",
             "Bytes of request bodies in memory; clients.max_bodies_bytes limits them per worker.",
@@ -58,6 +76,14 @@ class _Reader:
 
     def clients(self) -> _Samples:
         return [((), len(self._shell.clients))]
+
+    def certificate_expiries(self) -> _Samples:
+        certificates = self._shell.clients.certificates
+        return certificates.expiries() if certificates is not None else []
+
+    def certificate_validity(self) -> _Samples:
+        certificates = self._shell.clients.certificates
+        return certificates.validity() if certificates is not None else []
 
     def body_bytes(self) -> _Samples:
         return [((), self._shell.services.bodies.held)]

@@ -26,10 +26,10 @@ FRAMING_FACTOR: Final = 16
 class IncomingHead:
     """The head of one request of a peer, and values derived from it."""
 
-    __slots__ = ("_peer", "headers", "host", "response_lines", "target", "version")
+    __slots__ = ("headers", "host", "peer", "response_lines", "target", "version")
 
     def __init__(self, peer: Peer) -> None:
-        self._peer = peer
+        self.peer = peer
         self.target = b""
         """As far as it has arrived; without the host once the head is complete."""
         self.headers: list[Header] = []
@@ -48,7 +48,7 @@ class IncomingHead:
         """The complete head."""
         is_http_1_0 = self.version != "1.1"
         return ParsedHead(
-            method, self.target, self.headers, is_http_1_0, self._peer, self.host, self.response_lines
+            method, self.target, self.headers, is_http_1_0, self.peer, self.host, self.response_lines
         )
 
     @property

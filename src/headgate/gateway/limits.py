@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 from headgate.gateway.settings import GatewaySettings
+from headgate.gateway.tls.handshakes import MAX_HANDSHAKES
 from headgate.requests.refusal import Refusal
 
 log = logging.getLogger(__name__)
@@ -31,14 +32,15 @@ def affordable(settings: GatewaySettings) -> GatewaySettings:
 
     Raises the soft limit on descriptors as far as needed and allowed, as Go's and nginx's servers do.
     """
-    needed = PER_CLIENT_DESCRIPTORS * settings.clients.max_connections + OWN_DESCRIPTORS
+    own = OWN_DESCRIPTORS + (MAX_HANDSHAKES if settings.tls.is_on else 0)
+    needed = PER_CLIENT_DESCRIPTORS * settings.clients.max_connections + own
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed >= needed:
         return settings
-    clients = max(1, (allowed - OWN_DESCRIPTORS) // PER_CLIENT_DESCRIPTORS)
+    clients = max(1, (allowed - own) // PER_CLIENT_DESCRIPTORS)
     log.warning(
         "at most %d client connections at a time instead of %d: the process may open %d files and needs %d; "
         "raise its limit (ulimit -n, LimitNOFILE=)",

@@ -20,6 +20,8 @@ from headgate.dataplane.trust import Peer
 from headgate.gateway import limits, local, refusals
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.reader import RequestReader
+from headgate.gateway.tls.identity import name_of
+from headgate.http2.frames import PREFACE
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -108,8 +110,12 @@ class ClientConnection:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._settings.write_buffer_bytes)
         address = transport.get_extra_info("peername")
-        peer = Peer(str(address[0]) if isinstance(address, tuple) else "", self._services.policy.trusted)
-        self._peer = peer
+        tls = transport.get_extra_info("ssl_object")
+        host = str(address[0]) if isinstance(address, tuple) else ""
+        trusted = self._services.policy.trusted
+        self._peer = peer = (
+            Peer(host, trusted) if tls is None else Peer(host, trusted, b"https", name_of(tls))
+        )
         self._reader = RequestReader(self._services, self, peer)
         if self._clients.counts_addresses and not peer.is_trusted:
             self._counted_as = trust.counted_as(peer.address)
@@ -159,9 +165,27 @@ class ClientConnection:
         elif self._rejected is None:
             began = perf_counter()
             refusal = self._reader.feed(data)
-            if refusal is not None:
+            if refusal is not None and not self._goes_on_with_http2(data):
                 self._reject(refusal)
             uploads.spent(perf_counter() - began)
+
+    def _goes_on_with_http2(self, data: bytes) -> bool:
+        """Let HTTP/2 have a connection without TLS that begins with its preface ("prior knowledge")."""
+        transport = self._transport
+        if not data.startswith(PREFACE) or self._exchange is not None or self._ahead.requests:
+            return False
+        if transport is None or transport.get_extra_info("socket") is None or self._peer.scheme == b"https":
+            return False
+        self._clients.left(self, self._counted_as)
+        self._transport = None
+        self._reader.close()
+        services, clients = self._services, self._clients
+
+        def make() -> asyncio.Protocol:
+            return cast(asyncio.Protocol, ClientConnection(services, clients))
+
+        clients.http2.take_over(transport, make, data)
+        return True
 
     def _receive_in_turns(self, data: bytes, uploads: turns.Turns) -> None:
         """Handle data that may take long to parse, with more possibly unread behind it, or that arrives when
@@ -267,7 +291,8 @@ class ClientConnection:
         """Treat a client that stops sending as gone, as nginx and Envoy do: a closed connection looks the
         same, and its endpoint must stop work. Data already written is still sent.
 
-        Returns whether the connection is closed later, as thousands of clients may leave at once."""
+        Returns whether the connection is closed later, as thousands of clients may leave at once: not with
+        TLS, whose transport closes itself."""
         transport = self._transport
         if self._exchange is not None and transport is not None:
             transport.abort()
@@ -275,6 +300,8 @@ class ClientConnection:
             self._gone()
             return False
         self._gone()
+        if self._peer.scheme == b"https":
+            return False
         self._transport = None
         self._take_unread()
         self._services.turns.closings.add(transport)
@@ -404,7 +431,8 @@ class ClientConnection:
         if self._transport is not None:
             if self._exchange is not None:
                 sock = self._transport.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                if sock is not None:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._transport.abort()
         self._gone()
 
@@ -422,7 +450,8 @@ class ClientConnection:
         reader = self._reader
         self._services.recorder.rejected(refusal, self.address, reader.target, self._services.now())
         self.write(refusals.refused(refusal, reader.target, keep_alive=False, lines=reader.response_lines))
-        self._transport.write_eof()
+        if self._peer.scheme != b"https":  # TLS has no end of one direction
+            self._transport.write_eof()
         if not self._backlog.waits:
             self._transport.resume_reading()
         reader.begun_at = self._services.now()

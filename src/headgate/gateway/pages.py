@@ -85,6 +85,7 @@ def describe(shell: Shell) -> dict[str, object]:
         "unknown_models": [route.name for route in snapshot.unknown],
         "pools": {pool.name: pool.endpoints_shown() for pool in shell.plane.pools.values()},
         "gateway_ports": shell.gateways.ports_shown(),
+        "certificates": shell.clients.certificates.shown() if shell.clients.certificates is not None else [],
         "problems": [
             {
                 "kind": problem.kind,

@@ -246,9 +246,8 @@ class RequestReader:
                     expected = expected + b", " + value if expected else value
                 else:
                     coding = coding + b", " + value if coding else value
-        cors = self._policy.cors
-        if cors is not None:
-            head.response_lines = cors.lines(origin) if origin else cors.unasked
+        if self._policy.adds_lines:
+            head.response_lines = self._policy.lines(origin, head.peer.scheme)
         size = int(length) if length else 0
         if size > self._settings.max_body_bytes:
             self._body_too_large()

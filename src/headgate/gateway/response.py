@@ -16,6 +16,7 @@ from headgate.dataplane.rewriting.chunks import Chunks
 from headgate.dataplane.rewriting.document import Document
 from headgate.dataplane.rewriting.events import EventStream
 from headgate.gateway import cors
+from headgate.gateway.policy import HSTS
 from headgate.gateway.refusals import status_line
 from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, Request, nominated
 from headgate.requests.client import Header
@@ -84,7 +85,7 @@ class Response:
             is_changed = (status == 200 and kind == EVENTS) or (bool(name) and kind == _JSON)
         if dropped := nominated(headers):
             headers = [header for header in headers if header[0] not in dropped]
-        if request.response_lines:
+        if request.response_lines and not request.response_lines.startswith(HSTS):
             headers = [header for header in headers if not header[0].startswith(cors.PREFIX)]
         for key, value in headers:
             if key == b"content-length":

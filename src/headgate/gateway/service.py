@@ -16,11 +16,13 @@ from headgate import cluster, routing, serving, telemetry
 from headgate.dataplane import following
 from headgate.dataplane.followed import FollowedObjects
 from headgate.dataplane.records.recorder import Recorder
-from headgate.gateway import gauges, limits
+from headgate.gateway import accepting, gauges, limits
 from headgate.gateway.gateway_api import FollowedEntries, Ports
 from headgate.gateway.listener import ClientConnection
+from headgate.gateway.redirecting import Redirects
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.shell import Shell
+from headgate.gateway.tls.served import Served
 from headgate.quota.conditions import LimitConditions
 from headgate.quota.gateways import Gateways
 from headgate.quota.transport import Transport
@@ -55,6 +57,9 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self.shell = Shell(settings, self._recorder, self._loop, phase=phase, accounts=accounts)
         self._servers: dict[int, asyncio.Server] = {}
+        self._served = self.shell.clients.certificates = Served(settings.tls) if settings.tls.is_on else None
+        self._redirects = Redirects(self._loop, settings.listen.port)
+        self._redirecting: asyncio.Server | None = None
         self.ports = Ports(self.shell.gateways, settings.listen.host)
         gauges.add_gauges(self.registry, self.shell)
         telemetry.add_process_metrics(self.registry)
@@ -74,6 +79,12 @@ class Service:
                 client = cluster.Client.from_kubeconfig(Path(file) if file is not None else None)
                 await stack.enter_async_context(client)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            if self._served is not None:
+                await self._redirect()
+                tasks.create_task(self._served.follow_files())
+                if client is not None:
+                    tasks.create_task(self._served.follow_secrets(client))
+                    await self._served.are_secrets_known.wait()
             tasks.create_task(_follow_objects(self.shell, self.ports, client, self.objects, on_ready))
             tasks.create_task(self.ports.run())
             tasks.create_task(_flush_log(self._recorder))
@@ -86,9 +97,10 @@ class Service:
         The descriptors stay open. Connections in the queue of a socket that is left stay there, for other
         processes that listen on it. uvloop loses none that it has accepted, while asyncio's own loop does.
         """
+        tls = self._served.names.context if self._served is not None else None
         for descriptor in set(listeners) - self._servers.keys():
             self._servers[descriptor] = await self._loop.create_server(
-                lambda: cast(asyncio.Protocol, ClientConnection(self.shell.services, self.shell.clients)),
+                accepting.protocols(self.shell.clients, self._connection, tls),
                 sock=socket.socket(fileno=os.dup(descriptor)),
                 backlog=serving.BACKLOG,
             )
@@ -96,6 +108,21 @@ class Service:
             self._servers.pop(descriptor).close()
         if not listeners:
             self.ports.close()
+            if self._redirecting is not None:
+                self._redirecting.close()
+
+    async def _redirect(self) -> None:
+        """Open the port whose requests are redirected to HTTPS, if there is one. Raises OSError."""
+        settings = self.shell.settings
+        if not settings.tls.redirect_port:
+            return
+        sock = serving.listening_socket(settings.listen.host, settings.tls.redirect_port, shared=True)
+        self._redirecting = await self._loop.create_server(
+            self._redirects.protocol, sock=sock, backlog=serving.BACKLOG
+        )
+
+    def _connection(self) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, ClientConnection(self.shell.services, self.shell.clients))
 
     def change(self, settings: GatewaySettings) -> None:
         """Apply new settings."""
@@ -113,6 +140,7 @@ class Service:
     async def close(self) -> None:
         """Close everything."""
         await self.listen(())
+        self._redirects.close()
         await self.shell.close()
         if self._lines is not None:
             self._lines.close()

@@ -196,6 +196,8 @@ class Shell:
         plane, services = self.plane, self.services
         return {
             "clients": len(self.clients),
+            "http2": self.clients.http2.statistics(),
+            "handshakes": self.clients.handshakes.statistics(),
             "bodies": services.bodies.statistics(),
             "ledger": plane.ledger.statistics(),
             "prefixes": plane.prefixes.statistics() | self.kv_events.exact.statistics(),

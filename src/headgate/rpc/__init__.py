@@ -4,7 +4,8 @@ A service is given a `ServerCall` for each call and returns a `CallHandler`, whi
 encoding them is its own matter. Everything that a peer sends is bounded by `Limits`.
 """
 
-from headgate.rpc import health, status, tls
+from headgate.http2 import tls
+from headgate.rpc import health, status
 from headgate.rpc.calls import CallHandler, ServerCall, Services
 from headgate.rpc.client import Client, ClientCall, Receiver, connect
 from headgate.rpc.errors import CallError

@@ -7,11 +7,13 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from headgate.rpc import errors, frames, hpack, status
-from headgate.rpc.connection import Connection
+from headgate.http2 import errors, frames, hpack
+from headgate.http2.connection import Connection
+from headgate.http2.hpack import Headers
+from headgate.http2.stream import Stream
+from headgate.rpc import messages, status
 from headgate.rpc.errors import CallError
-from headgate.rpc.hpack import Headers
-from headgate.rpc.stream import Stream
+from headgate.rpc.messages import MessageReader
 
 _log = logging.getLogger(__name__)
 
@@ -35,11 +37,23 @@ class CallHandler(Protocol):
 class ServerCall:
     """One call of a client: what came with it, and what is sent back."""
 
-    __slots__ = ("_connection", "_deadline", "_handler", "_stream", "headers", "on_drained", "path")
+    __slots__ = (
+        "_connection",
+        "_deadline",
+        "_handler",
+        "_reader",
+        "_stream",
+        "headers",
+        "on_drained",
+        "path",
+    )
 
-    def __init__(self, connection: Connection, stream: Stream, path: str, headers: Headers) -> None:
+    def __init__(
+        self, connection: Connection, stream: Stream, path: str, headers: Headers, reader: MessageReader
+    ) -> None:
         self._connection = connection
         self._stream = stream
+        self._reader = reader
         self._handler: CallHandler | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self.path = path
@@ -92,7 +106,7 @@ class ServerCall:
         if not stream.was_answered:
             stream.was_answered = True
             http2.sender.control(frames.frame(frames.HEADERS, stream.id, _BEGIN, frames.END_HEADERS))
-        if not http2.send(stream, message):
+        if not http2.send(stream, message, messages.prefix(len(message))):
             http2.fail(stream, errors.CANCEL, "unsent messages of all calls together exceed their limit")
         connection.flush_soon()
 
@@ -121,10 +135,13 @@ class ServerCall:
 
     # -- User of its stream
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: bytes, begin: int, end: int) -> None:
+        self._reader.read(self._connection.http2, self._stream, self, data, begin, end)
+
+    def take(self, message: bytes) -> None:
         assert self._handler is not None
         try:
-            self._handler.message(data)
+            self._handler.message(message)
         except Exception:
             self.break_off("message")
 
@@ -132,6 +149,9 @@ class ServerCall:
         self.reject(CallError(status.INTERNAL, "headers between messages"))
 
     def receive_end(self, headers: Headers) -> None:
+        if not self._reader.is_between:
+            self.reject(CallError(status.INTERNAL, "the stream ended within a message"))
+            return
         assert self._handler is not None
         try:
             self._handler.half_closed()
@@ -142,6 +162,9 @@ class ServerCall:
         handler = self._handler
         self.finish(fault.status, fault.message)
         self._cancel(handler)
+
+    def expire(self) -> None:
+        self.reject(CallError(status.DEADLINE_EXCEEDED, "a message was incomplete for too long"))
 
     def lose(self, code: int, reason: str, is_unprocessed: bool) -> None:
         handler = self._handler
@@ -164,7 +187,8 @@ class ServerCall:
         self.reject(CallError(status.INTERNAL, "the handler of the call failed"))
 
     def _release(self) -> None:
-        """Break the cycles of references of a call that has ended."""
+        """Break the cycles of references of a call that has ended, and forget its incomplete message."""
+        self._reader.drop()
         self._handler = None
         self.on_drained = None
         if self._deadline is not None:

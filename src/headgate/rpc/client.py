@@ -10,13 +10,16 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from headgate import loop_turns
-from headgate.rpc import errors, frames, hpack, status
-from headgate.rpc.connection import Connection
+from headgate.http2 import errors, frames, hpack
+from headgate.http2.connection import Connection
+from headgate.http2.hpack import Header, Headers
+from headgate.http2.limits import Holdings
+from headgate.http2.stream import Stream
+from headgate.rpc import messages, status
 from headgate.rpc.errors import CallError
-from headgate.rpc.hpack import Header, Headers
-from headgate.rpc.limits import Holdings, Limits
+from headgate.rpc.limits import Limits
+from headgate.rpc.messages import MessageReader
 from headgate.rpc.status import Status
-from headgate.rpc.stream import Stream
 
 _log = logging.getLogger(__name__)
 
@@ -53,11 +56,14 @@ class Receiver(Protocol):
 class ClientCall:
     """One call to the server."""
 
-    __slots__ = ("_connection", "_deadline", "_receiver", "_stream", "headers", "on_drained")
+    __slots__ = ("_connection", "_deadline", "_reader", "_receiver", "_stream", "headers", "on_drained")
 
-    def __init__(self, connection: Connection, stream: Stream, receiver: Receiver) -> None:
+    def __init__(
+        self, connection: Connection, stream: Stream, receiver: Receiver, reader: MessageReader
+    ) -> None:
         self._connection = connection
         self._stream = stream
+        self._reader = reader
         self._receiver: Receiver | None = receiver
         self._deadline: asyncio.TimerHandle | None = None
         self.headers: Headers = ()
@@ -88,7 +94,7 @@ class ClientCall:
         if self._receiver is None or stream.is_sent or stream.ends is not None:
             return
         http2 = self._connection.http2
-        if not http2.send(stream, message):
+        if not http2.send(stream, message, messages.prefix(len(message))):
             http2.fail(stream, errors.ENHANCE_YOUR_CALM, "unsent messages of all calls exceed their limit")
         self._connection.flush_soon()
 
@@ -118,10 +124,13 @@ class ClientCall:
 
     # -- User of its stream
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: bytes, begin: int, end: int) -> None:
+        self._reader.read(self._connection.http2, self._stream, self, data, begin, end)
+
+    def take(self, message: bytes) -> None:
         if self._receiver is not None:
             try:
-                self._receiver.message(data)
+                self._receiver.message(message)
             except Exception:
                 _log.exception("message of the receiver of a call failed")
                 self.cancel()
@@ -133,10 +142,16 @@ class ClientCall:
             self.headers = headers
 
     def receive_end(self, headers: Headers) -> None:
+        if not self._reader.is_between:
+            self.reject(CallError(status.INTERNAL, "the stream ended within a message"))
+            return
         self._close(_status(headers, self.headers or headers))
 
     def reject(self, fault: CallError) -> None:
         self._close(Status(fault.status, fault.message))
+
+    def expire(self) -> None:
+        self.reject(CallError(status.DEADLINE_EXCEEDED, "a message was incomplete for too long"))
 
     def lose(self, code: int, reason: str, is_unprocessed: bool) -> None:
         found = _OF_RESET.get(code, status.INTERNAL)
@@ -167,7 +182,8 @@ class ClientCall:
             _log.exception("closed of the receiver of a call failed")
 
     def _release(self) -> None:
-        """Break the cycles of references of a call that has ended."""
+        """Break the cycles of references of a call that has ended, and forget its incomplete message."""
+        self._reader.drop()
         self._receiver = None
         self.on_drained = None
         if self._deadline is not None:
@@ -178,7 +194,9 @@ class ClientCall:
 class Client:
     """One connection to a server, made by `connect`."""
 
-    def __init__(self, lost: Callable[[str], None] | None) -> None:
+    def __init__(self, limits: Limits, lost: Callable[[str], None] | None) -> None:
+        self._limits = limits
+        self._held = Holdings(limits.max_held_bytes)
         self._lost = lost
         self._connection: Connection | None = None
         self._scheme = b"http"
@@ -227,7 +245,8 @@ class Client:
         if timeout_s is not None:
             block += hpack.encode(((b"grpc-timeout", status.timeout_header(timeout_s)),))
         stream = http2.begin()
-        call = ClientCall(connection, stream, receiver)
+        reader = MessageReader(self._limits.max_message_bytes, self._held)
+        call = ClientCall(connection, stream, receiver, reader)
         stream.user = call
         http2.sender.control(frames.header_frames(stream.id, block, 0))
         if timeout_s is not None:
@@ -257,6 +276,10 @@ class Client:
                 )
             )
         return known
+
+    def protocol(self, turns: loop_turns.Turns) -> Connection:
+        """The protocol of its connection."""
+        return Connection(self, turns, self._limits, self._held, is_client=True)
 
     # -- Role of its connection
 
@@ -300,13 +323,12 @@ async def connect(
     Raises OSError.
     """
     limits = limits or Limits()
-    client = Client(lost)
+    client = Client(limits, lost)
     named = server_name or host
     authority = f"[{named}]:{port}" if ":" in named else f"{named}:{port}"
     client.name(b"http" if tls is None else b"https", authority)
-    held = Holdings(limits.max_held_bytes)
     _, connection = await asyncio.get_running_loop().create_connection(
-        lambda: Connection(client, turns, limits, held, is_client=True),
+        lambda: client.protocol(turns),
         host,
         port,
         ssl=tls,

@@ -1,17 +1,36 @@
-"""Puts gRPC messages together that arrive in several DATA frames."""
+"""Finds the gRPC messages in the content of a stream, and puts those together that arrive in pieces."""
 
 from __future__ import annotations
 
+import struct
+from typing import Final, Protocol
+
+from headgate.http2 import Holdings, Http2, Stream, User
 from headgate.rpc import status
 from headgate.rpc.errors import CallError
-from headgate.rpc.frames import PREFIX_BYTES
-from headgate.rpc.limits import Holdings
+
+PREFIX_BYTES: Final = 5
+"""Before each message: whether it is compressed, and its length."""
+_PREFIX = struct.Struct(">BI")
+
+
+def prefix(size: int) -> bytes:
+    """What stands before a message of `size` bytes."""
+    return _PREFIX.pack(0, size)
+
+
+class Call(User, Protocol):
+    """Whose messages are read. It hears nothing after `reject`, or once it is not the user of its stream."""
+
+    def take(self, message: bytes) -> None: ...
+    def reject(self, fault: CallError) -> None:
+        """What the peer sent cannot be passed on; the call has to end the stream."""
 
 
 class MessageReader:
-    """The incomplete message of one call."""
+    """Reads the messages of one call, and keeps its incomplete one."""
 
-    __slots__ = ("_buffer", "_held", "_max_bytes", "_missing", "fault", "is_between", "since_s")
+    __slots__ = ("_buffer", "_held", "_max_bytes", "_missing", "fault", "is_between")
 
     def __init__(self, max_bytes: int, held: Holdings) -> None:
         self._max_bytes = max_bytes
@@ -23,10 +42,31 @@ class MessageReader:
         """Bytes until the message is complete; 0 while its prefix is incomplete."""
         self.is_between = True
         """Whether no message is incomplete."""
-        self.since_s: float | None = None
-        """When the sweep of the connection first saw this message incomplete."""
         self.fault: CallError | None = None
         """Why the call must end, after the messages before have been passed on."""
+
+    def read(self, http2: Http2, stream: Stream, call: Call, data: bytes, begin: int, end: int) -> None:
+        """Pass on the messages in content of the stream of a call, mostly exactly one."""
+        first = begin + PREFIX_BYTES
+        if (
+            first <= end
+            and self.is_between
+            and first + int.from_bytes(data[begin:first], "big") == end
+            and end - first <= self._max_bytes
+        ):
+            call.take(data[first:end])
+            return
+        messages = self.feed(data[begin:end])
+        if messages:
+            http2.await_rest(stream, is_awaited=False)  # the next message has its own time
+        for message in messages:
+            if stream.user is not call:
+                self.drop()
+                break
+            call.take(message)
+        if self.fault is not None and stream.user is call:
+            call.reject(self.fault)
+        http2.await_rest(stream, is_awaited=not self.is_between)
 
     def feed(self, payload: bytes) -> list[bytes]:
         """The messages that are complete with this payload. None are after `fault` was set."""
@@ -88,7 +128,6 @@ class MessageReader:
         self._buffer = bytearray()
         self._missing = 0
         self.is_between = True
-        self.since_s = None
 
     def _keep(self, part: bytes) -> None:
         if not self._held.take(len(part)):

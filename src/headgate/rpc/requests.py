@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from headgate.http2.hpack import Headers
 from headgate.rpc import status
-from headgate.rpc.hpack import Headers
 
 _PSEUDO: Final = frozenset({b":method", b":scheme", b":path", b":authority"})
 _OF_CONNECTION: Final = frozenset(

@@ -9,12 +9,15 @@ import ssl
 from typing import Final
 
 from headgate import loop_turns
-from headgate.rpc import errors, frames, hpack, requests, status
+from headgate.http2 import errors, frames, hpack
+from headgate.http2.connection import Connection
+from headgate.http2.hpack import Headers
+from headgate.http2.limits import Holdings
+from headgate.http2.stream import Stream
+from headgate.rpc import requests, status
 from headgate.rpc.calls import ServerCall, Services
-from headgate.rpc.connection import Connection
-from headgate.rpc.hpack import Headers
-from headgate.rpc.limits import Holdings, Limits
-from headgate.rpc.stream import Stream
+from headgate.rpc.limits import Limits
+from headgate.rpc.messages import MessageReader
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +123,8 @@ class Server:
             http2.end(stream, frames.frame(frames.HEADERS, stream.id, block, flags))
         else:
             self._calls += 1
-            self._begin(ServerCall(connection, stream, request.path, headers), stream, request)
+            reader = MessageReader(self._limits.max_message_bytes, self._held)
+            self._begin(ServerCall(connection, stream, request.path, headers, reader), stream, request)
 
     def _begin(self, call: ServerCall, stream: Stream, request: requests.Request) -> None:
         stream.user = call

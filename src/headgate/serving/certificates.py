@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import ipaddress
 import os
 import ssl
+import tempfile
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -95,15 +97,31 @@ def expires(issued: Issued, hosts: Iterable[str], now: datetime.datetime) -> dat
 
 
 def load(context: ssl.SSLContext, issued: Issued) -> None:
-    """Serve the certificate from now on; raises ssl.SSLError if OpenSSL refuses it or its key. Linux only."""
-    # A context reads files only; this one is in memory, as the root file system may be read-only.
-    descriptor = os.memfd_create("certificate")
+    """Serve the certificate from now on; raises ssl.SSLError if OpenSSL refuses it or its key."""
+    # A context reads files only; this one is in memory where the system allows it, as the root file system
+    # may be read-only.
+    descriptor = _private_file()
     try:
-        os.write(descriptor, issued.cert + issued.key)
+        os.write(descriptor, issued.cert + b"\n" + issued.key)
+        os.lseek(descriptor, 0, os.SEEK_SET)
         # Without a password, an encrypted key among the certificates would ask the terminal for one.
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=b"")
+        context.load_cert_chain(f"/dev/fd/{descriptor}", password=b"")
     finally:
         os.close(descriptor)
+
+
+def _private_file() -> int:
+    """A descriptor of an anonymous file."""
+    with contextlib.suppress(AttributeError, OSError):
+        return os.memfd_create("certificate", os.MFD_CLOEXEC)
+    file, path = tempfile.mkstemp()
+    os.unlink(path)
+    return file
+
+
+def fingerprint(cert: bytes) -> str:
+    """SHA-256 of a certificate in PEM form, in hexadecimal; of a chain, that of its first."""
+    return x509.load_pem_x509_certificates(cert)[0].fingerprint(hashes.SHA256()).hex()
 
 
 def is_accepted(issued: Issued) -> bool:

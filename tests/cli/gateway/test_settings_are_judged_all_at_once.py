@@ -187,13 +187,14 @@ def test_a_name_with_a_dot_is_answered_with_its_section(file: Path) -> None:
             "the gateway does not authenticate clients: put a proxy in front, as docs/security.md says",
         ),
         (
-            "tls: {cert: x}",
-            "the gateway does not speak TLS to clients: put a proxy in front, as docs/security.md says",
+            "ssl: {cert: x}",
+            "set tls.cert_files and tls.key_files, as docs/tls.md says",
         ),
         (
             "listen: {tls: true}",
-            "the gateway does not speak TLS to clients: put a proxy in front, as docs/security.md says",
+            "set tls.cert_files and tls.key_files, as docs/tls.md says",
         ),
+        ("tls: {cert: x}", "did you mean tls.cert_files?"),
         ("rate_limits: {tls: true}", "did you mean rate_limits.redis_tls?"),
         ("listen: {colour: red}", "listen has host, port"),
         ("abcd: 1", "`headgate gateway --help` lists all settings"),

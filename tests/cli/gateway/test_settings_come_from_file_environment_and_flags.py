@@ -101,7 +101,7 @@ def test_variables_that_are_wrong_are_told_at_once() -> None:
         ("APISERVER_PROT", "did you mean HEADGATE_APISERVER_PORT?"),
         (
             "TLS_CERT",
-            "the gateway does not speak TLS to clients: put a proxy in front, as docs/security.md says",
+            "did you mean HEADGATE_TLS_CERT_FILES?",
         ),
         ("IMAGE_TAG", "`headgate gateway --help` lists all settings"),
     ],

@@ -226,7 +226,8 @@ async def test_a_gateway_is_served_at_its_own_address(world, start_endpoint, hel
 
 def test_a_key_of_another_certificate_is_not_served(tmp_path):
     """The others at the port are."""
-    from headgate.gateway.gateway_api.tls import ServerContext
+    from headgate.gateway.gateway_api.tls import ListenerNames
+    from headgate.gateway.tls import Policy
     from headgate.routing import gateway_api as rules
 
     good, other = (certificate(tmp_path, f"{name}.example") for name in ("good", "other"))
@@ -240,9 +241,9 @@ def test_a_key_of_another_certificate_is_not_served(tmp_path):
         rules.VirtualHost("bad.example", rules.HostTable({}), (made("bad", good, other),)),
     )
     table = rules.HostTable({host.hostname: host for host in hosts})
-    context = ServerContext(rules.Port(True, table, hosts))
-    assert _handshakes(context.context, "good.example")
-    assert not _handshakes(context.context, "bad.example")
+    context = ListenerNames(rules.Port(True, table, hosts), Policy()).names.context
+    assert _handshakes(context, "good.example")
+    assert not _handshakes(context, "bad.example")
 
 
 def _handshakes(server: ssl.SSLContext, name: str) -> bool:
@@ -260,3 +261,40 @@ def _handshakes(server: ssl.SSLContext, name: str) -> bool:
     except ssl.SSLError:
         return False
     return True
+
+
+async def test_https_listeners_serve_http2(world, start_endpoint, held_port, tmp_path):
+    """By ALPN; without TLS, to clients that know of it. Requests and responses stream as with HTTP/1.1."""
+    endpoint, secure, plain = await start_endpoint(b"hello"), held_port(), held_port()
+    await world.apply(secret("one", certificate(tmp_path, "one.example")))
+    await world.apply(CLASS, gateway(https("one", secure), http(plain)), *service(endpoint.port))
+    await world.apply(route({"name": "web", "port": 80}))
+    shown = ("--write-out", " %{http_version} %{http_code}")
+    trusted = (
+        *("--cacert", str(tmp_path / "one.example.crt"), "--resolve", f"one.example:{secure}:127.0.0.1"),
+        f"https://one.example:{secure}/",
+    )
+    await world.until("hello 2 200", "--http2", *shown, *trusted)
+    await world.until("hello 1.1 200", "--http1.1", *shown, *trusted)
+    await world.until("hello 2 200", "--http2-prior-knowledge", *shown, f"http://127.0.0.1:{plain}/")
+    body = tmp_path / "body"
+    body.write_bytes(b"x" * 300_000)
+    sent = ("--data-binary", f"@{body}", "-H", "content-type: text/plain")
+    await world.until("hello 2 200", "--http2", *sent, *shown, *trusted)
+    assert endpoint.calls[-1].body == body.read_bytes()
+    assert endpoint.calls[-1].header("x-forwarded-proto") == "https"
+
+
+async def test_a_listener_serves_all_its_certificates(world, start_endpoint, held_port, tmp_path):
+    """The one that is for the name which the client asks for."""
+    endpoint, port = await start_endpoint(b"hello"), held_port()
+    for name in ("one", "two"):
+        await world.apply(secret(name, certificate(tmp_path, f"{name}.example")))
+    listener = https("any", port) | {"tls": {"certificateRefs": [{"name": "one"}, {"name": "two"}]}}
+    del listener["hostname"]
+    await world.apply(CLASS, gateway(listener), *service(endpoint.port))
+    await world.apply(route({"name": "web", "port": 80}))
+    for name in ("one", "two"):
+        host = f"{name}.example"
+        trusted = ("--cacert", str(tmp_path / f"{host}.crt"), "--resolve", f"{host}:{port}:127.0.0.1")
+        await world.until("hello\n200", *trusted, f"https://{host}:{port}/")

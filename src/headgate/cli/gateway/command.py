@@ -1,5 +1,7 @@
 """`headgate gateway`: the command."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,7 @@ from headgate.cli import machine_state, options
 from headgate.cli.gateway import flags as gateway_flags
 
 if TYPE_CHECKING:
+    from headgate.cli.gateway.self_signed import Files
     from headgate.cli.validation import Finding
     from headgate.gateway import GatewaySettings
 
@@ -45,6 +48,11 @@ _KUBECONFIG = "kubernetes_kubeconfig"
     is_flag=True,
     help="Ask the engines of --endpoint once, print their objects as YAML for `kubectl apply`, and exit.",
 )
+@click.option(
+    "--tls-self-signed",
+    is_flag=True,
+    help="Serve HTTPS with a self-signed certificate, for a first try. It is kept in the state directory.",
+)
 @options.state
 @gateway_flags.of_settings
 def gateway(
@@ -54,6 +62,7 @@ def gateway(
     output: str | None,
     show_settings: str | None,
     print_objects: bool,
+    tls_self_signed: bool,
     flags: dict[str, Any],
 ) -> None:
     """Serve inference requests as the objects of an API server define, or the engines of --endpoint.
@@ -72,6 +81,7 @@ def gateway(
     try:
         if said is not None:
             flags.setdefault(_KUBECONFIG, str(said / "kubeconfig"))
+        own_certificate = _self_signed(config, flags, state) if tls_self_signed else None
         if show_settings is not None:
             click.echo(showing.show(show_settings, configuration.load_with_origins(config, flags)))
         elif check_config:
@@ -85,13 +95,13 @@ def gateway(
             has_server = settings.kubernetes.kubeconfig is not None or settings.objects.are_given
             if own is not None and not has_server:
                 flags[_KUBECONFIG] = str(own)
-            running.run(config, flags)
+            running.run(config, flags, own_certificate)
     except configuration.ConfigurationErrors as error:
         click.echo(error.shown(), err=True)
         raise SystemExit(error.exit_code) from error
 
 
-def _print_objects(settings: "GatewaySettings") -> None:
+def _print_objects(settings: GatewaySettings) -> None:
     """Print what engines serve as objects; the exit code is 1 if some did not answer."""
     from headgate.cli.gateway import own_objects
 
@@ -105,11 +115,25 @@ def _print_objects(settings: "GatewaySettings") -> None:
         raise SystemExit(1)
 
 
-def _of_objects(settings: "GatewaySettings") -> "list[Finding]":
+def _of_objects(settings: GatewaySettings) -> list[Finding]:
     """The warnings about files of objects. Raises ConfigurationErrors."""
     from headgate.cli.gateway import own_objects
 
     return own_objects.check(settings) if settings.objects.files else []
+
+
+def _self_signed(config: Path | None, flags: dict[str, Any], state: Path) -> Files:
+    """The self-signed certificate, which is added to the flags."""
+    from headgate.cli import process
+    from headgate.cli.gateway import configuration, self_signed
+
+    for flag in ("tls_cert_files", "tls_key_files", "tls_secrets"):
+        if flag in flags:
+            raise click.UsageError("--tls-self-signed stands for a certificate: give either one or the other")
+    with process.explained(OSError):
+        found = self_signed.files(state)
+        flags["tls_cert_files"], flags["tls_key_files"] = [str(found.cert)], [str(found.key)]
+        return self_signed.files(state, configuration.judge(config, flags).settings.listen.host)
 
 
 def _check(config: Path | None, flags: dict[str, Any], output: str) -> None:

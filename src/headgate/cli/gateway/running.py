@@ -25,6 +25,7 @@ from headgate.workers.messages import known
 from headgate.workers.supervisor import HandOver, StartError, Supervisor
 
 if TYPE_CHECKING:
+    from headgate.cli.gateway.self_signed import Files
     from headgate.standalone.source import StandaloneObjects
 
 log = logging.getLogger(__name__)
@@ -36,8 +37,8 @@ CHECK_S = 60.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 
 
-def run(file: Path | None, flags: Mapping[str, Any]) -> None:
-    """Serve until a signal stops the gateway.
+def run(file: Path | None, flags: Mapping[str, Any], own: Files | None = None) -> None:
+    """Serve until a signal stops the gateway. `own`: the self-signed certificate, if there is one.
 
     Raises ConfigurationErrors, or ClickException for any other reason that prevents a start.
     """
@@ -53,7 +54,7 @@ def run(file: Path | None, flags: Mapping[str, Any]) -> None:
 
         objects = own_objects.source(configuration.settings, past.objects if past is not None else ())
     with process.explained(OSError, StartError):
-        handed_over = asyncio.run(_serve(configuration, registry, past, objects))
+        handed_over = asyncio.run(_serve(configuration, registry, past, objects, own))
     if handed_over is not None:
         _become_the_next(handed_over)
 
@@ -63,6 +64,7 @@ async def _serve(
     registry: telemetry.Registry,
     handed_over: HandOver | None,
     objects: StandaloneObjects | None,
+    own: Files | None,
 ) -> HandOver | None:
     supervisor = Supervisor(configuration, registry, handed_over, objects)
     signals = _Signals(supervisor)
@@ -76,7 +78,7 @@ async def _serve(
             ]
             beside: list[Coroutine[Any, Any, None]] = [
                 configuration.watch(supervisor.change_settings),
-                _announce(supervisor),
+                _announce(supervisor, own),
                 signals.upgrade_when_told(),
             ]
             running = [tasks.create_task(each) for each in beside]
@@ -109,11 +111,18 @@ async def _page(
     await serving.serve_page(make(supervisor), listener, leave, rejected=rejected)
 
 
-async def _announce(supervisor: Supervisor) -> None:
+async def _announce(supervisor: Supervisor, own: Files | None) -> None:
     await supervisor.serving.wait()
     here = supervisor.sockets
+    is_secure = supervisor.configuration.settings.tls.is_on
+    api = sockets.url(here.api[0], "https" if is_secure else "http")
     beside = f"metrics on {sockets.url(here.metrics)}/metrics, admin on {sockets.url(here.admin)}"
-    process.say(f"headgate gateway is ready on {sockets.url(here.api[0])}; {beside}", err=True)
+    process.say(f"headgate gateway is ready on {api}; {beside}", err=True)
+    if own is not None:
+        process.say(
+            f"its certificate is self-signed, with the SHA-256 fingerprint {own.fingerprint}", err=True
+        )
+        process.say(f"try: curl --cacert {own.ca} {api}/v1/models", err=True)
 
 
 class _Signals:

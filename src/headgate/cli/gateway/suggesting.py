@@ -22,8 +22,9 @@ _CANDIDATES = 6
 _UNITS = {"", "s", "ms", "sec", "seconds"}
 _MISSING = {
     ("auth", "authentication", "api_key", "api_keys", "jwt", "oidc"): "authenticate clients",
-    ("tls", "ssl", "https", "cert", "certificate"): "speak TLS to clients",
 }
+_OF_TLS = frozenset({"tls", "ssl", "https", "cert", "certificate"})
+_HOW_TLS = "set tls.cert_files and tls.key_files, as docs/tls.md says"
 
 
 def of_name(name: str, section: str = "") -> str:
@@ -44,6 +45,9 @@ def of_name(name: str, section: str = "") -> str:
         return _meant(f"{section}.{near}")
     if told := _of_missing(word):
         return told
+    names = [each.name for each in setting_types.sections()]
+    if not section and (alike := difflib.get_close_matches(word, names, 1, _ALIKE)):
+        return _meant(alike[0])
     if not section and (found := _with_words_of(word, setting_types.settings().values())):
         return _meant(*(setting.path for setting in found))
     if alike := difflib.get_close_matches(word, _by_word(), 1, _NEAR):
@@ -125,6 +129,8 @@ def _with_words_of(word: str, settings: Iterable[Setting]) -> list[Setting]:
 
 def _of_missing(word: str) -> str:
     """Suggestion for a feature that other gateways have and this one does not."""
+    if word in _OF_TLS:
+        return _HOW_TLS
     what = next((what for words, what in _MISSING.items() if word in words), "")
     return f"the gateway does not {what}: put a proxy in front, as docs/security.md says" if what else ""
 

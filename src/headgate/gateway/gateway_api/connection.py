@@ -21,6 +21,7 @@ from headgate.gateway.gateway_api import head as heads
 from headgate.gateway.gateway_api.arriving import READ_AHEAD_BYTES, Incoming
 from headgate.gateway.gateway_api.framing import Body, FramingError
 from headgate.gateway.gateway_api.head import Head
+from headgate.http2.frames import PREFACE
 from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ LINGER_S: Final = 2.0
 _RESET: Final = struct.pack("ii", 1, 0)
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
+_PRI: Final = PREFACE[: PREFACE.index(_HEAD_END) + 4]
+"""The beginning of HTTP/2, which looks like a head."""
 
 
 class Serving(Protocol):
@@ -221,6 +224,8 @@ class EntryConnection:
             return b""
         text, rest = incoming.ahead[: end + 4], incoming.ahead[end + 4 :]
         incoming.keep(b"")
+        if text == _PRI and self._goes_on_with_http2(text + rest):
+            return b""
         found = heads.read(text, heads.Limits(settings.max_head_bytes, settings.max_headers))
         if isinstance(found, Refusal):
             self._reject(found)
@@ -235,6 +240,21 @@ class EntryConnection:
                 self._continue()
             return b""
         return rest
+
+    def _goes_on_with_http2(self, data: bytes) -> bool:
+        """Let HTTP/2 have a connection without TLS that begins with its preface ("prior knowledge")."""
+        transport = self._transport
+        if transport is None or transport.get_extra_info("socket") is None or self.scheme == b"https":
+            return False
+        self._clients.left(self, self._counted_as)
+        self._transport = None
+        shared, place, decide = self.shared, self.place, self._decide
+
+        def make() -> asyncio.Protocol:
+            return cast(asyncio.Protocol, EntryConnection(shared, place, decide))
+
+        self._clients.http2.take_over(transport, make, data)
+        return True
 
     def _begin(self, head: Head) -> None:
         services, now = self.shared.services, self.shared.services.now()

@@ -12,9 +12,11 @@ import ssl
 from typing import TYPE_CHECKING, Final, cast
 
 from headgate import serving
+from headgate.gateway import accepting
 from headgate.gateway.gateway_api import deciding
 from headgate.gateway.gateway_api.connection import EntryConnection
-from headgate.gateway.gateway_api.tls import ServerContext
+from headgate.gateway.gateway_api.tls import ListenerNames
+from headgate.gateway.tls import Policy
 
 if TYPE_CHECKING:
     from headgate.gateway.gateway_api.shared import Shared
@@ -25,14 +27,12 @@ log = logging.getLogger(__name__)
 RETRY_S: Final = 2.0
 MAX_PORTS: Final = 256
 """Of all Gateways together, in one process."""
-HANDSHAKE_S: Final = 10.0
-"""Time for the TLS handshake of a client."""
 
 
 class _Open:
     """An open port."""
 
-    def __init__(self, server: asyncio.Server, tls: ServerContext | None) -> None:
+    def __init__(self, server: asyncio.Server, tls: ListenerNames | None) -> None:
         self.server = server
         self.tls = tls
 
@@ -101,14 +101,18 @@ class Ports:
             )
         shared, loop = self._shared, self._shared.services.loop
         sock = serving.listening_socket(place.address or self._host, place.port, shared=True)
-        tls = ServerContext(port) if port.is_https else None
+        told = shared.services.settings.tls
+        policy = Policy(told.min_version, told.ciphers, told.http2)
+        tls = ListenerNames(port, policy) if port.is_https else None
         try:
             server = await loop.create_server(
-                lambda: cast(asyncio.Protocol, EntryConnection(shared, place, deciding.decide)),
+                accepting.protocols(
+                    shared.clients,
+                    lambda: cast(asyncio.Protocol, EntryConnection(shared, place, deciding.decide)),
+                    tls.names.context if tls is not None else None,
+                ),
                 sock=sock,
                 backlog=serving.BACKLOG,
-                ssl=tls.context if tls is not None else None,
-                ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
             )
         except BaseException:
             sock.close()

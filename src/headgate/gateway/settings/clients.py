@@ -27,6 +27,10 @@ class Clients(Section, frozen=True):
     max_pipelined: Annotated[
         int, setting("Requests that a client may pipeline on one connection.", ge=1, le=1000)
     ] = 16
+    max_streams: Annotated[
+        int,
+        setting("Requests in progress of one HTTP/2 connection.", ge=1, le=10_000),
+    ] = 256
     max_connections: Annotated[
         int,
         setting(

@@ -11,6 +11,7 @@ from headgate.dataplane import bodies, trust
 from headgate.dataplane.settings import weight
 from headgate.gateway import cors, hosts
 from headgate.gateway.settings.gateway_settings import GatewaySettings
+from headgate.gateway.settings.tls import Tls
 from headgate.requests import paths as forwarded_paths
 from headgate.standalone import urls
 
@@ -50,6 +51,7 @@ def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[
         ),
         *_peers_problems(settings),
         *_object_problems(settings),
+        *_tls_problems(settings),
         *(("queue.weights", problem) for problem in _weight_problems(settings.queue.weights)),
         *(("cors.methods", problem) for problem in cors.not_names(settings.cors.methods)),
         *(("cors.headers", problem) for problem in cors.not_names(settings.cors.headers)),
@@ -118,7 +120,20 @@ def _object_problems(settings: GatewaySettings) -> list[tuple[str, str]]:
     if settings.peers.discovery:
         told = "peers find each other by an API server, of which there is none: list their peers.addresses"
         found.append(("peers.discovery", told))
+    if settings.tls.secrets:
+        found.append(
+            ("tls.secrets", "Secrets come from an API server, of which there is none: use tls.cert_files")
+        )
     return found
+
+
+def _tls_problems(settings: GatewaySettings) -> list[tuple[str, str]]:
+    """Files that cannot be served, and settings that need others."""
+    if settings.tls == Tls():
+        return []
+    from headgate.gateway.tls import told  # with cryptography, which most gateways do without
+
+    return told.problems(settings.tls)
 
 
 def _weight_problems(weights: tuple[str, ...]) -> list[str]:

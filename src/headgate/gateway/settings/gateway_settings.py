@@ -23,6 +23,7 @@ from headgate.dataplane.settings.serving import (
 from headgate.gateway.settings.clients import Clients, Cors
 from headgate.gateway.settings.gateway_api import GatewayApi
 from headgate.gateway.settings.objects import Objects
+from headgate.gateway.settings.tls import Tls
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +36,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     kubernetes: Kubernetes = Kubernetes()
     objects: Objects = Objects()
     gateway_api: GatewayApi = GatewayApi()
+    tls: Tls = Tls()
     clients: Clients = Clients()
     cors: Cors = Cors()
     endpoints: Endpoints = Endpoints()

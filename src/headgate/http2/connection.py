@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from headgate import loop_turns
-from headgate.rpc import errors, frames
-from headgate.rpc.errors import Http2Error
-from headgate.rpc.hpack import Headers
-from headgate.rpc.http2 import ALL_STREAMS, Http2
-from headgate.rpc.limits import Holdings, Limits
-from headgate.rpc.receiver import Receiver
-from headgate.rpc.stream import Stream
+from headgate.http2 import errors, frames
+from headgate.http2.errors import Http2Error
+from headgate.http2.hpack import Headers
+from headgate.http2.limits import Holdings, Limits
+from headgate.http2.receiver import Receiver
+from headgate.http2.stream import Stream
+from headgate.http2.streams import ALL_STREAMS, Http2
 
 WRITE_BUFFER_BYTES: Final = 256 * 1024
-"""In the socket's buffer, before messages are queued with their streams."""
+"""In the socket's buffer, before data is queued with its stream."""
 CLOSE_TIMEOUT_S: Final = 5.0
 """For the peer to read the last frames of a connection that is closed."""
 ENDED_AT_ONCE: Final = 64
-"""Calls of a lost connection that are cancelled in one turn of the event loop."""
+"""Streams of a lost connection that are cancelled in one turn of the event loop."""
 DRAIN_PING_TIMEOUT_S: Final = 1.0
 """For a peer that is told that the connection drains, to show that it knows."""
 DRAIN_PING: Final = b"draining"
@@ -28,16 +28,16 @@ ALIVE_PING: Final = b"headgate"
 
 
 class Role(Protocol):
-    """What a connection is used for: a server's calls, or a client's."""
+    """What a connection is used for: a server's streams, or a client's."""
 
     def opened(self, connection: Connection, stream: Stream, headers: Headers) -> None:
-        """The peer has begun a call."""
+        """The peer has begun a stream."""
 
     def made(self, connection: Connection) -> None:
         """The connection can be used."""
 
     def lost(self, connection: Connection, reason: str) -> None:
-        """The connection has ended; its calls have been or will be told."""
+        """The connection has ended; its streams have been or will be told."""
 
 
 class Connection(asyncio.Protocol):
@@ -177,8 +177,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether calls can be sent on it."""
+        """Whether streams can be begun on it."""
         return self._socket is not None and not self._socket.is_closing()
+
+    def get_extra_info(self, name: str) -> Any:
+        """What its socket knows, by the names of asyncio; None once it is closed."""
+        return self._socket.get_extra_info(name) if self._socket is not None else None
 
     @property
     def peer_address(self) -> tuple[str, int] | str:
@@ -187,7 +191,7 @@ class Connection(asyncio.Protocol):
         return (address[0], address[1]) if isinstance(address, tuple) else str(address or "")
 
     def drain(self) -> None:
-        """Let calls finish, then close the connection. Calls are accepted until the peer has been told."""
+        """Let streams finish, then close the connection. They are accepted until the peer has been told."""
         if self.is_open and not self.is_draining:
             self.is_draining = True
             self.http2.announce_goaway(DRAIN_PING)
@@ -195,13 +199,13 @@ class Connection(asyncio.Protocol):
             self._loop.call_later(DRAIN_PING_TIMEOUT_S, self._accept_no_more)
 
     def _accept_no_more(self) -> None:
-        """Name the last call that is accepted; close the connection if none is in progress."""
+        """Name the last stream that is accepted; close the connection if none is in progress."""
         if self.is_open and self.http2.accepted_until == ALL_STREAMS:
             self.http2.goaway(errors.NO_ERROR)
             self.flush_soon()
 
     def end(self, code: int, reason: str) -> None:
-        """Close the connection with an error; its calls end."""
+        """Close the connection with an error; its streams end."""
         if self.is_open:
             self.reason = self.reason or reason
             self.http2.goaway(code, reason)

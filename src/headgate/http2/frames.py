@@ -1,4 +1,4 @@
-"""HTTP/2 frames as bytes (RFC 9113, sections 4 and 6), and gRPC messages inside of DATA frames."""
+"""HTTP/2 frames as bytes (RFC 9113, sections 4 and 6)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ MAX_FRAME_BYTES: Final = 16_384
 """Payload of a frame unless a larger one is negotiated, which this side never does."""
 MAX_WINDOW: Final = 0x7FFFFFFF
 DEFAULT_WINDOW: Final = 65_535
-PREFIX_BYTES: Final = 5
-"""Before each gRPC message: whether it is compressed, and its length."""
 
 DATA: Final = 0
 HEADERS: Final = 1
@@ -41,8 +39,6 @@ MAX_HEADER_LIST_SIZE: Final = 6
 
 HEAD = struct.Struct(">HBBBI")
 """Length (its two high bytes, then the low one), kind, flags, stream."""
-_MESSAGE_HEAD = struct.Struct(">HBBBIBI")
-_PREFIX = struct.Struct(">BI")
 _SETTING = struct.Struct(">HI")
 _NUMBER = struct.Struct(">I")
 _TWO_NUMBERS = struct.Struct(">II")
@@ -57,17 +53,6 @@ def frame(kind: int, stream_id: int, payload: bytes = b"", flags: int = 0) -> by
 def head(kind: int, stream_id: int, size: int, flags: int = 0) -> bytes:
     """The first 9 bytes of a frame with a payload of `size` bytes."""
     return HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream_id)
-
-
-def message_head(stream_id: int, size: int, flags: int = 0) -> bytes:
-    """What stands before a message of `size` bytes that fits into one DATA frame."""
-    whole = size + PREFIX_BYTES
-    return _MESSAGE_HEAD.pack(whole >> 8, whole & 0xFF, DATA, flags, stream_id, 0, size)
-
-
-def prefix(size: int) -> bytes:
-    """What stands before a message of `size` bytes."""
-    return _PREFIX.pack(0, size)
 
 
 def header_frames(stream_id: int, block: bytes, flags: int) -> bytes:

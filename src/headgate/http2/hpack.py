@@ -1,6 +1,6 @@
 """Header compression (RFC 7541): decodes the peer's headers; own headers are encoded without a table.
 
-A proxy sends the same headers with each call, so a block is decoded once for as long as the peer's table
+A proxy sends the same headers with each stream, so a block is decoded once for as long as the peer's table
 stays the same. Own headers are constants, mostly: literals without indexing need no state, and so no work.
 """
 
@@ -14,7 +14,7 @@ from hpack.exceptions import HPACKError
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
-from headgate.rpc import errors
+from headgate.http2 import errors
 
 Header = tuple[bytes, bytes]
 Headers = tuple[Header, ...]
@@ -94,7 +94,7 @@ class HeaderDecoder:
             left -= len(header[0]) + len(header[1]) + ENTRY_BYTES
             if left < 0:
                 raise errors.Http2Error(
-                    errors.ENHANCE_YOUR_CALM, f"the headers of a call exceed {self._max_list_bytes} bytes"
+                    errors.ENHANCE_YOUR_CALM, f"the headers of a stream exceed {self._max_list_bytes} bytes"
                 )
             headers.append(header)
         return tuple(headers), changes_table

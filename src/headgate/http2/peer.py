@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from headgate.rpc import errors, frames
-from headgate.rpc.errors import Http2Error
+from headgate.http2 import errors, frames
+from headgate.http2.errors import Http2Error
 
 _SETTING = struct.Struct(">HI")
 _UNLIMITED: Final = 1 << 30
@@ -23,7 +23,7 @@ class Peer:
         self.is_greeted = False
         """Whether its first settings have arrived."""
         self.is_leaving = False
-        """Whether it accepts no further calls."""
+        """Whether it accepts no further streams."""
         self.max_calls = _UNLIMITED
 
     def settings(self, number: int, flags: int, payload: bytes) -> int | None:

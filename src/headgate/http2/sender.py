@@ -1,7 +1,7 @@
-"""What one connection sends: frames of one turn as one write, messages within the peer's windows.
+"""What one connection sends: frames of one turn as one write, data within the peer's windows.
 
-Messages that the windows or the socket do not take are queued with their stream, and sent in turn, a frame of
-each stream after the other, as the windows open.
+Data that the windows or the socket do not take is queued with its stream, and sent in turn, a frame of each
+stream after the other, as the windows open.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import Final
 
-from headgate.rpc import frames
-from headgate.rpc.limits import Holdings
-from headgate.rpc.stream import Stream
+from headgate.http2 import frames
+from headgate.http2.limits import Holdings
+from headgate.http2.stream import Stream
 
 MAX_TURN_BYTES: Final = 256 * 1024
 """Sent in one turn of the event loop from queues; the rest is sent in later ones, as the socket takes it."""
@@ -66,22 +66,31 @@ class Sender:
         self.out.append(frame)
         self.out_bytes += len(frame)
 
-    def message(self, stream: Stream, message: bytes) -> bool:
-        """Send a message, or queue it. False if there is no space for it."""
-        size = len(message) + frames.PREFIX_BYTES
-        if (
+    def takes(self, stream: Stream, size: int) -> bool:
+        """Whether this much data can be sent at once, in one frame."""
+        return (
             stream.queue is None
             and size <= frames.MAX_FRAME_BYTES
             and size <= stream.send_window
             and size <= self.window
             and self.may_write
             and self.out_bytes < MAX_TURN_BYTES
-        ):
-            stream.send_window -= size
-            self.window -= size
-            self.out_bytes += size + frames.HEADER_BYTES
-            self.out.append(frames.message_head(stream.id, size - frames.PREFIX_BYTES))
-            self.out.append(message)
+        )
+
+    def put(self, stream: Stream, data: bytes, flags: int = 0, prefix: bytes = b"") -> None:
+        """Send data that it takes, in one frame."""
+        size = len(data) + len(prefix)
+        stream.send_window -= size
+        self.window -= size
+        self.out_bytes += size + frames.HEADER_BYTES
+        self.out.append(frames.head(frames.DATA, stream.id, size, flags) + prefix)
+        self.out.append(data)
+
+    def data(self, stream: Stream, data: bytes, prefix: bytes = b"") -> bool:
+        """Send data with a prefix, or queue it. False if there is no space for it."""
+        size = len(data) + len(prefix)
+        if self.takes(stream, size):
+            self.put(stream, data, 0, prefix)
             return True
         if not self._held.take(size):
             return False
@@ -89,9 +98,10 @@ class Sender:
         if stream.queue is None:
             stream.queue = deque()
             self.blocked[stream.id] = stream
-        stream.queue.append(memoryview(frames.prefix(len(message))))
-        if message:
-            stream.queue.append(memoryview(message))
+        if prefix:
+            stream.queue.append(memoryview(prefix))
+        if data:
+            stream.queue.append(memoryview(data))
         stream.queued_bytes += size
         if is_first:
             self._send_frames(stream)
@@ -115,7 +125,7 @@ class Sender:
             self.blocked.pop(stream.id, None)
 
     def pump(self) -> list[Stream]:
-        """Send as much from the queues as windows, socket and turn take. Returns streams whose call is
+        """Send as much from the queues as windows, socket and turn take. Returns streams that are
         writable again."""
         drained: list[Stream] = []
         skipped = 0
@@ -145,7 +155,7 @@ class Sender:
         )
 
     def _send_frames(self, stream: Stream) -> None:
-        """Send what the windows take of a message that was not queued before."""
+        """Send what the windows take of data that was not queued before."""
         while (
             stream.queue is not None
             and stream.send_window > 0
@@ -156,7 +166,7 @@ class Sender:
             self._send_frame(stream)
 
     def _send_frame(self, stream: Stream) -> None:
-        """Send one frame from a queue, of several messages if they are short."""
+        """Send one frame from a queue, of several pieces if they are short."""
         queue = stream.queue
         assert queue is not None
         space = min(stream.send_window, self.window, frames.MAX_FRAME_BYTES)

@@ -1,21 +1,20 @@
-"""Allowances that are refilled with time: frames without content, and abandoned calls."""
+"""Allowances that are refilled with time: frames without content, and abandoned streams."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from headgate.http2.limits import Limits
+
 BURST_FRAMES: Final = 1000.0
 """Frames without content that a peer may send at once."""
 FRAMES_PER_S: Final = 200.0
 FRAMES_PER_CALL: Final = 16.0
-"""Refill for each call that begins: for its windows and its end."""
+"""Refill for each stream that begins: for its windows and its end."""
 SENT_BYTES_PER_FRAME: Final = 1024
 """Bytes sent to the peer that refill the allowance by one frame: it has to open windows for them."""
 COSTLY_FRAME_BYTES: Final = 256
 """A longer frame counts once more for each multiple of this."""
-BURST_ABANDONED: Final = 10_000.0
-"""Calls that a peer may cancel before anything was sent for them, at once."""
-ABANDONED_PER_S: Final = 1000.0
 
 
 class Allowance:
@@ -38,17 +37,17 @@ class Allowance:
 
 
 class Allowances:
-    """What one peer may do besides sending messages. Methods return False if it did too much."""
+    """What one peer may do besides sending data. Methods return False if it did too much."""
 
     __slots__ = ("_abandoned", "_counted_calls", "_frames", "_sent_bytes", "calls")
 
-    def __init__(self, now_s: float) -> None:
+    def __init__(self, now_s: float, limits: Limits) -> None:
         self._frames = Allowance(BURST_FRAMES, FRAMES_PER_S, now_s)
-        self._abandoned = Allowance(BURST_ABANDONED, ABANDONED_PER_S, now_s)
+        self._abandoned = Allowance(float(limits.abandoned_burst), float(limits.abandoned_per_s), now_s)
         self._sent_bytes = 0
         self._counted_calls = 0
         self.calls = 0
-        """Calls that have begun."""
+        """Streams that have begun."""
 
     def frame(self, size: int, sent_bytes: int, now_s: float) -> bool:
         """The peer sent a frame without content.
@@ -61,5 +60,5 @@ class Allowances:
         return self._frames.spend(1 + size // COSTLY_FRAME_BYTES, now_s, refill)
 
     def abandoned_call(self, now_s: float) -> bool:
-        """The peer cancelled a call before anything was sent for it."""
+        """The peer cancelled a stream before anything was sent for it."""
         return self._abandoned.spend(1, now_s)

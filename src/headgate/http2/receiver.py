@@ -1,7 +1,7 @@
-"""Takes the bytes of an HTTP/2 connection apart and tells its calls what arrived: both sides, no socket.
+"""Takes the bytes of an HTTP/2 connection apart and tells its streams what arrived: both sides, no socket.
 
-All that a peer sends is bounded: the size of frames, the number of those without content, calls in progress,
-and bytes held for them.
+All that a peer sends is bounded: the size of frames, the number of those without content, streams in
+progress, and bytes held for them.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Final, Protocol
 
-from headgate.rpc import errors, frames, status
-from headgate.rpc.errors import CallError, Http2Error
-from headgate.rpc.header_blocks import HeaderBlocks
-from headgate.rpc.hpack import Headers
-from headgate.rpc.http2 import Http2
-from headgate.rpc.stream import Stream
+from headgate.http2 import errors, frames
+from headgate.http2.errors import Http2Error
+from headgate.http2.header_blocks import HeaderBlocks
+from headgate.http2.hpack import Headers
+from headgate.http2.stream import Stream
+from headgate.http2.streams import Http2
 
 _STREAM_MASK: Final = 0x7FFFFFFF
 STREAM_BYTES: Final = 8
@@ -22,16 +22,16 @@ STREAM_BYTES: Final = 8
 
 
 class Owner(Protocol):
-    """Who hears of what concerns the connection, and not a known call."""
+    """Who hears of what concerns the connection, and not a known stream."""
 
     def opened(self, stream: Stream, headers: Headers) -> None:
-        """The peer has begun a call; the owner may set the stream's user."""
+        """The peer has begun a stream; the owner may set its user."""
 
     def acknowledged(self, data: bytes) -> None:
         """The peer has answered a PING."""
 
     def leaving(self) -> None:
-        """The peer has announced that it accepts no further calls (GOAWAY)."""
+        """The peer has announced that it accepts no further streams (GOAWAY)."""
 
 
 class Receiver:
@@ -122,44 +122,16 @@ class Receiver:
             begin, end = _unpadded(data, begin, end)
             if begin == end:
                 self._spend(0, now_s)
-        if (user := stream.user) is not None:
-            reader = stream.reader
-            first = begin + frames.PREFIX_BYTES
-            if (
-                first <= end
-                and reader.is_between
-                and first + int.from_bytes(data[begin:first], "big") == end
-                and end - first <= self._limits.max_message_bytes
-            ):
-                user.receive(data[first:end])
-            elif begin < end:
-                self._pieces(stream, data[begin:end])
+        if begin < end and (user := stream.user) is not None:
+            user.receive(data, begin, end)
         if flags & frames.END_STREAM:
             self._received(stream, ())
-
-    def _pieces(self, stream: Stream, payload: bytes) -> None:
-        """Take a payload that is not exactly one message."""
-        reader = stream.reader
-        for message in reader.feed(payload):
-            if (user := stream.user) is None:
-                reader.drop()
-                break
-            user.receive(message)
-        if reader.fault is not None and (user := stream.user) is not None:
-            user.reject(reader.fault)
-        if reader.is_between:
-            self._http2.incomplete.pop(stream.id, None)
-        elif stream.id in self._http2.streams:
-            self._http2.incomplete[stream.id] = stream
 
     def _received(self, stream: Stream, headers: Headers) -> None:
         """The peer has ended its side of a stream."""
         stream.is_received = True
         if (user := stream.user) is not None:
-            if stream.reader.is_between:
-                user.receive_end(headers)
-            else:
-                user.reject(CallError(status.INTERNAL, "the stream ended within a message"))
+            user.receive_end(headers)
         if stream.is_sent:
             self._http2.forget(stream)
 
@@ -211,9 +183,7 @@ class Receiver:
     def _spend(self, size: int, now_s: float) -> None:
         http2 = self._http2
         if not http2.allowances.frame(size, http2.sender.sent_bytes, now_s):
-            raise Http2Error(
-                errors.ENHANCE_YOUR_CALM, "the peer sends too many frames that carry no messages"
-            )
+            raise Http2Error(errors.ENHANCE_YOUR_CALM, "the peer sends too many frames that carry no data")
 
     def _grant_all(self) -> None:
         """Let the peer send as much as at first, on all streams together."""
@@ -223,7 +193,7 @@ class Receiver:
         self._window += grown
         self._http2.sender.control(frames.window_update(0, grown))
 
-    # -- frames that carry no messages
+    # -- frames that carry no data
 
     def _control(
         self, kind: int, number: int, flags: int, payload: bytes, owner: Owner, now_s: float
@@ -300,11 +270,11 @@ class Receiver:
             and not self._http2.is_client
             and not self._http2.allowances.abandoned_call(now_s)
         ):
-            raise Http2Error(errors.ENHANCE_YOUR_CALM, "the client cancels too many calls")
+            raise Http2Error(errors.ENHANCE_YOUR_CALM, "the client cancels too many requests")
         user, stream.user = stream.user, None
         self._http2.forget(stream)
         if user is not None:
-            user.lose(code, "the peer cancelled the call", code == errors.REFUSED_STREAM)
+            user.lose(code, "the peer cancelled the stream", code == errors.REFUSED_STREAM)
 
     def _check_begun(self, number: int) -> None:
         if number % 2 == 0 or number > self._http2.last_stream_id:

@@ -1,23 +1,22 @@
-"""The calls on one HTTP/2 connection, as streams, and what is sent on them: both sides, without a socket."""
+"""The streams on one connection, and what is sent on them: both sides, without a socket."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from headgate.rpc import errors, frames, status
-from headgate.rpc.allowance import Allowances
-from headgate.rpc.errors import CallError, Http2Error
-from headgate.rpc.limits import Holdings, Limits
-from headgate.rpc.messages import MessageReader
-from headgate.rpc.peer import Peer
-from headgate.rpc.sender import Sender
-from headgate.rpc.stream import Stream
+from headgate.http2 import errors, frames
+from headgate.http2.allowance import Allowances
+from headgate.http2.errors import Http2Error
+from headgate.http2.limits import Holdings, Limits
+from headgate.http2.peer import Peer
+from headgate.http2.sender import Sender
+from headgate.http2.stream import Stream
 
 ALL_STREAMS: Final = 0x7FFFFFFF
 
 
 class Http2:
-    """One side of a connection. Changed by its receiver, its socket and its calls, in one thread."""
+    """One side of a connection. Changed by its receiver, its socket and its users, in one thread."""
 
     __slots__ = (
         "_held",
@@ -38,14 +37,14 @@ class Http2:
         self.is_client = is_client
         self.peer = Peer(is_server=is_client)
         self.sender = Sender(held, limits.high_water_bytes)
-        self.allowances = Allowances(now_s)
+        self.allowances = Allowances(now_s, limits)
         self.streams: dict[int, Stream] = {}
         self.incomplete: dict[int, Stream] = {}
-        """Streams with an incomplete message."""
+        """Streams whose users wait for the rest of something."""
         self.last_stream_id = 0
         """The last one that was begun: by the peer of a server, by a client itself."""
         self.accepted_until = ALL_STREAMS
-        """Calls of the peer with a greater number are refused."""
+        """Streams of the peer with a greater number are refused."""
         self._greet()
 
     def _greet(self) -> None:
@@ -63,7 +62,7 @@ class Http2:
         if grown:
             self.sender.control(frames.window_update(0, grown))
 
-    # -- for calls
+    # -- for the users of streams
 
     def begin(self) -> Stream:
         """A new stream of a client, whose headers are to be sent next."""
@@ -71,18 +70,32 @@ class Http2:
         self.allowances.calls += 1
         return self.new_stream(number)
 
-    def send(self, stream: Stream, message: bytes) -> bool:
-        """Send a message. False, and the call has to end, if there is no space to queue it."""
-        return self.sender.message(stream, message)
+    def send(self, stream: Stream, data: bytes, prefix: bytes = b"") -> bool:
+        """Send data, behind a short prefix. False, and the stream has to end, if there is no space for it."""
+        return self.sender.data(stream, data, prefix)
+
+    def send_last(self, stream: Stream, data: bytes) -> bool:
+        """Send the last data of this side of a stream. False, and the stream has to end, if there is no space
+        to queue it. A server takes no more of the stream."""
+        if self.sender.takes(stream, len(data)):
+            if not self.is_client:
+                stream.user = None
+            self.sender.put(stream, data, frames.END_STREAM)
+            self._sent(stream)
+            return True
+        if not self.sender.data(stream, data):
+            return False
+        self.end(stream, frames.frame(frames.DATA, stream.id, b"", frames.END_STREAM))
+        return True
 
     @property
     def is_full(self) -> bool:
-        """Whether no further call of the peer is accepted now."""
+        """Whether no further stream of the peer is accepted now."""
         limits = self.limits
         return len(self.streams) >= limits.max_calls or self._held.calls >= limits.max_all_calls
 
     def end(self, stream: Stream, frame: bytes) -> None:
-        """End this side of a stream, behind its messages, with `frame`. A server takes no more of it."""
+        """End this side of a stream, behind its data, with `frame`. A server takes no more of it."""
         if not self.is_client:
             stream.user = None
         if self.sender.end(stream, frame):
@@ -120,12 +133,19 @@ class Http2:
         if self.streams.get(stream.id) is stream:
             self.grant(stream)
 
+    def await_rest(self, stream: Stream, *, is_awaited: bool) -> None:
+        """Note whether the user of a stream waits for the rest of something, for a limited time."""
+        if not is_awaited:
+            self.incomplete.pop(stream.id, None)
+            stream.incomplete_since_s = None
+        elif self.streams.get(stream.id) is stream:
+            self.incomplete[stream.id] = stream
+
     def forget(self, stream: Stream) -> None:
         stream.user = None
         if self.streams.pop(stream.id, None) is not None:
             self._held.calls -= 1
-            if not stream.reader.is_between:
-                stream.reader.drop()
+            if self.incomplete:
                 self.incomplete.pop(stream.id, None)
             if stream.queue is not None:
                 self.sender.drop(stream)
@@ -134,8 +154,7 @@ class Http2:
 
     def new_stream(self, number: int) -> Stream:
         limits = self.limits
-        reader = MessageReader(limits.max_message_bytes, self._held)
-        stream = Stream(number, self.sender.initial_window, limits.call_window_bytes, reader)
+        stream = Stream(number, self.sender.initial_window, limits.call_window_bytes)
         self.streams[number] = stream
         self._held.calls += 1
         return stream
@@ -166,26 +185,27 @@ class Http2:
         return sender.take() if sender.out else b""
 
     def goaway(self, code: int, debug: str = "") -> None:
-        """Announce the end: no further calls are accepted."""
+        """Announce the end: no further streams are accepted."""
         self.accepted_until = self.last_stream_id
         last = 0 if self.is_client else self.last_stream_id
         self.sender.control(frames.goaway(last, code, debug.encode("utf-8", "replace")[:200]))
 
     def announce_goaway(self, ping: bytes) -> None:
-        """Announce that the end comes as soon as the peer has answered the PING: calls that are in transit
+        """Announce that the end comes as soon as the peer has answered the PING: streams that are in transit
         are still accepted (RFC 9113, 6.8)."""
         self.sender.control(frames.goaway(ALL_STREAMS, errors.NO_ERROR) + frames.ping(ping))
 
     def sweep(self, now_s: float) -> None:
-        """End calls that have been stalled or incomplete for too long; to be called every few seconds."""
+        """End streams that have been stalled or incomplete for too long; to be called every few seconds."""
         for stream in [*self.incomplete.values()]:
-            reader = stream.reader
-            if stream.is_paused or reader.since_s is None:
-                reader.since_s = now_s
-            elif now_s - reader.since_s > self.limits.incomplete_timeout_s and (user := stream.user):
-                user.reject(CallError(status.DEADLINE_EXCEEDED, "a message was incomplete for too long"))
+            if stream.is_paused or stream.incomplete_since_s is None:
+                stream.incomplete_since_s = now_s
+            elif now_s - stream.incomplete_since_s > self.limits.incomplete_timeout_s and (
+                user := stream.user
+            ):
+                user.expire()
         for stream in [*self.sender.blocked.values()]:
             if stream.stalled_since_s is None:
                 stream.stalled_since_s = now_s
             elif now_s - stream.stalled_since_s > self.limits.stall_timeout_s:
-                self.fail(stream, errors.CANCEL, "the peer has not taken messages for too long")
+                self.fail(stream, errors.CANCEL, "the peer has not taken data for too long")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.rpc import errors, frames
-from headgate.rpc.hpack import HeaderDecoder, Headers
+from headgate.http2 import errors, frames
+from headgate.http2.hpack import HeaderDecoder, Headers
 
 
 class HeaderBlocks:
@@ -54,7 +54,7 @@ class HeaderBlocks:
     def _check(self, size: int) -> None:
         if size > self._max_bytes:
             raise errors.Http2Error(
-                errors.ENHANCE_YOUR_CALM, f"the headers of a call exceed {self._max_bytes} bytes"
+                errors.ENHANCE_YOUR_CALM, f"the headers of a stream exceed {self._max_bytes} bytes"
             )
 
 

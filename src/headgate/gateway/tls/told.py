@@ -1,0 +1,70 @@
+"""What settings say about TLS: files, requirements, and why they cannot be served."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+from headgate.gateway.settings.tls import Tls
+from headgate.gateway.tls.certificates import CertificateError, Pair, load
+from headgate.gateway.tls.contexts import Policy
+
+MAX_FILE_BYTES: Final = 1 << 20
+
+
+def read_files(cert: str, key: str) -> Pair:
+    """The pair in two files. Raises CertificateError."""
+    content = []
+    for path in (cert, key):
+        try:
+            with open(path, "rb") as file:
+                content.append(file.read(MAX_FILE_BYTES + 1))
+        except OSError as error:
+            raise CertificateError(f"{path}: {error.strerror}") from error
+        if len(content[-1]) > MAX_FILE_BYTES:
+            raise CertificateError(f"{path}: longer than {MAX_FILE_BYTES} bytes")
+    return Pair(f"{cert} with {key}", *content)
+
+
+def policy_of(told: Tls) -> Policy:
+    """What the settings require of handshakes. Raises CertificateError if the CA file cannot be read."""
+    authorities = ""
+    if told.client_certificates != "off" and told.client_ca_file is not None:
+        try:
+            with open(told.client_ca_file, encoding="ascii") as file:
+                authorities = file.read(MAX_FILE_BYTES)
+        except (OSError, UnicodeDecodeError) as error:
+            raise CertificateError(f"{told.client_ca_file}: {error}") from error
+    return Policy(told.min_version, told.ciphers, told.http2, authorities, told.client_certificates)
+
+
+def problems(told: Tls) -> list[tuple[str, str]]:
+    """Why TLS cannot be served as the settings say: path of the setting, and the reason."""
+    if not told.is_on:
+        others = [name for name in ("key_files", "client_ca_file", "redirect_port") if getattr(told, name)]
+        return [(f"tls.{name}", "without tls.cert_files or tls.secrets, there is no TLS") for name in others]
+    if len(told.cert_files) != len(told.key_files):
+        counts = f"{len(told.cert_files)} certificates and {len(told.key_files)} keys"
+        return [("tls.key_files", f"{counts}: each certificate needs its key, in the same order")]
+    found = [
+        ("tls.secrets", f"{name!r}: a namespace and a name are needed, as in default/api-cert")
+        for name in told.secrets
+        if name.count("/") != 1 or not all(name.split("/"))
+    ]
+    if told.client_certificates != "off" and told.client_ca_file is None:
+        found.append(("tls.client_ca_file", "tls.client_certificates needs the CA that signs them"))
+    for cert, key in zip(told.cert_files, told.key_files, strict=True):
+        try:
+            load(read_files(cert, key))
+        except CertificateError as error:
+            found.append(("tls.cert_files", str(error)))
+    try:
+        Policy(told.min_version, told.ciphers).context()
+    except ssl.SSLError as error:
+        found.append(("tls.ciphers", f"OpenSSL rejects {told.ciphers!r}: {error}"))
+    if told.client_ca_file is not None:
+        try:
+            policy_of(told).context()
+        except (CertificateError, ssl.SSLError, ValueError) as error:
+            found.append(("tls.client_ca_file", f"no certificates in PEM form: {error}"))
+    return found

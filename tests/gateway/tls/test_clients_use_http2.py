@@ -1,0 +1,79 @@
+"""Clients use HTTP/2 over TLS, as ALPN says, with what HTTP/1.1 has."""
+
+import asyncio
+import json
+
+import openai
+
+from headgate.simulator.model import PROFILES
+from headgate.simulator.server import ServerSettings, listen, running
+
+BODY = json.dumps({"model": "m", "prompt": "hello"})
+POST = ("-H", "content-type: application/json", "-d", BODY)
+VERSION = ("-w", " %{http_version} %{http_code}")
+
+
+async def test_curl_uses_http2(start_gateway, start_endpoint, secure):
+    """If it offers it."""
+    secured = await secure(await start_gateway(await start_endpoint(b"hello")))
+    for version, shown in (("--http2", "2"), ("--http1.1", "1.1")):
+        code, output = await secured.curl(version, *POST, *VERSION, path="/v1/completions")
+        assert (code, output) == (0, f"hello {shown} 200")
+
+
+async def test_http2_may_be_off(start_gateway, start_endpoint, secure):
+    """By a setting."""
+    secured = await secure(await start_gateway(await start_endpoint(b"hello")), http2=False)
+    assert await secured.curl("--http2", *POST, *VERSION, path="/v1/completions") == (0, "hello 1.1 200")
+
+
+async def test_requests_of_a_connection_run_beside_each_other(start_gateway, endpoint, secure):
+    """And end in any order."""
+    secured = await secure(await start_gateway(endpoint))
+    again = ("--next", "-sS", "--cacert", str(secured.files.ca), *POST, f"{secured.url}/v1/completions")
+    asking = asyncio.create_task(
+        secured.curl(
+            "--http2", "--parallel", "--parallel-immediate", "--no-progress-meter",
+            *POST, f"{secured.url}/v1/completions", *again, *again, path="/v1/completions",
+        )
+    )  # fmt: skip
+    calls = [await endpoint.call() for _ in range(3)]
+    for place, call in reversed([*enumerate(calls)]):
+        call.answer(b"%d" % place)
+    await asyncio.sleep(0)
+    while not asking.done():
+        try:
+            async with asyncio.timeout(0.05):
+                (await endpoint.call()).answer(b"3")
+        except TimeoutError:
+            continue
+    code, output = await asking
+    assert code == 0
+    assert sorted(output) == ["0", "1", "2", "3"]
+
+
+async def test_openais_sdk_uses_http2(start_gateway, secure):
+    """With streams, over one connection."""
+    sock = listen("127.0.0.1", 0)
+    engine = type("Engine", (), {"port": sock.getsockname()[1]})
+    async with running(ServerSettings(engine=PROFILES["fast"].config, models=("m",), drain_s=0), sock):
+        secured = await secure(await start_gateway(engine))
+        http = openai.DefaultAsyncHttpxClient(verify=secured.context(), http2=True)
+        async with openai.AsyncOpenAI(
+            base_url=f"{secured.url}/v1", api_key="none", max_retries=0, http_client=http
+        ) as sdk:
+
+            async def tell(tokens: int) -> int:
+                stream = await sdk.completions.create(model="m", prompt="one", max_tokens=tokens, stream=True)
+                assert stream.response.http_version == "HTTP/2"
+                return len([chunk async for chunk in stream if chunk.choices and chunk.choices[0].text])
+
+            assert await asyncio.gather(*map(tell, range(1, 20))) == [*range(1, 20)]
+
+
+async def test_http2_needs_no_tls(start_gateway, start_endpoint, run_program):
+    """If the client knows that it is spoken."""
+    gateway = await start_gateway(await start_endpoint(b"hello"))
+    url = f"http://127.0.0.1:{gateway.port}/v1/completions"
+    code, output = await run_program("curl", "-sS", "--http2-prior-knowledge", *POST, *VERSION, url)
+    assert (code, output) == (0, "hello 2 200")

@@ -1,0 +1,139 @@
+"""The whole process serves TLS: from files, from a Secret, or with a certificate of its own."""
+
+import base64
+import datetime
+import json
+import ssl
+import subprocess
+import sys
+
+import httpx2
+import pytest
+
+from headgate.serving import certificates
+
+BODY = json.dumps({"model": "m", "prompt": "hello"})
+
+
+def curl(ca: str, *arguments: str) -> str:
+    """What curl gets, which must succeed."""
+    done = subprocess.run(
+        ["curl", "-sS", "--cacert", ca, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30.0,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def test_a_first_try_needs_no_certificate(start_gateway, tmp_path, monkeypatch):
+    """It says how to reach it, and what is served by all workers is the same as after a restart."""
+    monkeypatch.chdir(tmp_path)
+    shown = set()
+    for _ in range(2):
+        gateway = await start_gateway("--tls-self-signed", "--workers", "2")
+        assert gateway.url.startswith("https://127.0.0.1:")
+        (line,) = [line for line in gateway.said().splitlines() if "fingerprint" in line]
+        shown.add(line.rpartition(" ")[2])
+        (try_,) = [line for line in gateway.said().splitlines() if line.startswith("try: curl ")]
+        *command, url = try_.removeprefix("try: curl ").split()
+        assert command == ["--cacert", ".headgate/tls/ca.crt"]
+        assert json.loads(curl(command[1], url))["object"] == "list"
+        written = "%{http_version} %{http_code}"
+        sent = ("-d", BODY, "-o", "/dev/null", "-w", written, f"{gateway.url}/v1/completions")
+        assert curl(command[1], "--http2", *sent) == "2 200"
+        assert curl(command[1], "--http1.1", *sent) == "1.1 200"
+        assert await gateway.stop() == 0
+    assert len(shown) == 1
+    assert (tmp_path / ".headgate/tls/gateway.key").stat().st_mode & 0o777 == 0o600
+
+
+async def test_plain_requests_are_redirected(start_gateway, tmp_path, monkeypatch, held_port):
+    """And browsers are told to use TLS."""
+    monkeypatch.chdir(tmp_path)
+    port = held_port()
+    gateway = await start_gateway(
+        "--tls-self-signed", "--tls-redirect-port", str(port), "--tls-hsts-max-age-s", "3600"
+    )
+    for path in ("/v1/models?a=b", "/"):
+        plain = httpx2.get(f"http://127.0.0.1:{port}{path}")
+        assert plain.status_code == 308
+        assert plain.headers["location"].startswith("https://127.0.0.1:")
+        assert plain.headers["location"].endswith(path)
+    head = curl(".headgate/tls/ca.crt", "-I", f"{gateway.url}/v1/models")
+    assert "strict-transport-security: max-age=3600" in head
+
+
+async def test_a_certificate_comes_from_a_secret(start_gateway, client, eventually):
+    """And is replaced with it; an invalid one is told."""
+    now = datetime.datetime.now(datetime.UTC)
+
+    def secret(issued: certificates.Issued) -> dict[str, object]:
+        data = {"tls.crt": issued.cert, "tls.key": issued.key}
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "api-cert", "namespace": "default"},
+            "type": "kubernetes.io/tls",
+            "data": {name: base64.b64encode(content).decode() for name, content in data.items()},
+        }
+
+    first, second = (certificates.issue("gateway", ["127.0.0.1"], now) for _ in range(2))
+    await client.apply_manifest(secret(first), field_manager="test", force=True)
+    gateway = await start_gateway("--tls-secret", "default/api-cert")
+    port = int(gateway.url.rpartition(":")[2])
+
+    def served() -> str:
+        return certificates.fingerprint(ssl.get_server_certificate(("127.0.0.1", port)).encode())
+
+    assert served() == certificates.fingerprint(first.cert)
+    await client.apply_manifest(secret(second), field_manager="test", force=True)
+    await eventually(lambda: served() == certificates.fingerprint(second.cert))
+    await client.apply_manifest(
+        secret(certificates.Issued(b"", first.cert, second.key)), field_manager="test", force=True
+    )
+    await eventually(lambda: "the last valid certificate of default/api-cert stays in use" in gateway.said())
+    assert served() == certificates.fingerprint(second.cert)
+    assert gateway.metric("headgate_gateway_tls_certificate_valid", source="default/api-cert") == 0
+
+
+def test_files_that_cannot_be_served_are_told_at_the_start(tmp_path):
+    """With their setting, and why."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "headgate", "gateway", "--check-config"),
+            *("--tls-cert", str(tmp_path / "none.crt"), "--tls-key", str(tmp_path / "none.key")),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+    )
+    assert done.returncode == 1
+    assert "--tls-cert" in done.stderr
+    assert "none.crt: No such file or directory" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--tls-cert", "a.crt"), "1 certificates and 0 keys"),
+        (("--tls-key", "a.key"), "there is no TLS"),
+        (("--tls-secret", "name"), "a namespace and a name are needed"),
+        (("--tls-secret", "a/b", "--tls-ciphers", "NONE"), "OpenSSL rejects"),
+        (("--tls-secret", "a/b", "--tls-client-certificates", "required"), "needs the CA"),
+        (("--tls-redirect-port", "80"), "there is no TLS"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_told(flags, told, monkeypatch):
+    from headgate.cli.gateway import configuration
+    from headgate.gateway import setting_types
+
+    by_flag = {flag: setting for setting in setting_types.settings().values() for flag in setting.flags}
+    given = {}
+    for flag, value in zip(flags[::2], flags[1::2], strict=True):
+        setting = by_flag[flag]
+        given[setting.key] = setting.parse(value)
+    with pytest.raises(configuration.ConfigurationErrors) as caught:
+        configuration.judge(None, given, {})
+    assert told in str(caught.value)
