@@ -27,6 +27,7 @@ _COMMANDS = {
     "profile": "headgate.cli.profile.command:profile",
     "flow": "headgate.cli.flow.command:flow",
     "gateway": "headgate.cli.gateway:gateway",
+    "key": "headgate.cli.key.command:key",
     "picker": "headgate.cli.picker.command:picker",
     "body-router": "headgate.cli.picker.body_router:body_router",
     "apiserver": "headgate.cli.apiserver:apiserver",

@@ -74,6 +74,11 @@ class ProxiedRequest:
         return True
 
     @property
+    def tenant(self) -> None:
+        """The proxy authenticates clients."""
+        return
+
+    @property
     def client_address(self) -> str:
         """The address that the proxy appended last."""
         return self.header(b"x-forwarded-for").rpartition(",")[2].strip()

@@ -21,7 +21,6 @@ _NEAR = 0.8
 _CANDIDATES = 6
 _UNITS = {"", "s", "ms", "sec", "seconds"}
 _MISSING = {
-    ("auth", "authentication", "api_key", "api_keys", "jwt", "oidc"): "authenticate clients",
     ("tls", "ssl", "https", "cert", "certificate"): "speak TLS to clients",
 }
 

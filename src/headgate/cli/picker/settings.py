@@ -26,6 +26,7 @@ def listening(given: Mapping[str, Any]) -> Listening:
         metrics_port=given["metrics_port"],
         is_secure=given["secure_serving"],
         cert_path=given["cert_path"],
+        page_token_file=given["page_token_file"],
     )
 
 
@@ -96,12 +97,14 @@ def _scheduling(given: Mapping[str, Any]) -> sections.Scheduling:
         allow_experimental_plugins=given["allow_experimental_plugins"],
     )
     if not given["config_text"]:
-        said = scheduler.read(section)
+        said = scheduler.read(section, authenticates=False)
     else:
         with tempfile.NamedTemporaryFile("w", prefix="config-text-", suffix=".yaml") as file:
             file.write(given["config_text"])
             file.flush()
-            said = scheduler.read(msgspec.structs.replace(section, config_file=file.name))
+            said = scheduler.read(
+                msgspec.structs.replace(section, config_file=file.name), authenticates=False
+            )
     if said.unreadable:
         raise click.ClickException(f"{given['config_file']}: {said.unreadable}")
     if said.errors:
