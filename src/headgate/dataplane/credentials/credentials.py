@@ -17,7 +17,7 @@ from headgate.auth import keys
 from headgate.auth.directory import Directory
 from headgate.auth.gate import Gate
 from headgate.auth.keys import Key
-from headgate.auth.outcome import MISSING, NO_ADMIN, Denial
+from headgate.auth.outcome import MISSING, NO_ADMIN, UNKNOWN, Denial
 from headgate.auth.token_cache import TokenCache
 from headgate.dataplane.credentials import key_file, required, tenant_file
 from headgate.dataplane.credentials.key_set import KeySet
@@ -221,7 +221,7 @@ def _opens_pages(credential: bytes, gate: Gate | None, token_file: str | None) -
                 return None
     if not credential:
         return MISSING
-    found = gate.identify(credential, time.time()) if gate is not None else NO_ADMIN
+    found = gate.identify(credential, time.time()) if gate is not None else UNKNOWN
     if isinstance(found, Denial):
         return found
     return None if found.is_admin else NO_ADMIN
