@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Iterable, Mapping
+from hmac import compare_digest
 
 from headgate.api.tenants import Tenant
 from headgate.auth.keys import Key
@@ -40,12 +40,10 @@ class Directory:
     def of_key(self, digest: bytes, now: float) -> Identity | Denial:
         """The holder of the key with this SHA-256."""
         found = self._keys.get(digest)
-        if found is None or not hmac.compare_digest(found[0], digest):
+        if found is None or not compare_digest(found[0], digest):
             return UNKNOWN
         identity = found[1]
-        if isinstance(identity, Identity) and identity.ends_at <= now:
-            return EXPIRED
-        return identity
+        return EXPIRED if isinstance(identity, Identity) and identity.ends_at <= now else identity
 
     def of_subject(self, subject: str, by: str, ends_at: float) -> Identity | Denial:
         """The client of this name, which a token or a client certificate proves."""

@@ -59,18 +59,22 @@ class Gate:
         """The client that sent these headers. Removes the accepted credentials from them; others may be for
         the endpoint. `now`: seconds since 1970."""
         denial = MISSING
-        for header in headers:
-            if header[0] in CREDENTIALS:
-                credential = _credential(header)
-                found = self.identify(credential, now)
-                if isinstance(found, Denial):
-                    denial = found
-                elif found.is_admin:
-                    denial = ADMIN_ONLY
+        given = [header for header in headers if header[0] in CREDENTIALS]
+        for header in given:
+            credential = _credential(header)
+            found = self.identify(credential, now)
+            if isinstance(found, Denial):
+                denial = found
+            elif found.is_admin:
+                denial = ADMIN_ONLY
+            else:
+                if self._keeps:
+                    pass
+                elif len(given) == 1:
+                    headers.remove(header)
                 else:
-                    if not self._keeps:
-                        _remove(headers, credential)
-                    return found
+                    _remove(headers, credential)
+                return found
         if self._by_certificate and certificate is not None:
             found = self._of_certificate(certificate)
             return found if denial is MISSING or isinstance(found, Identity) else denial
