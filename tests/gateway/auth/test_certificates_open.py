@@ -21,7 +21,7 @@ async def start(start_guarded, tenants_file, monkeypatch, *names, **settings):
 
     monkeypatch.setattr(listener, "Peer", with_certificate)
     path = tenants_file(team_a={"subjects": ["spiffe://cluster.local/ns/a/*"]}, team_b={"models": ["x"]})
-    chosen = {"auth_tenants_file": str(path), "auth_client_certificates": True} | settings
+    chosen = {"auth_tenants_file": str(path), "auth_mtls": True} | settings
     return await start_guarded(chosen)
 
 
@@ -42,7 +42,7 @@ async def test_nobodys_name(start_guarded, tenants_file, monkeypatch):
 
 async def test_without_the_setting_it_counts_for_nothing(start_guarded, tenants_file, monkeypatch):
     """A key is needed then."""
-    gateway = await start(start_guarded, tenants_file, monkeypatch, "team-a", auth_client_certificates=False)
+    gateway = await start(start_guarded, tenants_file, monkeypatch, "team-a", auth_mtls=False)
     assert (await gateway.ask()).status == 401
 
 

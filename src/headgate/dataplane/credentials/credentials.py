@@ -182,7 +182,7 @@ class Credentials:
             self.gate = Gate(
                 directory,
                 self._cache,
-                by_certificate=self._auth.client_certificates,
+                by_certificate=self._auth.mtls,
                 keeps=self._auth.forward_credentials,
             )
         self.changed()

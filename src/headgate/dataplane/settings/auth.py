@@ -45,7 +45,7 @@ class Auth(Section, frozen=True):
     jwt_tenant_claim: Annotated[
         str, setting("The claim of a token that names its tenant; users must not be able to choose it.")
     ] = "sub"
-    client_certificates: Annotated[
+    mtls: Annotated[
         bool,
         setting("Whether a verified client certificate is enough; its names are matched with Tenants."),
     ] = False
@@ -61,5 +61,5 @@ class Auth(Section, frozen=True):
     def is_on(self) -> bool:
         """Whether clients need credentials, as far as this section says it."""
         return self.mode != "off" and bool(
-            self.keys_file or self.namespace or self.jwt_keys or self.client_certificates
+            self.keys_file or self.namespace or self.jwt_keys or self.mtls
         )
