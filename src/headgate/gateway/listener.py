@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from headgate import loop_turns as turns
 from headgate.dataplane import trust
+from headgate.dataplane.credentials import certificates
 from headgate.dataplane.trust import Peer
 from headgate.gateway import limits, local, refusals
 from headgate.gateway.exchange import Exchange
@@ -109,6 +110,7 @@ class ClientConnection:
         self._transport.set_write_buffer_limits(high=self._settings.write_buffer_bytes)
         address = transport.get_extra_info("peername")
         peer = Peer(str(address[0]) if isinstance(address, tuple) else "", self._services.policy.trusted)
+        peer.certificate = certificates.of(transport)
         self._peer = peer
         self._reader = RequestReader(self._services, self, peer)
         if self._clients.counts_addresses and not peer.is_trusted:

@@ -220,6 +220,7 @@ class Shell:
         plane, services = self.plane, self.services
         return {
             "clients": len(self.clients),
+            "credentials": services.credentials.statistics(),
             "bodies": services.bodies.statistics(),
             "ledger": plane.ledger.statistics(),
             "prefixes": plane.prefixes.statistics() | self.kv_events.exact.statistics(),

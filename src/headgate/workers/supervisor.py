@@ -88,6 +88,11 @@ class Supervisor:
                 self.workers.samples,
             ),
             telemetry.Gauge(
+                "headgate_gateway_credentials_valid",
+                "Whether the files of keys and tenants could be read; if not, what they said before applies.",
+                read=lambda: [((), not self.credentials.troubles)],
+            ),
+            telemetry.Gauge(
                 "headgate_gateway_open",
                 "Whether other machines may send requests without credentials, although no setting says so.",
                 read=lambda: [((), self.is_open)],

@@ -60,6 +60,4 @@ class Auth(Section, frozen=True):
     @property
     def is_on(self) -> bool:
         """Whether clients need credentials, as far as this section says it."""
-        return self.mode != "off" and bool(
-            self.keys_file or self.namespace or self.jwt_keys or self.mtls
-        )
+        return self.mode != "off" and bool(self.keys_file or self.namespace or self.jwt_keys or self.mtls)
