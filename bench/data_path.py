@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import json
 import math
 import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path as FilePath
 
 import msgspec
 
 import pieces
 from headgate import api, loop_turns, routing, telemetry
 from headgate.api.discovery_kinds import EndpointSlice
+from headgate.auth import keys
+from headgate.dataplane.credentials import key_file
 from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
@@ -69,8 +74,18 @@ class Wire(asyncio.Transport):
 class Path:
     """One client and one endpoint, each on one connection."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, policy: str, endpoints: int = 4) -> None:
-        settings = GatewaySettings().replace(scheduling_policy=policy, engine_metrics_enabled=False)
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        policy: str,
+        endpoints: int = 4,
+        keys_file: FilePath | None = None,
+    ) -> None:
+        settings = GatewaySettings().replace(
+            scheduling_policy=policy,
+            engine_metrics_enabled=False,
+            auth_keys_file=str(keys_file) if keys_file is not None else None,
+        )
         log = telemetry.LineLog(os.open(os.devnull, os.O_WRONLY))
         self.shell = Shell(settings, Recorder(telemetry.Registry(), log), loop)
         made = tuple(routing.Endpoint(f"default/{n}", "127.0.0.1", 9000 + n) for n in range(endpoints))
@@ -184,15 +199,15 @@ def _entry_points(backend: dict[str, object]) -> gateway_api.EntryPoints:
     return gateway_api.Translator().translate(objects, {KEY: routing.Pool(key=KEY)}).entry_points
 
 
-def message(size: int, *, stream: bool = False) -> bytes:
+def message(size: int, *, stream: bool = False, key: str = "none", agent: str = "2.0.0") -> bytes:
     """A chat request with a body of about `size` bytes."""
     body = {"model": "m", "messages": [{"role": "user", "content": "x" * (size - 90)}], "stream": stream}
     if stream:
         body["stream_options"] = {"include_usage": True}
     data = json.dumps(body).encode()
     headers = (
-        "host: gateway\r\nuser-agent: OpenAI/Python 2.0.0\r\naccept: application/json\r\n"
-        "content-type: application/json\r\nauthorization: Bearer none\r\n"
+        f"host: gateway\r\nuser-agent: OpenAI/Python {agent}\r\naccept: application/json\r\n"
+        f"content-type: application/json\r\nauthorization: Bearer {key}\r\n"
     )
     return (
         f"POST /v1/chat/completions HTTP/1.1\r\n{headers}content-length: {len(data)}\r\n\r\n".encode() + data
@@ -210,6 +225,25 @@ def requests(path: Path, size: int) -> Callable[[], object]:
         path.end_turn()
 
     return work
+
+
+def changing(path: Path, sent: Sequence[bytes]) -> Callable[[], object]:
+    """Requests whose heads all differ from the one before."""
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(ANSWER)}\r\n\r\n"
+    wire = (head + ANSWER).encode()
+    following = itertools.cycle(sent)
+
+    def work() -> None:
+        path.ask(next(following)).protocol.data_received(wire)
+
+    return work
+
+
+def keys_in(file: FilePath, count: int = 1000) -> list[str]:
+    """Make a file of keys; returns them."""
+    made = [keys.create(f"team-{number}", "") for number in range(count)]
+    key_file.change(file, lambda present: [key for _, key in made])
+    return [shown for shown, _ in made]
 
 
 def chunks(path: Path) -> Callable[[], object]:
@@ -245,10 +279,18 @@ def calls(work: Callable[[], object], count: int = 200) -> float:
 async def main() -> None:
     loop_turns.TURN_S = loop_turns.MAX_S = math.inf  # all of it is one iteration of the event loop
     loop = asyncio.get_running_loop()
+    file = FilePath(tempfile.mkdtemp()) / "keys.json"
+    shown = keys_in(file)[:16]
+    guarded = [message(600, key=key) for key in shown]
     rows = {
         "request of 0.6 KB": requests(Path(loop, "least-work"), 600),
         "the same, picked by prediction": requests(Path(loop, "predicted"), 600),
         "request of 8 KB, picked by prediction": requests(Path(loop, "predicted"), 8192),
+        "0.6 KB, another head each time": changing(
+            Path(loop, "least-work"), [message(600, key="n" * 44, agent=str(n)) for n in range(10, 26)]
+        ),
+        "the same, each by another API key": changing(Path(loop, "least-work", keys_file=file), guarded),
+        "0.6 KB by the same API key": changing(Path(loop, "least-work", keys_file=file), guarded[:1]),
         "chunk of a stream": chunks(Path(loop, "least-work")),
         "request of 0.6 KB by HTTP/2": requests(Http2Path(loop, "least-work"), 600),
         "chunk of a stream by HTTP/2": chunks(Http2Path(loop, "least-work")),

@@ -76,7 +76,7 @@ def leaves(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Comm
 
 RUNNING = {"up", "gateway", "picker", "body-router", "node", "controller", "webhook", "runtime"}
 RUNNING |= {"simulate engine", "simulate as", "simulate fleet"}
-SILENT = {"completion", "apiserver token revoke"}
+SILENT = {"completion", "apiserver token revoke", "key revoke"}
 
 
 def test_whatever_prints_prints_json() -> None:

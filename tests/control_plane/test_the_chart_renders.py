@@ -149,6 +149,7 @@ def test_the_gateway_accepts_its_file(helm, tmp_path):
 
 
 OTHER_VALUES = {
+    "auth.namespace": "keys",
     "host": "::1",
     "port": 4711,
     "count": 3,

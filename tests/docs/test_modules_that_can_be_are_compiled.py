@@ -49,6 +49,7 @@ def imported(path: Path) -> set[str]:
 
 SHELL = {
     "headgate.dataplane.background",
+    "headgate.gateway.authenticating",
     "headgate.gateway.dial",
     "headgate.gateway.listener",
     "headgate.gateway.services",

@@ -76,6 +76,7 @@ async def test_request_that_is_served(logging, endpoint):
         "flow": None,
         "priority": 0,
         "dropped_reason": None,
+        "tenant": None,
         "request_id": "mine",
         "trace_id": TRACE,
     }

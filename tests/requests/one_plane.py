@@ -25,6 +25,7 @@ class Asked:
 
     content_coding = b""
     is_from_trusted = True
+    tenant = None
     held_bytes = 0
 
     def __init__(self, body, path="/v1/completions", now=1000.0, **headers):

@@ -1,34 +1,62 @@
-"""A configuration that authenticated requests elsewhere does not start a gateway that lets everybody in."""
+"""A configuration that authenticates requests in Kthena's router does so here."""
 
-import asyncio
 import json
 import logging
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 
 from headgate.cli import main
 from headgate.cli.gateway import configuration
+from headgate.dataplane.credentials import required
 
 SCHEDULER = "scheduler:\n  plugins:\n    Score: {enabled: [{name: least-request}]}\n"
 AUTH = "auth:\n  issuer: https://issuer.example\n  jwksUri: https://issuer.example/jwks\n"
 BARE = "pluginConfig: []\nplugins: {Score: {enabled: [{name: least-request}]}}\n"
 
 
-@pytest.mark.parametrize("text", [SCHEDULER + AUTH, AUTH + BARE, AUTH, SCHEDULER + "auth: {}\n"])
-def test_auth_is_refused_with_place_reason_and_fix(tmp_path, text):
+@pytest.mark.parametrize("text", [SCHEDULER + AUTH, AUTH + BARE, AUTH])
+def test_auth_is_required(tmp_path, text):
     """Wherever in the file it stands, and whether the rest is there or not."""
     file = tmp_path / "router.yaml"
     file.write_text(text)
+    settings = configuration.load(None, {"scheduling_config_file": str(file)})
+    assert required.are_required(settings.auth, settings.scheduling.content)
+    found = required.trusted(settings.auth, settings.scheduling.content)
+    assert found.keys == "https://issuer.example/jwks"
+    assert (found.issuer.name, found.issuer.audiences) == ("https://issuer.example", ())
+
+
+@pytest.mark.parametrize(
+    ("auth", "field", "told"),
+    [
+        ("{}", "auth.jwksUri", "it is required"),
+        ("{jwksUri: somewhere}", "auth.jwksUri", "neither an http(s) URL"),
+        ("{jwksUri: https://a, issuer: 3}", "auth.issuer", "3"),
+        ("{jwksUri: https://a, audiences: a}", "auth.audiences", "a"),
+        ("none", "auth", "it must be a mapping"),
+        ("{jwksUri: https://a, leeway: 3}", "auth.leeway", "there is no such field"),
+    ],
+)
+def test_a_section_that_makes_no_sense_is_refused(tmp_path, auth, field, told):
+    """With its place: a gateway must not start without what it says."""
+    file = tmp_path / "router.yaml"
+    file.write_text(f"{SCHEDULER}auth: {auth}\n")
     with pytest.raises(configuration.ConfigurationErrors) as raised:
         configuration.load(None, {"scheduling_config_file": str(file)})
     [line] = str(raised.value).splitlines()
-    at = text[: text.index("auth:")].count("\n") + 1
-    assert line.startswith(f"{file}:{at}:")
-    for part in ("error: auth:", "checks no tokens", "every request would be let in", "ignore_auth"):
-        assert part in line
+    assert line.startswith(f"{file}:4:")
+    assert f"{field}: " in line
+    assert told in line
+
+
+def test_a_picker_does_not_start_with_it(tmp_path):
+    """It authenticates nobody: every request would be let in."""
+    file = tmp_path / "router.yaml"
+    file.write_text(SCHEDULER + AUTH)
+    done = CliRunner().invoke(main, ["picker", "--pool-name", "a", "--config-file", str(file)])
+    assert done.exit_code != 0
+    assert "checks no tokens" in done.output
 
 
 def test_an_empty_section_is_none(tmp_path):
@@ -79,13 +107,13 @@ def test_a_file_that_goes_before_the_environment_says_so(tmp_path, caplog):
     assert "dataLayer.injectDefaults: without effect" in caplog.text
 
 
-def test_validate_finds_it(tmp_path):
+def test_validate_finds_errors_in_it(tmp_path):
     """Before anything is started."""
     file = tmp_path / "router.yaml"
-    file.write_text(SCHEDULER + AUTH)
+    file.write_text(SCHEDULER + "auth: {issuer: a}\n")
     done = CliRunner().invoke(main, ["validate", str(file)])
     assert done.exit_code == 1
-    assert "checks no tokens" in done.output
+    assert "auth.jwksUri" in done.output
 
 
 @pytest.mark.parametrize(
@@ -95,7 +123,7 @@ def test_validate_finds_it(tmp_path):
 )
 def test_validate_finds_it_in_a_config_map(tmp_path, written, line):
     """Which is how Kthena's router is given it; the place is that in the manifest."""
-    text = SCHEDULER + "  plugin: []\n" + AUTH
+    text = SCHEDULER + "  plugin: []\n" + AUTH.replace("jwksUri", "uri")
     if written == "{!r}":
         value = '"' + text.replace("\n", "\\n") + '"'
     else:
@@ -107,11 +135,13 @@ def test_validate_finds_it_in_a_config_map(tmp_path, written, line):
     )
     done = CliRunner().invoke(main, ["validate", str(file), "-o", "json"])
     assert done.exit_code == 1
-    [unknown, auth] = sorted(json.loads(done.output), key=lambda found: found["path"], reverse=True)
+    found = {
+        each["path"].removeprefix("data.routerConfiguration: "): each for each in json.loads(done.output)
+    }
+    auth, unknown = found["auth.jwksUri"], found["scheduler.plugin"]
     assert auth["object"] == "ConfigMap kthena/router"
-    assert (auth["path"], auth["line"]) == ("data.routerConfiguration: auth", line)
-    assert "checks no tokens" in auth["message"]
-    assert unknown["path"] == "data.routerConfiguration: scheduler.plugin"
+    assert auth["line"] == line
+    assert auth["message"] == "it is required"
     assert "there is no such field" in unknown["message"]
 
 
@@ -131,26 +161,16 @@ def test_a_picker_in_a_config_map_is_judged_by_its_kind(tmp_path):
     assert "1 object in 1 file: 1 error\n" in done.output
 
 
-async def test_a_gateway_does_not_start(kubeconfig, tmp_path):
-    """The process ends with the reason, and never listens."""
-    file = tmp_path / "router.yaml"
-    file.write_text(SCHEDULER + AUTH)
-    command = [sys.executable, "-m", "headgate", "gateway", "--kubeconfig", str(kubeconfig), "--port", "0"]
-    command += ["--metrics-port", "0", "--admin-port", "0", "--scheduling-config-file", str(file)]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0
-    assert "auth" in done.stderr
-    assert "ignore_auth" in done.stderr
-    assert "is ready" not in done.stderr
-
-
-async def test_a_running_gateway_does_not_take_it_up(start_gateway, tmp_path, eventually):
-    """It goes on by what it had, and its readiness page says what is wrong with the file."""
+async def test_a_running_gateway_takes_it_up(start_gateway, tmp_path, eventually):
+    """Its clients need tokens from then on, and what makes no sense is told by its readiness page."""
     file, settings = tmp_path / "router.yaml", tmp_path / "gateway.yaml"
     file.write_text(SCHEDULER)
     settings.write_text(f"scheduling: {{config_file: {file}}}\nlogging: {{access_log: off}}\n")
     gateway = await start_gateway("--config", str(settings))
+    models = f"{gateway.url}/v1/models"
+    assert gateway.http.get(models).status_code == 200
+    file.write_text(SCHEDULER + "auth: {}\n")
+    await eventually(lambda: "auth.jwksUri" in str(gateway.get("/readyz").json()))
+    assert gateway.http.get(models).status_code == 200
     file.write_text(SCHEDULER + AUTH)
-    await eventually(lambda: "checks no tokens" in str(gateway.get("/readyz").json()))
-    assert gateway.get("/readyz").status_code == 200
-    assert gateway.config()["scheduling"]["configuration"]["dialect"] == "Kthena"
+    await eventually(lambda: gateway.http.get(models).status_code == 401)

@@ -16,6 +16,7 @@ from headgate.api import (
     llmd,
     marks,
     reference_grants,
+    tenants,
 )
 from headgate.api.apps import (
     ControllerRevision,
@@ -86,6 +87,7 @@ from headgate.api.meta import (
     OwnerReference,
     Resource,
 )
+from headgate.api.tenants import Tenant
 
 __all__ = [
     "AutoscalingPolicy",
@@ -151,6 +153,7 @@ __all__ = [
     "ServiceAccount",
     "StringMatch",
     "TargetModel",
+    "Tenant",
     "VariantAutoscaling",
     "WorkloadPort",
     "WorkloadSelector",
@@ -169,4 +172,5 @@ __all__ = [
     "marks",
     "pool_conversion",
     "reference_grants",
+    "tenants",
 ]

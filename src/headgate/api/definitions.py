@@ -28,6 +28,7 @@ from headgate.api import (
     leaderworkersets,
     llmd,
     reference_grants,
+    tenants,
 )
 from headgate.api.meta import Resource
 from headgate.kubeschema import schema
@@ -211,6 +212,17 @@ _CUSTOM = (
             _AGE,
         ),
         status=True,
+    ),
+    Definition(
+        kind=tenants.Tenant,
+        short_names=("tn",),
+        categories=("headgate",),
+        columns=(
+            ("Share", "integer", ".spec.share", 0),
+            ("Models", "string", ".spec.models", 0),
+            ("Max Priority", "integer", ".spec.priority.max", 1),
+            _AGE,
+        ),
     ),
 )
 

@@ -48,6 +48,9 @@ TLS_SERVER_NAME = "headgate.dev/tls-server-name"
 TLS_INSECURE = "headgate.dev/tls-insecure"
 """On a ModelServer or InferencePool with https: "true" accepts any certificate."""
 
+API_KEY = "headgate.dev/api-key"
+"""A label on a Secret: "true" if it holds an API key of the gateway."""
+
 SCHEDULING_PROFILE = "headgate.dev/scheduling-profile"
 """On a ModelServer or InferencePool: the profile of the scheduler's configuration, or the policy, that picks
 its endpoints."""

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.apiserver import builtin, errors, pki
+from headgate import private_files
+from headgate.apiserver import builtin, errors
 from headgate.apiserver.storage import Key, Store
 from headgate.apiserver.targets import Target
 from headgate.apiserver.users import AUDIENCE, User
@@ -164,7 +165,7 @@ class AccountTokens:
         if self._key is None:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             key = secrets.token_bytes(32)
-            self._store.write_file(lambda: pki.write_private(self._path, key))
+            self._store.write_file(lambda: private_files.write(self._path, key))
             self._key = key
         signed = _HEADER + b"." + _base64(msgspec.json.encode(claims))
         return (signed + b"." + _signature(self._key, signed)).decode()

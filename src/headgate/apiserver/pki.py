@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import datetime
-import os
 import secrets
 import ssl
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from headgate import private_files
 from headgate.serving import certificates
 
 RENEW_BEFORE_DAYS = 30
@@ -46,20 +45,6 @@ def ensure(directory: Path, host: str, now: datetime.datetime) -> Identity:
     return identity
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file with mode 0600 atomically: readers see either the old or the complete new file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def kubeconfig(identity: Identity, url: str) -> bytes:
     """A kubeconfig for the administrator, including CA and token."""
     name = "headgate"
@@ -90,14 +75,14 @@ def write_kubeconfig_for(own: Path, path: Path, name: str, token: str) -> None:
     context = {"cluster": cluster, "user": name, "namespace": "default"}
     config["contexts"] = [{"name": name, "context": context}]
     config["current-context"] = name
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    private_files.write(path, yaml.safe_dump(config, sort_keys=False).encode())
 
 
 def _token(path: Path) -> str:
     if path.exists() and (token := path.read_text().strip()):
         return token
     token = secrets.token_urlsafe(32)
-    write_private(path, token.encode())
+    private_files.write(path, token.encode())
     return token
 
 
@@ -113,6 +98,6 @@ def _usable(identity: Identity, host: str, now: datetime.datetime) -> bool:
 
 def _make(identity: Identity, host: str, now: datetime.datetime) -> None:
     issued = certificates.issue("headgate-apiserver", (*HOSTS, host), now)
-    write_private(identity.key, issued.key)
-    write_private(identity.cert, issued.cert)
-    write_private(identity.ca, issued.ca)
+    private_files.write(identity.key, issued.key)
+    private_files.write(identity.cert, issued.cert)
+    private_files.write(identity.ca, issued.ca)

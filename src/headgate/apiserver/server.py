@@ -15,7 +15,7 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
-from headgate import allocator, serving
+from headgate import allocator, private_files, serving
 from headgate.apiserver import connections, expiry, pki
 from headgate.apiserver.app import application
 from headgate.apiserver.parts import Config, Parts
@@ -106,7 +106,7 @@ async def serve(
 def _write(kubeconfig: Path, content: bytes, parts: Parts) -> None:
     """On a completely full disk, the server continues with the old kubeconfig, if there is one."""
     try:
-        parts.store.write_file(lambda: pki.write_private(kubeconfig, content))
+        parts.store.write_file(lambda: private_files.write(kubeconfig, content))
     except OSError as error:
         if error.errno not in NO_SPACE or not kubeconfig.exists():
             raise

@@ -19,7 +19,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from headgate.apiserver import pki
+from headgate import private_files
 
 Role = Literal["admin", "read-only"]
 
@@ -112,7 +112,7 @@ class Tokens:
 
     def _write(self, tokens: Sequence[Token]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        pki.write_private(self._path, msgspec.json.format(msgspec.json.encode(tokens)))
+        private_files.write(self._path, msgspec.json.format(msgspec.json.encode(tokens)))
 
 
 LOOK_AGAIN_S = 0.1

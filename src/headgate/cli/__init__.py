@@ -28,6 +28,7 @@ _COMMANDS = {
     "bench": "headgate.cli.bench.command:bench",
     "flow": "headgate.cli.flow.command:flow",
     "gateway": "headgate.cli.gateway:gateway",
+    "key": "headgate.cli.key.command:key",
     "picker": "headgate.cli.picker.command:picker",
     "body-router": "headgate.cli.picker.body_router:body_router",
     "apiserver": "headgate.cli.apiserver:apiserver",

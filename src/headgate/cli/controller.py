@@ -154,6 +154,7 @@ def _urls(context: click.Context, option: click.Parameter, given: tuple[str, ...
     help="Serve /metrics, /healthz and /readyz on this port. Default: nowhere.",
 )
 @click.option("--metrics-host", default="127.0.0.1", help="Address of that port.", show_default=True)
+@options.page_token_file
 @options.log_level
 def controller(
     kubeconfig: Path | None,
@@ -177,6 +178,7 @@ def controller(
     planning_namespace: str,
     metrics_port: int | None,
     metrics_host: str,
+    page_token_file: Path | None,
     log_level: str,
 ) -> None:
     """Run Models, scale workloads by policies, and report the status of Headgate's objects."""
@@ -219,6 +221,7 @@ def controller(
         ),
         metrics_host=metrics_host,
         metrics_port=metrics_port,
+        page_token_file=page_token_file,
     )
 
     def announce() -> None:

@@ -54,6 +54,13 @@ apiserver_port = click.option(
     show_envvar=True,
     help="Port of the Kubernetes API of a machine that is started.",
 )
+page_token_file = click.option(
+    "--page-token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="HEADGATE_PAGE_TOKEN_FILE",
+    show_envvar=True,
+    help="File with a token that the pages on the metrics port need, except health. Default: none.",
+)
 log_level = click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),

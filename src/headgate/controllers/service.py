@@ -42,6 +42,8 @@ class ControllersConfig(msgspec.Struct, frozen=True, kw_only=True):
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
     """Where to serve health and metrics; None to serve none."""
+    page_token_file: Path | None = None
+    """With the token that metrics need; None for everybody."""
 
 
 async def run_controllers(
@@ -96,10 +98,9 @@ async def _run(
                 tasks.create_task(unattended.run()),
             ]
             if listener is not None:
-                page = serving.serve_page(
-                    pages.pages(statuses, models, scaling, planning, gateway_api, leadership), listener
-                )
-                running.append(tasks.create_task(page))
+                shown = pages.pages(statuses, models, scaling, planning, gateway_api, leadership)
+                page = serving.by_token_file(shown, config.page_token_file)
+                running.append(tasks.create_task(serving.serve_page(page, listener)))
             runs = tasks.create_task(election.run()) if election is not None else None
             await stop.wait()
             for task in running:

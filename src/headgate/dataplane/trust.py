@@ -14,7 +14,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from headgate.auth.gate import Certificate
 
 Header = tuple[bytes, bytes]
 """Lower-case name and value."""
@@ -59,17 +62,17 @@ class Peer:
     """The other end of a client connection: created once per connection, since it is the same for all
     requests."""
 
-    __slots__ = ("_host", "_node", "_opening", "_trusted", "address", "identity", "is_trusted", "scheme")
+    __slots__ = ("_host", "_node", "_opening", "_trusted", "address", "certificate", "is_trusted", "scheme")
 
-    def __init__(self, address: str, trusted: Networks, scheme: bytes = b"http", identity: str = "") -> None:
+    def __init__(self, address: str, trusted: Networks, scheme: bytes = b"http") -> None:
         """`scheme`: of the connection, http or https."""
         self.address = address
         """Without its port; "" if unknown, as on Unix sockets."""
         self.is_trusted = address in trusted
+        self.certificate: Certificate | None = None
+        """The verified certificate of the client; whoever accepts connections with TLS sets it."""
         self._trusted = trusted
         self.scheme = scheme
-        self.identity = identity
-        """The name in the verified certificate of the client; "" without one."""
         self._node = address.partition("%")[0].encode() or b"unknown"
         self._host: bytes | None = None
         self._opening = b""

@@ -10,6 +10,7 @@ from headgate.requests.bodies.large import LARGE_BYTES
 from headgate.requests.client import Header
 
 if TYPE_CHECKING:
+    from headgate.auth.outcome import Identity
     from headgate.dataplane.trust import Peer
 
 MAX_BODY_PIECES: Final = 1024
@@ -26,10 +27,12 @@ FRAMING_FACTOR: Final = 16
 class IncomingHead:
     """The head of one request of a peer, and values derived from it."""
 
-    __slots__ = ("headers", "host", "peer", "response_lines", "target", "version")
+    __slots__ = ("headers", "host", "identity", "peer", "response_lines", "target", "version")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
+        self.identity: Identity | None = None
+        """The client, if it had to authenticate."""
         self.target = b""
         """As far as it has arrived; without the host once the head is complete."""
         self.headers: list[Header] = []
@@ -43,13 +46,16 @@ class IncomingHead:
         """Reset for another request."""
         self.target = self.response_lines = b""
         self.headers = []
+        self.identity = None
 
     def parsed(self, method: bytes) -> ParsedHead:
         """The complete head."""
         is_http_1_0 = self.version != "1.1"
-        return ParsedHead(
+        head = ParsedHead(
             method, self.target, self.headers, is_http_1_0, self.peer, self.host, self.response_lines
         )
+        head.identity = self.identity
+        return head
 
     @property
     def size(self) -> int:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 from headgate import loop_turns as turns
 from headgate.dataplane import trust
+from headgate.dataplane.credentials import certificates
 from headgate.dataplane.trust import Peer
 from headgate.gateway import limits, local, refusals
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.reader import RequestReader
-from headgate.gateway.tls.identity import name_of
 from headgate.http2.frames import PREFACE
 from headgate.requests.refusal import Refusal
 
@@ -110,12 +110,11 @@ class ClientConnection:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._settings.write_buffer_bytes)
         address = transport.get_extra_info("peername")
-        tls = transport.get_extra_info("ssl_object")
+        is_secure = transport.get_extra_info("ssl_object") is not None
         host = str(address[0]) if isinstance(address, tuple) else ""
-        trusted = self._services.policy.trusted
-        self._peer = peer = (
-            Peer(host, trusted) if tls is None else Peer(host, trusted, b"https", name_of(tls))
-        )
+        peer = Peer(host, self._services.policy.trusted, b"https" if is_secure else b"http")
+        peer.certificate = certificates.of(transport)
+        self._peer = peer
         self._reader = RequestReader(self._services, self, peer)
         if self._clients.counts_addresses and not peer.is_trusted:
             self._counted_as = trust.counted_as(peer.address)

@@ -35,14 +35,17 @@ def respond(services: Services, request: Request) -> tuple[bytes, ...]:
         message = b'{"message":"ready"}' if ready else b'{"message":"not ready"}'
         return _reply(request, 200 if ready else 503, message)
     elif path in _MODELS:
-        return _reply(request, 200, services.models.body())
+        return _reply(request, 200, services.models.body(request.tenant))
     elif path.startswith(paths.OWN_BELOW):
         # Some clients escape the slashes of "organisation/model", others do not.
         name = urllib.parse.unquote(path.partition("/models/")[2])
-        entry = services.models.entry(name)
-        if entry is not None:
+        entry, tenant = services.models.entry(name), request.tenant
+        if tenant is not None and not tenant.may_use(name):
+            refusal = Refusal.forbidden_model(tenant.name, name)
+        elif entry is not None:
             return _reply(request, 200, entry)
-        refusal = Refusal.model_not_found(name)
+        else:
+            refusal = Refusal.model_not_found(name)
     else:
         refusal = Refusal.bad_request(
             f"there is nothing at {path[:256]}: neither a page of the gateway, nor a path that it forwards; "

@@ -1,10 +1,11 @@
-"""The client policy in the settings: trusted networks, allowed hosts, CORS, forwarded paths."""
+"""The client policy in the settings: credentials, trusted networks, allowed hosts, CORS, forwarded paths."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from headgate.dataplane import trust
+from headgate.dataplane.credentials.credentials import Credentials
 from headgate.gateway import cors, hosts
 from headgate.gateway.settings import GatewaySettings
 from headgate.requests import paths
@@ -15,7 +16,9 @@ HSTS: Final = b"strict-transport-security: max-age="
 class ClientPolicy:
     """Built from settings without conflicts."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, credentials: Credentials | None = None) -> None:
+        """`credentials` outlast changes of settings."""
+        self.credentials = credentials or Credentials(settings.auth, settings.scheduling.content)
         self.trusted = trust.Networks(settings.clients.trusted_networks)
         self.hosts = hosts.Hosts(settings.clients.allowed_hosts)
         self.paths = paths.Paths(settings.clients.forwarded_paths)

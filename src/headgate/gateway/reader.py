@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 import httptools
 
 from headgate.dataplane import bodies
-from headgate.gateway import hosts, unreadable
+from headgate.gateway import authenticating, hosts, unreadable
 from headgate.gateway.incoming import FRAMING_FACTOR, MAX_FRAMING_BYTES, IncomingBody, IncomingHead
 from headgate.gateway.request import Request
 from headgate.gateway.request_head_cache import RequestHeadCache
@@ -28,8 +28,6 @@ _CHECKED: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b
 """Headers that are checked before the body is read."""
 _VERSIONS: Final = ("1.1", "1.0")
 _UPGRADING: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
-_PROBES: Final = (b"/healthz", b"/readyz", b"/health")
-"""Requested by load balancers, which know an address but no host name."""
 _SLASH: Final = 47
 _HEAD_END: Final = b"\r\n\r\n"
 
@@ -157,6 +155,11 @@ class RequestReader:
         head = self._head
         head.target, head.response_lines = request.target, request.response_lines
         request.keep_alive = not self._services.shutdown.is_leaving
+        identity = request.parsed.identity
+        if identity is not None:
+            self._refusal = authenticating.expired(self._services, identity, request.parsed.headers)
+            if self._refusal is not None:
+                return self._refusal
         memory, size = self._body.memory, request.held_bytes
         memory.held += size
         if memory.held > memory.limit_of_long and memory.is_exceeded_by(size):
@@ -261,6 +264,8 @@ class RequestReader:
         if host != self._heads.allowed_host:
             host = self._check_host(host)
         head.host = host
+        if self._policy.credentials.gate is not None:
+            self._authenticate()
         if size > bodies.LONG_BYTES and not self._body.memory.has_room(size):
             self._refuse(self._body.memory.refusal())
         if expected:
@@ -345,11 +350,19 @@ class RequestReader:
     def _check_host(self, host: bytes) -> bytes:
         host = host.strip(b" \t")
         refusal = self._policy.hosts.refusal(host)
-        if refusal is not None and (refusal.status == 400 or self._head.target not in _PROBES):
+        if refusal is not None and (refusal.status == 400 or self._head.target not in authenticating.PROBES):
             self._refuse(refusal)
         if refusal is None:
             self._heads.allowed_host = host
         return host
+
+    def _authenticate(self) -> None:
+        head = self._head
+        method = self._parser.get_method()
+        found = authenticating.admit(self._services, method, head.target, head.headers, head.peer)
+        if isinstance(found, Refusal):
+            self._refuse(found)
+        head.identity = found
 
     def _expect(self, expected: bytes, *, has_body: bool) -> None:
         if expected.strip().lower() != b"100-continue":

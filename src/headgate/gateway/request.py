@@ -12,6 +12,8 @@ from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.client import Header
 
 if TYPE_CHECKING:
+    from headgate.auth.outcome import Identity
+    from headgate.auth.tenant import Grant
     from headgate.dataplane.trust import Peer
 
 HOP_BY_HOP: Final = frozenset(
@@ -92,6 +94,7 @@ class ParsedHead:
         "forwarded",
         "given_id",
         "headers",
+        "identity",
         "is_http_1_0",
         "line",
         "method",
@@ -121,6 +124,8 @@ class ParsedHead:
         self.is_http_1_0 = is_http_1_0
         self.peer = peer
         self.response_lines = response_lines
+        self.identity: Identity | None = None
+        """The client, if it had to authenticate."""
         self.tells_client = False
         """Whether a header names a client behind the connection."""
         self.given_id = b""
@@ -271,6 +276,12 @@ class Request:
     def is_from_trusted(self) -> bool:
         """Whether the connection's peer may speak for other clients."""
         return self.parsed.peer.is_trusted
+
+    @property
+    def tenant(self) -> Grant | None:
+        """What its client may do; None if clients need no credentials."""
+        identity = self.parsed.identity
+        return identity.grant if identity is not None else None
 
     @property
     def client_address(self) -> str:

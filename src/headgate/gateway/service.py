@@ -14,6 +14,7 @@ from typing import cast
 
 from headgate import cluster, routing, serving, telemetry
 from headgate.dataplane import following
+from headgate.dataplane.credentials.followed import FollowedCredentials
 from headgate.dataplane.followed import FollowedObjects
 from headgate.dataplane.records.recorder import Recorder
 from headgate.gateway import accepting, gauges, limits
@@ -88,6 +89,7 @@ class Service:
             tasks.create_task(_follow_objects(self.shell, self.ports, client, self.objects, on_ready))
             tasks.create_task(self.ports.run())
             tasks.create_task(_flush_log(self._recorder))
+            tasks.create_task(self.shell.services.credentials.run())
             group = ["gateway", *sorted(settings.kubernetes.namespaces)]
             tasks.create_task(self.shell.peering.run(client, group))
 
@@ -163,6 +165,9 @@ async def _follow_objects(
     entries = _followed_entries(shell.settings, source, changed.set)
     async with asyncio.TaskGroup() as tasks:
         shell.denied = objects.denied
+        if namespace := shell.settings.auth.namespace:
+            credentials = FollowedCredentials(client, namespace, shell.services.credentials)
+            await credentials.start(tasks)
         if entries is not None:
             shell.denied = lambda: objects.denied() + entries.denied()
             objects.follow_pods(entries.put_pod)

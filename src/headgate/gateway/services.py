@@ -10,6 +10,7 @@ from collections.abc import Callable
 from headgate.dataplane import large_reader
 from headgate.dataplane.background import Background
 from headgate.dataplane.bodies import BodyMemory
+from headgate.dataplane.credentials.credentials import Credentials
 from headgate.dataplane.queueing.metrics import WaitMetrics
 from headgate.dataplane.records import trace
 from headgate.dataplane.records.recorder import Recorder
@@ -101,9 +102,15 @@ class Services:
 
     def change(self, settings: GatewaySettings) -> None:
         self.settings = settings
-        self.policy = ClientPolicy(settings)
+        self.policy = ClientPolicy(settings, self.credentials)
+        self.credentials.change(settings.auth, settings.scheduling.content)
         self.bodies.change(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
         self.connections.change(settings)
+
+    @property
+    def credentials(self) -> Credentials:
+        """What authenticates clients."""
+        return self.policy.credentials
 
     @property
     def waits(self) -> WaitMetrics:

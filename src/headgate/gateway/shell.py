@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate import cluster, fleet, observe, routing
+from headgate.dataplane.credentials import tenant_limits
 from headgate.dataplane.peering import Peering
 from headgate.dataplane.queueing import Queues
 from headgate.dataplane.records.recorder import Recorder
@@ -79,6 +80,10 @@ class Shell:
         self._watching.scraper = Scraper(observe_settings(settings), process, ledger, listener)
         self._watching.kv_events = KvEventSources(process, ledger, prefixes)
         self.peering = Peering(settings.peers, self.plane, self.queues, process.clock, rng)
+        self._said = settings
+        """The settings, without the shares of tenants."""
+        services.credentials.changed = self._credentials_changed
+        self._credentials_changed()
         self.snapshots_taken = 0
         self.snapshot_at = 0.0
         """When the last snapshot took effect, in seconds since 1970."""
@@ -112,6 +117,8 @@ class Shell:
 
     def change(self, settings: GatewaySettings) -> None:
         """Apply new settings, also to open connections, without disturbing their requests."""
+        self._said = settings
+        settings = self._with_shares(settings)
         before = self.services.settings
         self.services.change(settings)
         self.clients.change(settings)
@@ -122,6 +129,23 @@ class Shell:
         self.queues.change(before, settings)
         self.scraper.change(observe_settings(settings))
         self.gateways.change(settings)
+
+    def _with_shares(self, settings: GatewaySettings) -> GatewaySettings:
+        """Tenants' shares are weights of flows like any other."""
+        shares = tenant_limits.weights_of(self.services.credentials.tenants)
+        return settings.replace(queue_weights=(*settings.queue.weights, *shares)) if shares else settings
+
+    def _credentials_changed(self) -> None:
+        """Keys or tenants have changed: what clients were admitted for may no longer hold."""
+        services, limits = self.services, self.plane.routes.limits
+        tenants = services.credentials.tenants
+        if limits.use_tenants(tenant_limits.routes_of(tenants), self.now()):
+            services.limit_sources.keep(limits.by_route.values())
+        before, settings = services.settings, self._with_shares(self._said)
+        if settings != before:
+            services.settings = settings
+            self.queues.change(before, settings)
+        self.clients.change(settings)
 
     def use(self, snapshot: routing.Snapshot, step: routing.Step | None = None) -> None:
         """Use a new snapshot; requests in progress keep their pool."""
@@ -198,6 +222,7 @@ class Shell:
             "clients": len(self.clients),
             "http2": self.clients.http2.statistics(),
             "handshakes": self.clients.handshakes.statistics(),
+            "credentials": services.credentials.statistics(),
             "bodies": services.bodies.statistics(),
             "ledger": plane.ledger.statistics(),
             "prefixes": plane.prefixes.statistics() | self.kv_events.exact.statistics(),

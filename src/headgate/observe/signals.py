@@ -27,7 +27,7 @@ from typing import Final
 import httpx2
 import msgspec
 
-from headgate import http_clients
+from headgate import admin_token, http_clients
 from headgate.api import ObjectRef
 from headgate.api.signal_names import MEANS
 from headgate.requests.pool_signals import Page, PoolSignals, merged
@@ -269,7 +269,7 @@ class Gateway:
                 "GET",
                 f"{self.url}{PATH}",
                 params={"watch": "1"},
-                headers={"accept-encoding": "identity"},
+                headers={"accept-encoding": "identity"} | admin_token.headers(),
             ) as response,
         ):
             if response.status_code != 200:

@@ -89,6 +89,11 @@ class ProxiedRequest:
         return True
 
     @property
+    def tenant(self) -> None:
+        """The proxy authenticates clients."""
+        return
+
+    @property
     def client_address(self) -> str:
         """As the proxy says it, or as it has appended it to the headers."""
         if self._source:

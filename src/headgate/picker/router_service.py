@@ -70,6 +70,7 @@ async def run_router(
         {extproc.PATH: router.open, **health}, turns, limits, tls.context if tls is not None else None
     )
     healths = rpc.Server(health, turns, rpc.Limits())
+    page = serving.by_token_file(_pages(router, registry), listening.page_token_file)
     use = serving.Use("metrics", "--host", "--metrics-port")
     with serving.listening_socket(listening.host, listening.metrics_port, use=use) as page_socket:
         try:
@@ -80,7 +81,7 @@ async def run_router(
                 informer.subscribe(router.base_models.note)
                 running = [
                     tasks.create_task(informer.run()),
-                    tasks.create_task(serving.serve_page(_pages(router, registry), page_socket)),
+                    tasks.create_task(serving.serve_page(page, page_socket)),
                 ]
                 if tls is not None:
                     running.append(tasks.create_task(tls.follow()))

@@ -102,13 +102,14 @@ async def run_picker(
         reference_gauges.add_gauges(registry, shell)
         telemetry.add_process_metrics(registry)
         servers = Servers(shell, tls)
+        page = serving.by_token_file(pages.pages(shell, registry), listening.page_token_file)
         try:
             await servers.listen()
             await shell.engines.peering.start()
             shell.engines.start()
             async with _client(settings) as client, asyncio.TaskGroup() as tasks:
                 running = [
-                    tasks.create_task(serving.serve_page(pages.pages(shell, registry), page_socket)),
+                    tasks.create_task(serving.serve_page(page, page_socket)),
                     tasks.create_task(_follow_objects(shell, client, lambda: on_ready(servers))),
                     tasks.create_task(_flush_log(recorder)),
                     tasks.create_task(shell.engines.peering.run(client, _group(settings))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -59,6 +60,8 @@ class Listening(msgspec.Struct, frozen=True, kw_only=True):
     """How often these files are read again; 0 for never."""
     max_message_bytes: int = 4 << 20
     """The longest message of a proxy."""
+    page_token_file: Path | None = None
+    """With the token that the pages on the metrics port need; None for everybody."""
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):

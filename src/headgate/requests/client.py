@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from headgate.auth.tenant import Grant
 
 Header = tuple[bytes, bytes]
 """Lower-case name and value."""
@@ -40,6 +43,11 @@ class ClientRequest(Protocol):
     @property
     def is_from_trusted(self) -> bool:
         """Whether the connection's peer may speak for other clients."""
+        ...
+
+    @property
+    def tenant(self) -> Grant | None:
+        """What its client may do; None if clients need no credentials."""
         ...
 
     def header(self, name: bytes) -> str:

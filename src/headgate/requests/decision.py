@@ -148,7 +148,9 @@ def decide(
         fields = Fields(form.model, form.stream)
     decision.model = fields.model or ""
     decision.stream = fields.stream is True
-    decision.refusal = _find_pool(decision, known, request, proxied)
+    decision.refusal = _forbidden(decision, request)
+    if decision.refusal is None:
+        decision.refusal = _find_pool(decision, known, request, proxied)
     asks_for_usage = proxied is None or proxied.asks_for_usage
     if decision.refusal is not None:
         return decision
@@ -183,6 +185,9 @@ def decide_in(
         fields = Fields(form.model, form.stream) if form is not None else Fields()
     decision.model = model = fields.model or ""
     decision.stream = fields.stream is True
+    if (refusal := _forbidden(decision, request)) is not None:
+        decision.refusal = refusal
+        return decision
     found = _leads_to(known, model, pool.pool.key)
     match = decision.match = found or routing.Match(route, route.rules[0], is_adapter=False)
     target = None if found is None else known.splits.next(match.route.key, match.rule)
@@ -231,6 +236,14 @@ def encoded(request: ClientRequest) -> Refusal | None:
         code="compressed_body",
         status=415,
     )
+
+
+def _forbidden(decision: Decision, request: ClientRequest) -> Refusal | None:
+    """Why the client's tenant may not use the model."""
+    tenant = request.tenant
+    if tenant is None or tenant.may_use(decision.model):
+        return None
+    return Refusal.forbidden_model(tenant.name, decision.model)
 
 
 def _find_pool(
@@ -398,7 +411,9 @@ def _scheduled(
     block_tokens = 0.0
     if not is_form:
         is_hashed = pool.policy.uses_prefix
-        if is_hashed or match.route.limits is not None or len(request.body) >= READ_FROM_BYTES:
+        tenant = request.tenant
+        is_limited = match.route.limits is not None or (tenant is not None and bool(tenant.limits))
+        if is_hashed or is_limited or len(request.body) >= READ_FROM_BYTES:
             read = known_prompt or prompt.read(fields, request.path)
             bytes_per_token = _bytes_per_token(decision, known, upstream_model, read)
             prompt_tokens = read.tokens or int(read.size / bytes_per_token)
@@ -447,9 +462,11 @@ def _salt(fields: Fields) -> bytes:
 def priority_of(known: Surroundings, destination: Destination, request: ClientRequest) -> int:
     """The priority of a request: its objective's, if it names one of the pool, else its route's."""
     priority, objectives = destination.match.route.priority, destination.pool.pool.objectives
-    if objectives and (known.believes_objectives or request.is_from_trusted):
-        return _priority(objectives, request, priority)
-    return priority
+    tenant = request.tenant
+    is_believed = request.is_from_trusted if tenant is None else tenant.chooses_objective
+    if objectives and (known.believes_objectives or is_believed):
+        priority = _priority(objectives, request, priority)
+    return priority if tenant is None else tenant.bounded(priority)
 
 
 def _priority(objectives: Mapping[str, int], request: ClientRequest, otherwise: int) -> int:

@@ -44,6 +44,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Additional header lines, each with its CRLF."""
     logged: str = ""
     """Logged instead of the message: with addresses and names that clients must not see."""
+    is_for_anthropic: bool = False
+    """Whether the client expects Anthropic's format at any path."""
 
     @property
     def log_message(self) -> str:
@@ -52,6 +54,17 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def bad_request(cls, message: str, *, code: str, param: str | None = None, status: int = 400) -> Refusal:
         return cls(status=status, type="invalid_request_error", code=code, message=message, param=param)
+
+    @classmethod
+    def forbidden_model(cls, tenant: str, model: str) -> Refusal:
+        """The tenant may not use the model, whether or not it exists."""
+        return cls(
+            status=403,
+            type="permission_error",
+            code="model_not_allowed",
+            message=f"the tenant {tenant[:256]!r} may not use the model {model[:256]!r}",
+            param="model",
+        )
 
     @classmethod
     def method_not_allowed(cls, message: str, allowed: bytes, *, code: str = "method_not_allowed") -> Refusal:
@@ -125,7 +138,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     def body_at(self, target: bytes) -> bytes:
         """The body of the response, in the format of the target's API."""
-        return self.body(anthropic=target.startswith(_ANTHROPIC_PATH))
+        return self.body(anthropic=self.is_for_anthropic or target.startswith(_ANTHROPIC_PATH))
 
     def body(self, *, anthropic: bool) -> bytes:
         if anthropic:

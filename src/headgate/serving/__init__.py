@@ -3,6 +3,7 @@
 `Limits` bounds what clients can use: connections, sizes and times.
 """
 
+from headgate.serving.guard import Closed, Guarded, by_token_file
 from headgate.serving.protocol import MAX_PIPELINED, BoundedProtocol, Limits, Reason, State
 from headgate.serving.server import (
     BACKLOG,
@@ -22,12 +23,15 @@ __all__ = [
     "MAX_PIPELINED",
     "Application",
     "BoundedProtocol",
+    "Closed",
     "EmbeddedServer",
+    "Guarded",
     "Limits",
     "Listener",
     "Reason",
     "State",
     "Use",
+    "by_token_file",
     "configuration",
     "drop_stalled",
     "listening_socket",

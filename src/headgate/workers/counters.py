@@ -19,8 +19,8 @@ class Counters:
         )
         self.page_requests_rejected = telemetry.Counter(
             "headgate_gateway_page_requests_rejected",
-            "Requests for the metrics page and the admin pages rejected for their host or origin; reason is "
-            "unknown_host (421) or other_origin (403).",
+            "Requests for the metrics page and the admin pages rejected for their host, their origin or "
+            "their credentials; reason is unknown_host (421), other_origin (403), or the code of the error.",
             ("page", "reason"),
         )
 

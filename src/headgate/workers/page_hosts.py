@@ -41,7 +41,7 @@ class KnownHosts:
     ) -> None:
         """`settings` returns the current settings; `host` returns the page's listen address from them;
         `rejected` is called for each rejected request, with the reason."""
-        self._app = app
+        self.app = app
         self._settings = settings
         self._host = host
         self._rejected = rejected
@@ -52,7 +52,7 @@ class KnownHosts:
             self._rejected(reason)
             await _answer(send, status, message)
         else:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
 
     def _refusal(self, scope: dict[str, Any]) -> tuple[str, int, str] | None:
         """Reason for the metric, status and message, if the request is rejected."""

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from headgate.dataplane import explaining
 from headgate.gateway import setting_types
 from headgate.gateway.settings import GatewaySettings
+from headgate.serving import Closed, Guarded
 from headgate.telemetry import sums
 from headgate.workers import channel, signals
 from headgate.workers.connection import NoAnswer
@@ -33,7 +34,7 @@ Shown = dict[str, Any]
 Answers = Mapping[WorkerProcess, Shown]
 
 
-def metrics_page(supervisor: Supervisor) -> KnownHosts:
+def metrics_page(supervisor: Supervisor) -> Guarded:
     """GET /metrics: sums over all workers, including those that have ended; GET /signals: what they know of
     each pool now."""
 
@@ -50,10 +51,10 @@ def metrics_page(supervisor: Supervisor) -> KnownHosts:
     app = Starlette(
         routes=[Route("/metrics", metrics), Route(signals.PATH, signals.SignalsPage(supervisor).respond)]
     )
-    return _known_hosts(supervisor, app, "metrics", lambda settings: settings.metrics.host)
+    return _guarded(supervisor, app, "metrics", lambda settings: settings.metrics.host)
 
 
-def admin_page(supervisor: Supervisor) -> KnownHosts:
+def admin_page(supervisor: Supervisor) -> Guarded:
     """GET /healthz and /readyz, and under /debug the state of the workers, as JSON.
 
     Other paths are served by one worker.
@@ -125,16 +126,24 @@ def admin_page(supervisor: Supervisor) -> KnownHosts:
             Route("/{path:path}", other, methods=["GET", "POST"]),
         ]
     )
-    return _known_hosts(supervisor, app, "admin", lambda settings: settings.admin.host)
+    return _guarded(supervisor, app, "admin", lambda settings: settings.admin.host)
 
 
-def _known_hosts(
+def _guarded(
     supervisor: Supervisor, app: Starlette, page: str, host: Callable[[GatewaySettings], str]
-) -> KnownHosts:
+) -> Guarded:
+    """Served under known hosts, and if clients need credentials, to those with an admin's."""
+
     def rejected(reason: str) -> None:
         supervisor.counters.page_requests_rejected.labels(page, reason).value += 1
 
-    return KnownHosts(app, lambda: supervisor.configuration.settings, host, rejected)
+    def closed(credential: bytes) -> Closed | None:
+        credentials = supervisor.credentials
+        denial = credentials.opens_pages(credential) if credentials.guards_pages else None
+        return None if denial is None else Closed(denial.code, denial.status, denial.message)
+
+    known = KnownHosts(app, lambda: supervisor.configuration.settings, host, rejected)
+    return Guarded(known, closed, rejected)
 
 
 def _response(answered: Answered) -> Response:

@@ -13,6 +13,8 @@ import msgspec
 
 from headgate import telemetry
 from headgate.api.stored_object import StoredObject
+from headgate.dataplane.credentials import required
+from headgate.dataplane.credentials.credentials import Credentials
 from headgate.telemetry import sums
 from headgate.workers import messages
 from headgate.workers.configuration import Configuration
@@ -69,6 +71,9 @@ class Supervisor:
         bound and none was handed over."""
         past = handed_over or HandOver()
         self.configuration = configuration
+        settings = configuration.settings
+        self.credentials = Credentials(settings.auth, settings.scheduling.content, verifies_tokens=False)
+        """Those that open the metrics and admin pages."""
         self.sockets = _open(configuration, past)
         self.registry = registry
         self.slots = Slots(configuration.settings.workers.count)
@@ -92,11 +97,27 @@ class Supervisor:
                 ("state",),
                 self.workers.samples,
             ),
+            telemetry.Gauge(
+                "headgate_gateway_credentials_valid",
+                "Whether the files of keys and tenants could be read; if not, what they said before applies.",
+                read=lambda: [((), not self.credentials.troubles)],
+            ),
+            telemetry.Gauge(
+                "headgate_gateway_open",
+                "Whether other machines may send requests without credentials, although no setting says so.",
+                read=lambda: [((), self.is_open)],
+            ),
         )
 
     @property
     def is_ready(self) -> bool:
         return not self.is_stopping and self.serving.is_set() and bool(self.slots.serving)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines may use the gateway without credentials, and nobody said so."""
+        settings = self.configuration.settings
+        return required.is_open(settings.listen.host, settings.auth, settings.scheduling.content)
 
     async def run(self, stop: asyncio.Event, upgrade: asyncio.Event) -> HandOver | None:
         """Serve until `stop` is set, then end all workers; or until `upgrade` is set, then keep them and
@@ -128,8 +149,10 @@ class Supervisor:
     def change_settings(self) -> None:
         """Send the settings in effect to all workers."""
         logging.getLogger().setLevel(self.configuration.settings.logging.level.upper())
-        self.objects.change(self.configuration.settings.objects)
-        settings = messages.written(self.configuration.settings)
+        now = self.configuration.settings
+        self.objects.change(now.objects)
+        self.credentials.change(now.auth, now.scheduling.content)
+        settings = messages.written(now)
         for worker in self.workers:
             if not worker.change(settings):
                 log.error(

@@ -184,7 +184,7 @@ def test_a_name_with_a_dot_is_answered_with_its_section(file: Path) -> None:
     [
         (
             "auth: {jwt: x}",
-            "the gateway does not authenticate clients: put a proxy in front, as docs/security.md says",
+            "did you mean auth.jwt_keys, auth.jwt_issuer, auth.jwt_audiences or auth.jwt_tenant_claim?",
         ),
         (
             "ssl: {cert: x}",

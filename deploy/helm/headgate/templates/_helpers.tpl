@@ -124,6 +124,7 @@ topologySpreadConstraints:
 {{- $limits := default dict $settings.rate_limits -}}
 {{- $found := pick $settings "listen" "metrics" "admin" "kubernetes" "gateway_api" "peers" -}}
 {{- $found = set $found "workers" (pick (default dict $settings.workers) "count") -}}
+{{- $found = set $found "auth" (pick (default dict $settings.auth) "namespace") -}}
 {{- $found = set $found "rate_limits" (pick $limits "gateways" "redis_hosts" "redis_tls" "redis_ca_file") -}}
 {{- toYaml $found -}}
 {{- end -}}

@@ -9,6 +9,7 @@ import click
 import httpx2
 import msgspec
 
+from headgate import admin_token
 from headgate.cli import machine_state
 from headgate.cli.objects.printing import escaped
 from headgate.dataplane.queueing.queue_shown import QueueShown
@@ -129,15 +130,18 @@ def _ask(url: str) -> dict[str, QueueShown]:
     """The gateway's queues by pool, one for each worker."""
     base = url.rstrip("/") if "://" in url else f"http://{url}".rstrip("/")
     try:
-        response = httpx2.get(f"{base}/debug/flow", timeout=PATIENCE_S, trust_env=False)
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        response = httpx2.get(
+            f"{base}/debug/flow", timeout=PATIENCE_S, trust_env=False, headers=admin_token.headers()
+        )
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise click.ClickException(
             f"no response from the gateway at {base}: {error}\n"
             f"--gateway is the address of its admin port, by default {machine_state.DEFAULT_GATEWAY}."
         ) from error
     if response.status_code != 200:
         raise click.ClickException(
-            f"{base} returned {response.status_code}: {response.text[:500]}\n"
+            f"{base} returned {response.status_code}: {response.text[:500]}"
+            f"{admin_token.hint(response.status_code)}\n"
             f"Is it the admin port of a gateway? By default that is {machine_state.DEFAULT_GATEWAY}."
         )
     try:

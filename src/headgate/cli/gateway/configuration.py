@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from headgate import admin_token
 from headgate.cli import machine_state, validation
 from headgate.cli.gateway import kthena, recognizing, scheduler, suggesting
 from headgate.cli.manifests import Entry, Node, Scalar, Span, plain, read_document
 from headgate.cli.manifests import Mapping as Tree
 from headgate.cli.validation import Finding
+from headgate.dataplane.credentials import checking
 from headgate.gateway import GatewaySettings, Setting, old_settings, setting_types
 from headgate.gateway.settings import InvalidSettings, conflicts
 
@@ -38,6 +40,9 @@ _OTHERS = {
     machine_state.APISERVER_PORT_VARIABLE,
     "HEADGATE_RUN",
     "HEADGATE_GATEWAY_HANDED_OVER",
+    admin_token.VARIABLE,
+    admin_token.FILE_VARIABLE,
+    "HEADGATE_PAGE_TOKEN_FILE",
     *(setting_types.ENVIRONMENT_PREFIX + name for name in _OF_TESTS),
 }
 """Used by other commands, by a node for each process, between supervisors in an upgrade, and by tests."""
@@ -103,7 +108,7 @@ def judge(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str,
     reading.read_environment(environment)
     reading.read_flags(flags)
     settings = GatewaySettings().replace(**reading.values_by_key())
-    for path, problem in conflicts(settings, reading.unclear):
+    for path, problem in (*conflicts(settings, reading.unclear), *checking.problems(settings.auth)):
         reading.report(path, problem)
     said, around = scheduler.read(settings.scheduling), kthena.read(environment)
     if said.unreadable:

@@ -58,11 +58,16 @@ def has_settings(content: object) -> bool:
         return False
     sections = {section.name for section in setting_types.sections()}
     return any(
-        isinstance(value, dict)
+        isinstance(value, dict) and not (name == configuration.AUTH and _is_of_kthena(value))
         if name in sections
         else name in old_settings.RENAMED and not isinstance(value, dict)
         for name, value in content.items()
     )
+
+
+def _is_of_kthena(auth: dict[str, Any]) -> bool:
+    """Whether a section `auth` is that of Kthena's router, not that of the settings."""
+    return not auth or bool({"issuer", "audiences", "jwksUri"} & auth.keys())
 
 
 def _of_config_map(tree: Mapping, file: str, content: dict[str, Any]) -> Finding:

@@ -78,6 +78,7 @@ async def _serve(
             ]
             beside: list[Coroutine[Any, Any, None]] = [
                 configuration.watch(supervisor.change_settings),
+                supervisor.credentials.run(),
                 _announce(supervisor, own),
                 signals.upgrade_when_told(),
             ]
@@ -117,6 +118,13 @@ async def _announce(supervisor: Supervisor, own: Files | None) -> None:
     is_secure = supervisor.configuration.settings.tls.is_on
     api = sockets.url(here.api[0], "https" if is_secure else "http")
     beside = f"metrics on {sockets.url(here.metrics)}/metrics, admin on {sockets.url(here.admin)}"
+    if supervisor.is_open:
+        log.warning(
+            "ANYBODY who reaches %s may use this gateway: no credentials are needed. Make a key with "
+            "`headgate key create TENANT --file keys.json`, and start with --auth-keys-file keys.json; or "
+            "say that it is meant so with --auth-mode off",
+            supervisor.configuration.settings.listen.host,
+        )
     process.say(f"headgate gateway is ready on {api}; {beside}", err=True)
     if own is not None:
         process.say(

@@ -31,8 +31,9 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it also configures the queues of pools."""
 
 
-def read(scheduling: Scheduling, text: str | None = None) -> Said:
-    """Read the file that the settings name; empty if they name none. With `text`, that is its content."""
+def read(scheduling: Scheduling, text: str | None = None, *, authenticates: bool = True) -> Said:
+    """Read the file that the settings name; empty if they name none. With `text`, that is its content.
+    `authenticates`: whether the process does what Kthena's `auth` section asks for."""
     file = scheduling.config_file
     if file is None:
         return Said()
@@ -53,6 +54,15 @@ def read(scheduling: Scheduling, text: str | None = None) -> Said:
         span = place_of(tree, AUTH).span
         ignored.append(Finding(file=file, severity="warning", message=message, span=span, path=AUTH))
     allow_alpha = scheduling.allow_experimental_plugins
+    if not authenticates and isinstance(content, dict) and content.get(AUTH) is not None:
+        message = (
+            "Kthena's router lets in only requests with a token by this section; this command checks no "
+            "tokens, so every request would be let in"
+        )
+        fix = "let the proxy authenticate clients, and remove the section"
+        span = place_of(tree, AUTH).span
+        wrong = Finding(file=file, severity="error", message=message, span=span, path=AUTH, suggestion=fix)
+        return Said(errors=[wrong], lines={file: lines})
     findings = judge(file, tree, content, allow_alpha=allow_alpha)
     return Said(
         content=content,

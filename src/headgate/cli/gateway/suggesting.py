@@ -20,11 +20,17 @@ _NEAR = 0.8
 """Minimum similarity of a name in the file to a name in another section."""
 _CANDIDATES = 6
 _UNITS = {"", "s", "ms", "sec", "seconds"}
-_MISSING = {
-    ("auth", "authentication", "api_key", "api_keys", "jwt", "oidc"): "authenticate clients",
+_BY_OTHER_NAMES = {
+    (
+        "authentication",
+        "api_key",
+        "api_keys",
+        "jwt",
+        "oidc",
+    ): "set those in auth, as docs/keys-and-tenants.md says",
+    ("ssl", "https", "cert", "certificate"): "set tls.cert_files and tls.key_files, as docs/tls.md says",
 }
-_OF_TLS = frozenset({"tls", "ssl", "https", "cert", "certificate"})
-_HOW_TLS = "set tls.cert_files and tls.key_files, as docs/tls.md says"
+"""What other gateways call sections of this one, and how to set them."""
 
 
 def of_name(name: str, section: str = "") -> str:
@@ -43,7 +49,7 @@ def of_name(name: str, section: str = "") -> str:
         return _meant(known.pop())
     if near := closest(word, [each.name for each in siblings]):
         return _meant(f"{section}.{near}")
-    if told := _of_missing(word):
+    if told := _of_other_name(word):
         return told
     names = [each.name for each in setting_types.sections()]
     if not section and (alike := difflib.get_close_matches(word, names, 1, _ALIKE)):
@@ -79,7 +85,7 @@ def of_variable(name: str) -> str:
     variables["apiserver_port"] = machine_state.APISERVER_PORT_VARIABLE
     if alike := difflib.get_close_matches(key, variables, 1, _ALIKE):
         return _meant(variables[alike[0]])
-    if told := _of_missing(key) or _of_missing(key.partition("_")[0]):
+    if told := _of_other_name(key) or _of_other_name(key.partition("_")[0]):
         return told
     if found := _with_words_of(key, setting_types.settings().values()):
         return _meant(*(setting.variable for setting in found))
@@ -127,12 +133,9 @@ def _with_words_of(word: str, settings: Iterable[Setting]) -> list[Setting]:
     return found if len(found) <= _CANDIDATES else []
 
 
-def _of_missing(word: str) -> str:
-    """Suggestion for a feature that other gateways have and this one does not."""
-    if word in _OF_TLS:
-        return _HOW_TLS
-    what = next((what for words, what in _MISSING.items() if word in words), "")
-    return f"the gateway does not {what}: put a proxy in front, as docs/security.md says" if what else ""
+def _of_other_name(word: str) -> str:
+    """Suggestion for a name that other gateways have for a section."""
+    return next((told for words, told in _BY_OTHER_NAMES.items() if word in words), "")
 
 
 def _settings_of(section: str) -> tuple[Setting, ...]:

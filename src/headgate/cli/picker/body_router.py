@@ -39,6 +39,7 @@ _PORT = click.IntRange(0, 65535)
     default="auto",
     help="How proxies that do not say so send bodies; auto: full-duplex.",
 )
+@options.page_token_file
 @options.log_level
 def body_router(kubeconfig: Path | None, state: Path, **given: Any) -> None:
     """Set X-Gateway-Model-Name from the body of each request, for routes of Envoy and other proxies.

@@ -239,6 +239,7 @@ _port = click.IntRange(0, 65535)
     help="Format of the line written to standard output for each request.",
 )
 @click.option("-v", "--v", "verbosity", type=int, default=0, help="Verbosity as in Go programs; 4 is debug.")
+@options.page_token_file
 @options.log_level
 def picker(kubeconfig: Path | None, state: Path, **given: Any) -> None:
     """Pick endpoints for Envoy and other proxies (external processing), as InferencePools define.

@@ -26,6 +26,7 @@ def listening(given: Mapping[str, Any]) -> Listening:
         metrics_port=given["metrics_port"],
         is_secure=given["secure_serving"],
         cert_path=given["cert_path"],
+        page_token_file=given["page_token_file"],
     )
 
 
@@ -104,10 +105,12 @@ def _scheduling(given: Mapping[str, Any]) -> sections.Scheduling:
         allow_experimental_plugins=given["allow_experimental_plugins"],
     )
     if not given["config_text"]:
-        said = scheduler.read(section)
+        said = scheduler.read(section, authenticates=False)
     else:
         said = scheduler.read(
-            msgspec.structs.replace(section, config_file="--config-text"), given["config_text"]
+            msgspec.structs.replace(section, config_file="--config-text"),
+            given["config_text"],
+            authenticates=False,
         )
     if said.unreadable:
         raise click.ClickException(f"{given['config_file']}: {said.unreadable}")

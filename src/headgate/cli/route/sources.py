@@ -11,7 +11,7 @@ import click
 import httpx2
 import msgspec
 
-from headgate import api, cluster, routing
+from headgate import admin_token, api, cluster, routing
 from headgate.api import gie_v1, gie_v1alpha1
 from headgate.cli import manifests
 from headgate.cli.manifests.loading import ManifestErrors, load
@@ -216,6 +216,11 @@ def from_manifests(paths: list[str], namespace: str | None, asked: Asked) -> Exp
     return with_absent(explain(view, *asked), found.pools, found.pods)
 
 
+def _own_headers() -> list[Header]:
+    """The credential for the admin page, which takes it out again."""
+    return [(name.encode(), value.encode()) for name, value in admin_token.headers().items()]
+
+
 def from_gateway(url: str, asked: Asked) -> Explanation:
     """Explain from the current state of a running gateway, through its admin port."""
     base = url.rstrip("/") if "://" in url else f"http://{url}".rstrip("/")
@@ -224,16 +229,19 @@ def from_gateway(url: str, asked: Asked) -> Explanation:
         with httpx2.Client(timeout=PATIENCE_S, trust_env=False) as client:
             client.headers.clear()
             response = client.post(
-                f"{base}/debug/explain{asked.path}", content=asked.body, headers=list(asked.headers)
+                f"{base}/debug/explain{asked.path}",
+                content=asked.body,
+                headers=_own_headers() + list(asked.headers),
             )
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise click.ClickException(
             f"no response from the gateway at {base}: {error}\n"
             "--gateway is the address of its admin port, by default http://localhost:8081."
         ) from error
     if response.status_code != 200:
         raise click.ClickException(
-            f"{base} returned {response.status_code}: {response.text[:500]}\n"
+            f"{base} returned {response.status_code}: {response.text[:500]}"
+            f"{admin_token.hint(response.status_code)}\n"
             "Is it the admin port of a gateway? By default that is http://localhost:8081."
         )
     try:

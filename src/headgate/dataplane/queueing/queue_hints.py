@@ -14,6 +14,7 @@ from headgate.dataplane.objective_headers import positive
 from headgate.requests.queueing.hints import QueueHints
 
 if TYPE_CHECKING:
+    from headgate.auth.tenant import Grant
     from headgate.dataplane.settings import DataPlaneSettings
     from headgate.requests.client import Header
 
@@ -55,6 +56,10 @@ class HintedRequest(Protocol):
     def is_from_trusted(self) -> bool: ...
     @property
     def client_address(self) -> str: ...
+    @property
+    def tenant(self) -> Grant | None:
+        """What its client may do; None if clients need no credentials."""
+        ...
 
 
 def read(
@@ -71,7 +76,7 @@ def read(
     patiences = [_positive(found.get(name)) / 1e3 for name in _DEADLINES_MS]
     if not wants_progress:  # a client that receives progress does not wait in silence
         patiences += (_positive(found.get(name)) for name in _SILENCES_S)
-    if flow_header:
+    if flow_header and request.tenant is None:
         flow, address = _cut(found.get(flow_header, "")), ""
     else:
         flow, address = _flow(found, request, settings)
@@ -85,11 +90,17 @@ def read(
 
 
 def _flow(found: dict[bytes, str], request: HintedRequest, settings: DataPlaneSettings) -> tuple[str, str]:
-    """The flow of a request: from a trusted header, else the client's API key or address.
+    """The flow of a request: its tenant; or from a trusted header, else the client's API key or address.
 
-    With a key, the address is returned second: keys are invented as easily as fairness ids.
+    With a key that nobody checks, the address is returned second: keys are invented as easily as
+    fairness ids.
     """
-    is_trusted = request.is_from_trusted
+    is_trusted, tenant = request.is_from_trusted, request.tenant
+    if tenant is not None:
+        chosen = ""
+        if trust.believes(settings.queue.fairness_ids_from, is_trusted=tenant.chooses_flow):
+            chosen = next((found[name] for name in FAIRNESS_IDS if found.get(name)), "")
+        return _cut(chosen or tenant.flow), ""
     flow = ""
     if trust.believes(settings.queue.fairness_ids_from, is_trusted=is_trusted):
         flow = next((found[name] for name in FAIRNESS_IDS if found.get(name)), "")

@@ -177,6 +177,7 @@ class AccessLog:
         sent_bytes, waited = account.bytes_out + account.refusal_bytes, ""
         if life.wait is not None:
             sent_bytes, waited = _sent_bytes(life), _waited(life.wait, now)
+        tenant = "" if request.tenant is None else f" tenant={log_text.word(request.tenant.name)}"
         trace_id = f" trace={trace.trace_id(request.traceparent) or '-'}" if request.traceparent else ""
         prefill = _prefill(life.pairing) if life.pairing is not None else ""
         troubles = "" if words.is_plain and account.attempts == 1 else self._troubles(life, now)
@@ -185,7 +186,7 @@ class AccessLog:
             f" endpoint={endpoint} attempts={account.attempts}{expected} tokens={counted}{limit}"
             f" request_bytes={account.bytes_in} response_bytes={sent_bytes}{ttft}"
             f" total={total}ms({before}+{to_head - before}+{total - to_head})"
-            f"{waited} id={ended.request_id.decode()}{trace_id}{prefill}{troubles}\n"
+            f"{waited}{tenant} id={ended.request_id.decode()}{trace_id}{prefill}{troubles}\n"
         )
 
     def _troubles(self, life: Life, now: float) -> str:
@@ -246,6 +247,7 @@ class AccessLog:
             f'"duration_upstream_processing":{to_head - before},'
             f'"duration_response_processing":{total - to_head},{waited[0]},'
             f'"priority":{life.decision.scheduled.priority},{waited[1]},'
+            f'"tenant":{"null" if request.tenant is None else log_text.quoted(request.tenant.name)},'
             f'"request_id":{encode_basestring_ascii(ended.request_id.decode("latin-1"))},'
             f'"trace_id":{_trace_in_json(request.traceparent) if request.traceparent else "null"}}}\n'
         )

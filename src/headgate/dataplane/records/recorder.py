@@ -16,6 +16,7 @@ from headgate.dataplane.records.live_names import NONE, LiveNames
 from headgate.dataplane.records.log_field_cache import LogFieldCache
 from headgate.dataplane.records.request_metrics import Key, RequestMetrics, RequestSeries
 from headgate.dataplane.records.service_metrics import ServiceMetrics
+from headgate.dataplane.records.tenant_metrics import TenantMetrics
 from headgate.requests import objectives
 from headgate.requests.queueing.kinds import UNKNOWN
 from headgate.telemetry import Counter, LineLog, Registry
@@ -52,8 +53,16 @@ class Recorder:
             "Object changes that could not be applied: requests continue with the previous objects. This is "
             "a bug of the gateway; see its log.",
         )
+        self.denials = Counter(
+            f"{prefix}_authentication_failures",
+            "Requests rejected because of their credentials, by the code of the error.",
+            ("reason",),
+        )
         registry.add(self.rejections, self.translations_failed)
+        if prefix == PREFIX:  # pickers authenticate nobody
+            registry.add(self.denials)
         self.services = ServiceMetrics(registry if prefix == PREFIX else None)  # pickers have none
+        self.tenants = TenantMetrics(registry if prefix == PREFIX else None, prefix)
         self.waits = WaitMetrics(registry, self.requests.models, prefix)
         self._series: dict[Key, RequestSeries] = {}
         self._live = LiveNames()
@@ -81,6 +90,8 @@ class Recorder:
         tokens = series.observe(ended, now)
         if ended.request.objective_s != math.inf and pool is not None:
             self._judge(pool, life, ended.request.objective_s, now)
+        if (tenant := ended.request.tenant) is not None:
+            self.tenants.observe(tenant, account.status, tokens)
         if self.log is not None:
             words = series.words if is_named else LogFieldCache(life)
             self.log.add(self.log.line(ended, words, tokens, now))
@@ -125,6 +136,10 @@ class Recorder:
         """Called for a request that is neither for an endpoint nor for a page of the gateway. Only counted,
         since in a flood, log lines would cost more than the responses."""
         self.requests.refused(refusal)
+
+    def denied(self, reason: str) -> None:
+        """Called for a request that is rejected because of its credentials."""
+        self.denials.labels(reason).value += 1
 
     def displaced(self) -> None:
         """Called for a connection without a request that was displaced by another."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.requests.life import Life
+
+if TYPE_CHECKING:
+    from headgate.auth.tenant import Grant
 
 
 class LoggedRequest(Protocol):
@@ -29,6 +32,11 @@ class LoggedRequest(Protocol):
     def traceparent(self) -> bytes: ...
     def header(self, name: bytes) -> str:
         """The first value of a header by its lower-case name; "" if it is missing."""
+        ...
+
+    @property
+    def tenant(self) -> Grant | None:
+        """What its client may do; None if clients need no credentials."""
         ...
 
     @property

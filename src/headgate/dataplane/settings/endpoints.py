@@ -151,8 +151,8 @@ class Scheduling(Section, frozen=True):
     ignore_auth: Annotated[
         bool,
         setting(
-            "Whether to start although that file has Kthena's `auth` section: the gateway checks no tokens, "
-            "so every request is let in."
+            "Whether to ignore Kthena's `auth` section in that file, by which clients need tokens: then "
+            "every request is let in, unless the settings in `auth` say otherwise."
         ),
     ] = False
     content: Annotated[dict[str, Any] | None, derived("The content of config_file.")] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,9 @@ from headgate import routing
 from headgate.flow.limits.account import Account, Direction
 from headgate.flow.limits.budget import Budget, LocalBudget
 from headgate.flow.limits.shortage import Shortage
+
+TENANT: Final = "Tenant"
+"""The kind in the keys of limits that belong to tenants, not to routes of the snapshot."""
 
 MakeBudget = Callable[[routing.Route, Direction, int, float], Budget]
 """Creates the budget of one direction of a route, from the tokens of its limit and the time."""
@@ -35,6 +39,8 @@ class Reservation(msgspec.Struct, gc=False):
     output: Account | None
     output_tokens: int
     is_settled: bool = False
+    also: tuple[Reservation, ...] = ()
+    """Of the same tokens, in further limits that the request must fit; settled together."""
 
     def settle(self, input_tokens: int, output_tokens: int, now: float) -> None:
         """Count what was used, which may be more than was reserved."""
@@ -46,6 +52,16 @@ class Reservation(msgspec.Struct, gc=False):
             self.output.settle(self.output_tokens, output_tokens, now)
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
+        for other in self.also:
+            other.settle(input_tokens, output_tokens, now)
+
+    def give_back(self, now: float) -> None:
+        """Nothing of it is used: the request does not go now."""
+        self.is_settled = True
+        if self.input is not None:
+            self.input.settle(self.input_tokens, 0, now)
+        if self.output is not None:
+            self.output.settle(self.output_tokens, 0, now)
 
 
 class RouteLimit:
@@ -56,16 +72,23 @@ class RouteLimit:
     last tokens, because none is counted before it ends.
     """
 
-    __slots__ = ("_make", "input", "name", "output", "uid", "written")
+    __slots__ = ("_key", "_make", "input", "name", "output", "uid", "written")
 
     def __init__(self, route: routing.Route, make: MakeBudget, now: float) -> None:
         assert route.limits is not None
         self.name = route.name
+        self._key = route.key
         self.uid = route.uid
         self.written = route.limits
         self._make = make
         self.input = self._account(route, "input", route.limits.input, now)
         self.output = self._account(route, "output", route.limits.output, now)
+
+    @property
+    def field(self) -> str:
+        """Where the limit is set, for messages."""
+        is_of_tenant = self._key.kind == TENANT
+        return "spec.limits of the Tenant" if is_of_tenant else "spec.rateLimit of the route"
 
     def _account(
         self, route: routing.Route, direction: Direction, limit: int | None, now: float

@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate import routing
 from headgate.api import ObjectRef
-from headgate.flow.limits.route_limit import MakeBudget, RouteLimit, local_budget
+from headgate.flow.limits.route_limit import TENANT, MakeBudget, RouteLimit, local_budget
 
 
 class RouteLimits:
@@ -20,12 +20,19 @@ class RouteLimits:
     def __init__(self, make: MakeBudget = local_budget) -> None:
         self._make = make
         self.by_route: dict[ObjectRef, RouteLimit] = {}
-        """By the route's key; read for each request."""
+        """By the route's key; read for each request. Limits of tenants are those of routes without rules."""
 
     def use(self, routes: Iterable[routing.Route], now: float) -> None:
-        """Keep exactly these routes; the limits of others are dropped."""
+        """Keep exactly these routes, besides those of tenants; the limits of others are dropped."""
         limited = {route.key: route for route in routes if route.limits is not None}
-        self.change(self.by_route.keys() - limited.keys(), limited.values(), now)
+        gone = {key for key in self.by_route if key not in limited and key.kind != TENANT}
+        self.change(gone, limited.values(), now)
+
+    def use_tenants(self, routes: Iterable[routing.Route], now: float) -> bool:
+        """The same for the limits of tenants. Returns whether a budget may be unused now."""
+        limited = {route.key: route for route in routes}
+        gone = {key for key in self.by_route if key not in limited and key.kind == TENANT}
+        return self.change(gone, limited.values(), now)
 
     def change(self, gone: Iterable[ObjectRef], routes: Iterable[routing.Route], now: float) -> bool:
         """Apply new or changed routes, and drop those that are gone.

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from headgate import loop_turns
+from headgate.dataplane.credentials import certificates
 from headgate.dataplane.trust import Peer, counted_as
 from headgate.gateway import refusals, unreadable
 from headgate.gateway.gateway_api import head as heads
@@ -118,6 +119,7 @@ class EntryConnection:
         address, policy = transport.get_extra_info("peername"), self.shared.services.policy
         scheme = b"http" if transport.get_extra_info("ssl_object") is None else b"https"
         self.peer = Peer(str(address[0]) if isinstance(address, tuple) else "", policy.trusted, scheme)
+        self.peer.certificate = certificates.of(transport)
         if self._clients.counts_addresses and not self.peer.is_trusted:
             self._counted_as = counted_as(self.peer.address)
         refusal = self._clients.admit(self, self._counted_as)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate import api
+from headgate.gateway import authenticating
 from headgate.gateway.gateway_api import changes
 from headgate.gateway.gateway_api.answered import Answered
 from headgate.gateway.gateway_api.pooled import Pooled
@@ -26,6 +27,10 @@ def decide(client: EntryConnection, head: Head, now: float) -> Serving:
     """Make the serving of a request."""
     shared = client.shared
     task = Task(client, head, now)
+    identity = authenticating.admit(shared.services, head.method, b"", head.headers, client.peer)
+    if isinstance(identity, Refusal):
+        return Answered(task, refusal=identity)
+    task.identity = identity
     port = shared.entry_points.ports.get(client.place)
     found = _find(port, head) if port is not None else _no_listener(head)
     if isinstance(found, Refusal):

@@ -114,6 +114,7 @@ class Pooled:
         parsed = ParsedHead(
             head.method, asked.target, headers, head.is_http_1_0, task.client.peer, asked.host
         )
+        parsed.identity = task.identity
         request = Request(parsed, body, head.keep_alive, task.arrived_at)
         task.is_over = True  # its exchange records it
         self._exchange = exchange = PoolExchange(

@@ -11,6 +11,7 @@ from headgate.dataplane.records.access_log import Forwarded
 from headgate.requests.account import CLIENT_GONE, SERVED
 
 if TYPE_CHECKING:
+    from headgate.auth.outcome import Identity
     from headgate.gateway.gateway_api.connection import EntryConnection
     from headgate.gateway.gateway_api.head import Head
     from headgate.requests.client import Header
@@ -33,6 +34,7 @@ class Task:
         "entry",
         "filters",
         "head",
+        "identity",
         "is_over",
         "request_id",
         "shared",
@@ -43,6 +45,8 @@ class Task:
         self.shared = client.shared
         self.head = head
         self.arrived_at = arrived_at
+        self.identity: Identity | None = None
+        """The client, if it had to authenticate."""
         self.entry: Entry | None = None
         self.filters: tuple[Filters, ...] = ()
         """Those of the rule, and of the backend."""

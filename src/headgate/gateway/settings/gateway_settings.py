@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from headgate.dataplane.settings.auth import Auth
 from headgate.dataplane.settings.endpoints import Endpoints, EngineMetrics, Prefill, Scheduling
 from headgate.dataplane.settings.flow import Queue, RateLimits
 from headgate.dataplane.settings.peers import Peers
@@ -38,6 +39,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     gateway_api: GatewayApi = GatewayApi()
     tls: Tls = Tls()
     clients: Clients = Clients()
+    auth: Auth = Auth()
     cors: Cors = Cors()
     endpoints: Endpoints = Endpoints()
     engine_metrics: EngineMetrics = EngineMetrics()

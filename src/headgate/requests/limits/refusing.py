@@ -19,12 +19,12 @@ def refusal(limit: RouteLimit, shortage: Shortage, lines: bytes) -> Refusal:
     """The refusal for this shortage, with these header lines."""
     if limit.is_cut_off and not shortage.is_for_ever:
         return _cut_off(limit.name, lines)
-    return _too_little(limit.name, shortage, lines)
+    return _too_little(limit, shortage, lines)
 
 
-def _too_little(name: str, shortage: Shortage, lines: bytes) -> Refusal:
+def _too_little(limit: RouteLimit, shortage: Shortage, lines: bytes) -> Refusal:
     """Type and code are OpenAI's."""
-    allowed = f"the limit of {name} is {shortage.limit} {shortage.direction} tokens per {shortage.unit}"
+    allowed = f"the limit of {limit.name} is {shortage.limit} {shortage.direction} tokens per {shortage.unit}"
     if shortage.is_for_ever:
         return Refusal(
             status=429,
@@ -32,7 +32,7 @@ def _too_little(name: str, shortage: Shortage, lines: bytes) -> Refusal:
             code="rate_limit_exceeded",
             message=(
                 f"the prompt is too large: it has about {shortage.needed} tokens, and {allowed}, so it can "
-                "never pass; shorten it, or raise spec.rateLimit of the route"
+                f"never pass; shorten it, or raise {limit.field}"
             ),
             lines=lines + _NOT_AGAIN,
         )

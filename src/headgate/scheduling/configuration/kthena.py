@@ -14,9 +14,7 @@ from headgate.scheduling.plugins import Filter, Plugin, Scorer
 from headgate.scheduling.plugins.catalogue import KTHENA
 
 AUTH = "auth"
-"""The section by which Kthena's router authenticates requests."""
-IGNORE_AUTH = "scheduling.ignore_auth"
-"""The gateway's setting that allows the section without enforcing it."""
+"""The section by which Kthena's router authenticates requests; the gateway does the same."""
 
 
 class _PluginConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +47,17 @@ class _Scheduler(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     plugins: _Plugins = _Plugins()
 
 
+class Auth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Whose tokens are accepted."""
+
+    jwks_uri: str
+    """URL or file of the issuer's public keys."""
+    issuer: str = ""
+    audiences: tuple[str, ...] = ()
+
+
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: _Scheduler | None = None
-    auth: Any = None
 
 
 _DEFAULT = _Scheduler(
@@ -91,15 +97,14 @@ def without_auth(document: dict[str, Any]) -> dict[str, Any]:
 def read(document: Mapping[str, Any], problems: Problems) -> Plan | None:
     """What the router would do with this file, except for its bugs; reports what is skipped."""
     if document.get(AUTH) is not None:
-        problems.error(
-            AUTH,
-            "Kthena's router lets in only requests with a token by this section; the gateway checks no "
-            "tokens, so every request would be let in",
-            "authenticate before the gateway and remove the section, or let everybody in by the setting "
-            f"{IGNORE_AUTH}",
-        )
+        auth = read_struct(Auth, document[AUTH], AUTH, problems)
+        if auth is not None and not auth.jwks_uri.startswith(("http://", "https://", "/")):
+            problems.error(
+                f"{AUTH}.jwksUri", f"{auth.jwks_uri[:64]!r} is neither an http(s) URL nor the path of a file"
+            )
+    document = without_auth(dict(document))
     if "scheduler" not in document and _is_bare(document):
-        scheduler, at = read_struct(_Scheduler, without_auth(dict(document)), "", problems), ""
+        scheduler, at = read_struct(_Scheduler, document, "", problems), ""
     else:
         said = read_struct(_Document, document, "", problems)
         scheduler, at = said.scheduler if said is not None else None, "scheduler."

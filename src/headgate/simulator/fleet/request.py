@@ -23,6 +23,7 @@ class TracedRequest:
     headers: list[Header] = []
     content_coding = b""
     is_from_trusted = True
+    tenant = None
     held_bytes = 0
 
     __slots__ = ("arrived_at", "body", "number", "timed")

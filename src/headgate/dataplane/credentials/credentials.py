@@ -1,0 +1,238 @@
+"""The credentials that a process accepts now, from all of their sources."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headgate.api import Tenant
+from headgate.auth import keys
+from headgate.auth.directory import Directory
+from headgate.auth.gate import Gate
+from headgate.auth.keys import Key
+from headgate.auth.outcome import MISSING, NO_ADMIN, UNKNOWN, Denial
+from headgate.auth.token_cache import TokenCache
+from headgate.dataplane.credentials import key_file, required, tenant_file
+from headgate.dataplane.credentials.key_set import KeySet
+from headgate.dataplane.settings.auth import Auth
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.25
+"""How often the files are looked at: a revoked key is rejected after that."""
+
+
+class _Cluster:
+    """What Secrets and Tenants say, by their name."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Key] = {}
+        self.tenants: dict[str, Tenant] = {}
+        self.is_due = False
+        """Whether they have changed, and are about to be applied."""
+
+
+class Credentials:
+    """Owned by a process. Bad files are reported, and what they said before stays in effect; what was never
+    read lets nobody in."""
+
+    def __init__(
+        self, auth: Auth, content: dict[str, Any] | None = None, *, verifies_tokens: bool = True
+    ) -> None:
+        """`content`: that of the scheduler's configuration file. Only keys open pages, so where there are
+        only pages, tokens need not be verified."""
+        self.gate: Gate | None = None
+        """None if no credentials are needed."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when keys, tenants or settings have changed."""
+        self.tenants: Mapping[str, Tenant] = {}
+        self.troubles: dict[str, str] = {}
+        """Sources that cannot be read, and why."""
+        self._auth, self._content = auth, content
+        self._verifies_tokens = verifies_tokens
+        self._keys: list[Key] = []
+        self._defined: dict[str, Tenant] = {}
+        self._cluster = _Cluster()
+        self._seen: dict[str, tuple[int, ...]] = {}
+        self._key_set: KeySet | None = None
+        self._cache: TokenCache | None = None
+        self._again = asyncio.Event()
+        self._apply()
+
+    def change(self, auth: Auth, content: dict[str, Any] | None) -> None:
+        """Apply new settings."""
+        if (auth, content) == (self._auth, self._content):
+            return
+        self._auth, self._content = auth, content
+        self._apply()
+        self._again.set()
+
+    def _apply(self) -> None:
+        self._seen.clear()
+        self._keys, self._defined = ([], {}) if self._auth.mode == "off" else (self._keys, self._defined)
+        found = required.trusted(self._auth, self._content)
+        if found is None or not self._verifies_tokens:
+            self._key_set = None
+        elif self._key_set is None or self._key_set.source != found.keys:
+            self._key_set = KeySet(found.keys, self._build)
+        self._read_files()
+        self._build()
+
+    def look(self) -> None:
+        """Read the files that have changed."""
+        if self._read_files():
+            self._build()
+
+    async def run(self) -> None:
+        """Follow files and key sets until cancelled."""
+        while True:
+            self._again.clear()
+            key_set = self._key_set
+            async with asyncio.TaskGroup() as tasks:
+                following = [tasks.create_task(self._follow_files())]
+                if key_set is not None:
+                    following.append(tasks.create_task(key_set.run()))
+                await self._again.wait()
+                for task in following:
+                    task.cancel()
+
+    async def _follow_files(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            self.look()
+
+    # -- objects of a cluster
+
+    def put_key(self, name: str, key: Key | str | None) -> None:
+        """A Secret has this key, or none, or cannot be used for this reason."""
+        place = f"Secret {name}"
+        self.troubles.pop(place, None)
+        self._cluster.keys.pop(name, None)
+        if isinstance(key, Key):
+            self._cluster.keys[name] = key
+        elif key is not None:
+            self._trouble(place, key)
+        self._build_soon()
+
+    def put_tenant(self, name: str, tenant: Tenant | None) -> None:
+        if tenant is None:
+            self._cluster.tenants.pop(name, None)
+        else:
+            self._cluster.tenants[name] = tenant
+        self._build_soon()
+
+    def _build_soon(self) -> None:
+        """Once for all changes that arrive together, of which there may be thousands."""
+        if not self._cluster.is_due:
+            self._cluster.is_due = True
+            asyncio.get_running_loop().call_soon(self._build)
+
+    # -- files
+
+    def _read_files(self) -> bool:
+        """Returns whether a file had changed."""
+        auth = self._auth
+        if auth.mode == "off":
+            return False
+        is_changed = False
+        for place, file in (("auth.keys_file", auth.keys_file), ("auth.tenants_file", auth.tenants_file)):
+            signature = _signature(file)
+            if self._seen.get(place) == signature:
+                continue
+            self._seen[place] = signature
+            is_changed = True
+            try:
+                if place == "auth.keys_file":
+                    self._keys = key_file.read(Path(file)) if file else []
+                else:
+                    self._defined = tenant_file.read(Path(file)) if file else {}
+                self.troubles.pop(place, None)
+            except ValueError as error:
+                self._trouble(place, str(error))
+        return is_changed
+
+    def _trouble(self, place: str, why: str) -> None:
+        if self.troubles.get(place) != why:
+            log.error("%s: %s; what it said before stays in effect", place, why)
+        self.troubles[place] = why
+
+    # -- what follows
+
+    def _build(self) -> None:
+        self._cluster.is_due = False
+        found = required.trusted(self._auth, self._content)
+        tenants = {**self._cluster.tenants, **self._defined}
+        if self._auth.mode == "off":
+            tenants = {}
+        self.tenants = tenants
+        if not required.are_required(self._auth, self._content):
+            self.gate = self._cache = None
+        else:
+            directory = Directory([*self._cluster.keys.values(), *self._keys], tenants)
+            self._cache = None
+            if found is not None and (key_set := self._key_set) is not None:
+                self._cache = TokenCache(found.issuer, directory, lambda: key_set.keys, key_set.want)
+            self.gate = Gate(
+                directory,
+                self._cache,
+                by_certificate=self._auth.mtls,
+                keeps=self._auth.forward_credentials,
+            )
+        self.changed()
+
+    # -- the pages of operators
+
+    @property
+    def guards_pages(self) -> bool:
+        """Whether the metrics and admin pages need credentials."""
+        auth = self._auth
+        return auth.admin_token_file is not None or required.are_required(auth, self._content)
+
+    def opens_pages(self, credential: bytes) -> Denial | None:
+        """None if this key or token opens the metrics and admin pages."""
+        return _opens_pages(credential, self.gate, self._auth.admin_token_file)
+
+    def statistics(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "required": self.gate is not None,
+            "keys": len(self._keys) + len(self._cluster.keys),
+            "tenants": len(self.tenants),
+            "troubles": dict(self.troubles),
+        }
+        if self._cache is not None:
+            found["tokens"] = self._cache.statistics()
+        if (key_set := self._key_set) is not None:
+            found["key_set"] = {"keys": len(key_set.keys), "trouble": key_set.trouble}
+        return found
+
+
+def _opens_pages(credential: bytes, gate: Gate | None, token_file: str | None) -> Denial | None:
+    if token_file is not None:
+        with contextlib.suppress(OSError):
+            token = Path(token_file).read_bytes()[:4096].strip()
+            if token and hmac.compare_digest(keys.digest(token), keys.digest(credential)):
+                return None
+    if not credential:
+        return MISSING
+    found = gate.identify(credential, time.time()) if gate is not None else UNKNOWN
+    if isinstance(found, Denial):
+        return found
+    return None if found.is_admin else NO_ADMIN
+
+
+def _signature(file: str | None) -> tuple[int, ...]:
+    """Changes with the content of a file, its mode, and the target of a link to it."""
+    if file is None:
+        return ()
+    try:
+        found = os.stat(file)
+    except OSError:
+        return (-1,)
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode

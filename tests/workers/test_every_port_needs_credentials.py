@@ -1,0 +1,177 @@
+"""Where clients need credentials, no path of any port serves anything but health without them."""
+
+import asyncio
+import base64
+import json
+import types
+
+import httpx2
+import pytest
+import yaml
+
+from headgate.auth import keys
+from headgate.gateway import pages as pages_of_workers
+from headgate.workers import pages
+
+HEALTH = {"/healthz", "/readyz", "/health"}
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+INFERENCE = (
+    *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/rerank"),
+    *("/v1/messages", "/v1/messages/count_tokens", "/tokenize", "/invocations", "/generate"),
+    *("/v1/models", "/models", "/v1/models/m", "/v1/audio/transcriptions"),
+)
+ODD = (
+    "/",
+    "//",
+    "/x",
+    "/healthz/",
+    "/healthz/..",
+    "/HEALTHZ",
+    "/readyz?x=1",
+    "/v1/../healthz",
+    "/%68ealthz",
+    "*",
+)
+
+
+def pages_paths():
+    """All routes of the metrics and admin pages, of the supervisor and of workers."""
+    nobody = types.SimpleNamespace()
+    apps = [pages.metrics_page(nobody), pages.admin_page(nobody)]
+    found = [route.path for app in apps for route in app.app.app.routes]
+    found += [route.path for route in pages_of_workers.admin_page(nobody).routes]
+    return sorted({path.replace("{path:path}", "x") for path in found})
+
+
+class Keys:
+    def __init__(self, path):
+        self.path = path
+        made = {name: keys.create(name, "", admin=name == "admin") for name in ("user", "admin", "gone")}
+        self.shown = {name: shown for name, (shown, _) in made.items()}
+        stored = [key for name, (_, key) in made.items() if name != "gone"]
+        fields = ("id", "tenant", "sha256", "admin")
+        path.write_text(json.dumps([{name: getattr(key, name) for name in fields} for key in stored]))
+        path.chmod(0o600)
+
+
+@pytest.fixture
+def made(tmp_path):
+    return Keys(tmp_path / "keys.json")
+
+
+def credentials(*shown):
+    """What a client may send, and that does not open: nothing, nonsense, and keys that are not for this."""
+    yield {}
+    for text in ("wrong", "hg_aaaaaaaa_" + "a" * 32, *shown):
+        yield {"authorization": f"Bearer {text}"}
+        yield {"x-api-key": text}
+    yield {"authorization": "Basic " + base64.b64encode(b"a:b").decode()}
+    yield {"cookie": "session=1", "x-headgate-tenant": "admin", "x-forwarded-for": "127.0.0.1"}
+
+
+async def statuses(url, paths, given, methods=METHODS, host="127.0.0.1"):
+    """Each request on a connection of its own, with the bytes that it has here: by method and path."""
+    port = httpx2.URL(url).port
+    found = {}
+    for method in methods:
+        for path in paths:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+            head = f"{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\nconnection: close\r\n"
+            writer.write(f"{head}{lines}\r\n".encode())
+            answer = await asyncio.wait_for(reader.read(65536), 20)
+            writer.close()
+            found[method, path] = int(answer.split(b" ", 2)[1]) if answer else 0
+    return found
+
+
+def served(found):
+    return {
+        (method, path): status
+        for (method, path), status in found.items()
+        if status not in (400, 401, 403, 404, 405, 501) and not (path in HEALTH and method in ("GET", "HEAD"))
+    }
+
+
+async def test_of_a_gateway(start_gateway, made):
+    """The inference API, the metrics page and the admin page."""
+    gateway = await start_gateway("--auth-keys-file", str(made.path))
+    of_pages = pages_paths()
+    assert {"/metrics", "/signals", "/debug/config", "/debug/explain", "/x"} <= set(of_pages)
+    for given in credentials(made.shown["gone"], made.shown["admin"]):
+        found = await statuses(gateway.url, (*INFERENCE, *of_pages, *ODD), given, ("GET", "POST", "OPTIONS"))
+        assert not served(found), given
+        assert {found["POST", path] for path in INFERENCE} <= {401, 403}, given
+        assert found["GET", "/v1/models"] in (401, 403)
+    for given in credentials(made.shown["gone"], made.shown["user"]):
+        for url in (gateway.metrics_url, gateway.admin_url):
+            found = await statuses(url, (*of_pages, *ODD[:5]), given, ("GET", "POST"))
+            assert not served(found), (url, given)
+            assert all(status in (401, 403) for (_, path), status in found.items() if path not in HEALTH), (
+                url,
+                given,
+            )
+    await opens(gateway, made)
+
+
+async def opens(gateway, made):
+    """To those that may, and with all methods for a stranger."""
+    admin = {"authorization": f"Bearer {made.shown['admin']}"}
+    for url, path in ((gateway.metrics_url, "/metrics"), (gateway.admin_url, "/debug/config")):
+        assert (await statuses(url, [path], admin, ["GET"]))["GET", path] == 200
+        assert not served(await statuses(url, [path, "/"], {}))
+    user = {"x-api-key": made.shown["user"]}
+    assert (await statuses(gateway.url, ["/v1/models"], user, ["GET"]))["GET", "/v1/models"] == 200
+    assert not served(await statuses(gateway.url, ["/v1/models", "/v1/completions"], {}))
+    for url in (gateway.url, gateway.metrics_url, gateway.admin_url):
+        if url != gateway.metrics_url:
+            assert (await statuses(url, ["/healthz"], {}, ["GET"]))["GET", "/healthz"] == 200
+
+
+async def test_of_the_api_server(kubeconfig):
+    """Its paths are those that it lists, and every kind. On its own machine, its version is no secret."""
+    server = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    paths = [
+        "/",
+        "/api",
+        "/apis",
+        "/api/v1",
+        "/api/v1/secrets",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/metrics",
+    ]
+    paths += ["/apis/headgate.dev/v1alpha1/tenants", "/apis/apps/v1/deployments", "/debug", "/x"]
+    async with httpx2.AsyncClient(verify=False, trust_env=False) as client:
+        for path in paths:
+            for given in credentials():
+                answer = await client.get(f"{server}{path}", headers=given)
+                assert answer.status_code == 401, (path, given)
+
+
+async def test_a_token_file_opens_the_pages_too(start_gateway, made, tmp_path):
+    """For Prometheus and controllers, which have no key of the file."""
+    token = tmp_path / "token"
+    token.write_text("a-token-of-operators\n")
+    gateway = await start_gateway("--auth-admin-token-file", str(token))
+    good, bad = (
+        {"authorization": "Bearer a-token-of-operators"},
+        {"authorization": "Bearer a-token-of-operator"},
+    )
+    for given, status in ((good, 200), (bad, 401), ({}, 401)):
+        found = await statuses(gateway.metrics_url, ["/metrics"], given, ["GET"])
+        assert found["GET", "/metrics"] == status
+    assert (await statuses(gateway.url, ["/v1/models"], {}, ["GET"]))["GET", "/v1/models"] == 200
+
+
+async def test_a_gateway_that_is_open_says_so(start_gateway, made):
+    """Loudly in its log, and in a metric; unless it is on loopback, or was told to be open."""
+    open_ = await start_gateway("--host", "0.0.0.0")
+    assert "ANYBODY" in open_.said()
+    assert open_.metric("headgate_gateway_open") == 1
+    for flags in (["--auth-mode", "off"], ["--auth-keys-file", str(made.path)]):
+        other = await start_gateway("--host", "0.0.0.0", *flags)
+        assert "ANYBODY" not in other.said()
+    plain = await start_gateway()
+    assert "ANYBODY" not in plain.said()
+    assert plain.metric("headgate_gateway_open") == 0
