@@ -14,6 +14,7 @@ import httptools
 
 from headgate.dataplane import decision_header, large_reader, retry_after
 from headgate.dataplane.bodies import LONG_BYTES
+from headgate.dataplane.tracing import places
 from headgate.gateway import limits_shown, progress, refusals
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.continuation import Continuation
@@ -230,7 +231,8 @@ class Exchange:
 
     def _ask(self, effect: effects.Ask, now: float) -> None:
         services, pool, load = self._services, effect.pool, effect.load
-        self._outgoing.prepare(services, self.request, effect.body)
+        place = places.of_attempt(self.life.account.attempts)
+        self._outgoing.prepare(services, self.request, effect.body, place)
         connections = pool.connections.get(load) or services.connections_to(pool, load)
         connection = None if effect.is_afresh else connections.take()
         if connection is not None:
@@ -267,7 +269,8 @@ class Exchange:
     # -- the prefill
 
     def _begin_prefill(self, effect: effects.Prefill, now: float) -> None:
-        self._outgoing.begin_trace(self._services, self.request)
+        place = places.of_prefill(effect.attempt.number)
+        self._outgoing.name_parent(self._services, self.request, place)
         payload = self.request.parts(effect.body, self.request_id)
         self._prefill = PrefillCall(self._services, self, effect, payload)
         self._prefill.start()
@@ -335,6 +338,8 @@ class Exchange:
             inflated = self._services.inflating.tail(received.tail, headers, is_chunked=is_chunked)
             received.tail = inflated
         received.is_encoded = response.is_encoded
+        if (trace := request.trace) is not None and trace.is_kept and status >= 400:
+            response.add(trace.response_line())
         if request.wants_decision:
             response.add(decision_header.line(self, self._limits_told(now)))
         pool, choice = life.pool, life.choice
@@ -509,6 +514,8 @@ class Exchange:
         else:
             life.account.refusal_bytes = len(refusals.body(refusal, request.target))
             self._end(now)
+            if (trace := request.trace) is not None and trace.is_kept:
+                request.response_lines += trace.response_line()
             if request.wants_decision:
                 request.response_lines += decision_header.line(self, self._limits_told(now), refusal.code)
             self._client.refuse(refusal, request, self.request_id)

@@ -25,20 +25,25 @@ class Outgoing:
         self.long_body: bytes | Pieces = b""
         """Sent after the payload, so that it is not copied; empty if the payload includes the body."""
 
-    def prepare(self, services: Services, request: Request, body: bytes | Pieces) -> None:
-        """Build the payload for this body."""
-        if body is not self._body:
-            self.begin_trace(services, request)
+    def prepare(self, services: Services, request: Request, body: bytes | Pieces, place: int) -> None:
+        """Build the payload for this body; `place` is that of the attempt among the spans of the request."""
+        trace = request.trace
+        if body is not self._body or (trace is not None and trace.is_sampled):
+            self.name_parent(services, request, place)
             self._body = body
             self.payload, self.long_body = request.parts(body, self._request_id)
 
-    def begin_trace(self, services: Services, request: Request) -> None:
-        """Decide once, at random, whether the request begins a trace."""
+    def name_parent(self, services: Services, request: Request, place: int) -> None:
+        """Decide once whether the request is sampled. If it is, the endpoint's spans belong to this place."""
         if not self._is_traced:
             self._is_traced = True
-            ratio = services.settings.tracing.sample_ratio
-            if ratio:
+            if (tracer := services.recorder.tracer) is not None:
+                tracer.begin(request)
+            elif ratio := services.settings.tracing.sample_ratio:
                 services.identities.begin_trace(request, ratio)
+        trace = request.trace
+        if trace is not None and trace.is_sampled:
+            request.send_trace(trace.traceparent(place), is_new=not trace.parent_id)
 
     def drop(self) -> None:
         """Free the body: it is not sent again."""

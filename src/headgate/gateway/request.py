@@ -13,6 +13,7 @@ from headgate.requests.client import Header
 
 if TYPE_CHECKING:
     from headgate.dataplane.trust import Peer
+    from headgate.telemetry.tracing import Trace
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -77,6 +78,7 @@ _JOINED_BYTES: Final = 16 * 1024
 """A body up to this size is copied after its head once. A longer one is copied for each attempt, so that two
 copies are not kept while the endpoint works."""
 
+_TRACEPARENT: Final = re.compile(rb"\ntraceparent: [^\r\n]*\r(?=\n)")
 _TRACE: Final = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")
 
 
@@ -189,6 +191,7 @@ class Request:
     __slots__ = (
         "_forwarded",
         "_length",
+        "_untraced",
         "arrived_at",
         "body",
         "held_bytes",
@@ -196,6 +199,7 @@ class Request:
         "parsed",
         "path",
         "response_lines",
+        "trace",
         "traceparent",
     )
 
@@ -217,7 +221,11 @@ class Request:
         self.response_lines = parsed.response_lines
         """Header lines for the response."""
         self.traceparent = parsed.traceparent
+        self.trace: Trace | None = None
+        """Its place in a trace; None before it is first sent, and without tracing."""
         self._forwarded = parsed.forwarded
+        self._untraced = b""
+        """The same without the headers that `send_trace` replaces; empty until then."""
         self._length = length
 
     @property
@@ -287,8 +295,18 @@ class Request:
 
     def begin_trace(self, traceparent: bytes) -> None:
         """Move the request into another trace; its earlier trace headers are removed."""
-        self._forwarded = b"%btraceparent: %b\r\n" % (_TRACE.sub(b"", self._forwarded), traceparent)
+        self.send_trace(traceparent, is_new=True)
         self.traceparent = traceparent
+
+    def send_trace(self, traceparent: bytes, *, is_new: bool) -> None:
+        """Send this header to endpoints from now on, instead of the client's. A new trace has no `tracestate`
+        either."""
+        if not self._untraced:
+            head = self._forwarded
+            if b"\ntrace" in head:
+                head = (_TRACE if is_new else _TRACEPARENT).sub(b"", head)
+            self._untraced = head
+        self._forwarded = b"%btraceparent: %b\r\n" % (self._untraced, traceparent)
 
     def message(self, body: bytes, request_id: bytes) -> bytes:
         """The message for the endpoint: the head with the forwarded headers, and the body."""

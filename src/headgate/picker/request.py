@@ -12,6 +12,7 @@ from headgate.requests import paths
 
 if TYPE_CHECKING:
     from headgate.requests.client import Header
+    from headgate.telemetry.tracing import Trace
 
 DEFAULT_PATH: Final = "/v1/completions"
 """Of requests whose proxy sends no path; the path of the reference implementation."""
@@ -24,7 +25,19 @@ _MAX_NAME: Final = 1024
 class ProxiedRequest:
     """One request. Its body is complete when decisions are made about it."""
 
-    __slots__ = ("_named", "arrived_at", "body", "headers", "held_bytes", "is_known_api", "path", "target")
+    __slots__ = (
+        "_named",
+        "arrived_at",
+        "body",
+        "headers",
+        "held_bytes",
+        "is_in_new_trace",
+        "is_known_api",
+        "path",
+        "sent_traceparent",
+        "target",
+        "trace",
+    )
 
     def __init__(self, headers: list[Header], arrived_at: float) -> None:
         named = dict(reversed(headers))
@@ -36,6 +49,12 @@ class ProxiedRequest:
         self.body: bytes | bytearray = b""
         self.held_bytes = 0
         self._named = named
+        self.trace: Trace | None = None
+        """Its place in a trace; None before an endpoint is picked, and without tracing."""
+        self.sent_traceparent = b""
+        """What the endpoint gets instead of the client's `traceparent`; empty if that stays."""
+        self.is_in_new_trace = False
+        """Whether its `tracestate` does not belong to that trace."""
         self.target = next((named[name] for name in _PATHS if named.get(name)), b"")
         """The path with its query, as the client sent it; empty if the proxy sends none."""
         found = _api_path(self.target.partition(b"?")[0].decode("latin-1")) if self.target else DEFAULT_PATH
@@ -97,6 +116,11 @@ class ProxiedRequest:
     @property
     def traceparent(self) -> bytes:
         return self._named.get(b"traceparent", b"")
+
+    def send_trace(self, traceparent: bytes, *, is_new: bool) -> None:
+        """Have the proxy send this header, instead of the client's."""
+        self.sent_traceparent = traceparent
+        self.is_in_new_trace = is_new
 
     @property
     def given_id(self) -> bytes:

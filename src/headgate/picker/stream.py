@@ -328,6 +328,8 @@ class Stream:
         if self._prefiller and life.pairing is not None:
             content = life.pairing.leave_to_sidecar()
         length = None if body.mode == extproc.NONE else len(content)
+        if (tracer := host.recorder.tracer) is not None:
+            picking.name_parent(tracer, request, life.account.attempts)
         mutation = picking.mutation(request, addresses, self.request_id, length=length)
         if self._prefiller:
             mutation.set_headers.append(extproc.SetHeader(picking.PREFILLER, self._prefiller))

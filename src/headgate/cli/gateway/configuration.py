@@ -19,6 +19,7 @@ from headgate.cli.manifests import Mapping as Tree
 from headgate.cli.validation import Finding
 from headgate.gateway import GatewaySettings, Setting, old_settings, setting_types
 from headgate.gateway.settings import InvalidSettings, conflicts
+from headgate.telemetry.tracing import environment as environment_of_traces
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,8 @@ def judge(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str,
     settings = GatewaySettings().replace(**reading.values_by_key())
     for path, problem in conflicts(settings, reading.unclear):
         reading.report(path, problem)
+    for problem in environment_of_traces.problems(settings.tracing.endpoint, environment):
+        reading.report("tracing.endpoint", problem)
     said, around = scheduler.read(settings.scheduling), kthena.read(environment)
     if said.unreadable:
         reading.report(scheduler.SETTING, f"{settings.scheduling.config_file}: {said.unreadable}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.requests.life import Life
+
+if TYPE_CHECKING:
+    from headgate.telemetry.tracing import Trace
 
 
 class LoggedRequest(Protocol):
@@ -27,6 +30,16 @@ class LoggedRequest(Protocol):
     def client_address(self) -> str: ...
     @property
     def traceparent(self) -> bytes: ...
+    @property
+    def is_from_trusted(self) -> bool: ...
+
+    trace: Trace | None
+    """Its place in a trace; None before it is first sent, and without tracing."""
+
+    def send_trace(self, traceparent: bytes, *, is_new: bool) -> None:
+        """Send this header to endpoints from now on; a new trace has no `tracestate`."""
+        ...
+
     def header(self, name: bytes) -> str:
         """The first value of a header by its lower-case name; "" if it is missing."""
         ...
