@@ -12,7 +12,10 @@ import asyncio
 import json
 import math
 import os
+import random
+import socket
 import sys
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -21,6 +24,8 @@ import pieces
 from headgate import api, loop_turns, routing, telemetry
 from headgate.api.discovery_kinds import EndpointSlice
 from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.settings import Tracing
+from headgate.dataplane.tracing import Tracer
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.gateway_api import deciding
@@ -29,6 +34,7 @@ from headgate.gateway.listener import ClientConnection
 from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.routing import gateway_api
+from headgate.telemetry.tracing import SERVER, Export, FinishedTrace
 
 REPEATS, RUNS = 200, 40
 KEY = api.ObjectRef("ModelServer", "default", "pool")
@@ -70,7 +76,8 @@ class Path:
     def __init__(self, loop: asyncio.AbstractEventLoop, policy: str, endpoints: int = 4) -> None:
         settings = GatewaySettings().replace(scheduling_policy=policy, engine_metrics_enabled=False)
         log = telemetry.LineLog(os.open(os.devnull, os.O_WRONLY))
-        self.shell = Shell(settings, Recorder(telemetry.Registry(), log), loop)
+        self.recorder = Recorder(telemetry.Registry(), log)
+        self.shell = Shell(settings, self.recorder, loop)
         made = tuple(routing.Endpoint(f"default/{n}", "127.0.0.1", 9000 + n) for n in range(endpoints))
         rule = routing.Rule("rule", None, (routing.Target(KEY, 100),))
         route = routing.Route(
@@ -105,6 +112,20 @@ class Path:
     def ask(self, message: bytes) -> Wire:
         self.client.protocol.data_received(message)
         return self.asked.pop()
+
+
+def traced(path: Path, ratio: float) -> Path:
+    """The same with traces of this share of the requests; their spans go to a socket that is emptied."""
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    encode = msgspec.msgpack.Encoder().encode
+
+    def send(trace: FinishedTrace) -> None:
+        ours.send(encode(trace), socket.MSG_DONTWAIT)
+        theirs.recv(1 << 20)
+
+    export = Export(endpoint="", shown="", ratio=ratio, follows_parents=True)
+    path.recorder.tracer = Tracer(Tracing(), export, random.Random(1), send, time.time, kind=SERVER)
+    return path
 
 
 class EntryPath(Path):
@@ -202,6 +223,8 @@ async def main() -> None:
     loop = asyncio.get_running_loop()
     rows = {
         "request of 0.6 KB": requests(Path(loop, "least-work"), 600),
+        "the same, traces of 1 %": requests(traced(Path(loop, "least-work"), 0.01), 600),
+        "the same, traces of all": requests(traced(Path(loop, "least-work"), 1.0), 600),
         "the same, picked by prediction": requests(Path(loop, "predicted"), 600),
         "request of 8 KB, picked by prediction": requests(Path(loop, "predicted"), 8192),
         "chunk of a stream": chunks(Path(loop, "least-work")),

@@ -53,6 +53,8 @@ def line(exchange: ServedRequest, limits: list[tuple[str, str]], refused: str = 
     pairs.append(("attempts", str(account.attempts)))
     for each in (account.failed_attempts or ())[-MAX_TRIED:]:
         pairs.append(("tried", f"{each.endpoint}:{each.reason}"))
+    if (trace := exchange.request.trace) is not None and trace.is_kept:
+        pairs.append(("trace", trace.trace_id.decode()))
     if refused:
         pairs.append(("refused", refused))
         if life.wait is not None and life.wait.dropped_reason:

@@ -14,7 +14,6 @@ import httptools
 
 from headgate.dataplane import decision_header, large_reader, retry_after
 from headgate.dataplane.bodies import LONG_BYTES
-from headgate.dataplane.tracing import places
 from headgate.gateway import limits_shown, progress, refusals
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.continuation import Continuation
@@ -231,8 +230,7 @@ class Exchange:
 
     def _ask(self, effect: effects.Ask, now: float) -> None:
         services, pool, load = self._services, effect.pool, effect.load
-        place = places.of_attempt(self.life.account.attempts)
-        self._outgoing.prepare(services, self.request, effect.body, place)
+        self._outgoing.prepare(services, self.request, effect.body, self.life.account.attempts)
         connections = pool.connections.get(load) or services.connections_to(pool, load)
         connection = None if effect.is_afresh else connections.take()
         if connection is not None:
@@ -269,8 +267,7 @@ class Exchange:
     # -- the prefill
 
     def _begin_prefill(self, effect: effects.Prefill, now: float) -> None:
-        place = places.of_prefill(effect.attempt.number)
-        self._outgoing.name_parent(self._services, self.request, place)
+        self._outgoing.name_parent(self._services, self.request, effect.attempt.number, is_prefill=True)
         payload = self.request.parts(effect.body, self.request_id)
         self._prefill = PrefillCall(self._services, self, effect, payload)
         self._prefill.start()

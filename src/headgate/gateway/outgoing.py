@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headgate.dataplane.tracing import places
+
 if TYPE_CHECKING:
     from headgate.gateway.request import Request
     from headgate.gateway.services import Services
@@ -25,16 +27,19 @@ class Outgoing:
         self.long_body: bytes | Pieces = b""
         """Sent after the payload, so that it is not copied; empty if the payload includes the body."""
 
-    def prepare(self, services: Services, request: Request, body: bytes | Pieces, place: int) -> None:
-        """Build the payload for this body; `place` is that of the attempt among the spans of the request."""
+    def prepare(self, services: Services, request: Request, body: bytes | Pieces, number: int) -> None:
+        """Build the payload for this body; `number` is that of the attempt."""
         trace = request.trace
         if body is not self._body or (trace is not None and trace.is_sampled):
-            self.name_parent(services, request, place)
+            self.name_parent(services, request, number)
             self._body = body
             self.payload, self.long_body = request.parts(body, self._request_id)
 
-    def name_parent(self, services: Services, request: Request, place: int) -> None:
-        """Decide once whether the request is sampled. If it is, the endpoint's spans belong to this place."""
+    def name_parent(
+        self, services: Services, request: Request, number: int, *, is_prefill: bool = False
+    ) -> None:
+        """Decide once whether the request is sampled. If it is, the spans of the endpoint belong to this
+        attempt, or to its prefill."""
         if not self._is_traced:
             self._is_traced = True
             if (tracer := services.recorder.tracer) is not None:
@@ -43,6 +48,7 @@ class Outgoing:
                 services.identities.begin_trace(request, ratio)
         trace = request.trace
         if trace is not None and trace.is_sampled:
+            place = places.of_prefill(number) if is_prefill else places.of_attempt(number)
             request.send_trace(trace.traceparent(place), is_new=not trace.parent_id)
 
     def drop(self) -> None:

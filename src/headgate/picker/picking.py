@@ -97,7 +97,7 @@ def name_parent(tracer: Tracer, request: ProxiedRequest, number: int) -> None:
 def response_headers(served: ServedRequest, retry_after_s: float | None) -> list[extproc.SetHeader]:
     """The headers added to a response."""
     life = served.life
-    added = decision_headers(served)
+    added = decision_headers(served) if life.account.upstream_status < 400 else told(served)
     pool, choice = life.pool, life.choice
     if pool is not None and choice is not None and pool.policy.marks_responses:
         added += (extproc.SetHeader(name, value) for name, value in marks(life, pool, choice))
@@ -112,6 +112,14 @@ def decision_headers(served: ServedRequest, refused: str = "") -> list[extproc.S
         return []
     name, _, value = decision_header.line(served, [], refused).rstrip().partition(b": ")
     return [extproc.SetHeader(name, value)]
+
+
+def told(served: ServedRequest, refused: str = "") -> list[extproc.SetHeader]:
+    """The headers of an error: the decision, if the request asks for it, and the trace, if it is kept."""
+    found = decision_headers(served, refused)
+    if (trace := served.request.trace) is not None and trace.is_kept:
+        found.append(extproc.SetHeader(b"x-headgate-trace-id", trace.trace_id))
+    return found
 
 
 def conformance_headers(found: extproc.ProcessingRequest, choices: Choices) -> list[extproc.SetHeader]:

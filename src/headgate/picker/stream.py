@@ -447,6 +447,8 @@ class Stream:
         response = self._immediate(effect.refusal)
         life.account.refusal_bytes = len(response.body)
         self._end(now)
+        if response.mutation is not None:
+            response.mutation.set_headers += picking.told(cast("ServedRequest", self), effect.refusal.code)
         self._send(replies.immediate(response))
         self._end_call(now)
 
@@ -461,12 +463,7 @@ class Stream:
         assert request is not None
         is_sheddable = life is not None and life.decision.scheduled.priority < 0
         is_text = self._host.choices.error_format == "text"
-        response = errors.response(refusal, request.target, is_text=is_text, is_sheddable=is_sheddable)
-        if life is not None and response.mutation is not None:
-            response.mutation.set_headers += picking.decision_headers(
-                cast("ServedRequest", self), refusal.code
-            )
-        return response
+        return errors.response(refusal, request.target, is_text=is_text, is_sheddable=is_sheddable)
 
     def _cut_off(self, effect: effects.CutOff, now: float) -> None:
         self._end(now)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
+
 from headgate.dataplane.settings.section import DAY_S, Section, setting
+
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Tracing(Section, frozen=True):
@@ -20,14 +24,12 @@ class Tracing(Section, frozen=True):
         ),
     ] = ""
     sample_ratio: Annotated[
-        float | None,
+        _Share | None,
         setting(
             "Share of the requests whose client does not decide about sampling, from 0 to 1, that is "
             "sampled. Without it: OTEL_TRACES_SAMPLER, or 0.01. If no traces are exported, the share of the "
             "requests without a trace for which the gateway starts one, so that engines record it; without "
-            "it, none.",
-            ge=0,
-            le=1,
+            "it, none."
         ),
     ] = None
     sampled_from: Annotated[
