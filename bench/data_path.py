@@ -24,6 +24,7 @@ import pieces
 from headgate import api, loop_turns, routing, telemetry
 from headgate.api.discovery_kinds import EndpointSlice
 from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.records.served_request import ServedRequest
 from headgate.dataplane.settings import Tracing
 from headgate.dataplane.tracing import Tracer
 from headgate.gateway import GatewaySettings
@@ -31,6 +32,7 @@ from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.gateway_api import deciding
 from headgate.gateway.gateway_api.connection import EntryConnection
 from headgate.gateway.listener import ClientConnection
+from headgate.gateway.request import Request
 from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.routing import gateway_api
@@ -126,6 +128,27 @@ def traced(path: Path, ratio: float) -> Path:
     export = Export(endpoint="", shown="", ratio=ratio, follows_parents=True)
     path.recorder.tracer = Tracer(Tracing(), export, random.Random(1), send, time.time, kind=SERVER)
     return path
+
+
+def tracing_alone(path: Path) -> Callable[[], object]:
+    """What tracing adds to a request that is not sampled: its ids, a header, and a comparison at its end."""
+    tracer = path.recorder.tracer
+    assert tracer is not None
+    seen: list[tuple[ServedRequest, float]] = []
+    settled = tracer.settled
+    tracer.settled = lambda ended, now: seen.append((ended, now))  # type: ignore[assignment, func-returns-value]
+    requests(path, 600)()
+    tracer.settled = settled  # type: ignore[method-assign]
+    ((ended, now),) = seen
+    request = ended.request
+    assert isinstance(request, Request)
+
+    def work() -> None:
+        request._forwarded = request.parsed.forwarded
+        tracer.begin(request)
+        settled(ended, now)
+
+    return work
 
 
 class EntryPath(Path):
@@ -224,6 +247,7 @@ async def main() -> None:
     rows = {
         "request of 0.6 KB": requests(Path(loop, "least-work"), 600),
         "the same, traces of 1 %": requests(traced(Path(loop, "least-work"), 0.01), 600),
+        "tracing of one not sampled, alone": tracing_alone(traced(Path(loop, "least-work"), 0.0)),
         "the same, traces of all": requests(traced(Path(loop, "least-work"), 1.0), 600),
         "the same, picked by prediction": requests(Path(loop, "predicted"), 600),
         "request of 8 KB, picked by prediction": requests(Path(loop, "predicted"), 8192),

@@ -45,6 +45,7 @@ _NOT_FORWARDED: Final = (
         b"forwarded",
         b"host",
         b"traceparent",
+        b"tracestate",
         b"x-headgate-explain",
         *OBJECTIVES_MS,
         b"x-forwarded-for",
@@ -93,6 +94,7 @@ class ParsedHead:
         "content_coding",
         "forwarded",
         "given_id",
+        "has_trace",
         "headers",
         "is_http_1_0",
         "line",
@@ -131,6 +133,8 @@ class ParsedHead:
         """The coding of the body, such as gzip; empty for identity."""
         self.traceparent = b""
         """The trace of the request, as received; empty without one."""
+        self.has_trace = False
+        """Whether `forwarded` has headers of a trace, valid or not."""
         self.wants_decision = False
         """Whether a trusted client asks for `x-headgate-decision`."""
         self.objective_s = math.inf
@@ -159,6 +163,10 @@ class ParsedHead:
                     self.tells_client = True
                 elif name == b"traceparent":
                     self.traceparent = value
+                    self.has_trace = True
+                    lines += (name, b": ", value, b"\r\n")
+                elif name == b"tracestate":
+                    self.has_trace = True
                     lines += (name, b": ", value, b"\r\n")
                 elif name == b"content-encoding":
                     if value.strip().lower() not in (b"", b"identity"):
@@ -201,6 +209,7 @@ class Request:
         "response_lines",
         "trace",
         "traceparent",
+        "unsampled",
     )
 
     def __init__(
@@ -223,6 +232,9 @@ class Request:
         self.traceparent = parsed.traceparent
         self.trace: Trace | None = None
         """Its place in a trace; None before it is first sent, and without tracing."""
+        self.unsampled = b""
+        """The ids of a new trace that is not sampled, in hexadecimal: 16 digits of its span and 32 of its own;
+        empty without one."""
         self._forwarded = parsed.forwarded
         self._untraced = b""
         """The same without the headers that `send_trace` replaces; empty until then."""
@@ -303,10 +315,18 @@ class Request:
         either."""
         if not self._untraced:
             head = self._forwarded
-            if b"\ntrace" in head:
+            if self.parsed.has_trace:
                 head = (_TRACE if is_new else _TRACEPARENT).sub(b"", head)
             self._untraced = head
         self._forwarded = b"%btraceparent: %b\r\n" % (self._untraced, traceparent)
+
+    def send_unsampled(self, ids: bytes) -> None:
+        """Tell endpoints that the request is not sampled. Called for almost every request."""
+        self.unsampled = ids
+        head = self._forwarded
+        if self.parsed.has_trace:
+            head = _TRACE.sub(b"", head)
+        self._forwarded = b"%btraceparent: 00-%b-%b-00\r\n" % (head, ids[16:], ids[:16])
 
     def message(self, body: bytes, request_id: bytes) -> bytes:
         """The message for the endpoint: the head with the forwarded headers, and the body."""

@@ -37,6 +37,7 @@ class ProxiedRequest:
         "sent_traceparent",
         "target",
         "trace",
+        "unsampled",
     )
 
     def __init__(self, headers: list[Header], arrived_at: float) -> None:
@@ -53,6 +54,8 @@ class ProxiedRequest:
         """Its place in a trace; None before an endpoint is picked, and without tracing."""
         self.sent_traceparent = b""
         """What the endpoint gets instead of the client's `traceparent`; empty if that stays."""
+        self.unsampled = b""
+        """The ids of a new trace that is not sampled, in hexadecimal; empty without one."""
         self.is_in_new_trace = False
         """Whether its `tracestate` does not belong to that trace."""
         self.target = next((named[name] for name in _PATHS if named.get(name)), b"")
@@ -121,6 +124,11 @@ class ProxiedRequest:
         """Have the proxy send this header, instead of the client's."""
         self.sent_traceparent = traceparent
         self.is_in_new_trace = is_new
+
+    def send_unsampled(self, ids: bytes) -> None:
+        """Have the proxy tell the endpoint that the request is not sampled."""
+        self.unsampled = ids
+        self.send_trace(b"00-%b-%b-00" % (ids[16:], ids[:16]), is_new=True)
 
     @property
     def given_id(self) -> bytes:

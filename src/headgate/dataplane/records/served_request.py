@@ -40,6 +40,14 @@ class LoggedRequest(Protocol):
         """Send this header to endpoints from now on; a new trace has no `tracestate`."""
         ...
 
+    unsampled: bytes
+    """The ids of a new trace that is not sampled, in hexadecimal: 16 digits of its span and 32 of its own;
+    empty without one."""
+
+    def send_unsampled(self, ids: bytes) -> None:
+        """Tell endpoints that the request is not sampled."""
+        ...
+
     def header(self, name: bytes) -> str:
         """The first value of a header by its lower-case name; "" if it is missing."""
         ...

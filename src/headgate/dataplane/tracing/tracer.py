@@ -32,13 +32,14 @@ class TracedRequest(Protocol):
     """The head of a client's request."""
 
     trace: Trace | None
+    unsampled: bytes
 
     @property
     def traceparent(self) -> bytes: ...
     @property
     def is_from_trusted(self) -> bool: ...
-    def send_trace(self, traceparent: bytes, *, is_new: bool) -> None:
-        """Send this header to endpoints from now on; a new trace has no `tracestate`."""
+    def send_trace(self, traceparent: bytes, *, is_new: bool) -> None: ...
+    def send_unsampled(self, ids: bytes) -> None: ...
 
 
 class Tracer:
@@ -56,6 +57,7 @@ class Tracer:
     ) -> None:
         self._export = export
         self._rng = rng
+        self._random_bits = rng.getrandbits
         self._send = send
         self.clock = clock
         self._kind = kind
@@ -78,24 +80,25 @@ class Tracer:
         self._quick_s = min(self._slow_s, self._slow_first_s)
         """A request that took less is not slow."""
 
-    def begin(self, request: TracedRequest) -> Trace:
+    def begin(self, request: TracedRequest) -> None:
         """Decide whether a request is sampled, and say so to its endpoints if it is not: otherwise they might
         begin traces of their own. Whoever sends the request names its parent if it is sampled."""
         trace = context.continued(request.traceparent, self._rng) if request.traceparent else None
         if trace is None:
-            trace = request.trace = context.begun(self._rng, self._bound)
-            if not trace.is_sampled:
-                request.send_trace(trace.traceparent(), is_new=True)
-            return trace
+            ids = self._random_bits(context.BITS)
+            if ids & context.LARGEST < self._bound:
+                request.trace = context.begun(context.text(ids), is_sampled=True)
+            else:  # almost all requests
+                request.send_unsampled(b"%048x" % ids)
+            return
         request.trace = trace
         believed = self._believed
         if believed == "anyone" or (believed == "trusted" and request.is_from_trusted):
-            return trace
+            return
         was_sampled = trace.is_sampled
         trace.is_sampled = trace.is_kept = context.sampled(trace.trace_id, self._bound)
         if was_sampled and not trace.is_sampled:
             request.send_trace(trace.traceparent(), is_new=False)
-        return trace
 
     def settled(self, ended: ServedRequest, now: float) -> Trace | None:
         """A request is over. Returns its trace if its spans are exported."""
@@ -123,8 +126,12 @@ class Tracer:
     def _reason(self, ended: ServedRequest, now: float) -> str:
         """Why a request is kept that is not known to be sampled; "" if it is not."""
         request = ended.request
-        if request.trace is None and self.begin(request).is_sampled:  # it was never sent
-            return SAMPLED
+        trace = request.trace
+        if trace is None and not request.unsampled:  # it was never sent
+            self.begin(request)
+            trace = request.trace
+            if trace is not None and trace.is_sampled:
+                return SAMPLED
         reason = ""
         if self._settings.errors and attributes.is_failed(ended):
             reason = ERROR
@@ -133,6 +140,8 @@ class Tracer:
         if reason and not self._may_keep(now):
             self.counts[OVER_LIMIT] += 1
             return ""
+        if reason and trace is None:
+            request.trace = context.begun(request.unsampled, is_sampled=False)
         return reason
 
     def _is_slow(self, ended: ServedRequest, now: float) -> bool:

@@ -12,7 +12,9 @@ _TRACEPARENT: Final = re.compile(
 )
 """Version 00 has four parts; later versions may have more, and the known parts are read."""
 _SAMPLED: Final = 1
-_LARGEST: Final = (1 << 64) - 1
+LARGEST: Final = (1 << 64) - 1
+BITS: Final = 192
+"""Random bits for the ids of a new trace; the lowest 64 decide whether it is sampled."""
 _STEP: Final = 0x9E3779B97F4A7C15
 """An odd number, so that the ids of a request's spans differ."""
 
@@ -37,7 +39,7 @@ class Trace:
 
     def child_id(self, place: int) -> int:
         """The id of another span of the request; `place` is at least 1."""
-        return (self.span_id + place * _STEP) & _LARGEST or 1
+        return (self.span_id + place * _STEP) & LARGEST or 1
 
     def traceparent(self, place: int = 0) -> bytes:
         """The header for an endpoint; `place`: its parent among the spans of the request."""
@@ -62,16 +64,20 @@ def continued(traceparent: bytes, rng: random.Random) -> Trace | None:
     return Trace(trace_id, int(parent_id, 16), rng.getrandbits(64) or 1, is_sampled=is_sampled)
 
 
-def begun(rng: random.Random, bound: int) -> Trace:
-    """The place of a request in a trace of its own; `bound` as for `sampled`. Ids are unique, not secret."""
-    number = rng.getrandbits(128) or 1
-    is_sampled = number & _LARGEST < bound
-    return Trace(b"%032x" % number, 0, rng.getrandbits(64) or 1, is_sampled=is_sampled)
+def text(ids: int) -> bytes:
+    """The ids of a new trace in 48 hexadecimal digits: of its first span, then its own. `ids` are random bits,
+    which are unique, not secret; none of both ids is ever 0."""
+    return b"%048x" % ids
+
+
+def begun(ids: bytes, *, is_sampled: bool) -> Trace:
+    """The place of a request in a trace of its own; `ids` as from `text`."""
+    return Trace(ids[16:], 0, int(ids[:16], 16), is_sampled=is_sampled)
 
 
 def sampling_bound(ratio: float) -> int:
     """The bound for this ratio of traces, as OpenTelemetry's TraceIdRatioBased has it."""
-    return round(ratio * (_LARGEST + 1))
+    return round(ratio * (LARGEST + 1))
 
 
 def sampled(trace_id: bytes, bound: int) -> bool:
