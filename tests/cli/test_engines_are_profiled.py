@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import random
 import re
 import signal
 import socket
@@ -18,7 +19,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from headgate.cli import main
-from headgate.cli.profile import http, measuring
+from headgate.cli.profile import http, measuring, streaming
 
 BASE_S, SEQUENCE_S, TOKEN_S = 0.03, 0.001, 0.0002
 USUAL = (
@@ -132,23 +133,38 @@ def test_a_full_batch_ends_the_measurement(engine: Engine) -> None:
     assert "warning: with 8 requests, " in done.stderr
 
 
+@contextlib.contextmanager
+def others(url: str) -> Iterator[None]:
+    """Four other requests at any time: each is followed by another, and their lengths differ, so that they do
+    not end together."""
+    running, over = threading.Event(), threading.Event()
+
+    async def stream(tokens: int) -> None:
+        rng = random.Random(tokens)
+        while not over.is_set():
+            await streaming.complete(http.parse(url), "tiny", streaming.prompt(PROMPT, rng), tokens)
+            running.set()
+
+    async def streams() -> None:
+        async with asyncio.TaskGroup() as group:
+            for tokens in (40, 50, 60, 70):
+                group.create_task(stream(tokens))
+
+    thread = threading.Thread(target=lambda: asyncio.run(streams()))
+    thread.start()
+    try:
+        assert running.wait(LATE_S)
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def test_other_requests_are_noticed(engine: Engine) -> None:
     """By the engine's own count."""
     url = engine()
-    over = threading.Event()
-
-    def disturb() -> None:
-        while not over.is_set():
-            plan = measuring.Plan([4], [PROMPT], 100, 5.0)
-            asyncio.run(measuring.measure(http.parse(url), "tiny", plan, lambda *_: None))
-
-    others = threading.Thread(target=disturb)
-    others.start()
-    try:
+    with others(url):
         done = run(url, "--max-batch", "2", *LENGTHS)
-    finally:
-        over.set()
-        others.join()
     assert "warning: the engine had other requests at batch size 1, 2: " in done.stderr
 
 

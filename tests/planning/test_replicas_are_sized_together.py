@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.planning import tails
@@ -35,14 +35,26 @@ targets = st.builds(
 )
 
 
+def slow_tokens(batch: int) -> Replica:
+    """A lone request has its tokens every 1.5 ms."""
+    profile = Profile(alpha_ms=1.0, beta_ms=0.5, gamma_ms=0.0, delta_ms=0.0)
+    return Replica(profile=profile, input_tokens=0, output_tokens=2, max_batch=batch, max_queue=0)
+
+
 @settings(max_examples=15)
 @given(st.lists(st.tuples(replicas, targets), min_size=1, max_size=4))
+@example([(slow_tokens(batch), Targets(itl_ms=1.0)) for batch in (5, 40)])
 def test_sizes_do_not_depend_on_others(wanted) -> None:
-    """Whether the batches of others are larger, and whether others are sized for the mean."""
+    """Whether the batches of others are larger, and whether others are sized for the mean.
+
+    Sums over wider arrays are rounded differently.
+    """
     for (replica, own), together in zip(wanted, sizes(wanted), strict=True):
         alone = size(replica, own)
         if isinstance(alone, Infeasible):
-            assert together == alone
+            assert isinstance(together, Infeasible)
+            assert together.target == alone.target
+            assert together[1:] == pytest.approx(alone[1:], rel=1e-9)
         else:
             assert together[:3] == pytest.approx(alone[:3], rel=1e-9)
 

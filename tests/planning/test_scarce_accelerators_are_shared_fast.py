@@ -268,8 +268,10 @@ def many_replicas(seed: int, share: float) -> Problem:
 def test_many_replicas_are_planned_almost_exactly(share) -> None:
     """Too many plans cost nearly the same to look at all; the one that is found is within three percent."""
     problem = many_replicas(1, share)
-    found = plan(problem, limit_s=6)
-    assert found.gap < 0.03
+    # Time limits are those of a clock: on a busy machine, the solver gets less done in 6 s.
+    plans = (plan(problem, limit_s) for limit_s in (6, 20, 60))
+    found = next((each for each in plans if each.gap < 0.03), None)
+    assert found is not None
     assert problem.capacity is not None
     for kind, limit in problem.capacity.items():
         assert sum(a.replicas * a.option.units for a in found.assignments if a.option.type == kind) <= limit

@@ -37,6 +37,8 @@ __all__ = [
 _CELLS: Final = 65_536
 """Probabilities that are computed at once: as many as fit a processor's cache."""
 
+_ROUNDING: Final = 1e-9
+"""A prefill that takes as long as its target is in time, however the batch size was rounded."""
 _FLAT: Final = 1e-9
 """A full batch that takes longer by less than this share takes as long as an empty one."""
 
@@ -168,7 +170,8 @@ class Replicas:
     def late_share(self, state: Steady, ttft_ms: Array) -> Array:
         """Share of requests whose first token comes later than `ttft_ms` after their arrival."""
         left_ms = ttft_ms - self.prefill_ms(self.effective_batch(state))
-        late = np.where(left_ms < 0, 1.0, self.waits_longer(state, np.maximum(left_ms, 0)))
+        is_long = left_ms < -_ROUNDING * ttft_ms
+        late = np.where(is_long, 1.0, self.waits_longer(state, np.maximum(left_ms, 0)))
         return state.blocked + (1 - state.blocked) * late
 
     def waits_longer(self, state: Steady, time_ms: Array) -> Array:

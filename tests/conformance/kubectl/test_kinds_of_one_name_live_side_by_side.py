@@ -110,6 +110,7 @@ def test_the_later_version_of_a_group_is_preferred(kubectl: Any) -> None:
     assert group["preferredVersion"]["version"] == "v1alpha2"
     listed = kubectl("api-resources", "--api-group", EXPERIMENTAL, "--no-headers").splitlines()
     assert {line.split()[0]: line.partition(f"{EXPERIMENTAL}/")[2].split()[0] for line in listed} == {
+        "inferencemodelrewrites": "v1alpha2",
         "inferencemodels": "v1alpha1",
         "inferenceobjectives": "v1alpha2",
         "inferencepools": "v1alpha1",
