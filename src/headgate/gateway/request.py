@@ -233,8 +233,8 @@ class Request:
         self.trace: Trace | None = None
         """Its place in a trace; None before it is first sent, and without tracing."""
         self.unsampled = b""
-        """The ids of a new trace that is not sampled, in hexadecimal: 16 digits of its span and 32 of its own;
-        empty without one."""
+        """The ids of a new trace that is not sampled, in hexadecimal: 16 digits of its span, and 32 of its
+        own; empty without one."""
         self._forwarded = parsed.forwarded
         self._untraced = b""
         """The same without the headers that `send_trace` replaces; empty until then."""

@@ -42,6 +42,23 @@ class TracedRequest(Protocol):
     def send_unsampled(self, ids: bytes) -> None: ...
 
 
+class _Allowance:
+    """So many traces per second, so that a flood of errors does not become a flood of spans."""
+
+    def __init__(self, saved: float) -> None:
+        self._saved = saved
+        self._saved_at = 0.0
+
+    def take(self, per_s: float, now: float) -> bool:
+        """Take one, if there is one; those of a second can be saved."""
+        self._saved = min(self._saved + max(now - self._saved_at, 0.0) * per_s, max(per_s, 1.0))
+        self._saved_at = now
+        if self._saved < 1.0:
+            return False
+        self._saved -= 1.0
+        return True
+
+
 class Tracer:
     """One process. `clock` is the time in seconds since 1970, for the times of spans."""
 
@@ -62,8 +79,7 @@ class Tracer:
         self.clock = clock
         self._kind = kind
         self.change(settings)
-        self._saved = self._settings.max_kept_per_s
-        self._saved_at = 0.0
+        self._allowance = _Allowance(settings.max_kept_per_s)
         self.counts: Counter[str] = Counter()
         """Traces by the reason for which they were kept; over_limit were not."""
 
@@ -137,7 +153,7 @@ class Tracer:
             reason = ERROR
         elif self._is_slow(ended, now):
             reason = SLOW
-        if reason and not self._may_keep(now):
+        if reason and not self._allowance.take(self._settings.max_kept_per_s, now):
             self.counts[OVER_LIMIT] += 1
             return ""
         if reason and trace is None:
@@ -150,13 +166,3 @@ class Tracer:
             return True
         first_at = life.account.first_byte_at or now
         return life.decision.stream and first_at - arrived_at >= self._slow_first_s
-
-    def _may_keep(self, now: float) -> bool:
-        """A flood of errors must not become a flood of spans."""
-        most = self._settings.max_kept_per_s
-        self._saved = min(self._saved + max(now - self._saved_at, 0.0) * most, max(most, 1.0))
-        self._saved_at = now
-        if self._saved < 1.0:
-            return False
-        self._saved -= 1.0
-        return True

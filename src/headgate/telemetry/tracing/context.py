@@ -65,8 +65,8 @@ def continued(traceparent: bytes, rng: random.Random) -> Trace | None:
 
 
 def text(ids: int) -> bytes:
-    """The ids of a new trace in 48 hexadecimal digits: of its first span, then its own. `ids` are random bits,
-    which are unique, not secret; none of both ids is ever 0."""
+    """The ids of a new trace in 48 hexadecimal digits: of its first span, then its own. `ids` are random
+    bits, so that neither is ever 0; they are unique, not secret."""
     return b"%048x" % ids
 
 
