@@ -50,6 +50,10 @@ COMPILED = (
     "dataplane/rewriting/document.py",
     "dataplane/rewriting/events.py",
     "dataplane/rewriting/names.py",
+    "dataplane/tracing/attributes.py",
+    "dataplane/tracing/places.py",
+    "dataplane/tracing/spans.py",
+    "dataplane/tracing/tracer.py",
     "dataplane/trust.py",
     "dataplane/watching.py",
     "engines/vllm_grpc.py",
@@ -103,6 +107,7 @@ COMPILED = (
     "rpc/stream.py",
     "scheduling/**/*.py",
     "telemetry/metrics.py",
+    "telemetry/tracing/context.py",
 )
 """Files to compile, below `src/headgate`, except those below."""
 

@@ -1,10 +1,12 @@
-"""Receives traces by OTLP over HTTP and prints them as trees: `python examples/traces/print_traces.py [PORT]`.
+"""Receives traces by OTLP over HTTP and prints them as trees.
 
-For a first look; use a real collector such as Jaeger, Tempo or the OpenTelemetry Collector to keep them. Needs
+    python examples/traces/print_traces.py [PORT]
+
+For a first look; a real collector such as Jaeger, Tempo or the OpenTelemetry Collector keeps them. Needs
 `headgate[otel]`.
 """
 
-# ruff: noqa: T201, N802
+# ruff: noqa: T201
 
 import gzip
 import sys

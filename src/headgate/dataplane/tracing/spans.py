@@ -37,6 +37,8 @@ MAX_ATTEMPTS: Final = 16
 """The last attempts of a request have spans."""
 MAX_TEXT: Final = 512
 """Characters of an error."""
+MAX_STATE: Final = 512
+"""Characters of a `tracestate` that vendors must propagate; longer ones are left out."""
 
 
 def finished(
@@ -48,12 +50,10 @@ def finished(
     making.request(kind, reason)
     making.queue()
     making.attempts()
-    return FinishedTrace(
-        trace.trace_id.decode(),
-        trace.is_sampled,
-        ended.request.header(b"tracestate") if trace.parent_id else "",
-        making.spans,
-    )
+    state = ended.request.header(b"tracestate") if trace.parent_id else ""
+    if len(state) > MAX_STATE:
+        state = ""
+    return FinishedTrace(trace.trace_id.decode(), trace.is_sampled, state, making.spans)
 
 
 class _Making:

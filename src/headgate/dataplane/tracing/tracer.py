@@ -6,6 +6,7 @@ Costs little for all others: two ids for each request, and a comparison at its e
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 from collections import Counter
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from headgate.dataplane.records.served_request import ServedRequest
     from headgate.dataplane.settings import Tracing
     from headgate.telemetry.tracing import Export, FinishedTrace, Trace
+
+log = logging.getLogger(__name__)
 
 SAMPLED: Final = "sampled"
 ERROR: Final = "error"
@@ -136,7 +139,10 @@ class Tracer:
         assert trace is not None
         trace.is_kept = True
         self.counts[reason] += 1
-        self._send(spans.finished(ended, trace, reason, self._kind, self.clock() - now, now))
+        try:
+            self._send(spans.finished(ended, trace, reason, self._kind, self.clock() - now, now))
+        except Exception:  # a bug here must not cost the client its response
+            log.exception("a trace is dropped: %s", ended.life.story())
         return trace
 
     def _reason(self, ended: ServedRequest, now: float) -> str:

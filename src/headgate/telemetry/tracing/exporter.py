@@ -103,6 +103,11 @@ class Queue:
             if len(self._waiting) >= self._batch:
                 self._changed.notify()
 
+    def drop(self, spans: int) -> None:
+        """Count spans that cannot be exported."""
+        with self._changed:
+            self._count(dropped=spans)
+
     def close(self) -> None:
         """Export the rest without delay."""
         with self._changed:
@@ -185,9 +190,15 @@ def main(arguments: Sequence[str]) -> None:
     exporting = threading.Thread(target=queue.run, name="export", daemon=True)
     exporting.start()
     spans, decode = Spans(settings), msgspec.msgpack.Decoder(FinishedTrace).decode
+    few = FewLines(log)
     with sock:
         while message := sock.recv(MAX_MESSAGE_BYTES):
-            queue.put(list(spans.of(decode(message))))
+            trace = decode(message)
+            try:
+                queue.put(list(spans.of(trace)))
+            except Exception as error:
+                queue.drop(len(trace.spans))
+                few.error("a trace is dropped: %s: %s", type(error).__name__, error)
     queue.close()
     exporting.join(END_S)
     sys.stderr.flush()
