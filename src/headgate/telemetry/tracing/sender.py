@@ -16,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from headgate import helper_process
 from headgate.telemetry.tracing import counts
 from headgate.telemetry.tracing.span import ExportSettings, FinishedTrace
 
@@ -90,6 +89,8 @@ class SpanSender:
 
     def _start(self) -> None:
         """May be called on another thread; `_socket` is set last."""
+        from headgate import helper_process  # and with it schemas, which gateways do without
+
         arguments = [msgspec.json.encode(self._settings).decode()]
         try:
             self._process, ours = helper_process.start(
