@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from traffic import MODEL, route_to, server
+from traffic import MODEL, NO_GATEWAY_API, route_to, server
 
 
 class Wire:
@@ -90,7 +90,7 @@ def test_a_namespace_is_deleted_during_an_outage(
     for where, model in {namespace: MODEL, gone: "gone", kept: "kept"}.items():
         cluster.apply(server("chat"), route_to("chat", model), namespace=where)
     followed = [word for each in (namespace, gone, kept) for word in ("--namespace", each)]
-    gateway = start_gateway(kubeconfig, *followed)
+    gateway = start_gateway(kubeconfig, *followed, *NO_GATEWAY_API)
     eventually(lambda: gateway.is_ready() and len(gateway.config()["pools"]) == 3)
 
     wire.cut()

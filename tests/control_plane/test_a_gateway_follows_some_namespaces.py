@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from traffic import MODEL, Listener, route_to, server
+from traffic import MODEL, NO_GATEWAY_API, Listener, route_to, server
 
 
 @pytest.fixture
@@ -32,7 +32,9 @@ def test_the_routes_of_two_namespaces_are_served(
 ):
     """Those of a third one are not, although they exist."""
     third = new_namespace()
-    gateway = start_gateway(kubeconfig_of("gateway", other), "--namespace", namespace, "--namespace", other)
+    gateway = start_gateway(
+        kubeconfig_of("gateway", other), "--namespace", namespace, "--namespace", other, *NO_GATEWAY_API
+    )
     eventually(gateway.is_ready)
     models = {namespace: MODEL, other: "other", third: "third"}
     for where, model in models.items():
@@ -51,7 +53,7 @@ def test_pods_that_may_not_be_read_are_reported_and_the_rest_is_served(
     """The log, the metric and the state name the namespace and the rule. Once it is granted, it is used."""
     kubeconfig = kubeconfig_of("gateway")
     grant("gateway", other, without=("pods",))
-    gateway = start_gateway(kubeconfig, "--namespace", namespace, "--namespace", other)
+    gateway = start_gateway(kubeconfig, "--namespace", namespace, "--namespace", other, *NO_GATEWAY_API)
     for where, model in {namespace: MODEL, other: "other"}.items():
         cluster.apply(server("chat"), route_to("chat", model), namespace=where)
     run(namespace)

@@ -20,6 +20,8 @@ import pytest
 
 MODEL = "sim-8b"
 HEADGATE = [sys.executable, "-m", "headgate"]
+NO_GATEWAY_API = ("--gateway-api-controller", "")
+"""Flags of a gateway of some namespaces: the chart sets so, too, as GatewayClasses are in no namespace."""
 
 
 @pytest.fixture
