@@ -204,8 +204,10 @@ generated: $(DEV_STAMP)  ## regenerate deploy/crds and the tables of docs/ from 
 
 lock:  ## update the lock files from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock
+	uv pip compile pyproject.toml --extra otel --universal --generate-hashes --no-header --no-emit-index-url -q \
+		-c requirements.lock -o requirements-otel.lock
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --no-emit-index-url -q \
-		-c requirements.lock -o requirements-dev.lock
+		-c requirements-otel.lock -o requirements-dev.lock
 	uv pip compile pyproject.toml --group compile --universal --generate-hashes --no-header --no-emit-index-url -q \
 		-c requirements-dev.lock -o requirements-compile.lock
 	uv pip compile --group pyproject.toml:image --universal --generate-hashes --no-header --no-emit-index-url -q \

@@ -14,8 +14,11 @@ import itertools
 import json
 import math
 import os
+import random
+import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path as FilePath
 
@@ -27,15 +30,20 @@ from headgate.api.discovery_kinds import EndpointSlice
 from headgate.auth import keys
 from headgate.dataplane.credentials import key_file
 from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.records.served_request import ServedRequest
+from headgate.dataplane.settings import Tracing
+from headgate.dataplane.tracing import Tracer
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.gateway_api import deciding
 from headgate.gateway.gateway_api.connection import EntryConnection
 from headgate.gateway.listener import ClientConnection
+from headgate.gateway.request import Request
 from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.http2 import frames, hpack
 from headgate.routing import gateway_api
+from headgate.telemetry.tracing import SERVER, Export, FinishedTrace
 
 REPEATS, RUNS = 200, 40
 KEY = api.ObjectRef("ModelServer", "default", "pool")
@@ -87,7 +95,8 @@ class Path:
             auth_keys_file=str(keys_file) if keys_file is not None else None,
         )
         log = telemetry.LineLog(os.open(os.devnull, os.O_WRONLY))
-        self.shell = Shell(settings, Recorder(telemetry.Registry(), log), loop)
+        self.recorder = Recorder(telemetry.Registry(), log)
+        self.shell = Shell(settings, self.recorder, loop)
         made = tuple(routing.Endpoint(f"default/{n}", "127.0.0.1", 9000 + n) for n in range(endpoints))
         rule = routing.Rule("rule", None, (routing.Target(KEY, 100),))
         route = routing.Route(
@@ -163,6 +172,41 @@ def _block(head: bytes) -> bytes:
     named = [header for header in headers if header[0] != b"host"]
     pseudo = [(b":method", method), (b":scheme", b"http"), (b":path", target), (b":authority", b"gateway")]
     return hpack.encode([*pseudo, *named])
+
+
+def traced(path: Path, ratio: float) -> Path:
+    """The same with traces of this share of the requests; their spans go to a socket that is emptied."""
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    encode = msgspec.msgpack.Encoder().encode
+
+    def send(trace: FinishedTrace) -> None:
+        ours.send(encode(trace), socket.MSG_DONTWAIT)
+        theirs.recv(1 << 20)
+
+    export = Export(endpoint="", shown="", ratio=ratio, follows_parents=True)
+    path.recorder.tracer = Tracer(Tracing(), export, random.Random(1), send, time.time, kind=SERVER)
+    return path
+
+
+def tracing_alone(path: Path) -> Callable[[], object]:
+    """What tracing adds to a request that is not sampled: its ids, a header, and a comparison at its end."""
+    tracer = path.recorder.tracer
+    assert tracer is not None
+    seen: list[tuple[ServedRequest, float]] = []
+    settled = tracer.settled
+    tracer.settled = lambda ended, now: seen.append((ended, now))  # type: ignore[assignment, func-returns-value]
+    requests(path, 600)()
+    tracer.settled = settled  # type: ignore[method-assign]
+    ((ended, now),) = seen
+    request = ended.request
+    assert isinstance(request, Request)
+
+    def work() -> None:
+        request._forwarded = request.parsed.forwarded
+        tracer.begin(request)
+        settled(ended, now)
+
+    return work
 
 
 class EntryPath(Path):
@@ -284,6 +328,9 @@ async def main() -> None:
     guarded = [message(600, key=key) for key in shown]
     rows = {
         "request of 0.6 KB": requests(Path(loop, "least-work"), 600),
+        "the same, traces of 1 %": requests(traced(Path(loop, "least-work"), 0.01), 600),
+        "tracing of one not sampled, alone": tracing_alone(traced(Path(loop, "least-work"), 0.0)),
+        "the same, traces of all": requests(traced(Path(loop, "least-work"), 1.0), 600),
         "the same, picked by prediction": requests(Path(loop, "predicted"), 600),
         "request of 8 KB, picked by prediction": requests(Path(loop, "predicted"), 8192),
         "0.6 KB, another head each time": changing(

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import functools
+import gzip
+import http.server
 import os
 import random
 import selectors
@@ -11,6 +13,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
@@ -263,3 +267,75 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return LONG.index(folder) if folder in LONG else len(LONG)
 
     items.sort(key=place)
+
+
+# -- traces
+
+
+class Collector:
+    """A collector of traces by OTLP over HTTP. `status` is that of its responses; while `is_stuck` is set, it
+    does not respond."""
+
+    def __init__(self) -> None:
+        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+
+        self.status = 200
+        self.is_stuck = threading.Event()
+        self.spans: list[Any] = []
+        self.resources: list[dict[str, Any]] = []
+        self.requests: list[dict[str, str]] = []
+        """The headers of each."""
+        collector = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                while collector.is_stuck.is_set():
+                    time.sleep(0.01)
+                if self.headers.get("content-encoding") == "gzip":
+                    body = gzip.decompress(body)
+                collector.requests.append({"path": self.path, **dict(self.headers)})
+                if collector.status == 200:
+                    collector.take(trace_service_pb2.ExportTraceServiceRequest.FromString(body))
+                self.send_response(collector.status)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    def take(self, message: Any) -> None:
+        for each in message.resource_spans:
+            self.resources.append(attributes_of(each.resource))
+            self.spans += [span for scope in each.scope_spans for span in scope.spans]
+
+    def named(self, name: str) -> list[Any]:
+        return [span for span in self.spans if span.name == name]
+
+    def close(self) -> None:
+        self.is_stuck.clear()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def attributes_of(thing: Any) -> dict[str, Any]:
+    """The attributes of a span or resource."""
+    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in thing.attributes}
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """Spans reach it soon after their request."""
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+    made = Collector()
+    yield made
+    made.close()
+
+
+@pytest.fixture(name="attributes_of")
+def _attributes_of() -> Callable[[Any], dict[str, Any]]:
+    return attributes_of

@@ -55,6 +55,10 @@ COMPILED = (
     "dataplane/rewriting/document.py",
     "dataplane/rewriting/events.py",
     "dataplane/rewriting/names.py",
+    "dataplane/tracing/attributes.py",
+    "dataplane/tracing/places.py",
+    "dataplane/tracing/spans.py",
+    "dataplane/tracing/tracer.py",
     "dataplane/trust.py",
     "dataplane/watching.py",
     "engines/vllm_grpc.py",
@@ -109,6 +113,7 @@ COMPILED = (
     "rpc/requests.py",
     "scheduling/**/*.py",
     "telemetry/metrics.py",
+    "telemetry/tracing/context.py",
 )
 """Files to compile, below `src/headgate`, except those below."""
 

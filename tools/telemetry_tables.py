@@ -17,8 +17,9 @@ from headgate.controllers.autoscaling import AutoscalingController
 from headgate.controllers.model import ModelController
 from headgate.controllers.planning import PlanningController
 from headgate.controllers.statuses import StatusController
+from headgate.dataplane import tracing
 from headgate.dataplane.records.access_fields import FIELDS
-from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.records.recorder import PREFIX, Recorder
 from headgate.gateway import GatewaySettings, gauges
 from headgate.gateway.shell import Shell
 from headgate.telemetry import Registry, add_process_metrics, sums
@@ -54,6 +55,7 @@ async def _families() -> list[Family]:
     recorder = Recorder(registry, None)
     shell = Shell(settings, recorder, asyncio.get_running_loop())
     gauges.add_gauges(registry, shell)
+    tracing.add_metrics(registry, None, PREFIX)
     add_process_metrics(registry)
     supervisor = Supervisor(Configuration(lambda: settings, None, registry), registry)
     supervisor.sockets.close()

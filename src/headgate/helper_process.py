@@ -23,11 +23,15 @@ PackedError: TypeAlias = tuple[str, str, str, list[Any]]
 
 
 def start(
-    command: Sequence[str], descriptors: Sequence[int] = (), arguments: Sequence[str] = ()
+    command: Sequence[str],
+    descriptors: Sequence[int] = (),
+    arguments: Sequence[str] = (),
+    *,
+    kind: socket.SocketKind = socket.SOCK_STREAM,
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """The process and this end of its socket. Its arguments are the descriptor numbers of its socket and of
     `descriptors`, then `arguments`."""
-    ours, theirs = socket.socketpair()
+    ours, theirs = socket.socketpair(type=kind)
     passed = (theirs.fileno(), *descriptors)
     try:
         process = subprocess.Popen(  # noqa: S603 - our own program

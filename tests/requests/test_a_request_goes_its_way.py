@@ -47,7 +47,7 @@ def test_another_endpoint_is_asked_when_one_cannot_be_reached(plane):
     assert shell.asked.load is not first
     assert first.failures == 1
     answer(plane, shell)
-    assert [(name, why) for name, why, _ in shell.life.account.failed_attempts] == [
+    assert [(each.endpoint, each.reason) for each in shell.life.account.failed_attempts] == [
         (first.endpoint.name, "connect")
     ]
 
@@ -132,7 +132,7 @@ def test_silence_has_an_end(plane):
     plane.report(shell, way.sent)
     plane.now += 601.0
     plane.report(shell, way.sweep)
-    assert shell.life.account.failed_attempts[0][1] == "timeout"
+    assert shell.life.account.failed_attempts[0].reason == "timeout"
     plane.report(shell, way.sent)
     plane.report(shell, way.head, 200, None)
     plane.now += 61.0

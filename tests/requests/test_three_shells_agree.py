@@ -146,7 +146,7 @@ def books(life, plane) -> dict[str, object]:
         "endpoint": life.load.endpoint.name if life.load is not None else None,
         "chosen": life.choice.load.endpoint.name if life.choice is not None else None,
         "attempts": account.attempts,
-        "failed": [(name, why) for name, why, _ in account.failed_attempts or ()],
+        "failed": [(each.endpoint, each.reason) for each in account.failed_attempts or ()],
         "status": account.status,
         "of the endpoint": account.upstream_status,
         "outcome": account.outcome,

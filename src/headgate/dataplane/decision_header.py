@@ -51,8 +51,10 @@ def line(exchange: ServedRequest, limits: list[tuple[str, str]], refused: str = 
             pairs.append(("start-wait", f"{life.wait.start_seconds(0.0) * 1e3:.0f}ms"))
         pairs += [("flow", place.flow), ("priority", str(place.priority))]
     pairs.append(("attempts", str(account.attempts)))
-    for name, why, _ in (account.failed_attempts or ())[-MAX_TRIED:]:
-        pairs.append(("tried", f"{name}:{why}"))
+    for each in (account.failed_attempts or ())[-MAX_TRIED:]:
+        pairs.append(("tried", f"{each.endpoint}:{each.reason}"))
+    if (trace := exchange.request.trace) is not None and trace.is_kept:
+        pairs.append(("trace", trace.trace_id.decode()))
     if refused:
         pairs.append(("refused", refused))
         if life.wait is not None and life.wait.dropped_reason:

@@ -231,7 +231,9 @@ class Exchange:
 
     def _ask(self, effect: effects.Ask, now: float) -> None:
         services, pool, load = self._services, effect.pool, effect.load
-        self._outgoing.prepare(services, self.request, effect.body, load.endpoint.prefix)
+        self._outgoing.prepare(
+            services, self.request, effect.body, load.endpoint.prefix, self.life.account.attempts
+        )
         connections = pool.connections.get(load) or services.connections_to(pool, load)
         connection = None if effect.is_afresh else connections.take()
         if connection is not None:
@@ -268,7 +270,7 @@ class Exchange:
     # -- the prefill
 
     def _begin_prefill(self, effect: effects.Prefill, now: float) -> None:
-        self._outgoing.begin_trace(self._services, self.request)
+        self._outgoing.name_parent(self._services, self.request, effect.attempt.number, is_prefill=True)
         payload = self.request.parts(effect.body, self.request_id, effect.attempt.load.endpoint.prefix)
         self._prefill = PrefillCall(self._services, self, effect, payload)
         self._prefill.start()
@@ -336,6 +338,8 @@ class Exchange:
             inflated = self._services.inflating.tail(received.tail, headers, is_chunked=is_chunked)
             received.tail = inflated
         received.is_encoded = response.is_encoded
+        if (trace := request.trace) is not None and trace.is_kept and status >= 400:
+            response.add(trace.response_line())
         if request.wants_decision:
             response.add(decision_header.line(self, self._limits_told(now)))
         pool, choice = life.pool, life.choice
@@ -510,6 +514,8 @@ class Exchange:
         else:
             life.account.refusal_bytes = len(refusals.body(refusal, request.target))
             self._end(now)
+            if (trace := request.trace) is not None and trace.is_kept:
+                request.response_lines += trace.response_line()
             if request.wants_decision:
                 request.response_lines += decision_header.line(self, self._limits_told(now), refusal.code)
             self._client.refuse(refusal, request, self.request_id)

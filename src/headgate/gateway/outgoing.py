@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headgate.dataplane.tracing import places
+
 if TYPE_CHECKING:
     from headgate.gateway.request import Request
     from headgate.gateway.services import Services
@@ -27,20 +29,33 @@ class Outgoing:
         self.long_body: bytes | Pieces = b""
         """Sent after the payload, so that it is not copied; empty if the payload includes the body."""
 
-    def prepare(self, services: Services, request: Request, body: bytes | Pieces, prefix: str) -> None:
-        """Build the payload for this body and an endpoint with this prefix of paths."""
-        if body is not self._body or prefix != self._prefix:
-            self.begin_trace(services, request)
+    def prepare(
+        self, services: Services, request: Request, body: bytes | Pieces, prefix: str, number: int
+    ) -> None:
+        """Build the payload for this body and an endpoint with this prefix of paths; `number` is that of the
+        attempt."""
+        trace = request.trace
+        is_other = body is not self._body or prefix != self._prefix
+        if is_other or (trace is not None and trace.is_sampled):
+            self.name_parent(services, request, number)
             self._body, self._prefix = body, prefix
             self.payload, self.long_body = request.parts(body, self._request_id, prefix)
 
-    def begin_trace(self, services: Services, request: Request) -> None:
-        """Decide once, at random, whether the request begins a trace."""
+    def name_parent(
+        self, services: Services, request: Request, number: int, *, is_prefill: bool = False
+    ) -> None:
+        """Decide once whether the request is sampled. If it is, the spans of the endpoint belong to this
+        attempt, or to its prefill."""
         if not self._is_traced:
             self._is_traced = True
-            ratio = services.settings.tracing.sample_ratio
-            if ratio:
+            if (tracer := services.recorder.tracer) is not None:
+                tracer.begin(request)
+            elif ratio := services.settings.tracing.sample_ratio:
                 services.identities.begin_trace(request, ratio)
+        trace = request.trace
+        if trace is not None and trace.is_sampled:
+            place = places.of_prefill(number) if is_prefill else places.of_attempt(number)
+            request.send_trace(trace.traceparent(place), is_new=not trace.parent_id)
 
     def drop(self) -> None:
         """Free the body: it is not sent again."""

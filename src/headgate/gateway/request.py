@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headgate.auth.outcome import Identity
     from headgate.auth.tenant import Grant
     from headgate.dataplane.trust import Peer
+    from headgate.telemetry.tracing import Trace
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -46,6 +47,7 @@ _NOT_FORWARDED: Final = (
         b"forwarded",
         b"host",
         b"traceparent",
+        b"tracestate",
         b"x-headgate-explain",
         *OBJECTIVES_MS,
         b"x-forwarded-for",
@@ -79,6 +81,7 @@ _JOINED_BYTES: Final = 16 * 1024
 """A body up to this size is copied after its head once. A longer one is copied for each attempt, so that two
 copies are not kept while the endpoint works."""
 
+_TRACEPARENT: Final = re.compile(rb"\ntraceparent: [^\r\n]*\r(?=\n)")
 _TRACE: Final = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")
 
 
@@ -93,6 +96,7 @@ class ParsedHead:
         "content_coding",
         "forwarded",
         "given_id",
+        "has_trace",
         "headers",
         "identity",
         "is_http_1_0",
@@ -134,6 +138,8 @@ class ParsedHead:
         """The coding of the body, such as gzip; empty for identity."""
         self.traceparent = b""
         """The trace of the request, as received; empty without one."""
+        self.has_trace = False
+        """Whether `forwarded` has headers of a trace, valid or not."""
         self.wants_decision = False
         """Whether a trusted client asks for `x-headgate-decision`."""
         self.objective_s = math.inf
@@ -162,6 +168,10 @@ class ParsedHead:
                     self.tells_client = True
                 elif name == b"traceparent":
                     self.traceparent = value
+                    self.has_trace = True
+                    lines += (name, b": ", value, b"\r\n")
+                elif name == b"tracestate":
+                    self.has_trace = True
                     lines += (name, b": ", value, b"\r\n")
                 elif name == b"content-encoding":
                     if value.strip().lower() not in (b"", b"identity"):
@@ -194,6 +204,7 @@ class Request:
     __slots__ = (
         "_forwarded",
         "_length",
+        "_untraced",
         "arrived_at",
         "body",
         "held_bytes",
@@ -201,7 +212,9 @@ class Request:
         "parsed",
         "path",
         "response_lines",
+        "trace",
         "traceparent",
+        "unsampled",
     )
 
     def __init__(
@@ -222,7 +235,14 @@ class Request:
         self.response_lines = parsed.response_lines
         """Header lines for the response."""
         self.traceparent = parsed.traceparent
+        self.trace: Trace | None = None
+        """Its place in a trace; None before it is first sent, and without tracing."""
+        self.unsampled = b""
+        """The ids of a new trace that is not sampled, in hexadecimal: 16 digits of its span, and 32 of its
+        own; empty without one."""
         self._forwarded = parsed.forwarded
+        self._untraced = b""
+        """The same without the headers that `send_trace` replaces; empty until then."""
         self._length = length
 
     @property
@@ -298,8 +318,26 @@ class Request:
 
     def begin_trace(self, traceparent: bytes) -> None:
         """Move the request into another trace; its earlier trace headers are removed."""
-        self._forwarded = b"%btraceparent: %b\r\n" % (_TRACE.sub(b"", self._forwarded), traceparent)
+        self.send_trace(traceparent, is_new=True)
         self.traceparent = traceparent
+
+    def send_trace(self, traceparent: bytes, *, is_new: bool) -> None:
+        """Send this header to endpoints from now on, instead of the client's. A new trace has no `tracestate`
+        either."""
+        if not self._untraced:
+            head = self._forwarded
+            if self.parsed.has_trace:
+                head = (_TRACE if is_new else _TRACEPARENT).sub(b"", head)
+            self._untraced = head
+        self._forwarded = b"%btraceparent: %b\r\n" % (self._untraced, traceparent)
+
+    def send_unsampled(self, ids: bytes) -> None:
+        """Tell endpoints that the request is not sampled. Called for almost every request."""
+        self.unsampled = ids
+        head = self._forwarded
+        if self.parsed.has_trace:
+            head = _TRACE.sub(b"", head)
+        self._forwarded = b"%btraceparent: 00-%b-%b-00\r\n" % (head, ids[16:], ids[:16])
 
     def message(self, body: bytes, request_id: bytes) -> bytes:
         """The message for the endpoint: the head with the forwarded headers, and the body."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import cast
 
 from headgate import cluster, routing, serving, telemetry
-from headgate.dataplane import following
+from headgate.dataplane import following, tracing
 from headgate.dataplane.credentials.followed import FollowedCredentials
 from headgate.dataplane.followed import FollowedObjects
-from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.records.recorder import PREFIX, Recorder
 from headgate.gateway import accepting, gauges, limits
 from headgate.gateway.gateway_api import FollowedEntries, Ports
 from headgate.gateway.listener import ClientConnection
@@ -29,6 +29,7 @@ from headgate.quota.gateways import Gateways
 from headgate.quota.transport import Transport
 from headgate.requests.data_plane import DataPlane
 from headgate.routing import gateway_api
+from headgate.telemetry.tracing import SERVER
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,10 @@ class Service:
         self._lines: telemetry.LineLog | None = None
         self._recorder = Recorder(self.registry, None)
         self._write_log(settings.logging.access_log)
+        self._tracing = tracing.start(settings.tracing, "headgate-gateway", SERVER)
+        if self._tracing is not None:
+            self._recorder.tracer = self._tracing.tracer
+        tracing.add_metrics(self.registry, self._tracing, PREFIX)
         self._loop = asyncio.get_running_loop()
         self.shell = Shell(settings, self._recorder, self._loop, phase=phase, accounts=accounts)
         self._servers: dict[int, asyncio.Server] = {}
@@ -130,6 +135,8 @@ class Service:
         """Apply new settings."""
         if settings.logging.access_log != self.shell.settings.logging.access_log:
             self._write_log(settings.logging.access_log)
+        if self._tracing is not None:
+            self._tracing.tracer.change(settings.tracing)
         self.shell.change(limits.affordable(settings))
         logging.getLogger().setLevel(settings.logging.level.upper())
 
@@ -144,6 +151,8 @@ class Service:
         await self.listen(())
         self._redirects.close()
         await self.shell.close()
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.close)
         if self._lines is not None:
             self._lines.close()
 

@@ -12,7 +12,6 @@ from headgate.dataplane.background import Background
 from headgate.dataplane.bodies import BodyMemory
 from headgate.dataplane.credentials.credentials import Credentials
 from headgate.dataplane.queueing.metrics import WaitMetrics
-from headgate.dataplane.records import trace
 from headgate.dataplane.records.recorder import Recorder
 from headgate.fleet import EndpointState
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
@@ -25,6 +24,7 @@ from headgate.loop_turns import LoopTurns
 from headgate.quota.sources import Sources
 from headgate.requests.data_plane import DataPlane
 from headgate.requests.pool_state import PoolState
+from headgate.telemetry.tracing import context
 
 
 class RequestIds:
@@ -52,9 +52,9 @@ class Identities:
         """Returns a new id."""
 
     def begin_trace(self, request: Request, ratio: float) -> None:
-        """Begin a trace for this share of the requests that have none."""
-        if not trace.trace_id(request.traceparent) and self._rng.random() < ratio:
-            request.begin_trace(trace.begin(self._rng))
+        """Begin a trace for this share of the requests that have none, without exporting spans."""
+        if not context.trace_id(request.traceparent) and self._rng.random() < ratio:
+            request.begin_trace(context.begin(self._rng))
 
 
 class Shutdown:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate import extproc
 from headgate.dataplane import decision_header
+from headgate.dataplane.tracing import places
 from headgate.picker import hints, replies
 from headgate.requests.pairs import marks
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headgate.dataplane.records.served_request import ServedRequest
+    from headgate.dataplane.tracing.tracer import Tracer
     from headgate.fleet import EndpointState
     from headgate.picker.request import ProxiedRequest
     from headgate.picker.settings import Choices
@@ -83,9 +85,22 @@ def mutation(
         headers.append(extproc.SetHeader(b"content-length", b"%d" % length))
     if not request.given_id:
         headers.append(extproc.SetHeader(b"x-request-id", request_id))
+    if request.sent_traceparent:
+        headers.append(extproc.SetHeader(b"traceparent", request.sent_traceparent))
     # Counts and names in a compressed response could not be read.
     removed = [b"accept-encoding"] if length is not None and request.has(b"accept-encoding") else []
+    if request.is_in_new_trace and request.has(b"tracestate"):
+        removed.append(b"tracestate")
     return extproc.Mutation(headers, removed)
+
+
+def name_parent(tracer: Tracer, request: ProxiedRequest, number: int) -> None:
+    """Decide whether the request is sampled. If it is, the spans of the endpoint belong to this attempt."""
+    if request.trace is None:
+        tracer.begin(request)
+    trace = request.trace
+    if trace is not None and trace.is_sampled:
+        request.send_trace(trace.traceparent(places.of_attempt(number)), is_new=not trace.parent_id)
 
 
 def response_headers(
@@ -94,6 +109,8 @@ def response_headers(
     """The headers added to a response. `explains`: with the decision."""
     life = served.life
     added = decision_headers(served) if explains else []
+    if life.account.upstream_status >= 400:
+        added += trace_headers(served)
     pool, choice = life.pool, life.choice
     if pool is not None and choice is not None and pool.policy.marks_responses:
         added += (extproc.SetHeader(name, value) for name, value in marks(life, pool, choice))
@@ -106,6 +123,14 @@ def decision_headers(served: ServedRequest, refused: str = "") -> list[extproc.S
     """The header with the decision."""
     name, _, value = decision_header.line(served, [], refused).rstrip().partition(b": ")
     return [extproc.SetHeader(name, value)]
+
+
+def trace_headers(served: ServedRequest) -> list[extproc.SetHeader]:
+    """The header of an error that names its trace, if that is kept."""
+    trace = served.request.trace
+    if trace is None or not trace.is_kept:
+        return []
+    return [extproc.SetHeader(b"x-headgate-trace-id", trace.trace_id)]
 
 
 def conformance_headers(found: extproc.ProcessingRequest, choices: Choices) -> list[extproc.SetHeader]:

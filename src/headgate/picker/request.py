@@ -14,6 +14,7 @@ from headgate.requests import paths
 
 if TYPE_CHECKING:
     from headgate.requests.client import Header
+    from headgate.telemetry.tracing import Trace
 
 DEFAULT_PATH: Final = "/v1/completions"
 """Of requests whose proxy sends no path; the path of the reference implementation."""
@@ -34,9 +35,13 @@ class ProxiedRequest:
         "body",
         "headers",
         "held_bytes",
+        "is_in_new_trace",
         "is_known_api",
         "path",
+        "sent_traceparent",
         "target",
+        "trace",
+        "unsampled",
     )
 
     def __init__(self, headers: list[Header], arrived_at: float, source: str = "") -> None:
@@ -51,6 +56,14 @@ class ProxiedRequest:
         self.body: bytes | bytearray = b""
         self.held_bytes = 0
         self._named = named
+        self.trace: Trace | None = None
+        """Its place in a trace; None before an endpoint is picked, and without tracing."""
+        self.sent_traceparent = b""
+        """What the endpoint gets instead of the client's `traceparent`; empty if that stays."""
+        self.unsampled = b""
+        """The ids of a new trace that is not sampled, in hexadecimal; empty without one."""
+        self.is_in_new_trace = False
+        """Whether its `tracestate` does not belong to that trace."""
         self.target = next((named[name] for name in _PATHS if named.get(name)), b"")
         """The path with its query, as the client sent it; empty if the proxy sends none."""
         found = _api_path(self.target.partition(b"?")[0].decode("latin-1")) if self.target else DEFAULT_PATH
@@ -125,6 +138,16 @@ class ProxiedRequest:
     @property
     def traceparent(self) -> bytes:
         return self._named.get(b"traceparent", b"")
+
+    def send_trace(self, traceparent: bytes, *, is_new: bool) -> None:
+        """Have the proxy send this header, instead of the client's."""
+        self.sent_traceparent = traceparent
+        self.is_in_new_trace = is_new
+
+    def send_unsampled(self, ids: bytes) -> None:
+        """Have the proxy tell the endpoint that the request is not sampled."""
+        self.unsampled = ids
+        self.send_trace(b"00-%b-%b-00" % (ids[16:], ids[:16]), is_new=True)
 
     @property
     def given_id(self) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headgate import api, cluster, extproc, loop_turns, peers, routing, rpc, serving, telemetry
-from headgate.dataplane import following, gauges
+from headgate.dataplane import following, gauges, tracing
 from headgate.dataplane.followed import FollowedObjects
 from headgate.dataplane.records.recorder import Recorder
 from headgate.picker import pages, reference_gauges
@@ -19,6 +19,7 @@ from headgate.picker.pools import selected
 from headgate.picker.reference_metrics import ReferenceMetrics
 from headgate.picker.settings import PickerSettings
 from headgate.picker.shell import Shell
+from headgate.telemetry.tracing import INTERNAL
 
 PREFIX = "headgate_picker"
 """Of the names of metrics."""
@@ -92,6 +93,11 @@ async def run_picker(
     if settings.logging.access_log != "off":
         lines = telemetry.LineLog(sys.stdout.fileno() if sys.stdout is not None else 1)
     recorder = Recorder(registry, lines, settings.logging.access_log, PREFIX)
+    traces = None
+    if settings.tracing is not None:
+        traces = tracing.start(settings.tracing, "headgate-picker", INTERNAL)
+    recorder.tracer = traces.tracer if traces is not None else None
+    tracing.add_metrics(registry, traces, PREFIX)
     tls = Certificates(settings.listening) if settings.listening.is_secure else None
     listening = settings.listening
     use = serving.Use("metrics", "--host", "--metrics-port")
@@ -127,6 +133,8 @@ async def run_picker(
             recorder.flush()
             if lines is not None:
                 lines.close()
+            if traces is not None:
+                await asyncio.to_thread(traces.close)
 
 
 def _group(settings: PickerSettings) -> list[str]:

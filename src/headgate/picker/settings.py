@@ -17,6 +17,7 @@ from headgate.dataplane.settings import (
     Queue,
     RateLimits,
     Scheduling,
+    Tracing,
     Workers,
 )
 
@@ -106,5 +107,7 @@ class PickerSettings(msgspec.Struct, frozen=True, kw_only=True):
     workers: Workers = Workers()
     logging: Logging = Logging(access_log="off")
     peers: Peers = Peers()
+    tracing: Tracing | None = Tracing(sampled_from="anyone")
+    """None if no traces are exported, whatever the environment says."""
     drain_s: float = 30.0
     """How long requests may take to end after the signal to stop."""

@@ -338,6 +338,8 @@ class Stream:
         if self._prefiller and life.pairing is not None:
             content = life.pairing.leave_to_sidecar()
         length = None if body.mode == extproc.NONE else len(content)
+        if (tracer := host.recorder.tracer) is not None:
+            picking.name_parent(tracer, request, life.account.attempts)
         mutation = picking.mutation(request, addresses, self.request_id, length=length)
         if self._prefiller:
             mutation.set_headers.append(extproc.SetHeader(picking.PREFILLER, self._prefiller))
@@ -464,6 +466,11 @@ class Stream:
         response = self._immediate(effect.refusal)
         life.account.refusal_bytes = len(response.body)
         self._end(now)
+        if response.mutation is not None:
+            served, added = cast("ServedRequest", self), response.mutation.set_headers
+            if request.wants_decision(self._host.choices.explains_to):
+                added += picking.decision_headers(served, effect.refusal.code)
+            added += picking.trace_headers(served)
         self._send(replies.immediate(response))
         self._end_call(now)
 
@@ -478,13 +485,7 @@ class Stream:
         assert request is not None
         is_sheddable = life is not None and life.decision.scheduled.priority < 0
         is_text = self._host.choices.error_format == "text"
-        response = errors.response(refusal, request.target, is_text=is_text, is_sheddable=is_sheddable)
-        is_told = life is not None and request.wants_decision(self._host.choices.explains_to)
-        if is_told and response.mutation is not None:
-            response.mutation.set_headers += picking.decision_headers(
-                cast("ServedRequest", self), refusal.code
-            )
-        return response
+        return errors.response(refusal, request.target, is_text=is_text, is_sheddable=is_sheddable)
 
     def _cut_off(self, effect: effects.CutOff, now: float) -> None:
         self._end(now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from headgate.requests.reported import Usage
 
@@ -11,6 +11,30 @@ CLIENT: Final = frozenset({"client_gone", "client_stalled"})
 """Outcomes of requests whose client did not wait for the end of the response."""
 CLIENT_GONE: Final = 499
 """The status of a request whose client left before the end of the response (nginx's number)."""
+
+
+class FailedAttempt(NamedTuple):
+    """An attempt without a response that was forwarded. Times are as in Account."""
+
+    endpoint: str
+    """Its name."""
+    reason: str
+    """What happened, in one word."""
+    number: int
+    """Which attempt of the request it was, from 1."""
+    host: str
+    port: int
+    began_at: float
+    sent_at: float
+    """0 if it was not sent."""
+    ended_at: float
+    is_prefill: bool = False
+    """Whether the endpoint was to prefill the prompt for another one."""
+
+    @property
+    def ms(self) -> int:
+        """How long it took, in milliseconds."""
+        return int((self.ended_at - self.began_at) * 1e3 + 0.5)
 
 
 class Account:
@@ -35,8 +59,8 @@ class Account:
 
     def __init__(self, arrived_at: float, bytes_in: int) -> None:
         self.attempts = 0
-        self.failed_attempts: list[tuple[str, str, int]] | None = None
-        """All attempts but the last: endpoint name, what happened, milliseconds."""
+        self.failed_attempts: list[FailedAttempt] | None = None
+        """All attempts but the last."""
         self.sent_at = 0.0
         """When the last attempt was sent."""
         self.head_at = 0.0
@@ -60,8 +84,8 @@ class Account:
         self.usage: Usage | None = None
         """Counts reported by the endpoint; read at the end."""
 
-    def note_failed(self, name: str, reason: str, took_s: float) -> None:
+    def note_failed(self, failed: FailedAttempt) -> None:
         """Record a failed attempt."""
         if self.failed_attempts is None:
             self.failed_attempts = []
-        self.failed_attempts.append((name, reason, int(took_s * 1e3 + 0.5)))
+        self.failed_attempts.append(failed)

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from headgate.requests import asking, blaming, effects, holding, learning, pairs, settlement, states
+from headgate.requests.account import FailedAttempt
 from headgate.requests.decision import no_endpoint
 from headgate.requests.refusal import Refusal
 
@@ -173,7 +174,20 @@ def end_attempt(life: Life, reason: str, now: float) -> None:
     life.todo.append(effects.STOP_TIMER)
     life.load = None
     settlement.end_booking(life, attempt, now)
-    life.account.note_failed(attempt.load.endpoint.name, reason, now - attempt.began_at)
+    account, endpoint = life.account, attempt.load.endpoint
+    sent_at = account.sent_at if account.sent_at >= attempt.began_at else 0.0
+    account.note_failed(
+        FailedAttempt(
+            endpoint.name,
+            reason,
+            account.attempts,
+            endpoint.host,
+            endpoint.port,
+            attempt.began_at,
+            sent_at,
+            now,
+        )
+    )
     pairs.give_up_prefill(life, now)
 
 

@@ -155,7 +155,7 @@ class Life:
             "pool": self.pool.name if self.pool is not None else None,
             "endpoint": load.endpoint.name if load is not None else None,
             "attempts": account.attempts,
-            "failed": [(name, why) for name, why, _ in account.failed_attempts or ()],
+            "failed": [(each.endpoint, each.reason) for each in account.failed_attempts or ()],
             "prefill": self.pairing.decision if self.pairing is not None else None,
             "status": account.status,
             "outcome": account.outcome,
@@ -165,7 +165,7 @@ class Life:
 
 def tried_by(life: Life, now: float) -> list[tuple[str, str, int]]:
     """All attempts of a request that is over: endpoint name, what happened, milliseconds."""
-    tried = [*(life.account.failed_attempts or ())]
+    tried = [(each.endpoint, each.reason, each.ms) for each in life.account.failed_attempts or ()]
     attempt = life.attempt
     if attempt is not None and life.load is not None:
         took_ms = int((now - attempt.began_at) * 1e3 + 0.5)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from headgate import scheduling
 from headgate.requests import asking, blaming, effects, holding, settlement, states
+from headgate.requests.account import FailedAttempt
 from headgate.requests.decision import no_endpoint
 from headgate.requests.pairing import DISAGGREGATED, NOT_SPLIT, Pairing
 from headgate.requests.prefill import PrefillAttempt
@@ -65,7 +66,7 @@ def attempt(life: Life, pool: PoolState, now: float) -> None:
     pool.decoding.booked(pair.request, pair.decode, now)
     if not is_repeated:
         assert pair.prefill_request is not None
-        pairing.prefill = PrefillAttempt(pool, pair.prefill, pair.prefill_request, now)
+        pairing.prefill = PrefillAttempt(pool, pair.prefill, pair.prefill_request, life.account.attempts, now)
         body = pairing.prefill_body(pair.prefill.load, plane.rng)
         needs_response = pairing.needs_response
         life.todo.append(effects.Prefill(pool, pairing.prefill, body, needs_response=needs_response))
@@ -142,7 +143,20 @@ def leave_prefill(life: Life, reason: str, now: float) -> None:
     prefill = pairing.prefill
     assert prefill is not None
     pairing.tried.append(prefill.load)
-    life.account.note_failed(prefill.load.endpoint.name, reason, now - prefill.began_at)
+    endpoint = prefill.load.endpoint
+    life.account.note_failed(
+        FailedAttempt(
+            endpoint.name,
+            reason,
+            prefill.number,
+            endpoint.host,
+            endpoint.port,
+            prefill.began_at,
+            prefill.began_at if prefill.is_sent else 0.0,
+            now,
+            is_prefill=True,
+        )
+    )
     discard(life, pairing, now)
 
 

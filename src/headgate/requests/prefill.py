@@ -21,23 +21,29 @@ class PrefillAttempt:
         "began_at",
         "booking",
         "choice",
+        "ended_at",
         "has_timer",
         "heard_at",
         "is_over",
         "is_sent",
         "load",
+        "number",
         "response",
         "status",
         "took_s",
     )
 
-    def __init__(self, pool: PoolState, choice: Choice, request: Request, now: float) -> None:
-        """Book the prompt. `request` is the one for which the endpoint was picked."""
+    def __init__(self, pool: PoolState, choice: Choice, request: Request, number: int, now: float) -> None:
+        """Book the prompt. `request` is the one for which the endpoint was picked, and `number` that of the
+        attempt."""
         self._pool = pool
         self.choice = choice
         self.load = choice.load
         self.response = PrefillResponse()
+        self.number = number
         self.began_at = self.heard_at = now
+        self.ended_at = 0.0
+        """When it succeeded or was ended; 0 before that."""
         self.took_s = 0.0
         """Duration in seconds; 0 until it has succeeded."""
         self.has_timer = pool.pool.timeout_s is not None
@@ -88,6 +94,7 @@ class PrefillAttempt:
         if self.is_over:
             return
         self.is_over = True
+        self.ended_at = now
         self.booking.end(now)
         if self._pool.queue is not None:
             self._pool.queue.room_made()

@@ -1,7 +1,7 @@
-"""Metrics and logs.
+"""Metrics, logs and traces.
 
-Collects numbers and lines from every room, cheaply enough for the data path, and passes them to Prometheus
-and standard output.
+Collects numbers, lines and spans from every room, cheaply enough for the data path, and passes them to
+Prometheus, standard output and a collector.
 """
 
 from headgate.telemetry.build import Build, installed

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, Generic, Literal, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar as ShownExemplar
 
 from headgate.telemetry.build import installed
 from headgate.telemetry.line_log import LineHandler
@@ -57,6 +58,16 @@ class LabelValues:
         self._known.intersection_update(values)
 
 
+class Exemplar(NamedTuple):
+    """A trace that is an example of the values in a bucket."""
+
+    trace_id: str
+    span_id: str
+    value: float
+    at: float
+    """When it was observed, in seconds since 1970."""
+
+
 class CounterChild:
     __slots__ = ("value",)
 
@@ -65,16 +76,24 @@ class CounterChild:
 
 
 class HistogramChild:
-    __slots__ = ("bounds", "counts", "total")
+    __slots__ = ("bounds", "counts", "exemplars", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
+        self.exemplars: dict[int, Exemplar] | None = None
+        """The last one of each bucket that has any, by its place."""
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    def exemplify(self, value: float, trace_id: str, span_id: str, at: float) -> None:
+        """Name a trace as an example of a value that was observed; `at` is in seconds since 1970."""
+        if self.exemplars is None:
+            self.exemplars = {}
+        self.exemplars[bisect_left(self.bounds, value)] = Exemplar(trace_id, span_id, value, at)
 
 
 Child = TypeVar("Child")
@@ -169,15 +188,31 @@ class Histogram(_Family[HistogramChild]):
     def metric(self) -> Metric:
         family = HistogramMetricFamily(self.name, self.help, labels=self.label_names)
         for values, child in self.children():
-            cumulative, buckets = 0, []
-            for bound, count in zip((*self.bounds, float("inf")), child.counts, strict=True):
-                cumulative += count
-                buckets.append(("+Inf" if bound == float("inf") else str(bound), float(cumulative)))
-            family.add_metric(values, buckets, child.total)
+            family.add_metric(values, buckets(self.bounds, child.counts, child.exemplars), child.total)
         return family
 
 
 AnyMetric = Counter | Gauge | Histogram
+
+Bucket = tuple[str, float] | tuple[str, float, ShownExemplar]
+"""The bound of a bucket, its cumulative count, and an exemplar if it has one."""
+
+
+def buckets(
+    bounds: Sequence[float], counts: Sequence[int], exemplars: Mapping[int, Exemplar] | None
+) -> list[Bucket]:
+    """Bucket counts as the cumulative ones of a page, with their exemplars, which only OpenMetrics shows."""
+    cumulative = 0
+    found: list[Bucket] = []
+    for place, (bound, count) in enumerate(zip((*map(str, bounds), "+Inf"), counts, strict=True)):
+        cumulative += count
+        known = exemplars.get(place) if exemplars else None
+        if known is None:
+            found.append((bound, float(cumulative)))
+        else:
+            labels = {"trace_id": known.trace_id, "span_id": known.span_id}
+            found.append((bound, float(cumulative), ShownExemplar(labels, known.value, known.at)))
+    return found
 
 
 class Registry(Collector):

@@ -15,7 +15,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from headgate.telemetry.metrics import OTHER, AnyMetric, Counter, Gauge, Histogram, Registry
+from headgate.telemetry.metrics import (
+    OTHER,
+    AnyMetric,
+    Counter,
+    Exemplar,
+    Gauge,
+    Histogram,
+    Registry,
+    buckets,
+)
 
 MAX_KEPT = 2000
 """Label sets kept of ended processes, per metric; the rest is kept as "other"."""
@@ -29,6 +38,8 @@ class Sample(msgspec.Struct, array_like=True):
     labels: tuple[str, ...]
     value: float
     counts: list[int] = []
+    exemplars: dict[int, Exemplar] = {}
+    """The last one of each bucket that has any, by its place."""
 
 
 class Family(msgspec.Struct, array_like=True):
@@ -76,7 +87,10 @@ def _family(metric: AnyMetric) -> Family:
             help=metric.help,
             label_names=metric.label_names,
             bounds=metric.bounds,
-            samples=[Sample(values, child.total, list(child.counts)) for values, child in metric.children()],
+            samples=[
+                Sample(values, child.total, list(child.counts), dict(child.exemplars or {}))
+                for values, child in metric.children()
+            ],
         )
     return Family(
         name=metric.name,
@@ -152,7 +166,14 @@ def _added(same: Sequence[Family]) -> Family:
 
 def _sum(one: Sample, other: Sample) -> Sample:
     counts = [a + b for a, b in zip(one.counts, other.counts, strict=True)]
-    return Sample(one.labels, one.value + other.value, counts)
+    exemplars = one.exemplars
+    if other.exemplars:  # the newest of each bucket
+        exemplars = {**one.exemplars}
+        for place, each in other.exemplars.items():
+            known = exemplars.get(place)
+            if known is None or known.at < each.at:
+                exemplars[place] = each
+    return Sample(one.labels, one.value + other.value, counts, exemplars)
 
 
 def _bounded(family: Family) -> Family:
@@ -186,19 +207,11 @@ def _metric(family: Family) -> Metric:
     if family.kind == "histogram":
         histogram = HistogramMetricFamily(family.name, family.help, labels=family.label_names)
         for sample in family.samples:
-            histogram.add_metric(sample.labels, buckets(family.bounds, sample.counts), sample.value)
+            shown = buckets(family.bounds, sample.counts, sample.exemplars)
+            histogram.add_metric(sample.labels, shown, sample.value)
         return histogram
     make = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
     plain = make(family.name, family.help, labels=family.label_names)
     for sample in family.samples:
         plain.add_metric(sample.labels, sample.value)
     return plain
-
-
-def buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
-    """Bucket counts as the cumulative ones of a page."""
-    cumulative, found = 0, []
-    for bound, count in zip((*map(str, bounds), "+Inf"), counts, strict=True):
-        cumulative += count
-        found.append((bound, float(cumulative)))
-    return found

@@ -5,6 +5,7 @@ by hand, so that a sequence of minutes takes milliseconds and can be shrunk.
 """
 
 import asyncio
+import itertools
 import json
 import random
 from unittest import mock
@@ -17,10 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import faults
 from headgate import api, routing
 from headgate.dataplane.records.recorder import Recorder
+from headgate.dataplane.tracing import Tracer
 from headgate.gateway import GatewaySettings, connections, exchange, listener
 from headgate.gateway.shell import Shell
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry
+from headgate.telemetry.tracing import SERVER, Export
 
 pytestmark = [pytest.mark.usefixtures("endless_turns"), pytest.mark.counts_calls]
 
@@ -161,7 +164,17 @@ class Stories(RuleBasedStateMachine):
             clients_max_body_bytes=LONG,
             clients_max_bodies_bytes=MAX_BODIES,
         )
-        self.shell = Shell(chosen, Recorder(Registry(), None), self.loop, random.Random(1))
+        recorder = Recorder(Registry(), None)
+        self.traces, self.checked = [], 0
+        recorder.tracer = Tracer(
+            chosen.tracing,
+            Export(endpoint="", shown="", ratio=1.0, follows_parents=True),
+            random.Random(1),
+            self.traces.append,
+            lambda: 1e9 + self.loop.now,
+            kind=SERVER,
+        )
+        self.shell = Shell(chosen, recorder, self.loop, random.Random(1))
         self._serve(self.places)
 
     def _serve(self, places):
@@ -353,6 +366,26 @@ class Stories(RuleBasedStateMachine):
         ended = sum(child.value for _, child in self.shell.recorder.waits.requests.children())
         waits = [each.life.wait for each in self.exchanges if each.life.wait is not None]
         assert ended == sum(wait.holds - (not wait.is_over) for wait in waits)
+
+    @invariant()
+    def spans_nest_and_are_ordered(self):
+        """Each request that is over has a trace, whatever happened to it."""
+        self.loop.settle()
+        assert len(self.traces) == sum(each.life.is_over for each in self.exchanges)
+        for trace in self.traces[self.checked :]:
+            by_id = {span.span_id: span for span in trace.spans}
+            assert len(by_id) == len(trace.spans)
+            for span in trace.spans:
+                assert span.start_ns <= span.end_ns, span
+                assert span.start_ns >= 1e18
+            for span in trace.spans[1:]:
+                parent = by_id[span.parent_id]
+                assert parent.start_ns <= span.start_ns, (parent, span)
+                assert span.end_ns <= parent.end_ns, (parent, span)
+            attempts = [span for span in trace.spans if span.name == "attempt"]
+            for earlier, later in itertools.pairwise(attempts):
+                assert earlier.end_ns <= later.start_ns, trace
+        self.checked = len(self.traces)
 
     @invariant()
     def bodies_are_counted_as_they_are_held(self):

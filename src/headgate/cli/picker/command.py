@@ -238,6 +238,22 @@ _port = click.IntRange(0, 65535)
     default="off",
     help="Format of the line written to standard output for each request.",
 )
+@go_flags.switch(
+    "--tracing",
+    default=True,
+    help="Export traces, if --tracing-endpoint or OTEL_EXPORTER_OTLP_ENDPOINT says where.",
+)
+@click.option(
+    "--tracing-endpoint",
+    default="",
+    metavar="URL",
+    help="Collector of traces by OTLP over HTTP, such as http://localhost:4318.",
+)
+@click.option(
+    "--tracing-sample-ratio",
+    type=click.FloatRange(0, 1),
+    help="Share of the requests without a trace that is sampled. Default: OTEL_TRACES_SAMPLER, or 0.01.",
+)
 @click.option("-v", "--v", "verbosity", type=int, default=0, help="Verbosity as in Go programs; 4 is debug.")
 @options.page_token_file
 @options.log_level

@@ -42,7 +42,6 @@ _IGNORED = {
     "--ha-enable-leader-election": "all replicas serve",
     "--health-checking": "the health service is always there",
     "--metrics-endpoint-auth": "the metrics page has no authentication: restrict access by a NetworkPolicy",
-    "--tracing": "the picker writes no spans; it passes traceparent on",
     "--zap-devel": _LOG,
 }
 """Switches of the reference implementation that change nothing here, and why."""

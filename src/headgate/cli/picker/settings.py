@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from headgate.cli.gateway import scheduler
 from headgate.dataplane import settings as sections
 from headgate.picker.settings import Choices, Listening, PickerSettings, PoolNames
 from headgate.scheduling import configuration
+from headgate.telemetry.tracing import environment as environment_of_traces
 
 
 def listening(given: Mapping[str, Any]) -> Listening:
@@ -90,7 +92,20 @@ def from_flags(kubeconfig: Path | None, given: Mapping[str, Any]) -> PickerSetti
             advertise=given["peers_advertise"],
             token_file=given["peers_token_file"],
         ),
+        tracing=_tracing(given),
         drain_s=given["drain_timeout"],
+    )
+
+
+def _tracing(given: Mapping[str, Any]) -> sections.Tracing | None:
+    endpoint = given["tracing_endpoint"]
+    if not given["tracing"]:
+        return None
+    if problems := environment_of_traces.problems(endpoint, os.environ):
+        raise click.ClickException("; ".join(problems))
+    # The proxy decides, which has a trace of its own.
+    return sections.Tracing(
+        endpoint=endpoint, sample_ratio=given["tracing_sample_ratio"], sampled_from="anyone"
     )
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.dataplane.records import log_text, trace
+from headgate.dataplane.records import log_text
 from headgate.dataplane.records.access_fields import FIELDS
 from headgate.dataplane.records.log_field_cache import LogFieldCache, origin
 from headgate.requests.life import tried_by
 from headgate.telemetry import LineLog, LogClock
+from headgate.telemetry.tracing import context
 
 if TYPE_CHECKING:
-    from headgate.dataplane.records.served_request import ServedRequest
+    from headgate.dataplane.records.served_request import LoggedRequest, ServedRequest
     from headgate.flow.limits import Reservation
     from headgate.requests.account import Account
     from headgate.requests.life import Life
@@ -178,7 +179,8 @@ class AccessLog:
         if life.wait is not None:
             sent_bytes, waited = _sent_bytes(life), _waited(life.wait, now)
         tenant = "" if request.tenant is None else f" tenant={log_text.word(request.tenant.name)}"
-        trace_id = f" trace={trace.trace_id(request.traceparent) or '-'}" if request.traceparent else ""
+        traced = request.traceparent or ((trace := request.trace) is not None and trace.is_kept)
+        trace_id = f" trace={_trace_id(request)}" if traced else ""
         prefill = _prefill(life.pairing) if life.pairing is not None else ""
         troubles = "" if words.is_plain and account.attempts == 1 else self._troubles(life, now)
         return (
@@ -229,6 +231,7 @@ class AccessLog:
                 expected_ms = str(int(choice.first_token_s * 1e3 + 0.5))
         held = life.reservation
         limit_in, limit_out = _limited(held, "null") if held is not None else ("null", "null")
+        traced = request.traceparent or ((trace := request.trace) is not None and trace.is_kept)
         waited = _NOT_WAITED if life.wait is None else _waited_in_json(life.wait, now)
         tokens_in, tokens_out = tokens if tokens is not None else ("null", "null")
         return (
@@ -249,7 +252,7 @@ class AccessLog:
             f'"priority":{life.decision.scheduled.priority},{waited[1]},'
             f'"tenant":{"null" if request.tenant is None else log_text.quoted(request.tenant.name)},'
             f'"request_id":{encode_basestring_ascii(ended.request_id.decode("latin-1"))},'
-            f'"trace_id":{_trace_in_json(request.traceparent) if request.traceparent else "null"}}}\n'
+            f'"trace_id":{_trace_in_json(request) if traced else "null"}}}\n'
         )
 
     def _attempts_in_json(self, life: Life, now: float) -> str:
@@ -303,6 +306,14 @@ def _waited_in_json(wait: Wait, now: float) -> tuple[str, str]:
     return waited, f'"dropped_reason":{dropped}'
 
 
-def _trace_in_json(traceparent: bytes) -> str:
-    found = trace.trace_id(traceparent)
-    return f'"{found}"' if found else "null"
+def _trace_id(request: LoggedRequest) -> str:
+    """The trace of a request: that of its spans, or of its client's `traceparent`; "-" if that is invalid."""
+    trace = request.trace
+    if trace is not None and trace.is_kept:
+        return trace.trace_id.decode()
+    return context.trace_id(request.traceparent) or "-"
+
+
+def _trace_in_json(request: LoggedRequest) -> str:
+    found = _trace_id(request)
+    return f'"{found}"' if found != "-" else "null"

@@ -23,6 +23,7 @@ from headgate.telemetry import Counter, LineLog, Registry
 
 if TYPE_CHECKING:
     from headgate.dataplane.records.served_request import ServedRequest
+    from headgate.dataplane.tracing.tracer import Tracer
     from headgate.requests.life import Life
     from headgate.requests.pool_state import PoolState
     from headgate.requests.refusal import Refusal
@@ -65,6 +66,8 @@ class Recorder:
         self.tenants = TenantMetrics(registry if prefix == PREFIX else None, prefix)
         self.waits = WaitMetrics(registry, self.requests.models, prefix)
         self._series: dict[Key, RequestSeries] = {}
+        self.tracer: Tracer | None = None
+        """Decides which requests are traced; None without tracing. Set before the first request."""
         self._live = LiveNames()
         self._is_late = False
         """Whether a request ended after the last snapshot, with an object that may be gone."""
@@ -92,6 +95,10 @@ class Recorder:
             self._judge(pool, life, ended.request.objective_s, now)
         if (tenant := ended.request.tenant) is not None:
             self.tenants.observe(tenant, account.status, tokens)
+        if self.tracer is not None:
+            kept = self.tracer.settled(ended, now)
+            if kept is not None:
+                series.exemplify(ended, tokens, kept, self.tracer.clock(), now)
         if self.log is not None:
             words = series.words if is_named else LogFieldCache(life)
             self.log.add(self.log.line(ended, words, tokens, now))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headgate.dataplane.records.log_field_cache import LogFieldCache
     from headgate.dataplane.records.served_request import ServedRequest
     from headgate.requests.refusal import Refusal
+    from headgate.telemetry.tracing import Trace
 
 Key = tuple[str, str, str, str, str, int, str, bool]
 """Model, route, rule, pool, the endpoint's name of the model, status, outcome, whether a stream was
@@ -121,6 +122,16 @@ class _StreamSeries:
         if tokens is not None and tokens[1] > 1 and life.account.outcome == SERVED:
             self._per_token.observe((now - first_at) / (tokens[1] - 1))
 
+    def exemplify(
+        self, ended: ServedRequest, tokens: Tokens | None, trace_id: str, span_id: str, at: float, now: float
+    ) -> None:
+        """Name its trace as an example of what `observe` has recorded."""
+        first_at = ended.life.account.first_byte_at
+        first_s = first_at - ended.request.arrived_at
+        self._first_token.exemplify(first_s, trace_id, span_id, at)
+        if tokens is not None and tokens[1] > 1 and ended.life.account.outcome == SERVED:
+            self._per_token.exemplify((now - first_at) / (tokens[1] - 1), trace_id, span_id, at)
+
 
 class RequestSeries:
     """The metrics of all requests with one key, and their words in the access log."""
@@ -168,3 +179,16 @@ class RequestSeries:
         if self._stream is not None and account.first_byte_at:
             self._stream.observe(ended, tokens, now)
         return tokens
+
+    def exemplify(
+        self, ended: ServedRequest, tokens: Tokens | None, trace: Trace, at: float, now: float
+    ) -> None:
+        """Name the trace of a request as an example of what `observe` has recorded of it. `at` is in seconds
+        since 1970."""
+        account, arrived_at = ended.life.account, ended.request.arrived_at
+        trace_id, span_id = trace.trace_id.decode(), f"{trace.span_id:016x}"
+        self._duration.exemplify(now - arrived_at, trace_id, span_id, at)
+        if self._queue is not None and account.sent_at:
+            self._queue.exemplify(account.sent_at - arrived_at, trace_id, span_id, at)
+        if self._stream is not None and account.first_byte_at:
+            self._stream.exemplify(ended, tokens, trace_id, span_id, at, now)

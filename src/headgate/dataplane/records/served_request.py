@@ -8,6 +8,7 @@ from headgate.requests.life import Life
 
 if TYPE_CHECKING:
     from headgate.auth.tenant import Grant
+    from headgate.telemetry.tracing import Trace
 
 
 class LoggedRequest(Protocol):
@@ -30,6 +31,24 @@ class LoggedRequest(Protocol):
     def client_address(self) -> str: ...
     @property
     def traceparent(self) -> bytes: ...
+    @property
+    def is_from_trusted(self) -> bool: ...
+
+    trace: Trace | None
+    """Its place in a trace; None before it is first sent, and without tracing."""
+
+    def send_trace(self, traceparent: bytes, *, is_new: bool) -> None:
+        """Send this header to endpoints from now on; a new trace has no `tracestate`."""
+        ...
+
+    unsampled: bytes
+    """The ids of a new trace that is not sampled, in hexadecimal: 16 digits of its span and 32 of its own;
+    empty without one."""
+
+    def send_unsampled(self, ids: bytes) -> None:
+        """Tell endpoints that the request is not sampled."""
+        ...
+
     def header(self, name: bytes) -> str:
         """The first value of a header by its lower-case name; "" if it is missing."""
         ...

@@ -9,6 +9,7 @@ from headgate.dataplane.settings.flow import Queue, RateLimits, weight
 from headgate.dataplane.settings.peers import Peers
 from headgate.dataplane.settings.section import DAY_S, Section, derived, port, setting
 from headgate.dataplane.settings.serving import Kubernetes, Logging, Metrics, Shutdown, Workers
+from headgate.dataplane.settings.tracing import Tracing
 
 __all__ = [
     "DAY_S",
@@ -25,6 +26,7 @@ __all__ = [
     "Scheduling",
     "Section",
     "Shutdown",
+    "Tracing",
     "Workers",
     "derived",
     "port",

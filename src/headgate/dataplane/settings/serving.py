@@ -1,4 +1,4 @@
-"""Sections about the process: its addresses, workers, objects, end, logs and traces."""
+"""Sections about the process: its addresses, workers, objects, end and logs."""
 
 from __future__ import annotations
 
@@ -94,17 +94,3 @@ class Logging(Section, frozen=True):
         Literal["text", "json", "off"],
         setting("Format of the line written to standard output for each request."),
     ] = "text"
-
-
-class Tracing(Section, frozen=True):
-    """Distributed tracing."""
-
-    sample_ratio: Annotated[
-        float,
-        setting(
-            "Share of the requests without a trace, from 0 to 1, for which the gateway starts one: it sends "
-            "them on with a sampled traceparent.",
-            ge=0,
-            le=1,
-        ),
-    ] = 0.0

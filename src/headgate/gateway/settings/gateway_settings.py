@@ -18,9 +18,9 @@ from headgate.dataplane.settings.serving import (
     Logging,
     Metrics,
     Shutdown,
-    Tracing,
     Workers,
 )
+from headgate.dataplane.settings.tracing import Tracing
 from headgate.gateway.settings.clients import Clients, Cors
 from headgate.gateway.settings.gateway_api import GatewayApi
 from headgate.gateway.settings.objects import Objects
