@@ -85,7 +85,9 @@ def of_request(ended: ServedRequest, reason: str, now: float) -> dict[str, Value
             found["gen_ai.response.model"] = _cut(decision.upstream_model)
     if life.load is not None:
         found["headgate.endpoint"] = life.load.endpoint.name
-    if life.wait is not None:
+    if request.tenant is not None:
+        found["headgate.tenant"] = _cut(request.tenant.name)
+    elif life.wait is not None:
         found["headgate.tenant"] = _cut(life.wait.place.flow)
     if account.first_byte_at and decision.stream:
         found["gen_ai.response.time_to_first_chunk"] = account.first_byte_at - request.arrived_at
