@@ -88,9 +88,10 @@ class Service:
             if self._served is not None:
                 await self._redirect()
                 tasks.create_task(self._served.follow_files())
-                if client is not None:
-                    tasks.create_task(self._served.follow_secrets(client))
-                    await self._served.are_secrets_known.wait()
+                source = self.objects if client is None else client
+                assert source is not None
+                tasks.create_task(self._served.follow_secrets(source))
+                await self._served.are_secrets_known.wait()
             tasks.create_task(_follow_objects(self.shell, self.ports, client, self.objects, on_ready))
             tasks.create_task(self.ports.run())
             tasks.create_task(_flush_log(self._recorder))
@@ -175,7 +176,7 @@ async def _follow_objects(
     async with asyncio.TaskGroup() as tasks:
         shell.denied = objects.denied
         if namespace := shell.settings.auth.namespace:
-            credentials = FollowedCredentials(client, namespace, shell.services.credentials)
+            credentials = FollowedCredentials(source, namespace, shell.services.credentials)
             await credentials.start(tasks)
         if entries is not None:
             shell.denied = lambda: objects.denied() + entries.denied()

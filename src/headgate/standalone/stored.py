@@ -24,7 +24,7 @@ KINDS: Final[Mapping[tuple[str, str], Resource]] = {
         *(gie_v1.InferencePool, gie_v1alpha1.InferencePool),
         *(api.InferenceModel, api.InferenceObjective, api.InferenceModelRewrite),
         *(api.GatewayClass, api.Gateway, api.HttpRoute, ReferenceGrant),
-        *(api.Pod, api.Service, EndpointSlice, api.Secret, api.Namespace),
+        *(api.Pod, api.Service, EndpointSlice, api.Secret, api.Namespace, api.Tenant),
     )
 }
 """What gateways read, by apiVersion and kind."""

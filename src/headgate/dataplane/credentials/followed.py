@@ -13,7 +13,7 @@ PATIENCE_S = 5.0
 
 
 class FollowedCredentials:
-    def __init__(self, client: cluster.Client, namespace: str, credentials: Credentials) -> None:
+    def __init__(self, client: cluster.Source, namespace: str, credentials: Credentials) -> None:
         self._credentials = credentials
         self._secrets = cluster.Informer(client, api.Secret, namespace, label_selector=secrets.SELECTOR)
         self._tenants = cluster.Informer(client, api.Tenant, namespace, may_be_absent=True)
@@ -33,6 +33,8 @@ class FollowedCredentials:
 
     def _put_secret(self, change: cluster.Change[api.Secret]) -> None:
         secret = change.new
+        if secret is not None and not secrets.is_key(secret):
+            secret = None  # files of objects are not selected by a server
         name = str(change.object.metadata.key)
         self._credentials.put_key(name, None if secret is None else secrets.key_of(secret))
 

@@ -36,6 +36,11 @@ def name_of(key_id: str) -> str:
     return f"headgate-key-{key_id}"
 
 
+def is_key(secret: Secret) -> bool:
+    """Whether it says that it has a key."""
+    return secret.metadata.labels.get(LABEL) == "true"
+
+
 def key_of(secret: Secret) -> Key | str:
     """The key in a Secret, or why there is none. It has `tenant`, and either `sha256` or the `key` itself;
     `expires` and `admin` are optional."""

@@ -98,7 +98,7 @@ class Served:
 
     # -- Secrets
 
-    async def follow_secrets(self, client: cluster.Client) -> None:
+    async def follow_secrets(self, client: cluster.Source) -> None:
         """Serve the certificates of Secrets, until cancelled."""
         keys = [api.ObjectKey(*name.split("/", 1)) for name in self._told.secrets]
         if not keys:
