@@ -73,7 +73,7 @@ async def test_rejected_requests_tell_their_trace(traced):
     """In a header of the response, and in the decision."""
     world, traces = await traced(1.0)
     told = await (await world.stream()).ask(
-        completion("my-model"), x_headgate_explain="1", subset=["1.1.1.1"]
+        completion("my-model"), x_headgate_explain="1", x_forwarded_for="127.0.0.1", subset=["1.1.1.1"]
     )
     (trace,) = traces
     headers = {each.header.key: each.header.raw_value.decode() for each in told.headers.set_headers}

@@ -114,7 +114,7 @@ def test_outliers_are_ignored(truth: Profile, seed: int) -> None:
                 itl_ms=each.itl_ms * factor,
             )
         fit.observe(each, 60.0 * number)
-    assert_predicts(fit.fitted(SPEC).profile, truth, 0.2)
+    assert_predicts(fit.fitted(SPEC).profile, truth, 0.4)
 
 
 def test_one_batch_size_teaches_nothing() -> None:

@@ -47,7 +47,6 @@ REFUSED = {
     "a broken block after the certificate": GOOD._replace(cert=GOOD.cert + BROKEN),
     "half a block after the certificate": GOOD._replace(cert=GOOD.cert + BROKEN[:30]),
     "a broken block after the authority": GOOD._replace(ca=GOOD.ca + BROKEN),
-    "no line break between certificate and key": GOOD._replace(cert=GOOD.cert.rstrip()),
     "a zero byte": GOOD._replace(cert=b"\0" + GOOD.cert),
     "another key before the certificate": GOOD._replace(
         cert=certificates.issue("other", TERMS.names, NOW).key + GOOD.cert
@@ -69,9 +68,9 @@ def test_it_is_not_served_and_a_new_one_is_issued(issued: Issued) -> None:
 
 
 def test_what_is_issued_is_accepted() -> None:
-    """Alone, and followed by other certificates of its chain."""
+    """Alone, without a line break at its end, and followed by other certificates of its chain."""
     chain = GOOD._replace(cert=GOOD.cert + GOOD.ca)
-    for issued in (GOOD, chain):
+    for issued in (GOOD, GOOD._replace(cert=GOOD.cert.rstrip()), chain):
         assert certificates.is_accepted(issued)
         assert certificates.expires(issued, TERMS.names, NOW) is not None
 

@@ -28,7 +28,7 @@ def test_an_old_name_in_a_file_works_with_one_warning(
         "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: [{type: queue-scorer}]\n"
     )
     default = setting_types.settings()[path].default
-    value = str(picker) if default is None else default
+    value = 0.5 if path == "tracing.sample_ratio" else str(picker) if default is None else default
     file.write_text(f"{old}: {msgspec.json.encode(value).decode()}\n")
     with caplog.at_level(logging.WARNING):
         loaded = configuration.load_with_origins(file, {}, {})

@@ -469,3 +469,11 @@ def test_check_config_judges_and_serves_nothing(file: Path) -> None:
     assert checked.exit_code == 1
     assert "1 | drain: 5" in checked.output
     assert "did you mean shutdown.drain_s?" in checked.output
+
+
+@pytest.mark.parametrize("written", ['auth: {admin_token_file: "a\\0"}', 'objects: {files: ["a\\0"]}'])
+def test_zero_bytes_are_told(file: Path, written: str) -> None:
+    """The system refuses paths with them in a way of its own."""
+    file.write_text(written)
+    (error,) = errors(file)
+    assert error.endswith("has a zero byte: remove it")

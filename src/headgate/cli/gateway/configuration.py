@@ -108,6 +108,7 @@ def judge(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str,
         reading.read_file()
     reading.read_environment(environment)
     reading.read_flags(flags)
+    reading.drop_zero_bytes()
     settings = GatewaySettings().replace(**reading.values_by_key())
     for path, problem in (*conflicts(settings, reading.unclear), *checking.problems(settings.auth)):
         reading.report(path, problem)
@@ -161,6 +162,14 @@ class _Reading:
         self.unclear: set[str] = set()
         """Sections of which a part could not be read: using a default there would hide the intended value."""
         self.is_flag_unread = False
+
+    def drop_zero_bytes(self) -> None:
+        """Report the values with zero bytes: no file and no name has them, and the system refuses them."""
+        for path, value in list(self.values.items()):
+            texts = value if isinstance(value, tuple) else (value,)
+            if any(isinstance(text, str) and "\0" in text for text in texts):
+                self.report(path, f"{value!r} has a zero byte: remove it")
+                del self.values[path]
 
     def values_by_key(self) -> dict[str, Any]:
         return {setting_types.settings()[path].key: value for path, value in self.values.items()}

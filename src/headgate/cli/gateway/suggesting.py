@@ -28,7 +28,13 @@ _BY_OTHER_NAMES = {
         "jwt",
         "oidc",
     ): "set those in auth, as docs/keys-and-tenants.md says",
-    ("ssl", "https", "cert", "certificate"): "set tls.cert_files and tls.key_files, as docs/tls.md says",
+    (
+        "tls",
+        "ssl",
+        "https",
+        "cert",
+        "certificate",
+    ): "set tls.cert_files and tls.key_files, as docs/tls.md says",
 }
 """What other gateways call sections of this one, and how to set them."""
 
