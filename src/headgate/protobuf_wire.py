@@ -11,8 +11,8 @@ FIXED64: Final = 1
 BYTES: Final = 2
 FIXED32: Final = 5
 
-_FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
-_MAX_VARINT_BYTES = 10
+_FIXED_BYTES: Final = {FIXED64: 8, FIXED32: 4}
+_MAX_VARINT_BYTES: Final = 10
 
 Value = int | memoryview
 
@@ -69,6 +69,8 @@ def varint(value: int) -> bytes:
     """The encoding of a number that is not negative."""
     if value < 0x80:
         return _SHORT[value]
+    if value < 0x4000:  # most lengths
+        return _CONTINUED[value & 0x7F] + _SHORT[value >> 7]
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
@@ -88,3 +90,5 @@ def number_field(number: int, value: int) -> bytes:
 
 
 _SHORT: Final = tuple(bytes((value,)) for value in range(0x80))
+_CONTINUED: Final = tuple(bytes((value | 0x80,)) for value in range(0x80))
+"""The first of several bytes."""

@@ -36,13 +36,21 @@ MAX_FIELDS: Final = 1000
 MAX_PART_BYTES: Final = 512 << 10
 """Of the parts of a message that are no bodies, together."""
 
-_REQUEST_HEADERS, _RESPONSE_HEADERS = 2, 3
-_REQUEST_BODY, _RESPONSE_BODY = 4, 5
-_REQUEST_TRAILERS, _RESPONSE_TRAILERS = 6, 7
-_METADATA, _ATTRIBUTES, _OBSERVABILITY, _PROTOCOL = 8, 9, 10, 11
-_IMMEDIATE, _DYNAMIC_METADATA = 7, 8
+_REQUEST_HEADERS: Final = 2
+_RESPONSE_HEADERS: Final = 3
+_REQUEST_BODY: Final = 4
+_RESPONSE_BODY: Final = 5
+_RESPONSE_TRAILERS: Final = 7
+_METADATA: Final = 8
+_ATTRIBUTES: Final = 9
+_OBSERVABILITY: Final = 10
+_PROTOCOL: Final = 11
+_IMMEDIATE: Final = 7
+_DYNAMIC_METADATA: Final = 8
 
-_KEY_TAG, _VALUE_TAG, _RAW_VALUE_TAG = 0x0A, 0x12, 0x1A
+_KEY_TAG: Final = 0x0A
+_VALUE_TAG: Final = 0x12
+_RAW_VALUE_TAG: Final = 0x1A
 """Of a HeaderValue: its key, its value as text, and its value as bytes."""
 _FIRST_TAG: Final = 0x0A
 """Field 1 with a length."""

@@ -136,13 +136,9 @@ def _with_streamed(body: bytes, tail: bytes, before: bytes, after: bytes, number
     inner += 1 + len(of_mutation) + len(before) + len(after)
     of_common = varint(inner)
     of_response = varint(inner + 1 + len(of_common))
-    tag = number << 3 | 2
-    return b"".join(
-        (
-            *(bytes((tag,)), of_response, b"\x0a", of_common, before, b"\x1a", of_mutation, b"\x1a", of_part),
-            *(b"\x0a", size, body, tail, after),
-        )
-    )
+    tag = varint(number << 3 | 2)
+    parts = (tag, of_response, b"\x0a", of_common, before, b"\x1a", of_mutation, b"\x1a", of_part, b"\x0a")
+    return b"".join((*parts, size, body, tail, after))
 
 
 def _mutation(number: int, mutation: Mutation | None) -> bytes:

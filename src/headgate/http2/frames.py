@@ -37,11 +37,11 @@ INITIAL_WINDOW_SIZE: Final = 4
 MAX_FRAME_SIZE: Final = 5
 MAX_HEADER_LIST_SIZE: Final = 6
 
-HEAD = struct.Struct(">HBBBI")
+HEAD: Final = struct.Struct(">HBBBI")
 """Length (its two high bytes, then the low one), kind, flags, stream."""
-_SETTING = struct.Struct(">HI")
-_NUMBER = struct.Struct(">I")
-_TWO_NUMBERS = struct.Struct(">II")
+_SETTING: Final = struct.Struct(">HI")
+_NUMBER: Final = struct.Struct(">I")
+_TWO_NUMBERS: Final = struct.Struct(">II")
 
 
 def frame(kind: int, stream_id: int, payload: bytes = b"", flags: int = 0) -> bytes:

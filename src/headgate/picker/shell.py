@@ -9,6 +9,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -82,7 +83,7 @@ class Shell:
         """Returns the objects that the API server does not let this picker read."""
         self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
-    @property
+    @cached_property
     def choices(self) -> Choices:
         return self.settings.choices
 
@@ -95,7 +96,7 @@ class Shell:
     def confinement(self) -> Confinement:
         return self.engines.confinement
 
-    @property
+    @cached_property
     def plane(self) -> DataPlane:
         return self.engines.plane
 

@@ -47,7 +47,7 @@ NAMES: Final = {
 }
 """For debug pages and errors."""
 
-ALLOWED = {
+ALLOWED: Final = {
     "begin": NEW,
     "decided": NEW,
     "body_read": READING,

@@ -11,7 +11,7 @@ from headgate.rpc.errors import CallError
 
 PREFIX_BYTES: Final = 5
 """Before each message: whether it is compressed, and its length."""
-_PREFIX = struct.Struct(">BI")
+_PREFIX: Final = struct.Struct(">BI")
 
 
 def prefix(size: int) -> bytes:

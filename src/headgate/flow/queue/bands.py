@@ -16,6 +16,8 @@ class Bands:
 
     def __init__(self, settings: FlowSettings) -> None:
         self._settings = settings
+        self.go_by_usage = settings.goes_by_usage
+        """Whether any of them uses a policy that depends on usage. Asked for each request."""
         self.by_priority: dict[int, Band] = {}
         self.in_order: Sequence[Band] = ()
         """Highest first."""

@@ -66,6 +66,11 @@ class FlowQueue:
         self._turns = Turns(settings, self._bands, capacity)
         capacity.follow_bands(self._bands.priorities)
 
+    @property
+    def goes_by_usage(self) -> bool:
+        """Whether fairness is based on usage, including that of requests that never wait."""
+        return self._bands.go_by_usage
+
     def __len__(self) -> int:
         """Number of queued requests."""
         return self._totals.requests
@@ -180,7 +185,7 @@ class FlowQueue:
 
     def charge(self, charges: Sequence[Charge], now: float) -> None:
         """Charge flows that other processes with the same queue have served."""
-        goes_by_usage = self.settings.goes_by_usage
+        goes_by_usage = self.goes_by_usage
         for charge in charges:
             band = self._band(charge.priority)
             band.charged(charge.flow, charge.sent, now)

@@ -110,7 +110,7 @@ class PoolQueue:
     @property
     def counts_all(self) -> bool:
         """Whether fairness is based on usage, including that of requests that never wait."""
-        return self._flow.settings.goes_by_usage
+        return self._flow.goes_by_usage
 
     def passes(self, priority: int, now: float) -> bool:
         """Whether a request of this priority may be sent immediately."""
