@@ -115,6 +115,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[S
         cluster.define("-k", ROOT / "deploy" / "crds")
         _install_envoy_gateway(helm, cluster, suite, names)
         cluster.kubectl("apply", "-k", ROOT / "deploy" / "kustomize" / "picker")
+        [patch] = re.findall(r"kubectl patch (deployment.*?) '(.*)'", PAGE.read_text())
+        cluster.kubectl("patch", *patch[0].split(), patch[1])
         cluster.apply(*_engines())
         cluster.apply(*_gateway(names), *blocks("endpointPickerRef:", "extProc:"))
         yield Site(cluster, _started(cluster, names))

@@ -166,6 +166,16 @@ OTHER_VALUES = {
     "advertise": "gateway:4712",
     "token_file": "/token",
     "interval_s": 0.05,
+    "cert_files": ["/tls/tls.crt"],
+    "key_files": ["/tls/tls.key"],
+    "secrets": ["tls"],
+    "min_version": "1.3",
+    "ciphers": "ECDHE+AESGCM",
+    "http2": False,
+    "client_certificates": "optional",
+    "client_ca_file": "/tls/ca.crt",
+    "redirect_port": 8080,
+    "endpoint": "http://collector:4318",
 }
 
 

@@ -59,6 +59,7 @@ def authority(tmp_path):
     return Authority(tmp_path)
 
 
+@pytest.mark.counts_calls
 @pytest.mark.parametrize("version", ["--http1.1", "--http2"])
 async def test_a_certificate_may_be_required(start_gateway, endpoint, secure, authority, version):
     """Whoever has none is not served."""

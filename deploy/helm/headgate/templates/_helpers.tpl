@@ -123,6 +123,8 @@ topologySpreadConstraints:
 {{- $settings := include "headgate.settings" . | fromYaml -}}
 {{- $limits := default dict $settings.rate_limits -}}
 {{- $found := pick $settings "listen" "metrics" "admin" "kubernetes" "gateway_api" "peers" -}}
+{{- $found = set $found "tls" (omit (default dict $settings.tls) "hsts_max_age_s") -}}
+{{- $found = set $found "tracing" (pick (default dict $settings.tracing) "endpoint") -}}
 {{- $found = set $found "workers" (pick (default dict $settings.workers) "count") -}}
 {{- $found = set $found "auth" (pick (default dict $settings.auth) "namespace") -}}
 {{- $found = set $found "rate_limits" (pick $limits "gateways" "redis_hosts" "redis_tls" "redis_ca_file") -}}
