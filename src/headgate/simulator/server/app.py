@@ -14,6 +14,7 @@ from headgate.simulator.server.exchange import ClientGoneError, Exchange
 from headgate.simulator.server.handlers import Admin, Anthropic, OpenAI, Operations, Sleeping, Tokens
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.loading import Loading, SglangLoading
+from headgate.simulator.server.media import Audio, Pooling
 from headgate.simulator.server.settings import ServerSettings
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -81,6 +82,8 @@ class EngineApp:
         loading = Loading(instance)
         sglang = SglangLoading(instance)
         tokens = Tokens(instance)
+        audio = Audio(instance)
+        pooling = Pooling(instance)
         anthropic = Anthropic(instance)
         admin = Admin(instance)
         sleeping = Sleeping(instance)
@@ -91,6 +94,12 @@ class EngineApp:
             ("POST", "/v1/responses", openai.responses),
             ("POST", "/v1/messages", anthropic.messages),
             ("POST", "/v1/messages/count_tokens", anthropic.count_tokens),
+            ("POST", "/v1/audio/transcriptions", audio.transcribe),
+            ("POST", "/v1/audio/translations", audio.transcribe),
+            ("POST", "/v1/embeddings", pooling.embed),
+            ("POST", "/rerank", pooling.rerank),
+            ("POST", "/v1/rerank", pooling.rerank),
+            ("POST", "/v2/rerank", pooling.rerank),
             ("GET", "/v1/models", operations.models),
             ("POST", "/v1/load_lora_adapter", loading.load),
             ("POST", "/v1/unload_lora_adapter", loading.unload),
