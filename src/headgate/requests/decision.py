@@ -148,9 +148,9 @@ def decide(
         fields = Fields(form.model, form.stream)
     decision.model = fields.model or ""
     decision.stream = fields.stream is True
-    decision.refusal = _forbidden(decision, request)
+    decision.refusal = forbidden(decision, request)
     if decision.refusal is None:
-        decision.refusal = _find_pool(decision, known, request, proxied)
+        decision.refusal = find_pool(decision, known, request, proxied)
     asks_for_usage = proxied is None or proxied.asks_for_usage
     if decision.refusal is not None:
         return decision
@@ -185,7 +185,7 @@ def decide_in(
         fields = Fields(form.model, form.stream) if form is not None else Fields()
     decision.model = model = fields.model or ""
     decision.stream = fields.stream is True
-    if (refusal := _forbidden(decision, request)) is not None:
+    if (refusal := forbidden(decision, request)) is not None:
         decision.refusal = refusal
         return decision
     found = _leads_to(known, model, pool.pool.key)
@@ -238,7 +238,7 @@ def encoded(request: ClientRequest) -> Refusal | None:
     )
 
 
-def _forbidden(decision: Decision, request: ClientRequest) -> Refusal | None:
+def forbidden(decision: Decision, request: ClientRequest) -> Refusal | None:
     """Why the client's tenant may not use the model."""
     tenant = request.tenant
     if tenant is None or tenant.may_use(decision.model):
@@ -246,7 +246,7 @@ def _forbidden(decision: Decision, request: ClientRequest) -> Refusal | None:
     return Refusal.forbidden_model(tenant.name, decision.model)
 
 
-def _find_pool(
+def find_pool(
     decision: Decision, known: Surroundings, request: ClientRequest, proxied: Proxied | None
 ) -> Refusal | None:
     """The pool, and the name of the model there."""

@@ -39,7 +39,7 @@ async def test_streamed_transcription(start_gateway, simulator, openai_sdk):
 async def test_translation(start_gateway, start_simulator, openai_sdk):
     """The same form at another path, for an endpoint that knows the model by another name."""
     gateway = await start_gateway(await start_simulator("simulated/whisper"), model="simulated/whisper")
-    with pytest.warns(DeprecationWarning):  # the SDK's own words on translations
+    with pytest.warns(DeprecationWarning, match="deprecated"):  # the SDK's own words on translations
         made = await openai_sdk(gateway).audio.translations.create(model="m", file=("speech.wav", AUDIO))
     assert made.text
 

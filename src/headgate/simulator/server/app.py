@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from starlette.routing import Route, Router
+from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
 from headgate.simulator.server.answers.messages import error_body
@@ -15,6 +15,7 @@ from headgate.simulator.server.handlers import Admin, Anthropic, OpenAI, Operati
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.loading import Loading, SglangLoading
 from headgate.simulator.server.media import Audio, Pooling
+from headgate.simulator.server.realtime import Realtime
 from headgate.simulator.server.settings import ServerSettings
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -135,6 +136,7 @@ class EngineApp:
             + [
                 Route("/admin/config", Endpoint("", admin.config, instance.settings)),
                 Route("/admin/protocol", Endpoint("GET", admin.protocol, instance.settings)),
+                WebSocketRoute("/v1/realtime", Realtime(instance).serve),
             ],
             redirect_slashes=False,
             default=Endpoint("", no_such_path, instance.settings),
