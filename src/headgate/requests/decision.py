@@ -415,8 +415,10 @@ def _scheduled(
         is_limited = match.route.limits is not None or (tenant is not None and bool(tenant.limits))
         if is_hashed or is_limited or len(request.body) >= READ_FROM_BYTES:
             read = known_prompt or prompt.read(fields, request.path)
+            if read.media:
+                read = prompt.placed(read, upstream_model)
             bytes_per_token = _bytes_per_token(decision, known, upstream_model, read)
-            prompt_tokens = read.tokens or int(read.size / bytes_per_token)
+            prompt_tokens = read.tokens or int((read.size or len(request.body)) / bytes_per_token)
             if is_hashed and pool.policy.first_block_bytes:
                 blocks = hashing.blocks_from(pool.policy.first_block_bytes)
             if is_hashed and len(read.text) >= blocks.byte_ends[0]:
@@ -445,7 +447,7 @@ def _bytes_per_token(decision: Decision, known: Surroundings, model: str, read: 
     if read.tokens:
         return read.size / read.tokens
     sizes = known.sizes.prompts
-    if not read.has_media:
+    if not read.media and read.size:
         decision.prompt_bytes = read.size
         amounts = decision.prompt_amounts = scripts.amounts(read.text, read.size)
         if amounts is not None:
