@@ -289,6 +289,8 @@ class ClientConnection:
                 "a WebSocket cannot be opened before earlier requests of its connection are answered",
                 code="websocket_invalid",
             )
+        if self._services.shutdown.is_leaving:
+            return Refusal.unavailable("the gateway is shutting down: connect again", code="shutting_down")
         self._clients.left(self, self._counted_as)
         self._transport = None
         self._reader.close()

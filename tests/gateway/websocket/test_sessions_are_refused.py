@@ -103,6 +103,13 @@ async def test_keys_are_needed(start_gateway, sockets, opening, open_session, tm
     await open_session(gateway, more=header)
     [peer] = sockets.peers
     assert shown.encode() not in peer.head
+    offer = "sec-websocket-protocol: {}realtime, openai-insecure-api-key.{}\r\n"
+    assert await asked(gateway, opening(more=offer.format("", shown[:-1]))) == (401, "invalid_api_key")
+    await open_session(gateway, more=offer.format("openai-beta.realtime-v1, ", shown))
+    assert b"sec-websocket-protocol: openai-beta.realtime-v1, realtime\r\n" in sockets.peers[1].head + b"\r\n"
+    assert shown.encode() not in sockets.peers[1].head
+    await open_session(gateway, more=f"sec-websocket-protocol: openai-insecure-api-key.{shown}\r\n")
+    assert b"sec-websocket-protocol" not in sockets.peers[2].head
 
 
 @pytest.mark.parametrize("change", ["revoked", "model", "expired"])

@@ -127,6 +127,16 @@ async def test_a_drain_lets_it_go_on_and_then_closes_it(start_gateway, sockets, 
     assert b"shutting down" in end
 
 
+async def test_a_gateway_that_leaves_opens_none(gateway, opening):
+    """Its clients connect to another one."""
+    client = await gateway.connect()
+    await gateway.taken()
+    gateway.shell.leave()
+    client.send(opening())
+    response = await client.response()
+    assert (response.status, response.json["error"]["code"]) == (503, "shutting_down")
+
+
 async def test_a_slow_side_slows_the_other(start_gateway, start_sockets, open_session, eventually):
     """No more than the buffers of both connections is held."""
     sockets = await start_sockets(echoes=False)

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from headgate.gateway.policy import ClientPolicy
     from headgate.requests.client import Header
 
+KEY_PROTOCOL: Final = b"openai-insecure-api-key."
+"""Begins the protocol in which browsers send their key, as they can set no headers (OpenAI's convention)."""
+_PROTOCOLS: Final = b"sec-websocket-protocol"
 _KEY: Final = re.compile(rb"[A-Za-z0-9+/]{22}==")
 _VERSION: Final = b"13"
 
@@ -51,6 +54,20 @@ def _is_allowed(origins: list[bytes], host: bytes, scheme: bytes, response_lines
     return len(origins) == 1 and (
         origins[0].lower() == own or b"access-control-allow-origin: " in response_lines
     )
+
+
+def key_in_protocols(headers: list[Header]) -> bytes:
+    """The key among the offered protocols, from which it is removed; empty if there is none."""
+    found = b""
+    for index, (name, value) in enumerate(headers):
+        if name != _PROTOCOLS or KEY_PROTOCOL not in value:
+            continue
+        offered = [element.strip() for element in value.split(b",")]
+        keys = [element for element in offered if element.startswith(KEY_PROTOCOL)]
+        found = found or (keys[0][len(KEY_PROTOCOL) :] if keys else b"")
+        headers[index] = name, b", ".join(element for element in offered if element not in keys)
+    headers[:] = [header for header in headers if header != (_PROTOCOLS, b"")]
+    return found
 
 
 def needed(path: str) -> Refusal:
