@@ -42,7 +42,7 @@ async def test_messages_of_any_size(start_gateway, simulator):
         for message in ("hello", b"\x00" * 125, b"\x01" * 70_000, "x" * 3_000_000):
             await socket.send(message)
             assert await socket.recv() == message
-        assert await asyncio.wait_for(await socket.ping(), 10) > 0
+        assert await asyncio.wait_for(await socket.ping(), 10) >= 0
 
 
 async def test_the_engines_name_of_the_model(start_gateway, start_simulator):
