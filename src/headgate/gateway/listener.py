@@ -289,7 +289,7 @@ class ClientConnection:
                 "a WebSocket cannot be opened before earlier requests of its connection are answered",
                 code="websocket_invalid",
             )
-        if self._services.shutdown.is_leaving:
+        if self._services.shutdown.is_draining:
             return Refusal.unavailable("the gateway is shutting down: connect again", code="shutting_down")
         self._clients.left(self, self._counted_as)
         self._transport = None

@@ -127,11 +127,13 @@ async def test_a_drain_lets_it_go_on_and_then_closes_it(start_gateway, sockets, 
     assert b"shutting down" in end
 
 
-async def test_a_gateway_that_leaves_opens_none(gateway, opening):
-    """Its clients connect to another one."""
-    client = await gateway.connect()
-    await gateway.taken()
+async def test_a_gateway_that_drains_opens_none(start_gateway, sockets, opening, open_session):
+    """Its clients connect to another one. Before, while load balancers still send requests, it does."""
+    gateway = await start_gateway(sockets)
     gateway.shell.leave()
+    await open_session(gateway)
+    client = await gateway.connect()
+    gateway.shell.services.shutdown.is_draining = True
     client.send(opening())
     response = await client.response()
     assert (response.status, response.json["error"]["code"]) == (503, "shutting_down")
