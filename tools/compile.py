@@ -84,6 +84,8 @@ COMPILED = (
     "gateway/services.py",
     "gateway/upload.py",
     "gateway/upstream.py",
+    "gateway/websocket/exchange.py",
+    "gateway/websocket/frames.py",
     "http2/allowance.py",
     "http2/connection.py",
     "http2/frames.py",

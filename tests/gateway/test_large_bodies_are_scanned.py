@@ -154,6 +154,7 @@ def test_a_refusal_says_what_is_wrong(body, why):
 LONG = "It was the best of times, it was the worst of times. " * 100
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 1000}}
 SOURCE = {"type": "image", "source": {"type": "base64", "data": "/9j/4AAQSkZJRgAB" * 800}}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo" + "A" * 9000}}
 MARKED = {"type": "text", "text": LONG, "cache_control": {"type": "ephemeral"}}
 
 
@@ -171,6 +172,8 @@ MARKED = {"type": "text", "text": LONG, "cache_control": {"type": "ephemeral"}}
         {"prompt": 5},
         {"input": [{"role": "user", "content": LONG}], "instructions": "Be brief.", "tools": None},
         {"system": [MARKED], "messages": [{"role": "user", "content": [MARKED]}]},
+        {"system": [MARKED], "messages": [{"role": "user", "content": [MARKED, IMAGE, MARKED, IMAGE]}]},
+        {"tools": [{"a": 1}], "instructions": "x", "messages": [{"role": "user", "content": [IMAGE]}]},
         {"max_tokens": 5, "cache_salt": "s", "stream": True, "stream_options": {"a": 1}},
         {"stream": "yes"},
         {"model": 5},
@@ -188,7 +191,9 @@ def test_large_bodies_mean_what_small_ones_mean(members, path):
     assert isinstance(read.fields, Fields)
     for name in ("model", "stream", "stream_options", "cache_salt", "most_tokens"):
         assert getattr(read.fields, name) == getattr(fields, name)
-    assert read.prompt == prompt.read(fields, path)
+    small = prompt.read(fields, path)
+    assert read.prompt == small
+    assert bytes(prompt.placed(read.prompt, "m").text) == bytes(prompt.placed(small, "m").text)
 
 
 def test_a_prompt_is_copied_only_as_far_as_it_is_hashed():
@@ -205,7 +210,8 @@ def test_stand_ins_of_images_do_not_outgrow_the_prompt():
     head = "iVBORw0KGgoAAAANSUhEUgAA////AAD//wAA" + "A" * 4096
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + head}}
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": [part] * 1000}]}).encode()
-    read = large.read([], body, "/v1/chat/completions").prompt
-    assert read.has_media
+    found = large.read([], body, "/v1/chat/completions").prompt
+    assert len(found.media) == 1000
+    read = prompt.placed(found, "m")
     assert len(read.text) <= prompt.HASHED_BYTES
     assert read.size > 60_000_000

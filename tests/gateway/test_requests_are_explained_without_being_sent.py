@@ -141,9 +141,9 @@ async def test_reasons_of_endpoints(start_gateway, start_endpoint):
         "gets no requests for another 5.0 s, after 5 failures in a row, the last: status_401 (4), reset (1)",
         "has 3 requests, the limit per gateway",
         "failed 0.0 s ago: used only if there is no other",
-        "first token in 0.041 s (queue 0.021 + prefill 0.020): 0 prompt tokens to prefill at 10000/s "
+        "first token in 0.041 s (queue 0.021 + prefill 0.020): 3 prompt tokens to prefill at 10000/s "
         "(0 are cached); 1 request in flight, by the ledger alone",
-        "first token in 0.020 s (prefill 0.020): 0 prompt tokens to prefill at 10000/s "
+        "first token in 0.020 s (prefill 0.020): 3 prompt tokens to prefill at 10000/s "
         "(0 are cached); 0 requests in flight, by the ledger alone",
     ]
     assert found.decided.endpoint.name == idle.endpoint.name

@@ -15,6 +15,9 @@ DEFAULT = "default"
 """The tenant whose definition applies to all tenants that are not defined. They share its limits, and each
 has a flow of its own."""
 
+KEY = "key "
+"""Begins how the holder of a key was authenticated; its id follows."""
+
 
 class Directory:
     """Immutable. `tenants` are by name; without any, every tenant may do everything."""
@@ -32,6 +35,9 @@ class Directory:
         for key in keys:
             digest = bytes.fromhex(key.sha256)
             self._keys[digest] = digest, self._of_key(key)
+        self._holders = {
+            identity.by: identity for _, identity in self._keys.values() if isinstance(identity, Identity)
+        }
 
     def __len__(self) -> int:
         """The number of keys."""
@@ -45,6 +51,14 @@ class Directory:
         identity = found[1]
         return EXPIRED if isinstance(identity, Identity) and identity.ends_at <= now else identity
 
+    def still_allows(self, identity: Identity, model: str) -> bool:
+        """Whether a client that was admitted before may still use a model."""
+        if identity.by.startswith(KEY):
+            held = self._holders.get(identity.by)
+            return held is not None and held.grant.may_use(model)
+        grant = self._grants.get(identity.grant.name) or self._of_undefined(identity.grant.name)
+        return isinstance(grant, Grant) and grant.may_use(model)
+
     def of_subject(self, subject: str, by: str, ends_at: float) -> Identity | Denial:
         """The client of this name, which a token or a client certificate proves."""
         named = subject
@@ -56,7 +70,7 @@ class Directory:
         return Identity(grant=grant, by=by, ends_at=ends_at)
 
     def _of_key(self, key: Key) -> Identity | Denial:
-        by = f"key {key.id}"
+        by = f"{KEY}{key.id}"
         if key.admin:
             return Identity(grant=Grant(key.tenant), by=by, is_admin=True, ends_at=key.ends_at)
         grant = self._grants.get(key.tenant) or self._of_undefined(key.tenant)

@@ -80,6 +80,10 @@ class Gate:
             return found if denial is MISSING or isinstance(found, Identity) else denial
         return denial
 
+    def still_allows(self, identity: Identity, model: str) -> bool:
+        """Whether a client that was admitted before may still use a model."""
+        return self._directory.still_allows(identity, model)
+
     def identify(self, credential: bytes, now: float) -> Identity | Denial:
         """Whose credential it is."""
         digest = hashlib.sha256(credential).digest()

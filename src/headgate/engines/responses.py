@@ -76,14 +76,15 @@ class Details(msgspec.Struct, frozen=True):
 
 
 class CachedTokens(msgspec.Struct, frozen=True):
-    """The cached tokens in `usage`, by the names of the chat, responses and messages APIs."""
+    """The cached tokens in `usage`, by the names of the chat, responses, messages and realtime APIs."""
 
     prompt_tokens_details: Details | None = None
     input_tokens_details: Details | None = None
+    input_token_details: Details | None = None
     cache_read_input_tokens: Count | None = None
 
     @property
     def cached(self) -> int | None:
         """Tokens of the prompt that were in the engine's cache; None if not reported."""
-        details = self.prompt_tokens_details or self.input_tokens_details
+        details = self.prompt_tokens_details or self.input_tokens_details or self.input_token_details
         return self.cache_read_input_tokens if details is None else details.cached_tokens

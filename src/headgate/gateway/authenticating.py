@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from headgate.auth.outcome import EXPIRED, Denial, Identity
+from headgate.auth.outcome import ADMIN_ONLY, EXPIRED, MISSING, Denial, Identity
 from headgate.dataplane.credentials.refusals import refusal
+from headgate.gateway.websocket import opening
 
 if TYPE_CHECKING:
     from headgate.dataplane.trust import Peer
@@ -29,6 +30,10 @@ def admit(
     if gate is None or (target and _is_open(services, method, target, headers)):
         return None
     found = gate.admit(headers, peer.certificate, time.time())
+    if found is MISSING and (key := opening.key_in_protocols(headers)):
+        found = gate.identify(key, time.time())
+        if isinstance(found, Identity) and found.is_admin:
+            found = ADMIN_ONLY
     return found if isinstance(found, Identity) else rejected(services, found, headers)
 
 

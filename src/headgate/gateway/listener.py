@@ -21,6 +21,8 @@ from headgate.dataplane.trust import Peer
 from headgate.gateway import limits, local, refusals
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.reader import RequestReader
+from headgate.gateway.tls.handshakes import Decrypted
+from headgate.gateway.websocket.connection import WebSocketConnection
 from headgate.http2.frames import PREFACE
 from headgate.requests.refusal import Refusal
 
@@ -278,6 +280,24 @@ class ClientConnection:
             self._serve(request, request.arrived_at)
             return None
         return self._wait(request)
+
+    def open_websocket(self, request: Request) -> Refusal | None:
+        """Let a WebSocket have the connection, unless an earlier request is not answered yet."""
+        transport = self._transport
+        if transport is None or self._exchange is not None or self._ahead.requests:
+            return Refusal.bad_request(
+                "a WebSocket cannot be opened before earlier requests of its connection are answered",
+                code="websocket_invalid",
+            )
+        if self._services.shutdown.is_draining:
+            return Refusal.unavailable("the gateway is shutting down: connect again", code="shutting_down")
+        self._clients.left(self, self._counted_as)
+        self._transport = None
+        self._reader.close()
+        taken = WebSocketConnection(self._services, self._clients, transport, request, self._counted_as)
+        transport.set_protocol(Decrypted(taken) if self._peer.scheme == b"https" else taken)
+        taken.start()
+        return None
 
     def may_continue(self) -> None:
         """Send `100 Continue` once all earlier responses are written: within one of them, the client would

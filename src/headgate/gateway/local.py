@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headgate.dataplane.bodies import LONG_BYTES
 from headgate.gateway import refusals
+from headgate.gateway.websocket import opening
 from headgate.requests import paths
 from headgate.requests.refusal import Refusal
 
@@ -26,7 +27,9 @@ def respond(services: Services, request: Request) -> tuple[bytes, ...]:
     if request.method == b"OPTIONS":
         return (_options(services, request),)
     methods = services.policy.paths.methods(path)
-    if methods and (request.method not in _READING or not methods.startswith(b"GET")):
+    if path in paths.SESSIONS:
+        refusal = opening.needed(path)
+    elif methods and (request.method not in _READING or not methods.startswith(b"GET")):
         refusal = services.policy.paths.wrong_method(request.method.decode("latin-1"), path)
     elif path == "/healthz":
         return _reply(request, 200, b'{"message":"ok"}')

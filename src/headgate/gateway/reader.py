@@ -15,6 +15,7 @@ from headgate.gateway import authenticating, hosts, unreadable
 from headgate.gateway.incoming import FRAMING_FACTOR, MAX_FRAMING_BYTES, IncomingBody, IncomingHead
 from headgate.gateway.request import Request
 from headgate.gateway.request_head_cache import RequestHeadCache
+from headgate.gateway.websocket import opening
 from headgate.loop_turns import AT_ONCE_BYTES
 from headgate.requests.refusal import Refusal
 
@@ -39,6 +40,11 @@ class Client(Protocol):
         """Take a complete request; returns a refusal if that is not possible."""
         ...
 
+    def open_websocket(self, request: Request) -> Refusal | None:
+        """Take a request that opens a WebSocket, and all that follows; returns a refusal if that is not
+        possible."""
+        ...
+
     def may_continue(self) -> None:
         """The client waits for `100 Continue` to send the body."""
 
@@ -47,6 +53,9 @@ class _Nobody:
     """The client of a closed reader."""
 
     def take(self, request: Request) -> Refusal | None:
+        raise AssertionError("a request was read from a closed connection")
+
+    def open_websocket(self, request: Request) -> Refusal | None:
         raise AssertionError("a request was read from a closed connection")
 
     def may_continue(self) -> None:
@@ -138,7 +147,7 @@ class RequestReader:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._ignore_upgrade(data[upgrade.args[0] :])
+            self._upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             self._is_invalid(error)
         if self._unused_bytes > self._settings.max_head_bytes and self._refusal is None:
@@ -371,13 +380,31 @@ class RequestReader:
             self.owes_continue = True
             self.client.may_continue()
 
-    def _ignore_upgrade(self, rest: bytes) -> None:
-        """Ignore an offer to upgrade the protocol (RFC 9110, 7.8).
+    def _upgrade(self, rest: bytes) -> None:
+        """Ignore an offer to upgrade the protocol (RFC 9110, 7.8), unless it opens a WebSocket.
 
         Java's own client offers h2c with every first request. llhttp stops after such a head, so a fresh
         parser gets the head without the offer, and then the `rest`, which begins with the body.
         """
         self._heads.data = b""
+        head = self._head
+        if self._refusal is None and opening.is_asked(
+            self._parser.get_method(), head.version, head.headers, head.target, self._policy
+        ):
+            self._open_websocket(rest)
+            return
+        self._ignore_offers(rest)
+
+    def _open_websocket(self, rest: bytes) -> None:
+        head = self._head
+        lines, scheme = head.response_lines, head.peer.scheme
+        refusal = opening.refusal(head.headers, head.host, scheme, lines, rest)
+        if refusal is None:
+            request = Request(head.parsed(b"GET"), b"", False, self._services.now())
+            refusal = self.client.open_websocket(request)
+        self._refusal = refusal
+
+    def _ignore_offers(self, rest: bytes) -> None:
         while self._refusal is None:
             method = self._parser.get_method()
             if method == b"CONNECT":

@@ -20,6 +20,7 @@ from headgate.gateway.policy import HSTS
 from headgate.gateway.refusals import status_line
 from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, Request, nominated
 from headgate.requests.client import Header
+from headgate.requests.responses import SWITCHING
 
 _OF_ITS_OWN: Final = HOP_BY_HOP | {b"alt-svc", b"x-request-id", b"content-encoding"}
 """Headers with special treatment. `alt-svc` describes the origin that the client knows, which is the gateway,
@@ -28,8 +29,9 @@ _HIDDEN: Final = (*RESERVED, b"x-ratelimit-")
 """Prefixes of headers that are not forwarded if the gateway sends its own limit headers."""
 EVENTS, _JSON = b"text/event-stream", b"application/json"
 _NO_CONTENT, _NOT_MODIFIED = 204, 304
-_NO_BODY: Final = frozenset({_NO_CONTENT, _NOT_MODIFIED})
-"""Statuses whose responses have no body, whatever their headers say."""
+_NO_BODY: Final = frozenset({SWITCHING, _NO_CONTENT, _NOT_MODIFIED})
+"""Statuses whose responses have no body, whatever their headers say. What follows a switch of protocols is
+none."""
 
 
 class Response:

@@ -5,11 +5,12 @@ A head is parsed once it is complete. Body bytes are parsed only to find the end
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import httptools
 
 from headgate.requests.client import Header
+from headgate.requests.responses import SWITCHING
 
 _VERSIONS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _MINOR_VERSION: Final = len(b"HTTP/1.")
@@ -20,6 +21,30 @@ _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 _NO_PARSER: Final = httptools.HttpResponseParser(None)
 """Replaces the parser when a connection has ended. llhttp's parser refers to its owner, and the cycle would
 keep both until the next garbage collection, which the gateway makes rare."""
+
+
+class _Parser(Protocol):
+    """The methods of llhttp's parser that are used."""
+
+    def feed_data(self, data: bytes, /) -> None: ...
+    def get_status_code(self) -> int: ...
+    def should_keep_alive(self) -> bool: ...
+
+
+class _Anything:
+    """Accepts all bytes, after a switch of protocols."""
+
+    def feed_data(self, data: bytes, /) -> None:
+        pass
+
+    def get_status_code(self) -> int:
+        return SWITCHING
+
+    def should_keep_alive(self) -> bool:
+        return False
+
+
+_ANYTHING: Final = _Anything()
 
 
 class ResponseParser:
@@ -35,10 +60,11 @@ class ResponseParser:
         "is_between_chunks",
         "is_complete",
         "keep_alive",
+        "may_switch",
     )
 
     def __init__(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: _Parser = httptools.HttpResponseParser(self)
         self._headers: list[Header] = []
         self._head: bytes | None = b""
         """The part of the head received so far; None once it is complete."""
@@ -52,13 +78,15 @@ class ResponseParser:
         self.is_complete = False
         self.keep_alive = False
         """Whether the connection may be reused; known once the response is complete."""
+        self.may_switch = False
+        """Whether the endpoint was asked for another protocol. After status 101, all bytes are body."""
 
     def begin(self) -> None:
         """Expect the response to a request."""
         self._head = b""
         self._interim_bytes = 0
         self._is_amid_message = self.is_complete = False
-        self._chunk_is_over = self.is_between_chunks = False
+        self._chunk_is_over = self.is_between_chunks = self.may_switch = False
 
     def close(self) -> None:
         """Parse nothing more."""
@@ -90,7 +118,12 @@ class ResponseParser:
                 raise httptools.HttpParserError("no status line of HTTP/1.1 or HTTP/1.0")
             is_http_1_0 = head[_MINOR_VERSION] == _ZERO
             self._headers = []
-            self._parser.feed_data(head[: end + 4])
+            try:
+                self._parser.feed_data(head[: end + 4])
+            except httptools.HttpParserUpgrade:
+                if not self.may_switch:
+                    raise
+                return self._switch(head[end + 4 :])
             status: int = self._parser.get_status_code()
             head = head[end + 4 :]
             if not self._is_amid_message or status < 100:
@@ -105,6 +138,14 @@ class ResponseParser:
             raise httptools.HttpParserError("it has a transfer-encoding, which HTTP/1.0 does not support")
         self._head = None
         return status, self._headers, head
+
+    def _switch(self, rest: bytes) -> tuple[int, list[Header], bytes]:
+        if len(self._headers) > _MAX_HEADERS:
+            raise httptools.HttpParserError(f"the response has more than {_MAX_HEADERS} headers")
+        self._head = None
+        self._parser = _ANYTHING
+        self.is_complete = self.keep_alive = False
+        return SWITCHING, self._headers, rest
 
     def feed(self, data: bytes) -> None:
         """Parse bytes of the body. Raises HttpParserError or HttpParserUpgrade."""

@@ -38,7 +38,11 @@ def too_many_headers(limit: int) -> Refusal:
 
 
 def no_tunnels() -> Refusal:
-    return Refusal.method_not_allowed("CONNECT is not supported", refusals.ALLOWED, code="connect")
+    return Refusal.method_not_allowed(
+        "CONNECT is not supported; open WebSockets with GET and `Upgrade: websocket` over HTTP/1.1",
+        refusals.ALLOWED,
+        code="connect",
+    )
 
 
 def unknown_coding(value: bytes) -> Refusal:

@@ -147,6 +147,13 @@ class UpstreamConnection:
         assert self._transport is not None
         return self._transport.write
 
+    def send_upgrade(self, exchange: Exchange, payload: bytes, body: Sending) -> Callable[[bytes], None]:
+        """Send a request for another protocol, which a response of status 101 begins. Returns what writes the
+        client's bytes of it."""
+        write = self.send_streamed(exchange, payload, body)
+        self._response.may_switch = True
+        return write
+
     @property
     def is_sending(self) -> bool:
         """Whether part of the request is still buffered here."""

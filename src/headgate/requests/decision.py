@@ -148,9 +148,9 @@ def decide(
         fields = Fields(form.model, form.stream)
     decision.model = fields.model or ""
     decision.stream = fields.stream is True
-    decision.refusal = _forbidden(decision, request)
+    decision.refusal = forbidden(decision, request)
     if decision.refusal is None:
-        decision.refusal = _find_pool(decision, known, request, proxied)
+        decision.refusal = find_pool(decision, known, request, proxied)
     asks_for_usage = proxied is None or proxied.asks_for_usage
     if decision.refusal is not None:
         return decision
@@ -185,7 +185,7 @@ def decide_in(
         fields = Fields(form.model, form.stream) if form is not None else Fields()
     decision.model = model = fields.model or ""
     decision.stream = fields.stream is True
-    if (refusal := _forbidden(decision, request)) is not None:
+    if (refusal := forbidden(decision, request)) is not None:
         decision.refusal = refusal
         return decision
     found = _leads_to(known, model, pool.pool.key)
@@ -238,7 +238,7 @@ def encoded(request: ClientRequest) -> Refusal | None:
     )
 
 
-def _forbidden(decision: Decision, request: ClientRequest) -> Refusal | None:
+def forbidden(decision: Decision, request: ClientRequest) -> Refusal | None:
     """Why the client's tenant may not use the model."""
     tenant = request.tenant
     if tenant is None or tenant.may_use(decision.model):
@@ -246,7 +246,7 @@ def _forbidden(decision: Decision, request: ClientRequest) -> Refusal | None:
     return Refusal.forbidden_model(tenant.name, decision.model)
 
 
-def _find_pool(
+def find_pool(
     decision: Decision, known: Surroundings, request: ClientRequest, proxied: Proxied | None
 ) -> Refusal | None:
     """The pool, and the name of the model there."""
@@ -415,8 +415,10 @@ def _scheduled(
         is_limited = match.route.limits is not None or (tenant is not None and bool(tenant.limits))
         if is_hashed or is_limited or len(request.body) >= READ_FROM_BYTES:
             read = known_prompt or prompt.read(fields, request.path)
+            if read.media:
+                read = prompt.placed(read, upstream_model)
             bytes_per_token = _bytes_per_token(decision, known, upstream_model, read)
-            prompt_tokens = read.tokens or int(read.size / bytes_per_token)
+            prompt_tokens = read.tokens or int((read.size or len(request.body)) / bytes_per_token)
             if is_hashed and pool.policy.first_block_bytes:
                 blocks = hashing.blocks_from(pool.policy.first_block_bytes)
             if is_hashed and len(read.text) >= blocks.byte_ends[0]:
@@ -445,7 +447,7 @@ def _bytes_per_token(decision: Decision, known: Surroundings, model: str, read: 
     if read.tokens:
         return read.size / read.tokens
     sizes = known.sizes.prompts
-    if not read.has_media:
+    if not read.media and read.size:
         decision.prompt_bytes = read.size
         amounts = decision.prompt_amounts = scripts.amounts(read.text, read.size)
         if amounts is not None:

@@ -53,6 +53,9 @@ SGLANG: Final = ("/encode", "/generate", "/v1/classify", "/v1/detokenize", "/v1/
 TRTLLM: Final = ("/v1/videos/generations",)
 """Those that neither of them has."""
 
+SESSIONS: Final = frozenset(("/v1/realtime",))
+"""Those at which clients open WebSockets. Those that the setting adds may have them, too."""
+
 DEFAULT: Final = frozenset(OPENAI + ANTHROPIC + VLLM + SGLANG + TRTLLM)
 
 WITHOUT_OUTPUT: Final = frozenset(
@@ -117,6 +120,10 @@ class Paths:
             code="path_not_forwarded",
             status=404,
         )
+
+    def has_sessions(self, path: str) -> bool:
+        """Whether WebSockets may be opened at a path."""
+        return path in SESSIONS or (path not in DEFAULT and not _is_own(path) and self._is_forwarded(path))
 
     def methods(self, path: str) -> bytes:
         """The methods allowed on a path, for the header `allow`; empty if the path does not exist."""

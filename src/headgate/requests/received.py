@@ -37,6 +37,11 @@ class Received(Protocol):
     """Whether any part of the response was sent to the client."""
 
     @property
+    def is_one_response(self) -> bool:
+        """Whether its counts and times are those of one response, from which something can be learned."""
+        ...
+
+    @property
     def size(self) -> int:
         """Bytes of the body received from the endpoint; 0 means none."""
         ...
@@ -87,6 +92,10 @@ class ReceivedBody:
         self.tail = tail_of(path)
         self.size = self.taken_bytes = 0
         self.is_encoded = False
+
+    @property
+    def is_one_response(self) -> bool:
+        return True
 
     @property
     def passed_bytes(self) -> int:

@@ -31,6 +31,10 @@ class ReceivedMessages:
         self._last = b""
 
     @property
+    def is_one_response(self) -> bool:
+        return True
+
+    @property
     def passed_bytes(self) -> int:
         return self.size
 

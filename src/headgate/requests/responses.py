@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.fleet import Suspect, blame
 from headgate.requests import blaming, effects, settlement, states
@@ -13,6 +13,9 @@ from headgate.requests.rejections import is_turned_down
 if TYPE_CHECKING:
     from headgate.requests.life import Life
     from headgate.requests.pool_state import PoolState
+
+SWITCHING: Final = 101
+"""The status by which an endpoint agrees to a WebSocket session."""
 
 
 def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
@@ -32,7 +35,8 @@ def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
             response = effects.Respond(min(back_at) - now)
     else:
         evidence = pool.evidence
-        evidence.silences[life.decision.stream].note(now - account.sent_at)
+        if status != SWITCHING:  # the head of a session says nothing about those of responses
+            evidence.silences[life.decision.stream].note(now - account.sent_at)
         if alone := evidence.shared.served(partial(blaming.shared_keys, life), load, now):
             blaming.blame_all(life, (Suspect(other, status, None) for other, status in alone), now)
         load.models.served(blaming.asked(life))

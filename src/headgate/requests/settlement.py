@@ -47,7 +47,7 @@ def settle(life: Life, outcome: str, now: float) -> None:
     if received.size:
         account.bytes_out = received.passed_bytes
         account.usage = received.usage(account.bytes_in)
-        usage = account.usage if is_served else None
+        usage = account.usage if is_served and received.is_one_response else None
     if is_served and account.upstream_status == _OK:
         _judge_content(life, now)
     booking = attempt.booking if attempt is not None else None

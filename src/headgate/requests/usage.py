@@ -21,7 +21,7 @@ MAX_INNER: Final = 32
 """Objects within a `usage`: with more, an engine could make the gateway count braces for seconds."""
 
 
-_KEY: Final = b'"usage":'
+USAGE_KEY: Final = b'"usage":'
 _FRAMING: Final = re.compile(rb"\r\n[0-9a-fA-F]{1,16}[ \t]*(?:;[^\r\n]*)?\r\n")
 """Framing between two chunks: proxies in front of engines end chunks anywhere, even within a count."""
 _DATA: Final = b"data:"
@@ -125,13 +125,13 @@ class Tail:
         text = self.text()
         if text.find(b"\r\n") >= 0:
             text = _FRAMING.sub(b"", text)
-        at = text.rfind(_KEY)
+        at = text.rfind(USAGE_KEY)
         looked_at = 0
         while at >= 0 and looked_at < MAX_LOOKED_AT:
-            value = _object(text, at + len(_KEY))
+            value = object_at(text, at + len(USAGE_KEY))
             if value:
                 return read(value)
-            at = text.rfind(_KEY, 0, at)
+            at = text.rfind(USAGE_KEY, 0, at)
             looked_at += 1
         return None
 
@@ -166,8 +166,8 @@ class MessagesTail(Tail):
 
     def _reported_at_start(self) -> Reported | None:
         text = _FRAMING.sub(b"", self._head)
-        at = text.find(_KEY, text.find(_START)) if _START in text else -1
-        return read(_object(text, at + len(_KEY))) if at >= 0 else None
+        at = text.find(USAGE_KEY, text.find(_START)) if _START in text else -1
+        return read(object_at(text, at + len(USAGE_KEY))) if at >= 0 else None
 
 
 def tail_of(path: str) -> Tail:
@@ -194,7 +194,7 @@ def with_cached(data: bytes, tokens: int) -> bytes:
     return _CACHED.sub(lower, data)
 
 
-def _object(text: bytes, start: int) -> bytes:
+def object_at(text: bytes, start: int) -> bytes:
     """The JSON object that begins at `start`, after white space; empty if there is none or it is truncated.
 
     Only counts braces: the strings of a `usage` have none.

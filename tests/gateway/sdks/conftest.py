@@ -1,5 +1,6 @@
 """The real SDKs in front of a gateway, with a simulated engine or scripted engine responses behind it."""
 
+import contextlib
 import json
 import types
 from collections.abc import AsyncIterator
@@ -21,12 +22,24 @@ def pytest_asyncio_loop_factories(config, item):
 
 
 @pytest.fixture
-async def simulator() -> AsyncIterator[types.SimpleNamespace]:
-    """A simulated engine that serves the model "m", and takes no time for it."""
-    sock = listen("127.0.0.1", 0)
-    port = sock.getsockname()[1]
-    async with running(ServerSettings(engine=PROFILES["fast"].config, models=("m",), drain_s=0), sock):
-        yield types.SimpleNamespace(port=port)
+async def start_simulator() -> AsyncIterator[object]:
+    """Starts a simulated engine that serves a model, and takes no time for it."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(model: str) -> types.SimpleNamespace:
+            sock = listen("127.0.0.1", 0)
+            port = sock.getsockname()[1]
+            settings = ServerSettings(engine=PROFILES["fast"].config, models=(model,), drain_s=0)
+            await stack.enter_async_context(running(settings, sock))
+            return types.SimpleNamespace(port=port)
+
+        yield start
+
+
+@pytest.fixture
+async def simulator(start_simulator) -> types.SimpleNamespace:
+    """One that serves the model "m"."""
+    return await start_simulator("m")
 
 
 @pytest.fixture

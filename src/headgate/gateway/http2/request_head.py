@@ -20,7 +20,7 @@ _OF_CONNECTION: Final = frozenset(
 )
 """Headers that HTTP/2 does not allow (RFC 9113, 8.2.2)."""
 _SCHEMES: Final = (b"http", b"https")
-_PSEUDO: Final = (b":method", b":scheme", b":path", b":authority")
+_PSEUDO: Final = (b":method", b":scheme", b":path", b":authority", b":protocol")
 MAX_KNOWN: Final = 64
 """Headers of one connection whose lines are remembered: most requests repeat those of the last one."""
 MAX_KNOWN_BYTES: Final = 1024
@@ -102,8 +102,11 @@ def _first(pseudo: dict[bytes, bytes], host: bytes) -> bytes | None:
         return None
     if host and authority and host.lower() != authority.lower():
         return None
+    if b":protocol" in pseudo and method != b"CONNECT":
+        return None
     if method == b"CONNECT":
-        if len(pseudo) != 2 or not authority:
+        # With a protocol (RFC 8441), which was not offered: rejected like any other CONNECT.
+        if len(pseudo) != (5 if b":protocol" in pseudo else 2) or not authority:
             return None
         target = authority
     else:

@@ -168,7 +168,7 @@ def _tokenize_request(sent: Body) -> tuple[bytes, array[int] | None, int] | None
     if not path or fields.system or fields.instructions or fields.input:
         return None
     read = prompt.read(fields, path)
-    if read.has_media or b'"image_url"' in read.text or not read.size:
+    if read.media or b'"image_url"' in read.text or not read.size:
         return None
     if read.tokens:
         return _ids(bytes(fields.prompt), read)

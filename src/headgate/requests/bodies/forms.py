@@ -39,7 +39,10 @@ _RECODED = re.compile(
 )
 _CHARSET = re.compile(rb";[ \t]*charset(?!=\"?(?:utf-?8|us-ascii)\b)", re.IGNORECASE)
 """In the content-type of the whole form; some servers decode all its parts with it."""
-_READ = (b"model", b"stream", b"_charset_")
+_READ = frozenset({b"model", b"stream"})
+_NONE: frozenset[bytes] = frozenset()
+_CHARSET_PART = b"_charset_"
+"""Sets the encoding of all other parts, where it is honored (RFC 7578, 4.6)."""
 _TRUE = frozenset({b"true", b"1", b"on", b"yes", b"t", b"y"})
 
 
@@ -64,15 +67,39 @@ def read(headers: list[Header], body: bytes | bytearray) -> Form | Refusal | Non
 
     Takes time linear in the body.
     """
+    try:
+        boundary = _declared_boundary(headers)
+        return None if boundary is None else _form(body, boundary)
+    except _UnclearError as error:
+        return _unclear(error)
+
+
+def values(
+    headers: list[Header], body: bytes | bytearray, texts: frozenset[bytes], files: frozenset[bytes]
+) -> dict[bytes, bytes] | Refusal | None:
+    """The values of the named parts of a form, of which `files` are uploads; None and errors as in `read`."""
+    try:
+        boundary = _declared_boundary(headers)
+        if boundary is None:
+            return None
+        places = _parts(body, boundary, texts | files, files)
+    except _UnclearError as error:
+        return _unclear(error)
+    return {name: bytes(body[start:end]) for name, (start, end) in places.items()}
+
+
+def _declared_boundary(headers: list[Header]) -> bytes | None:
+    """The boundary in the headers; None if they declare no multipart body."""
     kinds = [value for name, value in headers if name == b"content-type"]
     if not any(kind[: len(_MULTIPART)].lower() == _MULTIPART for kind in kinds):
         return None
-    try:
-        if len(kinds) > 1:
-            raise _UnclearError("the request has more than one content-type")
-        return _form(body, _boundary(kinds[0]))
-    except _UnclearError as error:
-        return Refusal.bad_request(f"the form cannot be read: {error}", code="invalid_form")
+    if len(kinds) > 1:
+        raise _UnclearError("the request has more than one content-type")
+    return _boundary(kinds[0])
+
+
+def _unclear(error: _UnclearError) -> Refusal:
+    return Refusal.bad_request(f"the form cannot be read: {error}", code="invalid_form")
 
 
 def _boundary(kind: bytes) -> bytes:
@@ -114,8 +141,13 @@ def _form(body: bytes | bytearray, boundary: bytes) -> Form | Refusal:
     return Form(model, is_stream, start, end)
 
 
-def _parts(body: bytes | bytearray, boundary: bytes) -> dict[bytes, tuple[int, int]]:
-    """Start and end of the values of `model` and `stream`; files and other parts are skipped."""
+def _parts(
+    body: bytes | bytearray,
+    boundary: bytes,
+    wanted: frozenset[bytes] = _READ,
+    files: frozenset[bytes] = _NONE,
+) -> dict[bytes, tuple[int, int]]:
+    """Start and end of the values of the wanted parts, of which `files` are uploads; others are skipped."""
     delimiter = b"\r\n--" + boundary
     if not body.startswith(delimiter[2:]):
         raise _UnclearError("it does not begin with the boundary of content-type")
@@ -136,11 +168,12 @@ def _parts(body: bytes | bytearray, boundary: bytes) -> dict[bytes, tuple[int, i
             raise _UnclearError("it ends without its last boundary")
         lines = bytes(body[at + 2 : head_end]).split(b"\r\n")
         name, is_file = _name(lines)
-        if name in _READ:
-            if name == b"_charset_" or any(_RECODED.match(line) for line in lines):
+        if name in wanted or name == _CHARSET_PART:
+            if name == _CHARSET_PART or any(_RECODED.match(line) for line in lines):
                 raise _UnclearError(f"the part `{name.decode()}` sets an encoding: parts are read as UTF-8")
-            if name in found or is_file:
-                told = "is a file" if is_file else "occurs twice"
+            is_upload = name in files
+            if name in found or is_file != is_upload:
+                told = "occurs twice" if name in found else "is a file" if is_file else "is not a file"
                 raise _UnclearError(f"the part `{name.decode()}` {told}")
             found[name] = (start, end)
         at = end + len(delimiter)

@@ -8,21 +8,21 @@ tokens. So positions in the prompt correspond to its tokens, and prompts with di
 from __future__ import annotations
 
 import binascii
-import struct
+import math
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import re2
 import xxhash
+
+from headgate.fleet.prefix import hashing
+from headgate.requests.bodies import image_sizes, image_tokens
 
 TEXT_BYTES_PER_TOKEN: Final = 4
 MIN_BYTES: Final = 4096
 """Shorter strings are left unchanged: as text, they count about as much as an image."""
 SAMPLE_BYTES: Final = 256
 
-PIXELS_PER_TOKEN: Final = 1024
-"""For vision models that take images at their own size: a token is a square of 28 to 32 pixels."""
-FEWEST_IMAGE_TOKENS, MAX_IMAGE_TOKENS = 64, 16_384
 PIXELS_PER_BYTE: Final = 4
 """Of compressed images whose size is not found."""
 AUDIO_BYTES_PER_TOKEN: Final = 320
@@ -31,12 +31,27 @@ OTHER_TOKENS: Final = 2250
 """Videos and files: ten frames of 640 by 360 pixels."""
 HEAD_CHARACTERS: Final = 32 * 1024
 """Of the base64 string, searched for the size of an image."""
+_AUDIO: Final = (b"RIFF", b"ID3", b"OggS", b"fLaC", b"\xff\xfb", b"\xff\xf3")
 _QUOTE: Final = b'"'[0]
-MAX_SEGMENTS: Final = 256
-"""Before the frame header of a JPEG: a crafted image could have thousands of empty ones."""
 
 MAX_LOOKED_AT: Final = 2000
 """Positions in a prompt where an image may begin. A prompt with more does not contain images."""
+_SEED: Final = "media"
+
+
+class Medium(NamedTuple):
+    """One image, sound or file."""
+
+    digest: bytes
+    """Of its base64 string, secret as those of prompts are."""
+    width: int
+    height: int
+    """Of an image, estimated if its file does not say them; 0 for anything else."""
+    tokens: int
+    """Of anything else; 0 for an image."""
+
+
+Text = bytes | memoryview
 
 
 def _options() -> re2.Options:
@@ -62,24 +77,40 @@ def is_likely(text: bytes | bytearray, start: int = 0, end: int | None = None) -
     return False
 
 
-def replaced(text: bytes | bytearray, most: int, start: int = 0, end: int | None = None) -> tuple[bytes, int]:
-    """The text with a placeholder for each base64 string: data URLs, and values of members named `data`.
-
-    Only the first `most` bytes of the result are built; the number is its full length.
-    """
+def split(
+    text: bytes | bytearray, most: int, start: int = 0, end: int | None = None
+) -> tuple[list[Text], list[Medium], int]:
+    """The texts before, between and after the base64 strings of a JSON text (data URLs, and values of members
+    named `data`), these media, and the size of all texts, of which only the first `most` bytes are kept."""
     end = len(text) if end is None else end
     view = memoryview(text)
-    kept: list[bytes | memoryview] = []
+    texts: list[Text] = []
+    media: list[Medium] = []
     size, done = 0, start
     for first, last in _segments(text, start, end):
-        kept.append(view[done : min(first, done + max(most - size, 0))])
+        texts.append(view[done : min(first, done + max(most - size, 0))])
         size += first - done
-        length = tokens(view[first:last]) * TEXT_BYTES_PER_TOKEN
-        kept.append(_stand_in(view[first:last], min(length, max(most - size, 0))))
-        size += length
+        media.append(_medium(view[first:last]))
         done = last
-    kept.append(view[done : min(end, done + max(most - size, 0))])
-    return b"".join(kept), size + end - done
+    texts.append(view[done : min(end, done + max(most - size, 0))])
+    return texts, media, size + end - done
+
+
+def joined(texts: list[Text], media: list[Medium], model: str, most: int) -> tuple[bytes, int]:
+    """The texts with a placeholder for each medium between them, as long as a text of so many tokens. Only
+    the first `most` bytes of the result are built; the number is the length of all placeholders."""
+    rule = image_tokens.rule_of(model)
+    parts: list[Text] = [texts[0]]
+    kept, size = len(texts[0]), 0
+    for text, medium in zip(texts[1:], media, strict=True):
+        count = medium.tokens or image_tokens.tokens(rule, medium.width, medium.height)
+        length = count * TEXT_BYTES_PER_TOKEN
+        size += length
+        placeholder = _repeated(medium.digest, min(length, max(most - kept, 0)))
+        kept += len(placeholder)
+        parts += (placeholder, text[: max(most - kept, 0)])
+        kept += len(parts[-1])
+    return b"".join(parts), size
 
 
 def _segments(text: bytes | bytearray, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -101,31 +132,23 @@ def _segments(text: bytes | bytearray, start: int, end: int) -> Iterator[tuple[i
                 yield first, last
 
 
-def _stand_in(data: memoryview, length: int) -> bytes:
-    digest = xxhash.xxh3_64_digest(data) if length else b""
-    return digest * (length // 8) + digest[: length % 8]
+def _repeated(digest: bytes, length: int) -> bytes:
+    return digest * (length // len(digest)) + digest[: length % len(digest)]
 
 
-def tokens(data: bytes | memoryview) -> int:
-    """Estimate the tokens of a base64 string from its file header."""
+def _medium(data: memoryview) -> Medium:
+    """What a base64 string is, by the header of its file."""
+    digest = xxhash.xxh3_64_digest(data, hashing.seed(_SEED))
     length = len(data) * 3 // 4
     head = _decoded(bytes(data[:HEAD_CHARACTERS]).replace(b"\\/", b"/"))
-    if (
-        head.startswith((b"RIFF", b"ID3", b"OggS", b"fLaC", b"\xff\xfb", b"\xff\xf3"))
-        and head[8:12] != b"WEBP"
-    ):
-        return length // AUDIO_BYTES_PER_TOKEN + 1
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        pixels = _area(head, 16, ">II")
-    elif head.startswith(b"\xff\xd8"):
-        pixels = _jpeg_pixels(head) or length * PIXELS_PER_BYTE
-    elif head.startswith(b"GIF8"):
-        pixels = _area(head, 6, "<HH")
-    elif head[8:12] == b"WEBP":
-        pixels = length * PIXELS_PER_BYTE
-    else:
-        return OTHER_TOKENS
-    return min(max(pixels // PIXELS_PER_TOKEN, FEWEST_IMAGE_TOKENS), MAX_IMAGE_TOKENS)
+    size = image_sizes.size_of(head)
+    if size is None:
+        is_audio = head.startswith(_AUDIO)
+        return Medium(digest, 0, 0, length // AUDIO_BYTES_PER_TOKEN + 1 if is_audio else OTHER_TOKENS)
+    width, height = size
+    if not width or not height:
+        width = height = max(math.isqrt(length * PIXELS_PER_BYTE), 1)
+    return Medium(digest, width, height, 0)
 
 
 def _decoded(data: bytes) -> bytes:
@@ -133,24 +156,3 @@ def _decoded(data: bytes) -> bytes:
         return binascii.a2b_base64(data[: len(data) // 4 * 4])
     except binascii.Error:
         return b""
-
-
-def _area(head: bytes, at: int, form: str) -> int:
-    try:
-        width, height = struct.unpack_from(form, head, at)
-    except struct.error:
-        return 0
-    return int(width * height)
-
-
-def _jpeg_pixels(head: bytes) -> int:
-    """Pixels according to the frame header (ITU-T T.81, B.2.2); 0 if it is not within the head."""
-    at = 2
-    for _ in range(MAX_SEGMENTS):
-        if at + 9 > len(head) or head[at] != 0xFF:
-            break
-        marker = head[at + 1]
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            return _area(head, at + 5, ">HH")
-        at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
-    return 0

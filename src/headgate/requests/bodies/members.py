@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from headgate.requests.bodies.media import Medium
+
 _ABSENT = msgspec.Raw(b"")
 
 
@@ -51,7 +53,10 @@ class Prompt(msgspec.Struct, frozen=True, gc=False):
     """In bytes of text, over all prompts of a list."""
     tokens: int = 0
     """The number of token ids that the client sent; 0 if it sent text."""
-    has_media: bool = False
+    media: tuple[Medium, ...] = ()
+    """Images, audio and files, which are neither in `text` nor in `size` until they are placed."""
+    rest: tuple[bytes | memoryview, ...] = ()
+    """The text after each of them, until they are placed."""
 
 
 EMPTY = Prompt(b"", 0)

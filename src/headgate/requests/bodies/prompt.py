@@ -19,6 +19,7 @@ import re2
 
 from headgate.fleet.prefix import hashing
 from headgate.requests.bodies import media, scan
+from headgate.requests.bodies.media import Medium, Text
 from headgate.requests.bodies.members import EMPTY, Fields, Prompt
 
 MESSAGES: Final = "/v1/messages"
@@ -34,6 +35,8 @@ _CACHE_CONTROL: Final = re.compile(_MARK)
 _COUNTED_BYTES: Final = 1 << 20
 """Counted of a large list in one step, as a step blocks all other threads."""
 _NULL: Final = b"null"
+_BETWEEN: Final = b"\n"
+"""Between the parts of a prompt."""
 _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -58,8 +61,18 @@ def _whole(main: bytes, fields: Fields, *, has_marks: bool = False) -> Prompt:
         return Prompt(text, len(text))
     if text.find(b";base64,") < 0 and text.find(b'"data"') < 0:
         return Prompt(text, len(text))
-    replaced, size = media.replaced(text, HASHED_BYTES)
-    return Prompt(replaced, size, has_media=size != len(text))
+    return _of_segments(*media.split(text, HASHED_BYTES))
+
+
+def _of_segments(texts: list[Text], found: list[Medium], size: int) -> Prompt:
+    return Prompt(texts[0], size, media=tuple(found), rest=tuple(texts[1:]))
+
+
+def placed(read: Prompt, model: str) -> Prompt:
+    """The prompt with its media in their places, with as many tokens as this model makes of them. Copies no
+    more than is hashed."""
+    text, size = media.joined([read.text, *read.rest], list(read.media), model, HASHED_BYTES)
+    return Prompt(text, read.size + size, media=read.media)
 
 
 def _of_list(main: bytes, fields: Fields) -> Prompt:
@@ -98,26 +111,29 @@ def read_large(body: bytes | bytearray, places: Mapping[str, Place], path: str) 
 
 
 def _whole_large(body: bytes | bytearray, parts: list[Place], *, has_marks: bool) -> Prompt:
-    texts: list[bytes | memoryview] = []
+    segments: list[list[Text]] = [[]]
+    found: list[Medium] = []
     kept = size = 0
-    has_media = False
-    for start, end in parts:
+    for number, (start, end) in enumerate(parts):
         most = max(HASHED_BYTES - kept, 0)
-        part: bytes | memoryview = _viewed(body, start, min(end, start + most))
+        texts: list[Text] = [_viewed(body, start, min(end, start + most))]
         length = end - start
         if media.is_likely(body, start, end):
-            part, length = media.replaced(body, most, start, end)
-            has_media |= length != end - start
-        texts.append(part)
-        kept += len(part)
+            texts, of_part, length = media.split(body, most, start, end)
+            found += of_part
+        if number:
+            segments[-1].append(_BETWEEN)
+        segments[-1].append(texts[0])
+        segments += [[text] for text in texts[1:]]
+        kept += sum(map(len, texts))
         size += length
-    text = b"\n".join(texts) if len(texts) > 1 else texts[0]
-    size += len(texts) - 1
+    joined = [b"".join(texts) if len(texts) > 1 else texts[0] for texts in segments]
+    size += len(_BETWEEN) * (len(parts) - 1)
     if has_marks:
-        unmarked = _without_marks(text)
-        size -= len(text) - len(unmarked)
-        text = unmarked
-    return Prompt(text, size, has_media=has_media)
+        unmarked = [_without_marks(text) for text in joined]
+        size -= sum(map(len, joined)) - sum(map(len, unmarked))
+        joined = unmarked
+    return _of_segments(joined, found, size)
 
 
 def _viewed(body: bytes | bytearray, start: int, end: int) -> memoryview:

@@ -93,6 +93,10 @@ class SimulatedAnswer:
         """How the engine ended it, or its progress when it was cut off."""
 
     @property
+    def is_one_response(self) -> bool:
+        return True
+
+    @property
     def size(self) -> int:
         return self.finished.output_tokens if self.finished is not None else 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from starlette.routing import Route, Router
+from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
 from headgate.simulator.server.answers.messages import error_body
@@ -14,6 +14,8 @@ from headgate.simulator.server.exchange import ClientGoneError, Exchange
 from headgate.simulator.server.handlers import Admin, Anthropic, OpenAI, Operations, Sleeping, Tokens
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.loading import Loading, SglangLoading
+from headgate.simulator.server.media import Audio, Pooling
+from headgate.simulator.server.realtime import Realtime
 from headgate.simulator.server.settings import ServerSettings
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -81,6 +83,8 @@ class EngineApp:
         loading = Loading(instance)
         sglang = SglangLoading(instance)
         tokens = Tokens(instance)
+        audio = Audio(instance)
+        pooling = Pooling(instance)
         anthropic = Anthropic(instance)
         admin = Admin(instance)
         sleeping = Sleeping(instance)
@@ -91,6 +95,12 @@ class EngineApp:
             ("POST", "/v1/responses", openai.responses),
             ("POST", "/v1/messages", anthropic.messages),
             ("POST", "/v1/messages/count_tokens", anthropic.count_tokens),
+            ("POST", "/v1/audio/transcriptions", audio.transcribe),
+            ("POST", "/v1/audio/translations", audio.transcribe),
+            ("POST", "/v1/embeddings", pooling.embed),
+            ("POST", "/rerank", pooling.rerank),
+            ("POST", "/v1/rerank", pooling.rerank),
+            ("POST", "/v2/rerank", pooling.rerank),
             ("GET", "/v1/models", operations.models),
             ("POST", "/v1/load_lora_adapter", loading.load),
             ("POST", "/v1/unload_lora_adapter", loading.unload),
@@ -126,6 +136,7 @@ class EngineApp:
             + [
                 Route("/admin/config", Endpoint("", admin.config, instance.settings)),
                 Route("/admin/protocol", Endpoint("GET", admin.protocol, instance.settings)),
+                WebSocketRoute("/v1/realtime", Realtime(instance).serve),
             ],
             redirect_slashes=False,
             default=Endpoint("", no_such_path, instance.settings),

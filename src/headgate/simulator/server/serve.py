@@ -139,6 +139,7 @@ def _uvicorn_config(
     config = serving.configuration(
         app,
         http="httptools",
+        ws="wsproto",
         timeout_keep_alive=KEEP_ALIVE_S,
         proxy_headers=False,
         # Streams are cut after `drain_s`; this is for clients that do not even read that.

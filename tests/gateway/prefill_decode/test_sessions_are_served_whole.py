@@ -1,0 +1,23 @@
+"""A WebSocket to a pool with separate prefill and decode goes to a decoding endpoint alone."""
+
+OPENING = (
+    b"GET /v1/realtime?model=m HTTP/1.1\r\nhost: g\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+
+
+async def test_a_session(split):
+    """It has no prompt that could be prefilled elsewhere."""
+    fleet = await split()
+    client = await fleet.gateway.connect()
+    client.send(OPENING)
+    call = await fleet.decode[0].call()
+    assert (call.method, call.target) == ("GET", "/v1/realtime?model=m")
+    call.write(SWITCHING + b"\x81\x01a")
+    assert (await client.head()).status == 101
+    assert await client.reader.readexactly(3) == b"\x81\x01a"
+    assert fleet.decisions("form") == 1
+    assert not fleet.prefill[0].calls
+    call.close()
+    assert await client.is_closed()

@@ -1,0 +1,242 @@
+"""A WebSocket of the realtime API is one request to the pool of its model."""
+
+import asyncio
+
+import pytest
+
+from headgate import routing
+
+pytestmark = pytest.mark.every_loop
+CLOSE = b"\x88\x02\x03\xe8"
+CREDENTIALS = "authorization: Bearer {}\r\n"
+
+
+async def test_bytes_pass_as_they_are(start_gateway, sockets, opening, open_session, eventually):
+    """The endpoint agrees itself; what it needs for that reaches it, and no offer of compression does."""
+    gateway = await start_gateway(sockets)
+    client = await gateway.connect()
+    offer = "Sec-WebSocket-Extensions: permessage-deflate\r\nSec-WebSocket-Protocol: realtime\r\n"
+    client.send(opening(more=offer + "x-gateway-secret: 1\r\n"))
+    head = await client.head()
+    assert head.status == 101
+    assert head.header("connection") == "Upgrade"
+    assert head.header("upgrade") == "websocket"
+    assert head.header("Sec-WebSocket-Accept") == "y" or head.header("sec-websocket-accept") == "y"
+    assert head.header("x-request-id")
+    [peer] = sockets.peers
+    sent = peer.head.lower()
+    assert sent.startswith(b"get /v1/realtime?model=m http/1.1\r\n")
+    assert b"\r\nconnection: upgrade\r\nupgrade: websocket" in sent
+    assert b"\r\nsec-websocket-key: dghlihnhbxbszsbub25jzq==" in sent
+    assert b"\r\nsec-websocket-protocol: realtime" in sent
+    assert b"extensions" not in sent
+    assert b"secret" not in sent
+    assert b"content-length" not in sent
+    for data in (b"\x81\x01a", b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 100):
+        client.send(data)
+        assert await client.reader.readexactly(len(data)) == data
+
+
+async def test_it_is_in_flight_until_the_endpoint_closes(start_gateway, sockets, open_session, eventually):
+    """And is then served, with the bytes of both sides."""
+    gateway = await start_gateway(sockets)
+    client = await open_session(gateway)
+    assert gateway.shell.plane.ledger.statistics()["requests"] == 1
+    client.send(b"\x81\x05hello")
+    assert await client.reader.readexactly(7) == b"\x81\x05hello"
+    sockets.peers[0].transport.write(CLOSE)
+    sockets.peers[0].transport.close()
+    assert await client.rest() == CLOSE
+    await gateway.idle()
+    [line] = gateway.log_lines()
+    assert "GET /v1/realtime HTTP/1.1" in line
+    assert " 101 " in line
+    labels = {"model": "m", "code": "101", "outcome": "served"}
+    assert gateway.metric("headgate_gateway_requests_total", **labels) == 1
+    assert gateway.metric("headgate_gateway_body_bytes_total", direction="out") == 7 + len(CLOSE)
+    assert gateway.metric("headgate_gateway_body_bytes_total", direction="in") == 7
+
+
+async def test_a_client_that_leaves_ends_it(start_gateway, sockets, open_session):
+    """The endpoint learns at once, and is not blamed."""
+    gateway = await start_gateway(sockets)
+    gateway.move(0)
+    client = await open_session(gateway)
+    gateway.move(200)
+    client.close()
+    await asyncio.wait_for(sockets.peers[0].lost.wait(), 10)
+    await gateway.idle()
+    assert gateway.metric("headgate_gateway_requests_total", outcome="client_gone") == 1
+    [load] = next(iter(gateway.shell.plane.pools.values())).loads
+    assert (load.failures, load.hanging) == (0, 0)
+
+
+async def test_an_endpoint_that_breaks_off_is_blamed(start_gateway, sockets, open_session):
+    """A reset is no end."""
+    gateway = await start_gateway(sockets)
+    client = await open_session(gateway)
+    sockets.peers[0].transport.abort()
+    assert await client.rest() == b""
+    await gateway.idle()
+
+
+async def test_an_idle_one_is_closed(start_gateway, sockets, open_session):
+    """With a close frame that says so; one in which anything is sent is not."""
+    gateway = await start_gateway(sockets, settings={"endpoints_stream_idle_timeout_s": 60.0})
+    gateway.move(0)
+    client = await open_session(gateway)
+    (connection,) = gateway.shell.clients.all
+    gateway.move(50)
+    client.send(b"\x89\x00")
+    assert await client.reader.readexactly(2) == b"\x89\x00"
+    gateway.move(50)
+    connection.sweep(gateway.shell.now())
+    client.send(b"\x89\x00")
+    assert await client.reader.readexactly(2) == b"\x89\x00"
+    gateway.move(61)
+    connection.sweep(gateway.shell.now())
+    end = await client.rest()
+    assert end[:4] == b"\x88" + bytes((len(end) - 2,)) + (1001).to_bytes(2, "big")
+    assert b"60 s" in end
+    await asyncio.wait_for(sockets.peers[0].lost.wait(), 10)
+
+
+async def test_within_a_frame_there_is_no_close_frame(start_gateway, sockets, open_session):
+    """The client would take it for a part of that."""
+    gateway = await start_gateway(sockets)
+    gateway.move(0)
+    client = await open_session(gateway)
+    sockets.peers[0].transport.write(b"\x81\x05he")
+    assert await client.reader.readexactly(4) == b"\x81\x05he"
+    (connection,) = gateway.shell.clients.all
+    gateway.move(10_000)
+    connection.sweep(gateway.shell.now())
+    assert await client.rest() == b""
+
+
+async def test_a_drain_lets_it_go_on_and_then_closes_it(start_gateway, sockets, open_session):
+    """With the code for a server that goes away."""
+    gateway = await start_gateway(sockets)
+    client = await open_session(gateway)
+    assert await gateway.shell.drain(0.05) == 1
+    client.send(b"\x81\x01a")
+    assert await client.reader.readexactly(3) == b"\x81\x01a"
+    gateway.shell.clients.abort()
+    end = await client.rest()
+    assert end[2:4] == (1001).to_bytes(2, "big")
+    assert b"shutting down" in end
+
+
+async def test_a_gateway_that_drains_opens_none(start_gateway, sockets, opening, open_session):
+    """Its clients connect to another one. Before, while load balancers still send requests, it does."""
+    gateway = await start_gateway(sockets)
+    gateway.shell.leave()
+    await open_session(gateway)
+    client = await gateway.connect()
+    gateway.shell.services.shutdown.is_draining = True
+    client.send(opening())
+    response = await client.response()
+    assert (response.status, response.json["error"]["code"]) == (503, "shutting_down")
+
+
+async def test_a_slow_side_slows_the_other(start_gateway, start_sockets, open_session, eventually):
+    """No more than the buffers of both connections is held."""
+    sockets = await start_sockets(echoes=False)
+    gateway = await start_gateway(sockets)
+    client = await open_session(gateway)
+    peer = sockets.peers[0]
+    peer.transport.pause_reading()
+    (connection,) = gateway.shell.clients.all
+    sent = 0
+    piece = b"x" * 65536
+    async with asyncio.timeout(20):
+        while sent < 64 << 20:
+            client.send(piece)
+            sent += len(piece)
+            try:
+                await asyncio.wait_for(client.writer.drain(), 0.3)
+            except TimeoutError:
+                break
+    taken = connection.exchange.life.account.bytes_in
+    assert taken < sent
+    peer.transport.resume_reading()
+    await eventually(lambda: len(peer.received) == sent)
+
+
+async def test_another_is_tried_before_it_opens(start_gateway, start_endpoint, start_sockets, open_session):
+    """As for any request."""
+    gone, there = await start_endpoint(), await start_sockets()
+    await gone.stop()
+    gateway = await start_gateway(gone, there)
+    client = await open_session(gateway)
+    assert len(there.peers) == 1
+    client.send(b"\x81\x01a")
+    assert await client.reader.readexactly(3) == b"\x81\x01a"
+
+
+async def test_what_the_endpoint_says_instead_passes(start_gateway, start_sockets, opening):
+    """A response other than 101 is one, and the connection ends with it."""
+    sockets = await start_sockets(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno")
+    gateway = await start_gateway(sockets)
+    client = await gateway.connect()
+    client.send(opening())
+    response = await client.response()
+    assert (response.status, response.body) == (403, b"no")
+    assert await client.is_closed()
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nno",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        + b"x: y\r\n" * 300
+        + b"\r\n",
+    ],
+)
+async def test_nonsense_of_the_endpoint_is_refused(start_gateway, start_sockets, opening, response):
+    """With 502, as for any response that is not valid."""
+    gateway = await start_gateway(await start_sockets(response))
+    client = await gateway.connect()
+    client.send(opening())
+    assert (await client.response()).status == 502
+
+
+async def test_other_responses_may_not_switch(gateway, endpoint):
+    """A request that asks for no other protocol gets none."""
+    client = await gateway.connect()
+    client.post()
+    (await endpoint.call()).write(
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    )
+    assert (await client.response()).json["error"]["code"] == "upstream_invalid"
+
+
+async def test_it_counts_as_a_connection(start_gateway, sockets, opening, open_session):
+    """Of all clients, and of its address."""
+    gateway = await start_gateway(sockets, settings={"clients_max_connections_per_address": 1})
+    await open_session(gateway)
+    other = await gateway.connect()
+    assert (await other.response()).status == 503
+    assert len(gateway.shell.clients) == 1
+
+
+async def test_limits_count_the_tokens_of_all_answers(start_gateway, sockets, open_session, eventually):
+    """Reserved when it opens, and settled at its end."""
+    limits = routing.TokenLimits(input=100, unit="month", unit_s=30 * 86_400)
+    gateway = await start_gateway(sockets, limits=limits)
+    client = await open_session(gateway)
+    for tokens in (30, 60):
+        event = (
+            b'{"type":"response.done","response":{"usage":{"input_tokens":%d,"output_tokens":9}}}' % tokens
+        )
+        frame = bytes((0x81, len(event))) + event
+        sockets.peers[0].transport.write(frame)
+        await client.reader.readexactly(len(frame))
+    sockets.peers[0].transport.close()
+    await client.rest()
+    await gateway.idle()
+    (limit,) = gateway.shell.plane.routes.limits.by_route.values()
+    assert [account.used for account in limit.accounts()] == [90]
