@@ -1,0 +1,78 @@
+"""The pages of the dashboard, as an application below `/dashboard`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import resources
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from headgate.dashboard import fleet
+from headgate.dashboard.rendering import HEADERS, page
+from headgate.dashboard.sources import Shared, Workers
+
+PATH: Final = "/dashboard"
+STATIC: Final = {
+    "dashboard.css": "text/css",
+    "icon.svg": "image/svg+xml",
+    "dashboard.js": "text/javascript",
+    "htmx.min.js": "text/javascript",
+    "idiomorph-ext.min.js": "text/javascript",
+    "uPlot.iife.min.js": "text/javascript",
+    "uPlot.min.css": "text/css",
+}
+
+
+def application(workers: Workers) -> Starlette:
+    """GET of the dashboard's pages and of the files that these need."""
+    shared = Shared(workers)
+
+    async def fleet_page(request: Request) -> Response:
+        wanted = fleet.Wanted.of(request.query_params)
+        rows = await shared.pages("/debug/fleet", fleet.FLEET)
+        signals = await shared.pages("/signals", fleet.SIGNALS)
+        found, total = fleet.endpoints(rows)
+        pools = fleet.pools(signals)
+        return page(
+            request,
+            "fleet.html",
+            "Fleet",
+            workers.facts(),
+            [rows, signals],
+            wanted=wanted,
+            link=wanted.link,
+            sorts=fleet.SORTS,
+            total=total,
+            shown=len(found),
+            pools=pools,
+            unserved=fleet.unserved(workers.urls()),
+            pool_names=[each.shown_name for each in pools],
+            **fleet.totals(pools),
+            **fleet.view(found, wanted),
+        )
+
+    return Starlette(
+        routes=[
+            Route("/", lambda _: RedirectResponse(PATH)),
+            Route(PATH, fleet_page),
+            Route(PATH + "/static/{name}", _static()),
+        ]
+    )
+
+
+def _static() -> Callable[[Request], Awaitable[Response]]:
+    """Serves the files of STATIC, and none else."""
+    folder = resources.files("headgate.dashboard") / "static"
+    files = {name: (folder / name).read_bytes() for name in STATIC}
+
+    async def respond(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in files:
+            return Response("no such file", 404, HEADERS, "text/plain")
+        return Response(files[name], 200, {**HEADERS, "cache-control": "max-age=300"}, STATIC[name])
+
+    return respond

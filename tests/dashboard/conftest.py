@@ -1,0 +1,200 @@
+"""The dashboard in this process, over workers that say what a test wants, and a browser to look at it."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright
+
+from headgate import dashboard, serving
+from headgate.dashboard import sources
+from headgate.dataplane.fleet_shown import EndpointRow, Fleet
+from headgate.requests import pool_signals
+
+PATIENCE_S = 60.0
+"""Only turns a hang into a failure."""
+
+
+def endpoint(name: str, **values: Any) -> EndpointRow:
+    """A healthy one, unless told otherwise."""
+    usual = {
+        "pool": "default/m",
+        "name": name,
+        "address": "10.0.0.1:8000",
+        "engine": "vLLM",
+        "state": "healthy",
+        "why": "",
+        "requests": 1,
+        "elsewhere": 0,
+        "queue_s": 0.25,
+        "running": 3,
+        "waiting": 2,
+        "kv_usage": 0.5,
+        "prefix_blocks": 10,
+        "started": 100,
+        "failures": 0,
+        "reading": "fresh",
+        "problem": "",
+    }
+    return EndpointRow(**usual | values)
+
+
+def pool(name: str = "m", **values: Any) -> pool_signals.PoolSignals:
+    return pool_signals.PoolSignals(kind="ModelServer", namespace="default", name=name, **values)
+
+
+class FakeWorkers:
+    """Workers that answer with `pages`, by their number and path."""
+
+    def __init__(self) -> None:
+        self.pages: dict[int, dict[str, Any]] = {}
+        self.silent: list[str] = []
+        self.asked: list[str] = []
+        self.said: dict[str, Any] = {
+            "version": "0.1.0",
+            "address": "127.0.0.1:8080",
+            "is_ready": True,
+            "errors": [],
+        }
+        self.named: list[dict[str, Any]] = []
+        self.has(0)
+
+    def has(self, worker: int, *rows: EndpointRow, pools: tuple[Any, ...] = (), **pages: Any) -> None:
+        """A worker and its endpoints, pools, and other pages by the last part of their path."""
+        self.pages[worker] = {
+            "/debug/fleet": Fleet(list(rows), len(rows)),
+            "/signals": pool_signals.Page(is_ready=True, pools=list(pools)),
+        } | {f"/debug/{name}": page for name, page in pages.items()}
+
+    async def ask(self, path: str) -> dashboard.Told:
+        self.asked.append(path)
+        bodies = {
+            worker: page if isinstance(page := pages[path], bytes) else msgspec.json.encode(page)
+            for worker, pages in self.pages.items()
+        }
+        return dashboard.Told(bodies, list(self.silent))
+
+    def facts(self) -> dict[str, Any]:
+        return self.said
+
+    def urls(self) -> list[dict[str, Any]]:
+        return self.named
+
+
+@pytest.fixture(name="endpoint")
+def _endpoint() -> Callable[..., EndpointRow]:
+    return endpoint
+
+
+@pytest.fixture(name="pool")
+def _pool() -> Callable[..., pool_signals.PoolSignals]:
+    return pool
+
+
+@pytest.fixture
+def workers() -> FakeWorkers:
+    return FakeWorkers()
+
+
+@pytest.fixture
+async def http(workers: FakeWorkers, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx2.AsyncClient]:
+    """Asks the dashboard of `workers`, without sockets, and for each page anew."""
+    monkeypatch.setattr(sources, "SHARED_S", 0.0)
+    transport = httpx2.ASGITransport(dashboard.application(workers))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
+
+
+# -- attacks
+
+ATTACKS = (
+    "<script>document.title='taken'</script>",
+    '"><img src=x onerror="document.title=\'taken\'">',
+    "' onmouseover='document.title=1' x='",
+    "{{ 7 * 7 }}{% raw %}",
+    "</title></style></textarea><svg onload=document.title='taken'>",
+    "javascript:document.title='taken'",
+    '<div hx-get="/x" hx-trigger="load" hx-on::load="document.title=1">',
+    "\u202eevil\u0000\ud7ff",
+)
+
+
+@pytest.fixture(params=ATTACKS)
+def attack(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def fill(workers: FakeWorkers) -> Callable[[str], None]:
+    """Puts a text into everything that workers tell in which a stranger has a say."""
+
+    def fill_with(text: str) -> None:
+        named = dict.fromkeys(("pool", "address", "engine", "state", "why", "problem"), text)
+        workers.has(0, endpoint(text, **named), pools=(pool(text[:1024], endpoints=1),))
+        workers.silent = [text]
+        workers.said = workers.said | {"errors": [text], "address": text}
+        workers.named = [{"name": text, "url": text, "problem": text, "servers": []}]
+
+    return fill_with
+
+
+@pytest.fixture
+def attack_all(fill: Callable[[str], None]) -> Callable[[], None]:
+    return lambda: fill("".join(ATTACKS))
+
+
+# -- a browser
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(chromium: str) -> AsyncIterator[Browser]:
+    """Chromium, without a window. Tests with it run on the loop of their module."""
+    options = ["--disable-dev-shm-usage", "--disable-gpu"]
+    if os.geteuid() == 0:
+        options.append("--no-sandbox")  # root has none
+    async with async_playwright() as playwright:
+        started = await playwright.chromium.launch(executable_path=chromium, args=options)
+        yield started
+        await started.close()
+
+
+class Complaints(list[str]):
+    """What a page wrote to its console: blocked by the policy, failed to load, and errors of scripts."""
+
+    def listen(self, page: Page) -> None:
+        page.on("console", lambda said: self.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self.append(str(error)))
+        page.on("dialog", lambda dialog: self.append(f"dialog {dialog.message}"))
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def look(browser: Browser, workers: FakeWorkers) -> AsyncIterator[Callable[..., Any]]:
+    """Opens the dashboard of `workers` in a new window; a page that complains fails its test."""
+    complaints = Complaints()
+    listener = serving.listening_socket("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    served = asyncio.create_task(serving.serve_page(dashboard.application(workers), listener))
+    contexts = []
+
+    async def open_page(path: str = "/dashboard", **options: Any) -> Page:
+        context = await browser.new_context(**options)
+        contexts.append(context)
+        page = await context.new_page()
+        page.set_default_timeout(PATIENCE_S * 1e3)
+        complaints.listen(page)
+        await page.goto(url + path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        await context.close()
+    served.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await served
+    assert not complaints
