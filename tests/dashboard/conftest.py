@@ -13,8 +13,15 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 
 from headgate import dashboard, serving
-from headgate.dashboard import sources
+from headgate.dashboard import requests, sources
 from headgate.dataplane.fleet_shown import EndpointRow, Fleet
+from headgate.dataplane.records.kept_story import (
+    AttemptShown,
+    KeptPage,
+    KeptRequest,
+    PickShown,
+    QueueShown,
+)
 from headgate.requests import pool_signals
 
 PATIENCE_S = 60.0
@@ -49,6 +56,46 @@ def pool(name: str = "m", **values: Any) -> pool_signals.PoolSignals:
     return pool_signals.PoolSignals(kind="ModelServer", namespace="default", name=name, **values)
 
 
+def kept(number: int = 1, **values: Any) -> KeptRequest:
+    """A request that failed at its second endpoint after it was queued, unless told otherwise."""
+    usual: dict[str, Any] = {
+        "number": number,
+        "at": 1_790_000_000.0 + number,
+        "id": f"id-{number}",
+        "client": "10.1.1.1",
+        "tenant": "team-a",
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "model": "m",
+        "upstream_model": "m",
+        "stream": True,
+        "route": "default/m",
+        "rule": "all",
+        "pool": "default/m",
+        "status": 502,
+        "outcome": "upstream_failed",
+        "origin": "upstream",
+        "error": "the endpoint closed the connection",
+        "queue": QueueShown(0.001, 1.5, 0.0, "team-a", 0, ""),
+        "pick": PickShown(4100, 3072, 0.083),
+        "prefill": "",
+        "attempts": [
+            AttemptShown("default/a", "10.0.0.1:8000", "connect", 1.501, 2.0),
+            AttemptShown("default/b", "10.0.0.2:8000", "upstream_failed", 2.0, 4.25),
+        ],
+        "sent_s": 2.001,
+        "head_s": None,
+        "first_byte_s": None,
+        "total_s": 4.25,
+        "prompt_tokens": None,
+        "output_tokens": None,
+        "bytes_in": 100,
+        "bytes_out": 0,
+        "trace": None,
+    }
+    return KeptRequest(**usual | values)
+
+
 class FakeWorkers:
     """Workers that answer with `pages`, by their number and path."""
 
@@ -69,8 +116,12 @@ class FakeWorkers:
         """A worker and its endpoints, pools, and other pages by the last part of their path."""
         self.pages[worker] = {
             "/debug/fleet": Fleet(list(rows), len(rows)),
+            "/debug/kept": KeptPage([], [], [], 0),
+            f"/debug/requests?limit={requests.IN_FLIGHT}": {"total": 0, "requests": []},
             "/signals": pool_signals.Page(is_ready=True, pools=list(pools)),
         } | {f"/debug/{name}": page for name, page in pages.items()}
+        if "running" in pages:
+            self.pages[worker][f"/debug/requests?limit={requests.IN_FLIGHT}"] = pages["running"]
 
     async def ask(self, path: str) -> dashboard.Told:
         self.asked.append(path)
@@ -85,6 +136,11 @@ class FakeWorkers:
 
     def urls(self) -> list[dict[str, Any]]:
         return self.named
+
+
+@pytest.fixture(name="kept")
+def _kept() -> Callable[..., KeptRequest]:
+    return kept
 
 
 @pytest.fixture(name="endpoint")
@@ -136,7 +192,32 @@ def fill(workers: FakeWorkers) -> Callable[[str], None]:
 
     def fill_with(text: str) -> None:
         named = dict.fromkeys(("pool", "address", "engine", "state", "why", "problem"), text)
-        workers.has(0, endpoint(text, **named), pools=(pool(text[:1024], endpoints=1),))
+        words = (
+            "id",
+            "client",
+            "tenant",
+            "method",
+            "path",
+            "model",
+            "upstream_model",
+            "route",
+            "rule",
+            "pool",
+        )
+        words += ("outcome", "origin", "error", "prefill", "trace")
+        request = kept(
+            **dict.fromkeys(words, text),
+            queue=QueueShown(0.0, 1.0, 0.5, text, 0, text),
+            attempts=[AttemptShown(text, text, text, 0.0, 1.0)],
+        )
+        shown = dict.fromkeys(("client", "phase", "id", "method", "path", "model", "endpoint", "flow"), text)
+        workers.has(
+            0,
+            endpoint(text, **named),
+            pools=(pool(text[:1024], endpoints=1),),
+            kept=KeptPage([request], [request], [request], 3),
+            running={"total": 1, "requests": [shown | {"age_s": 1.0, "is_client_slow": True}]},
+        )
         workers.silent = [text]
         workers.said = workers.said | {"errors": [text], "address": text}
         workers.named = [{"name": text, "url": text, "problem": text, "servers": []}]

@@ -7,21 +7,27 @@ import axe_playwright_python
 import pytest
 
 from headgate.dashboard import fleet
+from headgate.dataplane.records.kept_story import KeptPage
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-PAGES = ("/dashboard",)
+PAGES = ("/dashboard", "/dashboard/requests", "/dashboard/request?worker=0&number=1")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.fixture
-def some(workers, endpoint, pool, monkeypatch):
+def some(workers, endpoint, pool, kept, monkeypatch):
     """Something of everything, on several pages."""
     monkeypatch.setattr(fleet, "PAGE_ROWS", 6)
     rows = [endpoint(f"e{number:03}") for number in range(16)]
     rows[0] = endpoint("e000", state="ejected", why="gets no requests for another 4 s")
     rows[1] = endpoint("e001", state="avoided", why="it has just failed")
-    workers.has(0, *rows, pools=(pool(endpoints=16, requests_running=3, arrivals=2.5, kv_usage=0.4),))
+    workers.has(
+        0,
+        *rows,
+        pools=(pool(endpoints=16, requests_running=3, arrivals=2.5, kv_usage=0.4),),
+        kept=KeptPage([kept(2)], [kept(1)], [kept(3)], 1),
+    )
     return rows
 
 

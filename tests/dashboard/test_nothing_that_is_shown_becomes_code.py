@@ -2,6 +2,7 @@
 
 import html.parser
 import re
+import urllib.parse
 
 import pytest
 
@@ -20,7 +21,7 @@ class Parts(html.parser.HTMLParser):
         self.links |= {value for name, value in attrs if name in ("src", "href", "action", "hx-get")}
 
 
-PAGES = ("/dashboard",)
+PAGES = ("/dashboard", "/dashboard/requests", "/dashboard/request?worker=0&number=1")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -30,7 +31,9 @@ async def test_values_are_escaped(http, fill, path, attack):
     harmless = Parts((await http.get(path)).text)
     fill(attack)
     for headers in ({}, {"hx-request": "true"}):
-        answer = await http.get(path, params={"q": attack, "sort": attack}, headers=headers)
+        chosen = "&" if "?" in path else "?"
+        chosen += urllib.parse.urlencode({"q": attack, "sort": attack}, errors="replace")
+        answer = await http.get(path + chosen, headers=headers)
         assert answer.status_code == 200
         parts = Parts(answer.text)
         assert parts.tags <= harmless.tags

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from headgate.dashboard import fleet
+from headgate.dashboard import fleet, requests
 from headgate.dashboard.rendering import HEADERS, page
 from headgate.dashboard.sources import Shared, Workers
 
@@ -55,10 +55,35 @@ def application(workers: Workers) -> Starlette:
             **fleet.view(found, wanted),
         )
 
+    async def requests_page(request: Request) -> Response:
+        kept = await shared.pages("/debug/kept", requests.KEPT)
+        running = await shared.pages(f"/debug/requests?limit={requests.IN_FLIGHT}", requests.RUNNING)
+        return page(
+            request,
+            "requests.html",
+            "Requests",
+            workers.facts(),
+            [kept, running],
+            kinds=requests.KINDS,
+            **{kind: requests.kept(kept, kind) for kind in requests.KINDS},
+            left_out=sum(each.left_out for each in kept.of_workers.values()),
+            running=requests.running(running),
+            in_flight=requests.in_flight(running),
+            slowness=requests.slowness,
+        )
+
+    async def request_page(request: Request) -> Response:
+        kept = await shared.pages("/debug/kept", requests.KEPT)
+        found = requests.one(kept, request.query_params)
+        steps = requests.story(found) if found is not None else []
+        return page(request, "request.html", "Request", workers.facts(), [kept], found=found, steps=steps)
+
     return Starlette(
         routes=[
             Route("/", lambda _: RedirectResponse(PATH)),
             Route(PATH, fleet_page),
+            Route(PATH + "/requests", requests_page),
+            Route(PATH + "/request", request_page),
             Route(PATH + "/static/{name}", _static()),
         ]
     )

@@ -55,6 +55,11 @@ def _percent(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.0%}"
 
 
+def _clock(at: float) -> str:
+    """The time of day, in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
+
+
 def environment() -> jinja2.Environment:
     """The templates of this room. An unknown name in one is an error, not an empty text."""
     found = jinja2.Environment(
@@ -65,14 +70,17 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.filters.update(number=_number, seconds=_seconds, percent=_percent)
+    found.filters.update(number=_number, seconds=_seconds, percent=_percent, clock=_clock)
     return found
 
 
 _templates: Final = environment()
 
 
-NAVIGATION: Final = (("/dashboard", "Fleet"),)
+NAVIGATION: Final = (
+    ("/dashboard", "Fleet"),
+    ("/dashboard/requests", "Requests"),
+)
 
 
 def page(

@@ -41,6 +41,10 @@ def admin_page(shell: Shell) -> Starlette:
         shown = fleet_shown.shown(plane.pools.values(), plane.prefixes, shell.scraper, shell.now())
         return Response(msgspec.json.encode(shown), media_type="application/json")
 
+    async def kept(_: Request) -> Response:
+        shown = shell.recorder.kept.shown(shell.now())
+        return Response(msgspec.json.encode(shown), media_type="application/json")
+
     async def limits(_: Request) -> Response:
         return JSONResponse(limits_shown.page(shell.plane.routes.limits, shell.now()))
 
@@ -72,6 +76,7 @@ def admin_page(shell: Shell) -> Starlette:
             Route("/debug/config", config),
             Route("/debug/endpoints", endpoints),
             Route("/debug/fleet", fleet),
+            Route("/debug/kept", kept),
             Route("/debug/limits", limits),
             Route("/debug/explain", explain, methods=["POST"]),
             Route("/debug/explain/{path:path}", explain, methods=["POST"]),

@@ -25,9 +25,11 @@ class DashboardSource:
 
     async def ask(self, path: str) -> Told:
         """Workers that start have nothing to tell yet, and those that retire still have requests."""
+        path, _, query = path.partition("?")
         asked = [each for each in self._supervisor.workers if each.reports.ready.is_set()]
         answers = await asyncio.gather(
-            *(each.connection.ask("GET", path, "", b"", ANSWER_S) for each in asked), return_exceptions=True
+            *(each.connection.ask("GET", path, query, b"", ANSWER_S) for each in asked),
+            return_exceptions=True,
         )
         bodies: dict[int, bytes] = {}
         silent: list[str] = []
