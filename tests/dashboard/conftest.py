@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 import httpx2
@@ -22,7 +22,15 @@ from headgate.dataplane.records.kept_story import (
     PickShown,
     QueueShown,
 )
+from headgate.dataplane.routes_shown import (
+    ProblemShown,
+    RouteShown,
+    RoutesPage,
+    RuleShown,
+    TenantShown,
+)
 from headgate.requests import pool_signals
+from headgate.telemetry.sums import Family, Sample
 
 PATIENCE_S = 60.0
 """Only turns a hang into a failure."""
@@ -96,6 +104,48 @@ def kept(number: int = 1, **values: Any) -> KeptRequest:
     return KeptRequest(**usual | values)
 
 
+def routes_page(**values: Any) -> RoutesPage:
+    usual: dict[str, Any] = {"routes": [], "tenants": [], "problems": [], "denied": []}
+    told = usual | values
+    totals = {f"{name}_total": len(told[name]) for name in ("routes", "tenants", "problems")}
+    return RoutesPage(**totals | told)
+
+
+def route(name: str = "default/m", **values: Any) -> RouteShown:
+    rules = [RuleShown("all", False, [("default/m", 0.75), ("default/n", 0.25)])]
+    usual: dict[str, Any] = {
+        "name": name,
+        "model": "m",
+        "adapters": [],
+        "rules": rules,
+        "takes_unknown": False,
+    }
+    return RouteShown(**usual | values)
+
+
+def tenant(name: str = "team-a", **values: Any) -> TenantShown:
+    usual: dict[str, Any] = {"models": ["m"], "share": 3, "limits": [f"tenant/{name}/minute"], "lowest": None}
+    return TenantShown(name=name, highest=1, **usual | values)
+
+
+def queue(*flows: tuple[str, int], why: str = "the pool has no capacity", pool: str = "default/m") -> Any:
+    """`/debug/flow` with these flows in one band, and how many requests each has queued."""
+    rows = [
+        {"name": name, "requests": count, "weight": 1.0, "oldest_s": count / 10, "standing": f"is {place}"}
+        for place, (name, count) in enumerate(flows)
+    ]
+    band = {"priority": 0, "flows": rows}
+    total = sum(count for _, count in flows)
+    view = {"requests": total, "bytes": 10 * total, "saturation": 1.5, "bands": [band]}
+    return {pool: [{"is_on": True, "in_flight": 4, "why": why, "queue": view}]}
+
+
+def limit(available: float = 250.0, used: int = 1000, refused: int = 2, **values: Any) -> dict[str, Any]:
+    """One entry of `/debug/limits`."""
+    account = {"limit": 1000, "available": available, "used": used, "requests_refused": refused}
+    return {"unit": "minute", "degraded": False, "input": account} | values
+
+
 class FakeWorkers:
     """Workers that answer with `pages`, by their number and path."""
 
@@ -110,6 +160,7 @@ class FakeWorkers:
             "errors": [],
         }
         self.named: list[dict[str, Any]] = []
+        self.counted: list[Family] = []
         self.has(0)
 
     def has(self, worker: int, *rows: EndpointRow, pools: tuple[Any, ...] = (), **pages: Any) -> None:
@@ -117,6 +168,9 @@ class FakeWorkers:
         self.pages[worker] = {
             "/debug/fleet": Fleet(list(rows), len(rows)),
             "/debug/kept": KeptPage([], [], [], 0),
+            "/debug/routes": routes_page(),
+            "/debug/limits": {},
+            "/debug/flow": {},
             f"/debug/requests?limit={requests.IN_FLIGHT}": {"total": 0, "requests": []},
             "/signals": pool_signals.Page(is_ready=True, pools=list(pools)),
         } | {f"/debug/{name}": page for name, page in pages.items()}
@@ -134,8 +188,26 @@ class FakeWorkers:
     def facts(self) -> dict[str, Any]:
         return self.said
 
+    def families(self, names: Collection[str]) -> list[Family]:
+        return [each for each in self.counted if each.name in names]
+
     def urls(self) -> list[dict[str, Any]]:
         return self.named
+
+
+class Told:
+    """What workers may tell, for tests that need only a part."""
+
+    routes_page = staticmethod(routes_page)
+    route = staticmethod(route)
+    tenant = staticmethod(tenant)
+    queue = staticmethod(queue)
+    limit = staticmethod(limit)
+
+
+@pytest.fixture
+def told() -> type[Told]:
+    return Told
 
 
 @pytest.fixture(name="kept")
@@ -217,7 +289,20 @@ def fill(workers: FakeWorkers) -> Callable[[str], None]:
             pools=(pool(text[:1024], endpoints=1),),
             kept=KeptPage([request], [request], [request], 3),
             running={"total": 1, "requests": [shown | {"age_s": 1.0, "is_client_slow": True}]},
+            routes=routes_page(
+                routes=[
+                    route(text, model=text, adapters=[text], rules=[RuleShown(text, True, [(text, 1.0)])])
+                ],
+                tenants=[tenant(text, models=[text], limits=[text])],
+                problems=[ProblemShown(text, text, text, text)],
+                denied=[text],
+            ),
+            limits={text: limit(unit=text, degraded=True)},
+            flow=queue((text, 3), why=text, pool=text),
         )
+        labels = ("model", "route", "pool", "code", "outcome")
+        samples = [Sample((text, text, text, "200", text), 3.0)]
+        workers.counted = [Family("headgate_gateway_requests", "counter", "", labels, samples=samples)]
         workers.silent = [text]
         workers.said = workers.said | {"errors": [text], "address": text}
         workers.named = [{"name": text, "url": text, "problem": text, "servers": []}]

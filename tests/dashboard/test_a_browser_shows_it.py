@@ -11,12 +11,18 @@ from headgate.dataplane.records.kept_story import KeptPage
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-PAGES = ("/dashboard", "/dashboard/requests", "/dashboard/request?worker=0&number=1")
+PAGES = (
+    "/dashboard",
+    "/dashboard/requests",
+    "/dashboard/request?worker=0&number=1",
+    "/dashboard/routes",
+    "/dashboard/queues",
+)
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.fixture
-def some(workers, endpoint, pool, kept, monkeypatch):
+def some(workers, endpoint, pool, kept, told, monkeypatch):
     """Something of everything, on several pages."""
     monkeypatch.setattr(fleet, "PAGE_ROWS", 6)
     rows = [endpoint(f"e{number:03}") for number in range(16)]
@@ -27,6 +33,9 @@ def some(workers, endpoint, pool, kept, monkeypatch):
         *rows,
         pools=(pool(endpoints=16, requests_running=3, arrivals=2.5, kv_usage=0.4),),
         kept=KeptPage([kept(2)], [kept(1)], [kept(3)], 1),
+        routes=told.routes_page(routes=[told.route()], tenants=[told.tenant()], denied=["no Pods"]),
+        limits={"default/m": told.limit(), "tenant/team-a/minute": told.limit()},
+        flow=told.queue(("team-a", 3)),
     )
     return rows
 

@@ -21,7 +21,13 @@ class Parts(html.parser.HTMLParser):
         self.links |= {value for name, value in attrs if name in ("src", "href", "action", "hx-get")}
 
 
-PAGES = ("/dashboard", "/dashboard/requests", "/dashboard/request?worker=0&number=1")
+PAGES = (
+    "/dashboard",
+    "/dashboard/requests",
+    "/dashboard/request?worker=0&number=1",
+    "/dashboard/routes",
+    "/dashboard/queues",
+)
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -49,7 +55,7 @@ async def test_each_answer_forbids_what_is_not_its_own(http, path):
     assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
     assert {policy[name] for name in ("script-src", "style-src", "connect-src", "form-action")} == {"'self'"}
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
 
 
 @pytest.mark.parametrize("name", ["../app.py", "..%2fapp.py", "%2e%2e/templates/page.html", ".", ""])

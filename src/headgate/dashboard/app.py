@@ -11,9 +11,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from headgate.dashboard import fleet, requests
+from headgate.dashboard import fleet, requests, routes
 from headgate.dashboard.rendering import HEADERS, page
 from headgate.dashboard.sources import Shared, Workers
+from headgate.dashboard.traffic import NAMES, Traffic
 
 PATH: Final = "/dashboard"
 STATIC: Final = {
@@ -29,7 +30,7 @@ STATIC: Final = {
 
 def application(workers: Workers) -> Starlette:
     """GET of the dashboard's pages and of the files that these need."""
-    shared = Shared(workers)
+    shared, traffic = Shared(workers), Traffic()
 
     async def fleet_page(request: Request) -> Response:
         wanted = fleet.Wanted.of(request.query_params)
@@ -78,12 +79,55 @@ def application(workers: Workers) -> Starlette:
         steps = requests.story(found) if found is not None else []
         return page(request, "request.html", "Request", workers.facts(), [kept], found=found, steps=steps)
 
+    async def routes_page(request: Request) -> Response:
+        told = await shared.pages("/debug/routes", routes.ROUTES)
+        limits = await shared.pages("/debug/limits", routes.LIMITS)
+        traffic.take(workers.families(NAMES))
+        newest = routes.newest(told)
+        return page(
+            request,
+            "routes.html",
+            "Routes",
+            workers.facts(),
+            [told, limits],
+            models=traffic.models(),
+            has_rates=traffic.has_rates,
+            routes=routes.rows(newest, routes.limits(limits), traffic),
+            routes_total=newest.routes_total,
+            problems=newest.problems,
+            problems_total=newest.problems_total,
+            denied=newest.denied,
+        )
+
+    async def queues_page(request: Request) -> Response:
+        told = await shared.pages("/debug/routes", routes.ROUTES)
+        limits = await shared.pages("/debug/limits", routes.LIMITS)
+        flow = await shared.pages("/debug/flow", routes.FLOW)
+        traffic.take(workers.families(NAMES))
+        newest, flows, queues = routes.newest(told), routes.flows(flow), routes.queues(flow)
+        return page(
+            request,
+            "queues.html",
+            "Queues",
+            workers.facts(),
+            [told, limits, flow],
+            waiting=sum(each.requests for each in queues),
+            queues=queues,
+            flows=flows[: routes.MAX_FLOWS],
+            flows_total=len(flows),
+            tenants=routes.tenants(newest, routes.limits(limits), traffic, flows),
+            tenants_total=newest.tenants_total,
+            tenant_names={each.name for each in newest.tenants},
+        )
+
     return Starlette(
         routes=[
             Route("/", lambda _: RedirectResponse(PATH)),
             Route(PATH, fleet_page),
             Route(PATH + "/requests", requests_page),
             Route(PATH + "/request", request_page),
+            Route(PATH + "/routes", routes_page),
+            Route(PATH + "/queues", queues_page),
             Route(PATH + "/static/{name}", _static()),
         ]
     )

@@ -21,7 +21,7 @@ HEADERS: Final = {
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
@@ -80,6 +80,8 @@ _templates: Final = environment()
 NAVIGATION: Final = (
     ("/dashboard", "Fleet"),
     ("/dashboard/requests", "Requests"),
+    ("/dashboard/routes", "Routes"),
+    ("/dashboard/queues", "Queues"),
 )
 
 

@@ -11,7 +11,7 @@ from headgate.dashboard.sources import Pages
 from headgate.dataplane.records.kept_story import KeptPage, KeptRequest
 
 IN_FLIGHT: Final = 20
-ROWS: Final = 50
+ROWS: Final = 25
 KEPT: Final = msgspec.json.Decoder(KeptPage)
 RUNNING: Final = msgspec.json.Decoder(dict[str, Any])
 KINDS: Final = {

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
+
+from headgate.telemetry.sums import Family
 
 SHARED_S: Final = 1.0
 """Answers are shared for so long, so that many viewers cost no more than one."""
@@ -35,6 +37,10 @@ class Workers(Protocol):
 
     def facts(self) -> Mapping[str, Any]:
         """What is shown around each page: `version`, `address`, `is_ready` and `errors`."""
+        ...
+
+    def families(self, names: Collection[str]) -> Sequence[Family]:
+        """These metrics as workers reported them last, summed."""
         ...
 
     def urls(self) -> Sequence[Mapping[str, Any]]:

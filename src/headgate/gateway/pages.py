@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headgate.dataplane import explaining, fleet_shown
+from headgate.dataplane import explaining, fleet_shown, routes_shown
 from headgate.dataplane.explaining import limits_shown
 from headgate.gateway import in_flight
 from headgate.gateway.explaining import GatewayForms
@@ -45,6 +45,11 @@ def admin_page(shell: Shell) -> Starlette:
         shown = shell.recorder.kept.shown(shell.now())
         return Response(msgspec.json.encode(shown), media_type="application/json")
 
+    async def routes(_: Request) -> Response:
+        tenants, denied = shell.services.credentials.tenants, [str(each) for each in shell.denied()]
+        shown = routes_shown.shown(shell.plane.snapshot, tenants, denied)
+        return Response(msgspec.json.encode(shown), media_type="application/json")
+
     async def limits(_: Request) -> Response:
         return JSONResponse(limits_shown.page(shell.plane.routes.limits, shell.now()))
 
@@ -77,6 +82,7 @@ def admin_page(shell: Shell) -> Starlette:
             Route("/debug/endpoints", endpoints),
             Route("/debug/fleet", fleet),
             Route("/debug/kept", kept),
+            Route("/debug/routes", routes),
             Route("/debug/limits", limits),
             Route("/debug/explain", explain, methods=["POST"]),
             Route("/debug/explain/{path:path}", explain, methods=["POST"]),

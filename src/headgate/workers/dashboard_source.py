@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headgate.dashboard import Told
+from headgate.telemetry.sums import Family
 from headgate.workers.connection import NoAnswer
 from headgate.workers.messages import Answered
 
@@ -55,6 +56,9 @@ class DashboardSource:
             "states": {state: states.count(state) for state in sorted(set(states))},
             "errors": [*supervisor.configuration.errors, *supervisor.objects.errors],
         }
+
+    def families(self, names: Collection[str]) -> Sequence[Family]:
+        return self._supervisor.workers.families(names)
 
     def urls(self) -> Sequence[Mapping[str, Any]]:
         shown = self._supervisor.objects.shown()
