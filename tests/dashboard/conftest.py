@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 
-from headgate import dashboard, serving
+from headgate import api, dashboard, serving
 from headgate.dashboard import requests, sources
 from headgate.dataplane.fleet_shown import EndpointRow, Fleet
 from headgate.dataplane.records.kept_story import (
@@ -146,6 +146,66 @@ def limit(available: float = 250.0, used: int = 1000, refused: int = 2, **values
     return {"unit": "minute", "degraded": False, "input": account} | values
 
 
+def condition(kind: str, status: str = "True", words: str = "words") -> dict[str, Any]:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": words,
+        "message": words,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+def objects(text: str = "words") -> dashboard.Objects:
+    """One of each kind, with this text wherever others may write."""
+    metadata = {"name": text, "namespace": text, "generation": 2}
+    backend: dict[str, Any] = {"name": "b", "type": "vLLM", "modelURI": "hf://m", "workers": [{}]}
+    backend |= {"minReplicas": 1, "maxReplicas": 4}
+    adapter = {"name": text, "state": "Failed", "error": text}
+    seen = {"name": "b", "replicas": 3, "readyReplicas": 2, "adapters": [adapter]}
+    model = {
+        "metadata": metadata,
+        "spec": {"backends": [backend]},
+        "status": {
+            "conditions": [condition("Active", "False", text), condition("Failed", "False", "unseen")],
+            "backendStatuses": [seen],
+            "observedGeneration": 1,
+        },
+    }
+    binding = {
+        "metadata": metadata,
+        "spec": {"policyRef": {"name": text}},
+        "status": {
+            "currentReplicas": 2,
+            "desiredReplicas": 4,
+            "recommendedReplicas": 9,
+            "metricName": text,
+            "value": text,
+            "targetValue": text,
+            "rule": text,
+            "message": text,
+            "lastScaleTime": text,
+            "conditions": [condition("ScalingLimited", "True", text)],
+        },
+    }
+    event = {
+        "metadata": metadata,
+        "involvedObject": {"kind": text, "namespace": text, "name": text},
+        "reason": text,
+        "message": text,
+        "type": "Warning",
+        "count": 7,
+        "lastTimestamp": text,
+    }
+    return dashboard.Objects(
+        [msgspec.convert(model, api.Model)],
+        [msgspec.convert(binding, api.AutoscalingPolicyBinding)],
+        [],
+        [msgspec.convert(event, api.Event)],
+        [text],
+    )
+
+
 class FakeWorkers:
     """Workers that answer with `pages`, by their number and path."""
 
@@ -161,6 +221,7 @@ class FakeWorkers:
         }
         self.named: list[dict[str, Any]] = []
         self.counted: list[Family] = []
+        self.there = dashboard.Objects()
         self.has(0)
 
     def has(self, worker: int, *rows: EndpointRow, pools: tuple[Any, ...] = (), **pages: Any) -> None:
@@ -188,6 +249,9 @@ class FakeWorkers:
     def facts(self) -> dict[str, Any]:
         return self.said
 
+    async def objects(self) -> dashboard.Objects:
+        return self.there
+
     def families(self, names: Collection[str]) -> list[Family]:
         return [each for each in self.counted if each.name in names]
 
@@ -203,6 +267,8 @@ class Told:
     tenant = staticmethod(tenant)
     queue = staticmethod(queue)
     limit = staticmethod(limit)
+    objects = staticmethod(objects)
+    condition = staticmethod(condition)
 
 
 @pytest.fixture
@@ -303,6 +369,7 @@ def fill(workers: FakeWorkers) -> Callable[[str], None]:
         labels = ("model", "route", "pool", "code", "outcome")
         samples = [Sample((text, text, text, "200", text), 3.0)]
         workers.counted = [Family("headgate_gateway_requests", "counter", "", labels, samples=samples)]
+        workers.there = objects(text)
         workers.silent = [text]
         workers.said = workers.said | {"errors": [text], "address": text}
         workers.named = [{"name": text, "url": text, "problem": text, "servers": []}]

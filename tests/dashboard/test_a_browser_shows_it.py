@@ -17,6 +17,7 @@ PAGES = (
     "/dashboard/request?worker=0&number=1",
     "/dashboard/routes",
     "/dashboard/queues",
+    "/dashboard/models",
 )
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -37,6 +38,7 @@ def some(workers, endpoint, pool, kept, told, monkeypatch):
         limits={"default/m": told.limit(), "tenant/team-a/minute": told.limit()},
         flow=told.queue(("team-a", 3)),
     )
+    workers.there = told.objects()
     return rows
 
 

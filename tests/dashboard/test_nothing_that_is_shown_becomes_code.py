@@ -27,6 +27,7 @@ PAGES = (
     "/dashboard/request?worker=0&number=1",
     "/dashboard/routes",
     "/dashboard/queues",
+    "/dashboard/models",
 )
 
 

@@ -41,7 +41,7 @@ async def test_an_operator_signs_in_and_looks(chromium, start_gateway, tmp_path)
         page = await browser.new_page()
         page.set_default_timeout(60_000)
         await sign_in(page, gateway.admin_url, key)
-        endpoints = await page.locator("table").last.inner_text()
+        endpoints = await page.locator("#endpoints ~ .scrolled").inner_text()
         assert "default/engine-0" in endpoints
         assert "default/engine-1" in endpoints
         await page.get_by_text("over 2 workers").wait_for()
@@ -54,6 +54,9 @@ async def test_an_operator_signs_in_and_looks(chromium, start_gateway, tmp_path)
         await page.get_by_text("default/m 100%").wait_for()
         await page.get_by_role("link", name="Queues").click()
         await page.get_by_text("it would not").wait_for()
+        await page.get_by_role("link", name="Models").click()
+        await page.get_by_role("heading", name="Autoscaling").wait_for()
+        assert "What cannot be shown" not in await page.locator("#live").inner_text()
         await page.get_by_role("button", name="Sign out").click()
         await page.get_by_label("Admin key or token").wait_for()
         assert (await page.context.cookies()) == []

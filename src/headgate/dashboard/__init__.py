@@ -4,8 +4,9 @@ It is given what the workers of a gateway tell (`Workers`), and hands on HTML: t
 queues and models. It only shows; nothing can be changed here.
 """
 
-from headgate.dashboard.app import PATH, application
+from headgate.dashboard.app import application
+from headgate.dashboard.models import Objects
 from headgate.dashboard.signing_in import SIGN_IN, SIGN_OUT, SignIn
 from headgate.dashboard.sources import Told, Workers
 
-__all__ = ["PATH", "SIGN_IN", "SIGN_OUT", "SignIn", "Told", "Workers", "application"]
+__all__ = ["SIGN_IN", "SIGN_OUT", "Objects", "SignIn", "Told", "Workers", "application"]

@@ -11,12 +11,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from headgate.dashboard import fleet, requests, routes
+from headgate.dashboard import fleet, models, requests, routes
 from headgate.dashboard.rendering import HEADERS, page
+from headgate.dashboard.signing_in import PATH
 from headgate.dashboard.sources import Shared, Workers
 from headgate.dashboard.traffic import NAMES, Traffic
 
-PATH: Final = "/dashboard"
+OBJECTS_S: Final = 5.0
+"""How long objects are shared: reading them costs an API server more than workers their pages."""
 STATIC: Final = {
     "dashboard.css": "text/css",
     "icon.svg": "image/svg+xml",
@@ -120,6 +122,23 @@ def application(workers: Workers) -> Starlette:
             tenant_names={each.name for each in newest.tenants},
         )
 
+    async def models_page(request: Request) -> Response:
+        objects = await shared.get("objects", workers.objects, OBJECTS_S)
+        found = models.models(objects)
+        return page(
+            request,
+            "models.html",
+            "Models",
+            workers.facts(),
+            [],
+            models=found,
+            models_total=len(objects.models),
+            bad=sum(any(each.is_bad for each in row.conditions) for row in found),
+            scalings=models.scalings(objects),
+            events=models.events(objects),
+            missing=objects.missing,
+        )
+
     return Starlette(
         routes=[
             Route("/", lambda _: RedirectResponse(PATH)),
@@ -128,6 +147,7 @@ def application(workers: Workers) -> Starlette:
             Route(PATH + "/request", request_page),
             Route(PATH + "/routes", routes_page),
             Route(PATH + "/queues", queues_page),
+            Route(PATH + "/models", models_page),
             Route(PATH + "/static/{name}", _static()),
         ]
     )

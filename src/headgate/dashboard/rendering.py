@@ -82,6 +82,7 @@ NAVIGATION: Final = (
     ("/dashboard/requests", "Requests"),
     ("/dashboard/routes", "Routes"),
     ("/dashboard/queues", "Queues"),
+    ("/dashboard/models", "Models"),
 )
 
 
@@ -105,7 +106,7 @@ def page(
         can_sign_out=bool(request.scope.get("signed_in")),
         navigation=NAVIGATION,
         silent=sorted({each for source in sources for each in source.silent}),
-        answered=min((len(source.of_workers) for source in sources), default=1),
+        answered=min((len(source.of_workers) for source in sources), default=0),
         at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     )
     return HTMLResponse(text, 200, {**HEADERS, "cache-control": "no-store"})

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from headgate.dashboard.models import Objects
 from headgate.telemetry.sums import Family
 
 SHARED_S: Final = 1.0
@@ -41,6 +42,10 @@ class Workers(Protocol):
 
     def families(self, names: Collection[str]) -> Sequence[Family]:
         """These metrics as workers reported them last, summed."""
+        ...
+
+    async def objects(self) -> Objects:
+        """Models, and what scales them, from the API server."""
         ...
 
     def urls(self) -> Sequence[Mapping[str, Any]]:
@@ -79,11 +84,14 @@ class Shared:
 
         return await self.get(path, ask)
 
-    async def get(self, key: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """The answer to `ask`, or one that is not older than SHARED_S."""
+    async def get(
+        self, key: str, ask: Callable[[], Awaitable[Answer]], shared_s: float | None = None
+    ) -> Answer:
+        """The answer to `ask`, or one that is not older than `shared_s`, which is SHARED_S by default."""
+        shared_s = SHARED_S if shared_s is None else shared_s
         now = self._clock()
         found = self._asked.get(key)
-        if found is not None and now - found[0] < SHARED_S:
+        if found is not None and now - found[0] < shared_s:
             task = found[1]
         else:
             if len(self._asked) >= MAX_SHARED:

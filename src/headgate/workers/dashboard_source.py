@@ -7,7 +7,7 @@ import importlib.metadata
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headgate.dashboard import Told
+from headgate.dashboard import Objects, Told
 from headgate.telemetry.sums import Family
 from headgate.workers.connection import NoAnswer
 from headgate.workers.messages import Answered
@@ -59,6 +59,16 @@ class DashboardSource:
 
     def families(self, names: Collection[str]) -> Sequence[Family]:
         return self._supervisor.workers.families(names)
+
+    async def objects(self) -> Objects:
+        """Read anew by each call. Nothing is kept open: that nobody looks is the rule."""
+        settings = self._supervisor.configuration.settings
+        if settings.objects.are_given:
+            return Objects(missing=["This gateway has no API server, and so no Models."])
+        # Only who looks at this page needs a client in this process.
+        from headgate.workers.dashboard_objects import read
+
+        return await read(settings.kubernetes.kubeconfig, sorted(settings.kubernetes.namespaces))
 
     def urls(self) -> Sequence[Mapping[str, Any]]:
         shown = self._supervisor.objects.shown()

@@ -45,7 +45,7 @@
     if (!charts.has(id)) {
       const options = {
         width: Math.min(460, document.documentElement.clientWidth - 40), height: 190, series: [{}, ...series], axes: [axis, { ...axis, size: 60 }],
-        scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } }, cursor: { show: false },
+        scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } }, cursor: { show: false }, legend: { live: false },
       };
       charts.set(id, new uPlot(options, data, place));
     } else charts.get(id).setData(data);
