@@ -148,3 +148,16 @@ async def test_scripts_get_only_what_changes(http, workers, endpoint):
     answer = await http.get("/dashboard?sort=name", headers={"hx-request": "true"})
     assert answer.text.strip().startswith('<div id="live" hx-get="/dashboard?sort=name"')
     assert "<form" not in answer.text
+
+
+async def test_pools_are_the_busiest(http, workers, pool):
+    """A gateway may have hundreds; a pool that was chosen is shown in any case."""
+    found = [pool(f"p{number:03}", requests_running=number) for number in range(100)]
+    workers.has(0, pools=(*found, pool("waits", requests_waiting=1)))
+    html = await page(http)
+    names = re.findall(r'<th scope="row"><a href="[^"]*">([^<]*)</a>', html)
+    assert names[:2] == ["default/waits", "default/p099"]
+    assert len(names) == fleet.POOL_ROWS
+    assert "The 20 busiest of 101" in text_of(html)
+    html = await page(http, "?pool=default/p000")
+    assert re.findall(r'<th scope="row"><a href="[^"]*">([^<]*)</a>', html) == ["default/p000"]

@@ -14,8 +14,9 @@ from starlette.routing import Route
 from headgate.dashboard import fleet, models, requests, routes
 from headgate.dashboard.rendering import HEADERS, page
 from headgate.dashboard.signing_in import PATH
-from headgate.dashboard.sources import Shared, Workers
+from headgate.dashboard.sources import Pages, Shared, Workers
 from headgate.dashboard.traffic import NAMES, Traffic
+from headgate.dataplane.fleet_shown import Fleet
 
 OBJECTS_S: Final = 5.0
 """How long objects are shared: reading them costs an API server more than workers their pages."""
@@ -34,11 +35,14 @@ def application(workers: Workers) -> Starlette:
     """GET of the dashboard's pages and of the files that these need."""
     shared, traffic = Shared(workers), Traffic()
 
+    async def merged() -> tuple[Pages[Fleet], list[fleet.Endpoint], int]:
+        rows = await shared.pages("/debug/fleet", fleet.FLEET)
+        return rows, *fleet.endpoints(rows)
+
     async def fleet_page(request: Request) -> Response:
         wanted = fleet.Wanted.of(request.query_params)
-        rows = await shared.pages("/debug/fleet", fleet.FLEET)
+        rows, found, total = await shared.get("endpoints", merged)
         signals = await shared.pages("/signals", fleet.SIGNALS)
-        found, total = fleet.endpoints(rows)
         pools = fleet.pools(signals)
         return page(
             request,
@@ -51,7 +55,7 @@ def application(workers: Workers) -> Starlette:
             sorts=fleet.SORTS,
             total=total,
             shown=len(found),
-            pools=pools,
+            pools=fleet.busiest(pools, wanted),
             unserved=fleet.unserved(workers.urls()),
             pool_names=[each.shown_name for each in pools],
             **fleet.totals(pools),

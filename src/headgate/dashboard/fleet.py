@@ -15,6 +15,7 @@ from headgate.dataplane.fleet_shown import EndpointRow, Fleet
 from headgate.requests.pool_signals import Page, PoolSignals, merged_by_pool
 
 PAGE_ROWS: Final = 50
+POOL_ROWS: Final = 20
 MAX_CHARACTERS: Final = 256
 """Of a search."""
 MAX_UNSERVED: Final = 20
@@ -189,6 +190,20 @@ def pools(told_by: Pages[Page]) -> list[Pool]:
     return [
         Pool(routing.name_of(api.ObjectRef(each.kind, each.namespace, each.name)), each) for each in merged
     ]
+
+
+def busiest(found: Sequence[Pool], wanted: Wanted) -> list[Pool]:
+    """The pools to show: those whose requests wait, then those with the most; or the one that was chosen."""
+    chosen = [each for each in found if not wanted.pool or each.shown_name == wanted.pool]
+    chosen.sort(
+        key=lambda each: (
+            -each.signals.requests_waiting,
+            -each.signals.requests_running,
+            -each.signals.arrivals,
+            each.shown_name,
+        )
+    )
+    return chosen[:POOL_ROWS]
 
 
 def totals(found: Sequence[Pool]) -> dict[str, Any]:
