@@ -202,6 +202,7 @@ generated: $(DEV_STAMP)  ## regenerate deploy/crds and the tables of docs/ from 
 	$(BIN)/python tools/kubernetes_schemas.py
 	$(BIN)/python tools/settings_table.py
 	$(BIN)/python tools/telemetry_tables.py
+	$(BIN)/python tools/monitoring
 	$(BIN)/python tools/deployment.py
 	$(BIN)/python tools/compare_servers table
 
