@@ -17,7 +17,7 @@ CONFORMANCE := tests/control_plane/conformance
 IF_ANY = $(if $(findstring -k,$(ARGS)),|| test $$? = 5)
 DATA_PATH := $(wildcard $(addprefix tests/,auth extproc fleet flow gateway picker requests routing rpc scheduling))
 
-.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda envoy-gateway conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-picker soak-autoscaling soak-limits generated lock clean help
+.PHONY: up compiled wheels image pure fresh test test-all check unit test-long unit-compiled test-api test-cluster cluster-workloads cluster-rest cluster-api control-plane lws helm monitoring keda envoy-gateway conformance-suites conformance reference-pickers kustomize-base redis-server kubectl s3-server envoy chromium real-engine bench bench-routing bench-autoscaling bench-autoscaling-live bench-routing-live bench-decisions bench-planning bench-path bench-picker bench-picker-path bench-rpc bench-fairness bench-apiserver bench-cluster bench-attacks soak soak-health soak-picker soak-autoscaling soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -58,7 +58,7 @@ check: $(DEV_STAMP)  ## ruff, additional source rules, mypy --strict, import con
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(DEV_STAMP) pure redis-server kubectl s3-server envoy  ## the tests that need no control plane, as pure Python (ARGS="-k name" selects tests)
+unit: $(DEV_STAMP) pure redis-server kubectl s3-server envoy chromium  ## the tests that need no control plane, as pure Python (ARGS="-k name" selects tests)
 	$(PYTEST) $(ARGS)
 
 test-long:  ## the test suite, with more and other examples of hypothesis (ARGS="tests/flow" selects tests)
@@ -119,6 +119,9 @@ redis-server:  ## fetch redis-server for the tests into .cache, unless it is on 
 
 envoy:  ## install Envoy for the tests into the user's cache, unless it is on PATH
 	@PYTHON=$(PYTHON) tools/fetch_envoy.sh
+
+chromium:  ## install Chromium for the tests of the dashboard with apt, unless it is on PATH
+	@tools/fetch_chromium.sh
 
 kubectl:  ## fetch or build kubectl for the tests into the user's cache, unless it is on PATH
 	@tools/fetch_kubectl.sh
@@ -199,6 +202,7 @@ generated: $(DEV_STAMP)  ## regenerate deploy/crds and the tables of docs/ from 
 	$(BIN)/python tools/kubernetes_schemas.py
 	$(BIN)/python tools/settings_table.py
 	$(BIN)/python tools/telemetry_tables.py
+	$(BIN)/python tools/monitoring
 	$(BIN)/python tools/deployment.py
 	$(BIN)/python tools/compare_servers table
 

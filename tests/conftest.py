@@ -90,6 +90,26 @@ def _find_engine() -> str | None:
 ENGINE_PYTHON = _find_engine()
 
 
+NO_CHROMIUM = "there is no Chromium: let `make chromium` install one, or name one in HEADGATE_CHROMIUM"
+
+
+def _find_chromium() -> str:
+    """The browser that is named, or on the path; empty if there is none."""
+    tool = Path(__file__).parents[1] / "tools" / "fetch_chromium.sh"
+    return subprocess.run([tool, "--path"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+CHROMIUM = _find_chromium()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The program of the browser."""
+    if not CHROMIUM:
+        pytest.skip(NO_CHROMIUM)
+    return CHROMIUM
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Removes compiled modules of other sources, which Python would import instead of these."""
     if not hasattr(config, "workerinput"):
@@ -99,6 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> list[str]:
     missing = [] if HAS_KUBECTL else [f"Tests that need kubectl are skipped: {NO_KUBECTL}"]
+    missing += [] if CHROMIUM else [f"Tests that need a browser are skipped: {NO_CHROMIUM}"]
     return missing if ENGINE_PYTHON else [*missing, f"Tests of a real engine are skipped: {NO_ENGINE}"]
 
 

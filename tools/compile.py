@@ -47,6 +47,7 @@ COMPILED = (
     "dataplane/objective_headers.py",
     "dataplane/records/access_log.py",
     "dataplane/records/attempt_metrics.py",
+    "dataplane/records/kept_requests.py",
     "dataplane/records/log_field_cache.py",
     "dataplane/records/log_text.py",
     "dataplane/records/recorder.py",

@@ -42,6 +42,8 @@ AFTER_AN_EVENT = {
     "headgate_gateway_pool_first_token_objectives_total",
     "headgate_gateway_rejected_total",
     "headgate_gateway_retries_total",
+    "headgate_gateway_tenant_requests_total",
+    "headgate_gateway_tenant_tokens_total",
 }
 """Metrics without a series as long as nothing fails, waits, is scaled or needs Redis. Their labels are
 checked by tests/docs/test_the_pages_on_telemetry_are_true.py."""

@@ -3,12 +3,14 @@
 import asyncio
 import base64
 import json
+import re
 import types
 
 import httpx2
 import pytest
 import yaml
 
+from headgate import dashboard
 from headgate.auth import keys
 from headgate.gateway import pages as pages_of_workers
 from headgate.workers import pages
@@ -40,7 +42,14 @@ def pages_paths():
     apps = [pages.metrics_page(nobody), pages.admin_page(nobody)]
     found = [route.path for app in apps for route in app.app.app.routes]
     found += [route.path for route in pages_of_workers.admin_page(nobody).routes]
-    return sorted({path.replace("{path:path}", "x") for path in found})
+    found += [
+        dashboard.SIGN_IN,
+        dashboard.SIGN_OUT,
+        "/dashboard/static/dashboard.css",
+        "/dashboard/",
+        "/dashboardx",
+    ]
+    return sorted({re.sub(r"{.*}", "x", path) for path in found})
 
 
 class Keys:
@@ -66,7 +75,11 @@ def credentials(*shown):
         yield {"authorization": f"Bearer {text}"}
         yield {"x-api-key": text}
     yield {"authorization": "Basic " + base64.b64encode(b"a:b").decode()}
-    yield {"cookie": "session=1", "x-headgate-tenant": "admin", "x-forwarded-for": "127.0.0.1"}
+    yield {
+        "cookie": "headgate_dashboard_8081=gAAAAA; session=1",
+        "x-headgate-tenant": "admin",
+        "x-forwarded-for": "127.0.0.1",
+    }
 
 
 async def statuses(url, paths, given, methods=METHODS, host="127.0.0.1"):
@@ -97,7 +110,7 @@ async def test_of_a_gateway(start_gateway, made):
     """The inference API, the metrics page and the admin page."""
     gateway = await start_gateway("--auth-keys-file", str(made.path))
     of_pages = pages_paths()
-    assert {"/metrics", "/signals", "/debug/config", "/debug/explain", "/x"} <= set(of_pages)
+    assert {"/metrics", "/signals", "/debug/config", "/debug/explain", "/dashboard", "/x"} <= set(of_pages)
     for given in credentials(made.shown["gone"], made.shown["admin"]):
         found = await statuses(gateway.url, (*INFERENCE, *of_pages, *ODD), given, ("GET", "POST", "OPTIONS"))
         assert not served(found), given

@@ -453,6 +453,7 @@ def _summary(options: Options, snapshot: routing.Snapshot) -> str:
     lines = ["", f"Headgate is up. The API is at {options.url}/v1", ""]
     lines += [f"  Ask:   {curl(options.url, model)}" for model in _models(snapshot)[:1]]
     lines += [
+        f"  See:   {options.admin_url}/dashboard",
         f"  Look:  kubectl --kubeconfig {options.kubeconfig} get {_worth_a_look(snapshot)}",
         f"  Logs:  {options.state / 'logs'}",
         "",

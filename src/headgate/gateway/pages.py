@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headgate.dataplane import explaining
+from headgate.dataplane import explaining, fleet_shown, routes_shown
 from headgate.dataplane.explaining import limits_shown
 from headgate.gateway import in_flight
 from headgate.gateway.explaining import GatewayForms
@@ -35,6 +35,20 @@ def admin_page(shell: Shell) -> Starlette:
 
     async def endpoints(_: Request) -> Response:
         return JSONResponse(in_flight.endpoints(shell))
+
+    async def fleet(_: Request) -> Response:
+        plane = shell.plane
+        shown = fleet_shown.shown(plane.pools.values(), plane.prefixes, shell.scraper, shell.now())
+        return Response(msgspec.json.encode(shown), media_type="application/json")
+
+    async def kept(_: Request) -> Response:
+        shown = shell.recorder.kept.shown(shell.now())
+        return Response(msgspec.json.encode(shown), media_type="application/json")
+
+    async def routes(_: Request) -> Response:
+        tenants, denied = shell.services.credentials.tenants, [str(each) for each in shell.denied()]
+        shown = routes_shown.shown(shell.plane.snapshot, tenants, denied)
+        return Response(msgspec.json.encode(shown), media_type="application/json")
 
     async def limits(_: Request) -> Response:
         return JSONResponse(limits_shown.page(shell.plane.routes.limits, shell.now()))
@@ -66,6 +80,9 @@ def admin_page(shell: Shell) -> Starlette:
             Route("/readyz", readyz),
             Route("/debug/config", config),
             Route("/debug/endpoints", endpoints),
+            Route("/debug/fleet", fleet),
+            Route("/debug/kept", kept),
+            Route("/debug/routes", routes),
             Route("/debug/limits", limits),
             Route("/debug/explain", explain, methods=["POST"]),
             Route("/debug/explain/{path:path}", explain, methods=["POST"]),

@@ -3,7 +3,7 @@
 `Limits` bounds what clients can use: connections, sizes and times.
 """
 
-from headgate.serving.guard import Closed, Guarded, by_token_file
+from headgate.serving.guard import Closed, Guarded, by_token_file, first_credential
 from headgate.serving.protocol import MAX_PIPELINED, BoundedProtocol, Limits, Reason, State
 from headgate.serving.server import (
     BACKLOG,
@@ -34,6 +34,7 @@ __all__ = [
     "by_token_file",
     "configuration",
     "drop_stalled",
+    "first_credential",
     "listening_socket",
     "serve_page",
     "without_address",

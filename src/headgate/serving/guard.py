@@ -38,15 +38,15 @@ class Guarded:
         """`closed` gets the credential of a request, which is empty without one. `rejected` is called with
         the code for each request that is not served."""
         self.app = app
-        self._closed = closed
-        self._rejected = rejected
+        self.closed = closed
+        self.rejected = rejected
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http" and not (scope["path"] in OPEN and scope["method"] in ("GET", "HEAD")):
-            used = _first_credential(scope["headers"])
-            closed = self._closed(used[1])
+            used = first_credential(scope["headers"])
+            closed = self.closed(used[1])
             if closed is not None:
-                self._rejected(closed.code)
+                self.rejected(closed.code)
                 await _respond(send, closed)
                 return
             # Pages may show headers, and some take them as those of a request to explain.
@@ -77,7 +77,7 @@ def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
 
 
-def _first_credential(headers: list[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes] | None, bytes]:
+def first_credential(headers: list[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes] | None, bytes]:
     """The first `authorization: Bearer` or `x-api-key`, and the credential in it."""
     for header in headers:
         name, value = header

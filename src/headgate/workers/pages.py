@@ -16,13 +16,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from headgate import dashboard
 from headgate.dataplane import explaining
 from headgate.gateway import setting_types
 from headgate.gateway.settings import GatewaySettings
-from headgate.serving import Closed, Guarded
+from headgate.serving import Application, Closed, Guarded
 from headgate.telemetry import sums
 from headgate.workers import channel, signals
 from headgate.workers.connection import NoAnswer
+from headgate.workers.dashboard_source import DashboardSource
 from headgate.workers.messages import Answered
 from headgate.workers.page_hosts import KnownHosts
 from headgate.workers.process import WorkerProcess
@@ -34,7 +36,7 @@ Shown = dict[str, Any]
 Answers = Mapping[WorkerProcess, Shown]
 
 
-def metrics_page(supervisor: Supervisor) -> Guarded:
+def metrics_page(supervisor: Supervisor) -> KnownHosts:
     """GET /metrics: sums over all workers, including those that have ended; GET /signals: what they know of
     each pool now."""
 
@@ -54,8 +56,8 @@ def metrics_page(supervisor: Supervisor) -> Guarded:
     return _guarded(supervisor, app, "metrics", lambda settings: settings.metrics.host)
 
 
-def admin_page(supervisor: Supervisor) -> Guarded:
-    """GET /healthz and /readyz, and under /debug the state of the workers, as JSON.
+def admin_page(supervisor: Supervisor) -> KnownHosts:
+    """GET /healthz and /readyz, under /debug the state of the workers, as JSON, and the dashboard.
 
     Other paths are served by one worker.
     """
@@ -123,16 +125,22 @@ def admin_page(supervisor: Supervisor) -> Guarded:
             Route("/debug/limits", merged(_limits)),
             Route("/debug/flow", merged(_flow)),
             Route("/debug/requests", merged(_requests)),
+            *dashboard.application(DashboardSource(supervisor)).routes,
             Route("/{path:path}", other, methods=["GET", "POST"]),
         ]
     )
-    return _guarded(supervisor, app, "admin", lambda settings: settings.admin.host)
+    return _guarded(supervisor, app, "admin", lambda settings: settings.admin.host, dashboard.SignIn)
 
 
 def _guarded(
-    supervisor: Supervisor, app: Starlette, page: str, host: Callable[[GatewaySettings], str]
-) -> Guarded:
-    """Served under known hosts, and if clients need credentials, to those with an admin's."""
+    supervisor: Supervisor,
+    app: Starlette,
+    page: str,
+    host: Callable[[GatewaySettings], str],
+    before: Callable[[Guarded], Application] = lambda guarded: guarded,
+) -> KnownHosts:
+    """Served under known hosts, and if clients need credentials, to those with an admin's. `before` makes
+    what is in front of the guard."""
 
     def rejected(reason: str) -> None:
         supervisor.counters.page_requests_rejected.labels(page, reason).value += 1
@@ -142,8 +150,8 @@ def _guarded(
         denial = credentials.opens_pages(credential) if credentials.guards_pages else None
         return None if denial is None else Closed(denial.code, denial.status, denial.message)
 
-    known = KnownHosts(app, lambda: supervisor.configuration.settings, host, rejected)
-    return Guarded(known, closed, rejected)
+    guarded = before(Guarded(app, closed, rejected))
+    return KnownHosts(guarded, lambda: supervisor.configuration.settings, host, rejected)
 
 
 def _response(answered: Answered) -> Response:

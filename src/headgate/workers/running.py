@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from headgate.telemetry import sums
 from headgate.workers import messages
@@ -83,6 +83,11 @@ class RunningWorkers:
         """The metrics of all workers, including those that have ended, and these; with the content type."""
         reported = [worker.reports.families for worker in self._all]
         return self._sums.page([families, *reported], accept)
+
+    def families(self, names: Collection[str]) -> list[sums.Family]:
+        """These metrics of all workers, including those that have ended, as reported last."""
+        reported = [[each for each in worker.reports.families if each.name in names] for worker in self._all]
+        return [each for each in self._sums.of(reported) if each.name in names]
 
     def samples(self) -> list[tuple[tuple[str, ...], float]]:
         """The number of workers in each state."""

@@ -12,6 +12,7 @@ from headgate import routing
 from headgate.dataplane.queueing.metrics import WaitMetrics
 from headgate.dataplane.records.access_log import AccessLog
 from headgate.dataplane.records.attempt_metrics import AttemptMetrics
+from headgate.dataplane.records.kept_requests import KeptRequests
 from headgate.dataplane.records.live_names import NONE, LiveNames
 from headgate.dataplane.records.log_field_cache import LogFieldCache
 from headgate.dataplane.records.request_metrics import Key, RequestMetrics, RequestSeries
@@ -64,6 +65,7 @@ class Recorder:
             registry.add(self.denials)
         self.services = ServiceMetrics(registry if prefix == PREFIX else None)  # pickers have none
         self.tenants = TenantMetrics(registry if prefix == PREFIX else None, prefix)
+        self.kept = KeptRequests()
         self.waits = WaitMetrics(registry, self.requests.models, prefix)
         self._series: dict[Key, RequestSeries] = {}
         self.tracer: Tracer | None = None
@@ -99,6 +101,7 @@ class Recorder:
             kept = self.tracer.settled(ended, now)
             if kept is not None:
                 series.exemplify(ended, tokens, kept, self.tracer.clock(), now)
+        self.kept.settled(ended, tokens, now)
         if self.log is not None:
             words = series.words if is_named else LogFieldCache(life)
             self.log.add(self.log.line(ended, words, tokens, now))
