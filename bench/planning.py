@@ -30,7 +30,15 @@ from headgate.planning.candidates import candidates
 from headgate.traffic.traces import TraceError
 from planning_contest import contest, fitted, shapes
 from planning_contest.simulated import CASES, confirm
-from planning_contest.standings import Result, Verdict, shown, summary, verdicts
+from planning_contest.standings import (
+    Comparison,
+    Result,
+    comparisons,
+    frontier,
+    shown,
+    summary,
+    verdicts,
+)
 
 PARTS = ("speed", "sizing", "simulation", "traces")
 QUICK_S = 300.0
@@ -138,7 +146,8 @@ def _capacity(given: str) -> dict[str, int]:
         raise click.UsageError(f"--limits: {given} is not as in H100=6,A100=4,L40S=8") from None
 
 
-def trace_rows(results: Sequence[Result]) -> Iterator[dict[str, Any]]:
+def trace_rows(results: Sequence[Result], compared: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
+    told = {(each.trace, each.planner): each.verdict for each in compared}
     for each in results:
         yield {
             "trace": each.trace,
@@ -147,21 +156,10 @@ def trace_rows(results: Sequence[Result]) -> Iterator[dict[str, Any]]:
             "TTFT": f"{each.ttft_attainment:.1%}",
             "TPOT": f"{each.tpot_attainment:.1%}",
             "cost $": f"{each.dollars:.2f}",
+            "ours": told.get((each.trace, each.planner), ""),
             "reversals": each.reversals,
             "worst minute": f"{each.worst_minute:.0%}",
             "ms per plan": f"{each.plan_ms:.1f}",
-        }
-
-
-def verdict_rows(found: Sequence[Verdict]) -> Iterator[dict[str, Any]]:
-    for each in found:
-        yield {
-            "trace": each.trace,
-            "planner": each.planner,
-            "SLO": f"{each.attainment:.2%}",
-            "cost $": f"{each.dollars:.2f}",
-            "ours with that SLO": each.ours or "none",
-            "its cost $": "" if each.ours_dollars is None else f"{each.ours_dollars:.2f}",
         }
 
 
@@ -195,15 +193,14 @@ def main(**options: Any) -> None:
     results: list[Result] = []
     if "traces" in parts and options["folder"] is not None:
         results = traces(options)
-    compared = [] if options["limits"] else verdicts(results)
+    compared = [] if options["limits"] else comparisons(results)
     if options["output"] == "json":
         if results:
-            found |= {"traces": results, "verdicts": compared}
+            found |= {"traces": results, "comparisons": compared, "verdicts": verdicts(results)}
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
         return
     console = Console(width=160)
-    found["traces"] = list(trace_rows(shown(results)))
-    found["verdicts"] = list(verdict_rows([each for each in compared if each.is_cheaper]))
+    found["traces"] = list(trace_rows(shown(results), compared))
     for rows in found.values():
         if rows:
             table = Table(*rows[0], box=box.MARKDOWN)
@@ -212,6 +209,7 @@ def main(**options: Any) -> None:
             console.print(table)
     if compared:
         console.print(summary(compared))
+        console.print(frontier(verdicts(results)))
 
 
 if __name__ == "__main__":
