@@ -253,9 +253,7 @@ def test_costs_are_compared_where_both_keep_the_objective():
     ]
     assert [each.is_dearer for each in found] == [False, False, True, False]
     told = summary(found)
-    assert (
-        "more expensive in 1 of 3 comparisons (1 others miss the objective): H alone" in told
-    )
+    assert "more expensive in 1 of 3 comparisons (1 others miss the objective): H alone" in told
     late = comparisons([result("headgate", 0.94, 1.0), *others[:1]])
     assert (late[0].verdict, late[0].is_dearer) == ("ours misses the objective", True)
     assert "never more expensive: 0 of 2 comparisons" in summary(found[:2])

@@ -78,9 +78,9 @@ def within(
     """All choices without a superfluous replica whose price is at most `limit`; None if there are more than
     `most`, or if they are too many to look at."""
     search = _Search(demand, switching, fees, nodes)
-    search.find_all(limit * (1 + _SLACK))
+    found = search.find_all(limit * (1 + _SLACK))
     search.visit(0, demand.rate_per_s, search.idle_price, frozenset())
-    return None if search.nodes > nodes or len(search.found) > most else search.found
+    return None if search.nodes > nodes or len(found) > most else found
 
 
 class _Kind(NamedTuple):
@@ -147,9 +147,11 @@ class _Search:
         """Look for a choice that is better than this one."""
         self.best, self.price, self._too_dear = counts, price, price * (1 - _SLACK)
 
-    def find_all(self, limit: float) -> None:
-        """Look for all choices with at most this price."""
-        self.found, self.price, self._too_dear = [], limit, math.nextafter(limit, math.inf)
+    def find_all(self, limit: float) -> list[tuple[int, ...]]:
+        """Look for all choices with at most this price; the list that they will be in."""
+        self.found = found = list[tuple[int, ...]]()
+        self.price, self._too_dear = limit, math.nextafter(limit, math.inf)
+        return found
 
     def _of_minimums(self) -> list[tuple[float, float]]:
         """What the minimums of the options from each depth on cost, and the rate that they take."""
