@@ -5,6 +5,7 @@ autoscalers: ours, the reference's, each variant alone, and saturation. docs/ben
 
     make bench-planning
     make bench-planning ARGS="--only speed --seeds 5 --output json"
+    make bench-planning ARGS="--only speed --shape mixed --first-seed 101 --seeds 50"
     make bench-planning ARGS="--only traces --traces DIR --quick"
     make bench-planning ARGS="--only traces --traces DIR --trace azure-conv --cold-start 300"
     make bench-planning ARGS="--only traces --traces DIR --trace azure-conv,azure-code --limits H100=6,L40S=4"
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -46,12 +48,12 @@ QUICK_S = 300.0
 progress = Console(stderr=True)
 
 
-def speed(seeds: int, limit_s: float) -> list[dict[str, Any]]:
+def speed(names: Sequence[str], first: int, seeds: int, limit_s: float) -> list[dict[str, Any]]:
     """CPU time of plans, and whether they are proven."""
     rows = []
-    for shape in shapes.SHAPES:
+    for shape in names:
         for share in shapes.SHARES:
-            problems = [shapes.problem(shape, share, seed) for seed in range(1, seeds + 1)]
+            problems = [shapes.problem(shape, share, seed) for seed in range(first, first + seeds)]
             seconds, plans = [], []
             for each in problems:
                 begins = time.process_time()
@@ -62,7 +64,10 @@ def speed(seeds: int, limit_s: float) -> list[dict[str, Any]]:
                     "variants": shape,
                     "accelerators": "no limit" if share is None else f"{share:.0%}",
                     "mean s": round(sum(seconds) / seeds, 2),
+                    "median s": round(median(seconds), 2),
+                    "p90 s": round(sorted(seconds)[int(0.9 * seeds)], 2),
                     "worst s": round(max(seconds), 2),
+                    "over 1 s": f"{sum(each > 1 for each in seconds)} of {seeds}",
                     "proven": f"{sum(each.is_optimal for each in plans)} of {seeds}",
                     "widest gap": f"{max(each.gap for each in plans):.2%}",
                 }
@@ -167,6 +172,8 @@ def trace_rows(results: Sequence[Result], compared: Sequence[Comparison]) -> Ite
 @click.option("--traces", "folder", type=click.Path(path_type=Path), help="Directory of the traces.")
 @click.option("--only", type=click.Choice(PARTS))
 @click.option("--seeds", default=3, type=click.IntRange(1), show_default=True)
+@click.option("--first-seed", "first", default=1, show_default=True, help="Of the problems of --only speed.")
+@click.option("--shape", "shapes", help="Names of problems of --only speed. Default: all.")
 @click.option("--time-limit", "limit_s", default=10.0, show_default=True, help="Of each plan, in seconds.")
 @click.option("--requests", default=20_000, show_default=True, help="Of each simulation.")
 @click.option("--trace", "traces", help="Names of traces. Default: all.")
@@ -185,7 +192,8 @@ def main(**options: Any) -> None:
         )
     found: dict[str, Any] = {}
     if "speed" in parts:
-        found["speed"] = speed(options["seeds"], options["limit_s"])
+        names = _chosen("--shape", options["shapes"], list(shapes.SHAPES))
+        found["speed"] = speed(names, options["first"], options["seeds"], options["limit_s"])
     if "sizing" in parts:
         found["sizing"] = sizing(options["seeds"])
     if "simulation" in parts:
