@@ -72,3 +72,12 @@ def test_the_worst_random_engines_are_a_bit_late(seed, in_time, itl) -> None:
     found = seen(case, sized.capacity_per_s, 4000, engine=engine)
     assert found.in_time > in_time
     assert found.itl_ms < itl * case.itl_ms
+
+
+@pytest.mark.parametrize(("seed", "times"), [(42, 1.5), (52, 1.2), (53, 2.5)])
+def test_some_random_engines_get_too_many_replicas(seed, times) -> None:
+    """Those that prefill a prompt in several steps, and profiles with a large delta: targets hold."""
+    case, engine = fitted.drawn(seed)
+    found = confirm(case, case.per_minute[0], REQUESTS, engine=engine)
+    assert would_do(case, found.seen), found
+    assert found.planned <= times * found.least, found
