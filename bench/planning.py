@@ -5,6 +5,7 @@ autoscalers: ours, the reference's, each variant alone, and saturation. docs/ben
 
     make bench-planning
     make bench-planning ARGS="--only speed --seeds 5 --output json"
+    make bench-planning ARGS="--only speed --shape mixed --first-seed 101 --seeds 50"
     make bench-planning ARGS="--only traces --traces DIR --quick"
     make bench-planning ARGS="--only traces --traces DIR --trace azure-conv --cold-start 300"
     make bench-planning ARGS="--only traces --traces DIR --trace azure-conv,azure-code --limits H100=6,L40S=4"
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -30,7 +32,15 @@ from headgate.planning.candidates import candidates
 from headgate.traffic.traces import TraceError
 from planning_contest import contest, fitted, shapes
 from planning_contest.simulated import CASES, confirm
-from planning_contest.standings import Result, Verdict, shown, summary, verdicts
+from planning_contest.standings import (
+    Comparison,
+    Result,
+    comparisons,
+    frontier,
+    shown,
+    summary,
+    verdicts,
+)
 
 PARTS = ("speed", "sizing", "simulation", "traces")
 QUICK_S = 300.0
@@ -38,12 +48,12 @@ QUICK_S = 300.0
 progress = Console(stderr=True)
 
 
-def speed(seeds: int, limit_s: float) -> list[dict[str, Any]]:
+def speed(names: Sequence[str], first: int, seeds: int, limit_s: float) -> list[dict[str, Any]]:
     """CPU time of plans, and whether they are proven."""
     rows = []
-    for shape in shapes.SHAPES:
+    for shape in names:
         for share in shapes.SHARES:
-            problems = [shapes.problem(shape, share, seed) for seed in range(1, seeds + 1)]
+            problems = [shapes.problem(shape, share, seed) for seed in range(first, first + seeds)]
             seconds, plans = [], []
             for each in problems:
                 begins = time.process_time()
@@ -54,7 +64,10 @@ def speed(seeds: int, limit_s: float) -> list[dict[str, Any]]:
                     "variants": shape,
                     "accelerators": "no limit" if share is None else f"{share:.0%}",
                     "mean s": round(sum(seconds) / seeds, 2),
+                    "median s": round(median(seconds), 2),
+                    "p90 s": round(sorted(seconds)[int(0.9 * seeds)], 2),
                     "worst s": round(max(seconds), 2),
+                    "over 1 s": f"{sum(each > 1 for each in seconds)} of {seeds}",
                     "proven": f"{sum(each.is_optimal for each in plans)} of {seeds}",
                     "widest gap": f"{max(each.gap for each in plans):.2%}",
                 }
@@ -138,7 +151,8 @@ def _capacity(given: str) -> dict[str, int]:
         raise click.UsageError(f"--limits: {given} is not as in H100=6,A100=4,L40S=8") from None
 
 
-def trace_rows(results: Sequence[Result]) -> Iterator[dict[str, Any]]:
+def trace_rows(results: Sequence[Result], compared: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
+    told = {(each.trace, each.planner): each.verdict for each in compared}
     for each in results:
         yield {
             "trace": each.trace,
@@ -147,21 +161,10 @@ def trace_rows(results: Sequence[Result]) -> Iterator[dict[str, Any]]:
             "TTFT": f"{each.ttft_attainment:.1%}",
             "TPOT": f"{each.tpot_attainment:.1%}",
             "cost $": f"{each.dollars:.2f}",
+            "ours": told.get((each.trace, each.planner), ""),
             "reversals": each.reversals,
             "worst minute": f"{each.worst_minute:.0%}",
             "ms per plan": f"{each.plan_ms:.1f}",
-        }
-
-
-def verdict_rows(found: Sequence[Verdict]) -> Iterator[dict[str, Any]]:
-    for each in found:
-        yield {
-            "trace": each.trace,
-            "planner": each.planner,
-            "SLO": f"{each.attainment:.2%}",
-            "cost $": f"{each.dollars:.2f}",
-            "ours with that SLO": each.ours or "none",
-            "its cost $": "" if each.ours_dollars is None else f"{each.ours_dollars:.2f}",
         }
 
 
@@ -169,6 +172,8 @@ def verdict_rows(found: Sequence[Verdict]) -> Iterator[dict[str, Any]]:
 @click.option("--traces", "folder", type=click.Path(path_type=Path), help="Directory of the traces.")
 @click.option("--only", type=click.Choice(PARTS))
 @click.option("--seeds", default=3, type=click.IntRange(1), show_default=True)
+@click.option("--first-seed", "first", default=1, show_default=True, help="Of the problems of --only speed.")
+@click.option("--shape", "shapes", help="Names of problems of --only speed. Default: all.")
 @click.option("--time-limit", "limit_s", default=10.0, show_default=True, help="Of each plan, in seconds.")
 @click.option("--requests", default=20_000, show_default=True, help="Of each simulation.")
 @click.option("--trace", "traces", help="Names of traces. Default: all.")
@@ -187,7 +192,8 @@ def main(**options: Any) -> None:
         )
     found: dict[str, Any] = {}
     if "speed" in parts:
-        found["speed"] = speed(options["seeds"], options["limit_s"])
+        names = _chosen("--shape", options["shapes"], list(shapes.SHAPES))
+        found["speed"] = speed(names, options["first"], options["seeds"], options["limit_s"])
     if "sizing" in parts:
         found["sizing"] = sizing(options["seeds"])
     if "simulation" in parts:
@@ -195,15 +201,14 @@ def main(**options: Any) -> None:
     results: list[Result] = []
     if "traces" in parts and options["folder"] is not None:
         results = traces(options)
-    compared = [] if options["limits"] else verdicts(results)
+    compared = [] if options["limits"] else comparisons(results)
     if options["output"] == "json":
         if results:
-            found |= {"traces": results, "verdicts": compared}
+            found |= {"traces": results, "comparisons": compared, "verdicts": verdicts(results)}
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
         return
     console = Console(width=160)
-    found["traces"] = list(trace_rows(shown(results)))
-    found["verdicts"] = list(verdict_rows([each for each in compared if each.is_cheaper]))
+    found["traces"] = list(trace_rows(shown(results), compared))
     for rows in found.values():
         if rows:
             table = Table(*rows[0], box=box.MARKDOWN)
@@ -212,6 +217,7 @@ def main(**options: Any) -> None:
             console.print(table)
     if compared:
         console.print(summary(compared))
+        console.print(frontier(verdicts(results)))
 
 
 if __name__ == "__main__":

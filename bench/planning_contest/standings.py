@@ -1,4 +1,4 @@
-"""Whether anybody pays less than ours at equal attainment."""
+"""Whether anybody pays less than ours: for the planned share of requests in time, or for any other."""
 
 from __future__ import annotations
 
@@ -6,11 +6,27 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-__all__ = ["ALONE", "OURS", "Result", "Verdict", "shown", "summary", "verdicts"]
+__all__ = [
+    "ALONE",
+    "OURS",
+    "PLANNED",
+    "Comparison",
+    "Result",
+    "Verdict",
+    "comparisons",
+    "frontier",
+    "shown",
+    "summary",
+    "verdicts",
+]
 
 OURS = "headgate"
 ALONE = "alone ("
 """In the names of planners that use one variant, followed by how they plan it."""
+
+
+PLANNED = 0.95
+"""Share of requests that plans are for: who attains less misses the objective."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +65,61 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return self.ours_dollars is None or self.ours_dollars > self.dollars
 
 
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Ours with default settings beside one other planner on one trace.
+
+    Costs are comparable where both keep the objective for the planned share of requests.
+    """
+
+    trace: str
+    planner: str
+    attainment: float
+    dollars: float
+    ours_attainment: float
+    ours_dollars: float
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether both keep the objective."""
+        return min(self.attainment, self.ours_attainment) >= PLANNED
+
+    @property
+    def is_dearer(self) -> bool:
+        """Whether ours costs more and serves no better, or misses what the other one keeps."""
+        if self.ours_attainment < PLANNED <= self.attainment:
+            return True
+        return self.is_comparable and self.ours_dollars > self.dollars
+
+    @property
+    def verdict(self) -> str:
+        if self.ours_attainment < PLANNED:
+            return "both miss the objective" if self.attainment < PLANNED else "ours misses the objective"
+        if self.attainment < PLANNED:
+            return "it misses the objective"
+        more = self.ours_dollars / self.dollars - 1
+        if self.is_dearer:
+            return f"dearer by {more:.1%}"
+        return "ok, same cost" if not more else f"ok, {-more:.1%} cheaper"
+
+
+def comparisons(results: Iterable[Result]) -> list[Comparison]:
+    """One for each other planner and trace where ours takes part."""
+    known = list(results)
+    ours = {each.trace: each for each in known if each.planner == OURS}
+    return [
+        Comparison(
+            trace=each.trace,
+            planner=each.planner,
+            attainment=each.attainment,
+            dollars=each.dollars,
+            ours_attainment=ours[each.trace].attainment,
+            ours_dollars=ours[each.trace].dollars,
+        )
+        for each in known
+        if not _is_ours(each) and each.trace in ours
+    ]
+
+
 def verdicts(results: Iterable[Result]) -> list[Verdict]:
     """One for each planner and trace. Ours has several results: for its default, and for other settings."""
     by_trace: dict[str, list[Result]] = {}
@@ -85,12 +156,11 @@ def shown(results: Sequence[Result]) -> list[Result]:
     found: list[Result] = []
     for trace in dict.fromkeys(each.trace for each in results):
         own = [each for each in results if each.trace == trace]
-        reached = next((each.attainment for each in own if each.planner == OURS), 1.0)
         groups: dict[str, list[Result]] = {}
         for each in own:
             if not _is_ours(each) or each.planner == OURS:
                 groups.setdefault(_kind(each), []).append(each)
-        found += [_best(group, reached) for group in groups.values()]
+        found += [_best(group) for group in groups.values()]
     return found
 
 
@@ -100,19 +170,31 @@ def _kind(result: Result) -> str:
     return alone + after if alone else before
 
 
-def _best(results: Sequence[Result], reached: float) -> Result:
-    """The cheapest that attains as much, or else the one that attains most."""
-    good = [each for each in results if each.attainment >= reached]
+def _best(results: Sequence[Result]) -> Result:
+    """The cheapest that keeps the objective, or else the one that attains most."""
+    good = [each for each in results if each.attainment >= PLANNED]
     if good:
         return min(good, key=lambda each: each.dollars)
     return max(results, key=lambda each: each.attainment)
 
 
-def summary(found: Sequence[Verdict]) -> str:
-    """One line."""
-    worse = [each for each in found if each.is_cheaper]
-    many = f"{len(found)} comparison{'s' if len(found) > 1 else ''}"
-    if not worse:
-        return f"At equal attainment, ours is never more expensive: {many}."
-    named = "; ".join(f"{each.planner} on {each.trace}" for each in worse)
-    return f"At equal attainment, ours is more expensive in {len(worse)} of {many}: {named}."
+def summary(found: Sequence[Comparison]) -> str:
+    """One line: where ours is dearer than a planner that keeps the objective as well."""
+    both = [each for each in found if each.is_comparable]
+    missed = sum(each.attainment < PLANNED for each in found)
+    dearer = [each for each in found if each.is_dearer]
+    rest = f"of {len(both)} comparisons ({missed} others miss the objective)"
+    if not dearer:
+        return f"Where both keep the objective, ours is never more expensive: 0 {rest}."
+    named = "; ".join(f"{each.planner} on {each.trace}: {each.verdict}" for each in dearer)
+    return f"Where both keep the objective, ours is more expensive in {len(dearer)} {rest}: {named}."
+
+
+def frontier(found: Sequence[Verdict]) -> str:
+    """One line: at which attainments another planner costs less than each setting of ours that reaches it."""
+    cheaper = [each for each in found if each.is_cheaper]
+    settings = "no less than the cheapest setting of ours with the same attainment or more"
+    if not cheaper:
+        return f"At any attainment, others cost {settings}: {len(found)} results."
+    named = "; ".join(f"{each.planner} on {each.trace}" for each in cheaper)
+    return f"At any attainment, others cost {settings}, but for {len(cheaper)} of {len(found)}: {named}."

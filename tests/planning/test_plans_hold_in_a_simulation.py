@@ -60,3 +60,24 @@ def test_targets_hold_for_profiles_of_random_engines(seed) -> None:
         found = confirm(case, per_minute, REQUESTS, engine=engine)
         assert would_do(case, found.seen), (per_minute, found)
         assert found.planned <= found.least + 1, (per_minute, found)
+
+
+@pytest.mark.parametrize(("seed", "in_time", "itl"), [(9, 0.93, 1.1), (46, 0.93, 1.0)])
+def test_the_worst_random_engines_are_a_bit_late(seed, in_time, itl) -> None:
+    """The two worst of 60 at exactly the rate that a replica is sized for, without the slack of whole ones:
+    prefills come in longer groups than planned."""
+    case, engine = fitted.drawn(seed)
+    sized = size(case.replica, case.targets)
+    assert not isinstance(sized, Infeasible)
+    found = seen(case, sized.capacity_per_s, 4000, engine=engine)
+    assert found.in_time > in_time
+    assert found.itl_ms < itl * case.itl_ms
+
+
+@pytest.mark.parametrize(("seed", "times"), [(42, 1.5), (52, 1.2), (53, 2.5)])
+def test_some_random_engines_get_too_many_replicas(seed, times) -> None:
+    """Those that prefill a prompt in several steps, and profiles with a large delta: targets hold."""
+    case, engine = fitted.drawn(seed)
+    found = confirm(case, case.per_minute[0], REQUESTS, engine=engine)
+    assert would_do(case, found.seen), found
+    assert found.planned <= times * found.least, found

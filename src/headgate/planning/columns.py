@@ -30,11 +30,13 @@ __all__ = ["Best", "best_within"]
 
 _ROUNDS: Final = 100
 _EQUAL: Final = 1e-7
+_FINE: Final = 10.0
+"""Of a demand that is not served, in costs of the dearest column, while one finds out whether all can be."""
 _FAR: Final = 0.01
-_FIRST_GAP: Final = 2e-4
+_FIRST_GAP: Final = 4e-4
 """That the search begins with, as a share of the bound."""
 _WIDER: Final = 2.0
-_BIT_WIDER: Final = 1.2
+_BIT_WIDER: Final = 1.3
 """Once searches take long: they take several times as long in a gap that is a third too wide."""
 _SHORT_S: Final = 0.03
 _ADDED: Final = 1.5
@@ -130,8 +132,42 @@ def _between(one: Prices, other: Prices) -> Prices:
     return Prices((one.fees + other.fees) / 2, (one.rewards + other.rewards) / 2)
 
 
+def _can_serve_all(pool: Pool, limit_s: float) -> bool:
+    """Whether parts of columns serve all demands, whose columns are added. All have to be required.
+
+    Those that are not served have a fine, so that the mix always exists, and its prices tell which columns
+    help to serve them.
+    """
+    guess = pool.guess()
+    found = None if guess is None else pool.bound(guess, None)
+    fine = _FINE * max((abs(cost) for cost in pool.costs()), default=0.0)
+    fined = math.inf
+    for _ in range(_ROUNDS):
+        if found is None or not pool.add(found[1]) or pool.seconds > limit_s:
+            return False
+        for group in range(len(pool.groups)):
+            pool.mixture.require(group, 0)
+        pool.mixture.aim(pool.costs() + fine * (1 - pool.mixture.served))
+        mix = pool.mixture.solve()
+        for group, members in enumerate(pool.groups):
+            pool.mixture.require(group, len(members))
+        if mix is None or (1 - pool.mixture.served) @ mix.values <= _EQUAL:
+            return mix is not None
+        if mix.objective >= fined - _EQUAL * abs(fined):
+            return False
+        fined = mix.objective
+        found = pool.bound(mix.prices, None)
+    return False
+
+
 def _at_once(pool: Pool, chosen: list[Column], limit_s: float) -> _Found | None:
     """As if as many demands could be served as fractions of them; None: no such plan was found."""
+    for group, members in enumerate(pool.groups):
+        pool.require(group, len(members))
+    if is_enough(pool, chosen) or _can_serve_all(pool, limit_s):
+        return _cheapest(pool, chosen if is_enough(pool, chosen) else None, limit_s)
+    for group in range(len(pool.groups)):
+        pool.require(group, 0)
     for group, members in enumerate(pool.groups):
         missed = missed_of(pool, group, chosen)
         if missed:

@@ -5,12 +5,12 @@ Takes a fraction of a millisecond where the program of the solver takes ten, and
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from headgate.planning.problem import Demand, Option
-from headgate.planning.sizing import fewest
 
 __all__ = ["NODE_S", "Cheapest", "Known", "can_serve", "cheapest", "within"]
 
@@ -53,7 +53,7 @@ def cheapest(
     """
     search = _Search(demand, switching, fees or (0.0,) * len(demand.options), nodes)
     if known is not None:
-        search.best, search.price = known
+        search.better_than(known.counts, known.price)
     search.visit(0, demand.rate_per_s, search.idle_price, frozenset())
     if search.best is None:
         return None
@@ -78,29 +78,62 @@ def within(
     """All choices without a superfluous replica whose price is at most `limit`; None if there are more than
     `most`, or if they are too many to look at."""
     search = _Search(demand, switching, fees, nodes)
-    search.price, search.found = limit * (1 + _SLACK), []
+    found = search.find_all(limit * (1 + _SLACK))
     search.visit(0, demand.rate_per_s, search.idle_price, frozenset())
-    return None if search.nodes > nodes or len(search.found) > most else search.found
+    return None if search.nodes > nodes or len(found) > most else found
+
+
+class _Kind(NamedTuple):
+    """What a replica of an option takes and costs, compared with none: stopping less pays for some of it."""
+
+    rate_per_s: float
+    kept: float
+    """Of each of those that run."""
+    started: float
+    """Of each, if there are more than those that run."""
+    saved: float
+    """Of all that is then too much, since some of them run."""
+    current: int
+    minimum: int
+    maximum: int
+
+    def price(self, number: int) -> float:
+        return number * self.kept if number <= self.current else number * self.started - self.saved
+
+
+def _kind(option: Option, switching: float, fee: float) -> _Kind:
+    change = switching * option.cost
+    return _Kind(
+        option.rate_per_s,
+        option.cost - change + fee,
+        option.cost + change + fee,
+        2 * change * option.current,
+        option.current,
+        option.minimum,
+        option.maximum,
+    )
 
 
 class _Search:
-    """The best choice, or, where `found` is a list, all that are cheaper than `price`."""
+    """The best choice, or, after `find_all`, all that are cheap enough."""
 
     def __init__(self, demand: Demand, switching: float, fees: Sequence[float], nodes: int) -> None:
         self.best: tuple[int, ...] | None = None
         self.found: list[tuple[int, ...]] | None = None
-        self.price = float("inf")
+        self.price = self._too_dear = math.inf
         self.nodes = 0
         self._most_nodes = nodes
         self._least = demand.rate_per_s * _SLACK
-        self._options = demand.options
-        self._switching = switching
-        self._fees = fees
         self.idle_price = sum(switching * option.cost * option.current for option in demand.options)
-        ratios = [self._per_rate(option, fee) for option, fee in zip(demand.options, fees, strict=True)]
+        kinds = [_kind(option, switching, fee) for option, fee in zip(demand.options, fees, strict=True)]
+        ratios = [(kind.kept if kind.current else kind.started) / kind.rate_per_s for kind in kinds]
         self._order = sorted(range(len(ratios)), key=lambda place: ratios[place])
-        self._ratios = [ratios[place] for place in self._order]
+        self._kinds = [kinds[place] for place in self._order]
+        self._ratios = [max(ratios[place], 0.0) for place in self._order]
+        """The least price of a request per second from each depth on."""
         servers = Counter(option.server for option in demand.options)
+        self._servers = [demand.options[place].server for place in self._order]
+        self._is_shared = len(servers) < len(demand.options)
         self._must_run = frozenset(
             option.server for option in demand.options if option.minimum and servers[option.server] > 1
         )
@@ -110,32 +143,30 @@ class _Search:
         self._counts = list(self._least_counts)
         self._minimums = self._of_minimums()
 
+    def better_than(self, counts: tuple[int, ...], price: float) -> None:
+        """Look for a choice that is better than this one."""
+        self.best, self.price, self._too_dear = counts, price, price * (1 - _SLACK)
+
+    def find_all(self, limit: float) -> list[tuple[int, ...]]:
+        """Look for all choices with at most this price; the list that they will be in."""
+        self.found = found = list[tuple[int, ...]]()
+        self.price, self._too_dear = limit, math.nextafter(limit, math.inf)
+        return found
+
     def _of_minimums(self) -> list[tuple[float, float]]:
         """What the minimums of the options from each depth on cost, and the rate that they take."""
         totals = [(0.0, 0.0)]
-        for place in reversed(self._order):
+        for place, kind in zip(reversed(self._order), reversed(self._kinds), strict=True):
             price, rate_per_s = totals[-1]
             number = self._least_counts[place]
-            taken_per_s = number * self._options[place].rate_per_s
-            totals.append((price + self._price(place, number), rate_per_s + taken_per_s))
+            totals.append((price + kind.price(number), rate_per_s + number * kind.rate_per_s))
         return totals[::-1]
-
-    def _price(self, place: int, number: int) -> float:
-        """Compared with none."""
-        option = self._options[place]
-        change = self._switching * (abs(number - option.current) - option.current)
-        return option.cost * (number + change) + self._fees[place] * number
-
-    def _per_rate(self, option: Option, fee: float) -> float:
-        """The least price of a request per second: stopping less pays for some of it."""
-        change = -self._switching if option.current else self._switching
-        return (option.cost * (1 + change) + fee) / option.rate_per_s
 
     def least_price(self, rate_per_s: float) -> float:
         """As if parts of replicas were possible."""
         minimum_price, minimum_rate_per_s = self._minimums[0]
         more = max(rate_per_s - minimum_rate_per_s, 0.0)
-        return self.idle_price + minimum_price + more * max(self._ratios[0], 0.0)
+        return self.idle_price + minimum_price + more * self._ratios[0]
 
     def visit(self, depth: int, rate_per_s: float, price: float, used: frozenset[str]) -> None:
         """`rate_per_s` is left for the options from `depth` on, at this price so far."""
@@ -146,70 +177,52 @@ class _Search:
             return
         if depth == len(self._order) or self.nodes > self._most_nodes:
             return
-        more = max(rate_per_s - minimum_rate_per_s, 0.0) * max(self._ratios[depth], 0.0)
-        bound = price + minimum_price + more
-        if bound > self.price if self.found is not None else bound >= self.price * (1 - _SLACK):
-            return
-        place = self._order[depth]
-        option = self._options[place]
-        for number in self._numbers(depth, rate_per_s, price, option.server in used):
+        place, server = self._order[depth], self._servers[depth]
+        each_per_s = self._kinds[depth].rate_per_s
+        for number, own in self._numbers(depth, rate_per_s, price, server in used):
             self._counts[place] = number
-            taken = used | {option.server} if number else used
-            own = self._price(place, number)
-            self.visit(depth + 1, rate_per_s - number * option.rate_per_s, price + own, taken)
+            taken = used | {server} if number and self._is_shared else used
+            self.visit(depth + 1, rate_per_s - number * each_per_s, price + own, taken)
         self._counts[place] = self._least_counts[place]
 
-    def _numbers(self, depth: int, rate_per_s: float, price: float, is_used: bool) -> Iterator[int]:
-        """Replicas of an option to try. `is_used`: its server runs on another one.
+    def _numbers(
+        self, depth: int, rate_per_s: float, price: float, is_used: bool
+    ) -> Iterator[tuple[int, float]]:
+        """Replicas of an option to try, and what they cost. `is_used`: its server runs on another one.
 
         The bound is a convex function of the number, so that beyond the first that is too dear, all are.
         """
         if is_used:
-            yield 0
+            yield 0, 0.0
             return
-        place = self._order[depth]
-        option = self._options[place]
-        needed_per_s = max(rate_per_s - self._minimums[depth + 1][1], 0.0)
-        most = min(option.maximum, fewest(needed_per_s, option.rate_per_s, option.minimum))
+        each_per_s, kept, started, saved, current, minimum, maximum = self._kinds[depth]
+        next_price, next_per_s = self._minimums[depth + 1]
+        left_per_s, least_per_s = rate_per_s - next_per_s, self._least
+        is_last = depth + 1 == len(self._order)
+        ratio = math.inf if is_last else self._ratios[depth + 1]
+        most = min(maximum, max(minimum, math.ceil(max(left_per_s, 0.0) / each_per_s * (1 - _SLACK))))
         best = most
-        if option.minimum <= option.current < most and self._is_dearer(depth):
-            best = option.current
-        for number in range(best, option.minimum - 1, -1):
-            if self._is_too_dear(depth, rate_per_s, price, number) and number < most:
-                break
-            yield number
-        for number in range(best + 1, most + 1):
-            if self._is_too_dear(depth, rate_per_s, price, number):
-                break
-            yield number
-        if option.minimum and option.server in self._must_run:
-            yield 0
-
-    def _is_dearer(self, depth: int) -> bool:
-        """Whether replicas that are started cost more than the next option."""
-        place = self._order[depth]
-        option = self._options[place]
-        if depth + 1 == len(self._order):
-            return False
-        price = option.cost * (1 + self._switching) + self._fees[place]
-        return price > option.rate_per_s * max(self._ratios[depth + 1], 0.0)
-
-    def _is_too_dear(self, depth: int, rate_per_s: float, price: float, number: int) -> bool:
-        """Whether this many replicas of an option cannot be part of a choice that is wanted."""
-        place = self._order[depth]
-        least_price, least_rate_per_s = self._minimums[depth + 1]
-        more = rate_per_s - number * self._options[place].rate_per_s - least_rate_per_s
-        bound = price + self._price(place, number) + least_price
-        if more > self._least:
-            if depth + 1 == len(self._order):
-                return True
-            bound += more * max(self._ratios[depth + 1], 0.0)
-        return bound > self.price if self.found is not None else bound >= self.price * (1 - _SLACK)
+        if minimum <= current < most and started > each_per_s * ratio and not is_last:
+            # Replicas that are started cost more than the next option.
+            best = current
+        for numbers in (range(best, minimum - 1, -1), range(best + 1, most + 1)):
+            for number in numbers:
+                own = number * kept if number <= current else number * started - saved
+                more_per_s = left_per_s - number * each_per_s
+                bound = price + own + next_price
+                if more_per_s > least_per_s:
+                    bound += more_per_s * ratio
+                if bound < self._too_dear:
+                    yield number, own
+                elif number < most:
+                    break
+        if minimum and self._servers[depth] in self._must_run:
+            yield 0, 0.0
 
     def _end(self, price: float) -> None:
         """All is taken."""
         if self.found is not None:
             if price <= self.price:
                 self.found.append(tuple(self._counts))
-        elif price < self.price - _SLACK * abs(price):
-            self.best, self.price = tuple(self._counts), price
+        elif self.best is None or price < self.price - _SLACK * abs(price):
+            self.better_than(tuple(self._counts), price)

@@ -18,6 +18,7 @@ __all__ = ["Outcome", "Program", "Relaxed"]
 
 _ABSOLUTE_GAP: Final = 1e-6
 _NEAR: Final[dict[str, bool | int | float]] = {
+    "mip_allow_cut_separation_at_nodes": False,
     "mip_allow_restart": False,
     "mip_detect_symmetry": False,
     "mip_heuristic_effort": 0.0,
@@ -26,7 +27,9 @@ _NEAR: Final[dict[str, bool | int | float]] = {
     "mip_heuristic_run_rins": False,
     "mip_heuristic_run_root_reduced_cost": False,
     "mip_heuristic_run_zi_round": False,
+    "mip_pscost_minreliable": 2,
 }
+"""For programs of few nodes: most of the time, branches are tried beforehand, and cuts below the root."""
 _LEAST_S: Final = 1e-3
 """A limit of 0 s would be none."""
 

@@ -21,7 +21,7 @@ __all__ = ["Bound", "Pool", "cost_of", "is_enough", "missed_of", "rank", "step_o
 _EQUAL: Final = 1e-7
 _MOST: Final = 2000
 """Columns of one demand within a gap."""
-_WITHIN_NODES: Final = 10_000
+_WITHIN_NODES: Final = 5000
 _PRICING_NODES: Final = 4000
 _FITTING_NODES: Final = 1000
 _GUESS_S: Final = 1.0
