@@ -67,7 +67,9 @@ class KeySet:
                 self._content = content
                 self._changed()
             self.trouble, self.fetched_at = "", time.time()
-        except (OSError, ValueError, httpx2.HTTPError, TimeoutError) as error:
+        except Exception as error:  # whatever an issuer publishes must not end the gateway
+            if not isinstance(error, OSError | ValueError | httpx2.HTTPError | httpx2.InvalidURL):
+                log.exception("auth.jwt_keys: reading %s", self.source)
             trouble = str(error) or type(error).__name__
             if trouble != self.trouble:
                 log.warning("auth.jwt_keys: %s cannot be read: %s; the last keys stay", self.source, trouble)
