@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from headgate import private_files
 from headgate.api import Tenant
 from headgate.auth import keys
 from headgate.auth.directory import Directory
@@ -25,6 +26,7 @@ from headgate.dataplane.settings.auth import Auth
 
 log = logging.getLogger(__name__)
 
+MAX_TOKEN_BYTES = 4096
 POLL_S = 0.25
 """How often the files are looked at: a revoked key is rejected after that."""
 
@@ -216,7 +218,7 @@ class Credentials:
 def _opens_pages(credential: bytes, gate: Gate | None, token_file: str | None) -> Denial | None:
     if token_file is not None:
         with contextlib.suppress(OSError):
-            token = Path(token_file).read_bytes()[:4096].strip()
+            token = private_files.read(Path(token_file), MAX_TOKEN_BYTES).strip()
             if token and hmac.compare_digest(keys.digest(token), keys.digest(credential)):
                 return None
     if not credential:

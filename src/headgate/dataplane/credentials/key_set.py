@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 
-from headgate import http_clients
+from headgate import http_clients, private_files
 from headgate.auth import tokens
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class KeySet:
 
     async def _fetched(self) -> bytes:
         if not is_url(self.source):
-            content = _read(Path(self.source))
+            content = private_files.read(Path(self.source), MAX_BYTES + 1)
         else:
             async with (
                 asyncio.timeout(TIMEOUT_S),
@@ -94,11 +94,6 @@ class KeySet:
         if len(content) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES} bytes")
         return content
-
-
-def _read(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(MAX_BYTES + 1)
 
 
 def is_url(source: str) -> bool:
