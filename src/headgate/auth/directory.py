@@ -57,13 +57,20 @@ class Directory:
         """The client of this name, which a token or a client certificate proves."""
         if not self._are_tenants_known:
             return TENANTS_UNKNOWN
-        named = subject
-        if subject not in self._grants:
-            named = next((name for name, names in self._subjects if subject in names), "")
-        grant = self._grants.get(named) or self._of_undefined(subject)
+        grant = self._grants.get(self._owner(subject)) or self._of_undefined(subject)
         if isinstance(grant, Denial):
             return grant
         return Identity(grant=grant, by=by, ends_at=ends_at)
+
+    def has_subject(self, subject: str) -> bool:
+        """Whether it belongs to a tenant that is defined."""
+        return bool(self._owner(subject))
+
+    def _owner(self, subject: str) -> str:
+        """The tenant that a subject is, or belongs to; empty if there is none."""
+        if subject in self._grants:
+            return subject
+        return next((name for name, names in self._subjects if subject in names), "")
 
     def _of_key(self, key: Key) -> Identity | Denial:
         by = f"key {key.id}"
