@@ -1,8 +1,10 @@
-"""Files that only their owner may read."""
+"""Files of keys and settings: written for their owner only, and read without waiting for anything."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -19,3 +21,13 @@ def write(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def read(path: Path, most: int) -> bytes:
+    """Up to `most` bytes of a file. Raises OSError, also for what is no regular file: opening a pipe would
+    wait for its writer, and a device may never end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(most)

@@ -66,6 +66,12 @@ def test_each_kind_of_key(by):
         ({"exp": NOW - 61}, "expired"),
         ({"exp": "never"}, "no `exp`"),
         ({"nbf": NOW + 61}, "not valid yet"),
+        ({"exp": float("nan")}, "no `exp`"),
+        ({"exp": float("inf")}, "no `exp`"),
+        ({"exp": 10**400}, "no `exp`"),
+        ({"nbf": "later"}, "`nbf` is not a time"),
+        ({"iat": [NOW]}, "`iat` is not a time"),
+        ({"sub": "a" * 257}, "more than 256 characters"),
         ({"iat": NOW + 61}, "in the future"),
         ({"iss": "https://other.example"}, "issuer"),
         ({"iss": None}, "issuer"),
@@ -126,11 +132,40 @@ def test_what_is_no_token(text):
 
 
 @pytest.mark.parametrize(
-    "document", [b"", b"{}", b'{"keys": []}', b'{"keys": [{"kty": "oct", "k": "AAAA"}]}', b"[]"]
+    "bad",
+    [
+        {"alg": "none"},
+        {"alg": ["RS256"], "kty": ["RSA"]},
+        {"n": 5},
+        {"e": "AA"},
+        {"d": "AQAB"},
+        {"kty": "EC", "crv": [], "x": 1},
+        {"kty": "OKP", "crv": "X25519", "x": "AA"},
+    ],
+    ids=str,
+)
+def test_a_key_that_cannot_be_read_takes_away_no_others(bad):
+    """Whatever an issuer publishes beside the keys that are in use, private keys included."""
+    good = MAKERS["rsa"].to_jwk(PRIVATE["rsa"].public_key(), as_dict=True)
+    document = {"keys": [good | {"kid": "bad"} | bad, good | {"kid": "rsa"}]}
+    assert [*tokens.read_keys(json.dumps(document).encode())] == ["rsa"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"",
+        b"{}",
+        b'{"keys": []}',
+        b'{"keys": [{"kty": "oct", "k": "AAAA"}]}',
+        b"[]",
+        b'{"keys": [{"kty": "\xff"}]}',
+        pytest.param(b'{"keys": [{"a":' + b"[" * 5000 + b"]" * 5000 + b"}]}", id="nested deeply"),
+    ],
 )
 def test_what_is_no_key_set(document):
     """Shared secrets among the keys are passed over: whoever verifies with them could sign."""
-    with pytest.raises(ValueError, match=r"(?i)key"):
+    with pytest.raises(ValueError, match=r"(?i)key set|public key"):
         tokens.read_keys(document)
 
 

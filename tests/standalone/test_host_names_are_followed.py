@@ -54,6 +54,18 @@ async def test_addresses_that_come_and_go_are_followed(names, start_engine, unti
         assert [each.name for each in followed.engines()] == [f"g-127-0-0-2-{one.port}"]
 
 
+async def test_names_of_models_write_no_lines_of_the_log(start_engine, until, caplog) -> None:
+    """Engines choose them."""
+    caplog.set_level("INFO")
+    one = await start_engine(models=["tiny\nFAKE", "\x1b[31mred", "x" * 900, "plain"])
+    async with following(f"g=http://127.0.0.1:{one.port}", Resolver()) as followed:
+        await until(lambda: ready(followed))
+    told = next(each.getMessage() for each in caplog.records if "serves" in each.getMessage())
+    assert told.isprintable()
+    assert "plain, 'tiny\\nFAKE', " in told
+    assert len(told) < 300
+
+
 @pytest.mark.parametrize("fault", ["silent", "SERVFAIL"])
 async def test_the_last_addresses_stay_while_lookups_fail(names, start_engine, until, caplog, fault) -> None:
     """Whether or not they answer; the failure is told once."""

@@ -42,6 +42,10 @@ def snapshot(*engines: Engine) -> routing.Snapshot:
     return routing.translate(of(api.ModelRoute), of(api.ModelServer), of(api.Pod))
 
 
+def routes(*engines: Engine) -> list[dict[str, Any]]:
+    return [each for each in composing.objects(engines) if each["kind"] == "ModelRoute"]
+
+
 def served(found: routing.Snapshot, model: str) -> set[str]:
     """The engines that requests for a model may go to."""
     route = found.first(model)
@@ -72,6 +76,14 @@ def test_adapters_go_where_their_model_is() -> None:
 
 def test_an_adapter_of_a_model_that_is_not_listed_belongs_to_the_first() -> None:
     assert served(snapshot(engine("a", "m", "n", adapters={"lora": "/weights/m"})), "lora") == {"a"}
+
+
+def test_an_engine_that_lists_too_many_takes_nobodys_place() -> None:
+    """Whatever their names: only its own are left out."""
+    many = engine("a", *(f"m{number:04}" for number in range(composing.MAX_MODELS + 5)))
+    found = [each["spec"]["modelName"] for each in routes(many, engine("z", "tiny", "z-model"))]
+    assert len(found) == composing.MAX_MODELS
+    assert {"tiny", "z-model"} < set(found)
 
 
 def test_engines_that_are_away_keep_their_models() -> None:

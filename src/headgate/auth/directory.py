@@ -7,7 +7,7 @@ from hmac import compare_digest
 
 from headgate.api.tenants import Tenant
 from headgate.auth.keys import Key
-from headgate.auth.outcome import EXPIRED, UNKNOWN, Denial, Identity, unknown_tenant
+from headgate.auth.outcome import EXPIRED, TENANTS_UNKNOWN, UNKNOWN, Denial, Identity, unknown_tenant
 from headgate.auth.patterns import Names
 from headgate.auth.tenant import Grant
 
@@ -20,10 +20,18 @@ KEY = "key "
 
 
 class Directory:
-    """Immutable. `tenants` are by name; without any, every tenant may do everything."""
+    """Immutable. `tenants` are by name; without any, every tenant may do everything. While they are not
+    known, none may do anything."""
 
-    def __init__(self, keys: Iterable[Key] = (), tenants: Mapping[str, Tenant] | None = None) -> None:
+    def __init__(
+        self,
+        keys: Iterable[Key] = (),
+        tenants: Mapping[str, Tenant] | None = None,
+        *,
+        are_tenants_known: bool = True,
+    ) -> None:
         self.tenants = dict(tenants or {})
+        self._are_tenants_known = are_tenants_known
         self._grants = {name: Grant(name, tenant) for name, tenant in self.tenants.items()}
         self._subjects = [
             (name, Names(tenant.spec.subjects))
@@ -61,18 +69,29 @@ class Directory:
 
     def of_subject(self, subject: str, by: str, ends_at: float) -> Identity | Denial:
         """The client of this name, which a token or a client certificate proves."""
-        named = subject
-        if subject not in self._grants:
-            named = next((name for name, names in self._subjects if subject in names), "")
-        grant = self._grants.get(named) or self._of_undefined(subject)
+        if not self._are_tenants_known:
+            return TENANTS_UNKNOWN
+        grant = self._grants.get(self._owner(subject)) or self._of_undefined(subject)
         if isinstance(grant, Denial):
             return grant
         return Identity(grant=grant, by=by, ends_at=ends_at)
+
+    def has_subject(self, subject: str) -> bool:
+        """Whether it belongs to a tenant that is defined."""
+        return bool(self._owner(subject))
+
+    def _owner(self, subject: str) -> str:
+        """The tenant that a subject is, or belongs to; empty if there is none."""
+        if subject in self._grants:
+            return subject
+        return next((name for name, names in self._subjects if subject in names), "")
 
     def _of_key(self, key: Key) -> Identity | Denial:
         by = f"{KEY}{key.id}"
         if key.admin:
             return Identity(grant=Grant(key.tenant), by=by, is_admin=True, ends_at=key.ends_at)
+        if not self._are_tenants_known:
+            return TENANTS_UNKNOWN
         grant = self._grants.get(key.tenant) or self._of_undefined(key.tenant)
         if isinstance(grant, Denial):
             return grant

@@ -93,14 +93,12 @@ class Gate:
         return found
 
     def _of_certificate(self, certificate: Certificate) -> Identity | Denial:
-        """By the first of its names that belongs to a tenant."""
-        denial: Denial = MISSING
-        for name in certificate.names:
-            found = self._directory.of_subject(name, "certificate", float("inf"))
-            if isinstance(found, Identity):
-                return found
-            denial = found
-        return denial
+        """By the first of its names that belongs to a tenant, or else by its first name."""
+        directory, names = self._directory, certificate.names
+        if not names:
+            return MISSING
+        name = next((each for each in names if directory.has_subject(each)), names[0])
+        return directory.of_subject(name, "certificate", float("inf"))
 
 
 def _credential(header: Header) -> bytes:

@@ -50,6 +50,12 @@ ADMIN_ONLY = Denial(
     status=403,
 )
 
+TENANTS_UNKNOWN = Denial(
+    code="tenants_unavailable",
+    message="what tenants may do has not been read yet: try again soon",
+    status=503,
+)
+
 
 def unknown_tenant(name: str) -> Denial:
     return Denial(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ import jwt
 import msgspec
 
 from headgate.auth.outcome import Denial
+
+log = logging.getLogger(__name__)
 
 LEEWAY_S = 60.0
 """By how much the clocks of the issuer and of this machine may differ."""
@@ -20,6 +23,8 @@ ALGORITHMS = (
 """All of them asymmetric: with a shared secret, whoever can verify a token could make one."""
 LONGEST = 16 * 1024
 _LONGEST_SUBJECT = 256
+_LATEST = 1e12
+"""The last time that counts as one, in seconds since 1970: later ones, infinity and NaN would not end."""
 
 
 class Issuer(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,16 +55,18 @@ def read_keys(document: bytes) -> dict[str, jwt.PyJWK]:
     """The keys of a JSON Web Key Set that can verify signatures. Raises ValueError."""
     try:
         written = msgspec.json.decode(document, type=_KeySet)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"it is not a JSON Web Key Set: {error}") from error
     found: dict[str, jwt.PyJWK] = {}
     for key in written.keys:
-        if key.get("use", "sig") != "sig" or key.get("kty") == "oct":
+        # A private key ("d") that is published is no proof of anything.
+        if key.get("use", "sig") != "sig" or key.get("kty") == "oct" or "d" in key:
             continue
         try:
             read = jwt.PyJWK.from_dict(key)
-        except jwt.PyJWTError:
-            continue  # of a kind that this version does not know
+        except Exception:  # a key that cannot be read must not take away the others; PyJWT raises anything
+            log.debug("a key of a JSON Web Key Set is left out", exc_info=True)
+            continue
         found[str(key.get("kid", ""))] = read
     if not found:
         raise ValueError("it has no public key that can verify signatures")
@@ -108,6 +115,9 @@ def _judge(claims: Mapping[str, Any], issuer: Issuer, now: float) -> Valid | Den
     ends_at, begins_at, issued_at = (_time(claims.get(name)) for name in ("exp", "nbf", "iat"))
     if ends_at is None:
         return _denied("it has no `exp`")
+    for name, time in (("nbf", begins_at), ("iat", issued_at)):
+        if time is None and claims.get(name) is not None:
+            return _denied(f"its `{name}` is not a time")
     if ends_at + LEEWAY_S <= now:
         return _denied("it has expired")
     if begins_at is not None and begins_at - LEEWAY_S > now:
@@ -123,11 +133,16 @@ def _judge(claims: Mapping[str, Any], issuer: Issuer, now: float) -> Valid | Den
     subject = claims.get(issuer.claim)
     if not isinstance(subject, str) or not subject:
         return _denied(f"its claim {issuer.claim!r}, which names the tenant, is not a text")
-    return Valid(subject[:_LONGEST_SUBJECT], ends_at + LEEWAY_S)
+    if len(subject) > _LONGEST_SUBJECT:  # a part of it might be the name of another tenant
+        return _denied(f"its claim {issuer.claim!r} has more than {_LONGEST_SUBJECT} characters")
+    return Valid(subject, ends_at + LEEWAY_S)
 
 
 def _time(claim: object) -> float | None:
-    return float(claim) if isinstance(claim, int | float) and not isinstance(claim, bool) else None
+    """None for what is no time."""
+    if not isinstance(claim, int | float) or isinstance(claim, bool) or not -_LATEST <= claim <= _LATEST:
+        return None
+    return float(claim)
 
 
 def _denied(why: str) -> Denial:

@@ -162,7 +162,8 @@ class ClientConnection:
     def data_received(self, data: bytes) -> None:
         uploads = self._services.turns.uploads
         if len(data) > turns.AT_ONCE_BYTES or self._backlog.data or not uploads.has_time:
-            self._receive_in_turns(data, uploads)
+            if self._reader.is_amid_request or not self._goes_on_with_http2(data):
+                self._receive_in_turns(data, uploads)
         elif self._rejected is None:
             began = perf_counter()
             refusal = self._reader.feed(data)
@@ -174,6 +175,8 @@ class ClientConnection:
         """Let HTTP/2 have a connection without TLS that begins with its preface ("prior knowledge")."""
         transport = self._transport
         if not data.startswith(PREFACE) or self._exchange is not None or self._ahead.requests:
+            return False
+        if self._rejected is not None or self._backlog.data:
             return False
         if transport is None or transport.get_extra_info("socket") is None or self._peer.scheme == b"https":
             return False

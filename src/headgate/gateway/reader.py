@@ -366,6 +366,8 @@ class RequestReader:
         return host
 
     def _authenticate(self) -> None:
+        if self._parser.should_upgrade():
+            return  # the head is read again without the offer, and needs its credentials then
         head = self._head
         method = self._parser.get_method()
         found = authenticating.admit(self._services, method, head.target, head.headers, head.peer)

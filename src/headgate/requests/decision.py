@@ -465,8 +465,11 @@ def priority_of(known: Surroundings, destination: Destination, request: ClientRe
     """The priority of a request: its objective's, if it names one of the pool, else its route's."""
     priority, objectives = destination.match.route.priority, destination.pool.pool.objectives
     tenant = request.tenant
-    is_believed = request.is_from_trusted if tenant is None else tenant.chooses_objective
-    if objectives and (known.believes_objectives or is_believed):
+    if tenant is not None and tenant.is_defined:
+        is_believed = tenant.chooses_objective
+    else:
+        is_believed = known.believes_objectives or (tenant is None and request.is_from_trusted)
+    if objectives and is_believed:
         priority = _priority(objectives, request, priority)
     return priority if tenant is None else tenant.bounded(priority)
 

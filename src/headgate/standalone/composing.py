@@ -62,11 +62,11 @@ class _Pool(msgspec.Struct, frozen=True):
 def objects(found: Iterable[Engine]) -> list[dict[str, Any]]:
     """The objects of all engines that list a model, in a stable order."""
     known = sorted((each for each in found if each.listing.models), key=lambda each: each.name)
+    served = _served(known)
     serving: dict[str, list[Engine]] = {}
     for each in known:
-        for model in sorted(each.listing.models):
-            if _is_name(model) and (model in serving or len(serving) < MAX_MODELS):
-                serving.setdefault(model, []).append(each)
+        for model in sorted(each.listing.models & served):
+            serving.setdefault(model, []).append(each)
     together: dict[tuple[str, ...], list[str]] = {}
     for model in sorted(serving):
         together.setdefault(tuple(each.name for each in serving[model]), []).append(model)
@@ -85,6 +85,15 @@ def objects(found: Iterable[Engine]) -> list[dict[str, Any]]:
     has_roles = any(each.role for each in known)
     pods = [_pod(each, pools_of[each.name], has_roles=has_roles) for each in known if each.name in pools_of]
     return [*servers, *routes, *pods]
+
+
+def _served(known: Sequence[Engine]) -> frozenset[str]:
+    """The models that are served. Those of engines that list few come first: one that lists too many must not
+    take the place of others."""
+    found: dict[str, None] = {}
+    for each in sorted(known, key=lambda each: len(each.listing.models)):
+        found |= dict.fromkeys(model for model in sorted(each.listing.models) if _is_name(model))
+    return frozenset([*found][:MAX_MODELS])
 
 
 def _pools(names: _Names, model: str, found: Sequence[Engine]) -> list[_Pool]:

@@ -25,6 +25,7 @@ RECOGNIZE_S: Final = 60.0
 MAX_ASKED: Final = 64
 """Servers that are asked at a time."""
 _SHOWN: Final = 5
+_SHOWN_CHARACTERS: Final = 128
 
 
 class State(msgspec.Struct, frozen=True):
@@ -118,10 +119,16 @@ class Watched:
         if now.is_ready and (not before.is_ready or now.listing != before.listing):
             models = sorted(now.listing.models | now.listing.adapters.keys())
             more = f" and {len(models) - _SHOWN} more" if len(models) > _SHOWN else ""
-            told = f"{', '.join(models[:_SHOWN])}{more}" if models else "no models"
+            told = f"{', '.join(map(_shown, models[:_SHOWN]))}{more}" if models else "no models"
             log.info("endpoint %s (%s) serves %s", self.name, now.kind or "unknown engine", told)
         elif now.problem and (is_first or (before.is_ready and not now.is_ready)):
             log.warning("endpoint %s gets no requests until it answers: it %s", self.name, now.problem)
+
+
+def _shown(model: str) -> str:
+    """A name that can neither end the line of a log nor control a terminal."""
+    name = model[:_SHOWN_CHARACTERS]
+    return name if name.isprintable() else ascii(name)
 
 
 def context() -> ssl.SSLContext:

@@ -32,6 +32,18 @@ async def test_a_name_belongs_to_a_tenant(start_guarded, tenants_file, monkeypat
     assert gateway.metric("headgate_gateway_tenant_requests_total", tenant="team-a") == 1
 
 
+async def test_a_default_takes_nobodys_place(start_guarded, tenants_file, monkeypatch):
+    """It is for clients of whose names none belongs to a tenant."""
+    gateway = await start(start_guarded, tenants_file, monkeypatch, "spiffe://other", "team-b")
+    tenants_file(team_b={"models": ["x"]}, default={})
+    gateway.shell.services.credentials.look()
+    assert (await gateway.ask()).status == 403
+    tenants_file(team_a={}, default={})
+    gateway.shell.services.credentials.look()
+    assert (await gateway.ask()).status == 200
+    assert gateway.metric("headgate_gateway_tenant_requests_total", tenant="default", code="200") == 1
+
+
 async def test_nobodys_name(start_guarded, tenants_file, monkeypatch):
     """Is forbidden, not unauthenticated."""
     gateway = await start(start_guarded, tenants_file, monkeypatch, "nobody")

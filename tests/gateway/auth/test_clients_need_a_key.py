@@ -33,6 +33,27 @@ async def test_a_key_opens_and_nothing_else_does(start_guarded, keys_file):
     assert gateway.metric("headgate_gateway_authentication_failures_total") == 7
 
 
+@pytest.mark.parametrize("offered", [b"h2c", b"websocket"])
+async def test_offers_of_other_protocols_change_nothing(start_guarded, keys_file, offered):
+    """Java's own client offers h2c with each first request."""
+    key = keys_file.make().encode()
+    gateway = await start_guarded()
+    body = b'{"model":"m"}'
+    offer = (
+        b"POST /v1/completions HTTP/1.1\r\nhost: g\r\nconnection: upgrade, http2-settings\r\n"
+        b"upgrade: %b\r\nhttp2-settings: AAMAAABk\r\n%bcontent-length: 13\r\n\r\n" + body
+    )
+    client = await gateway.connect()
+    for _ in range(2):
+        client.send(offer % (offered, b"authorization: Bearer %b\r\n" % key))
+        assert (await client.response()).status == 200
+    client.send(offer % (offered, b"") + offer % (offered, b"x-api-key: %b\r\n" % key))
+    assert (await client.response()).status == 401
+    assert len(gateway.endpoint.calls) == 2
+    assert all(call.header("authorization") is None for call in gateway.endpoint.calls)
+    assert gateway.metric("headgate_gateway_authentication_failures_total") == 1
+
+
 async def test_it_never_reaches_endpoints_or_logs(start_guarded, keys_file):
     """In whatever header it is, also twice; other credentials are the endpoint's."""
     key = keys_file.make()

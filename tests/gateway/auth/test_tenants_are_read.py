@@ -1,8 +1,10 @@
 """A file of tenants is judged as a whole, with the place of each error."""
 
+import os
+
 import pytest
 
-from headgate.dataplane.credentials import tenant_file
+from headgate.dataplane.credentials import key_file, tenant_file
 from headgate.dataplane.credentials.tenant_limits import routes_of, weights_of
 
 HEAD = "apiVersion: headgate.dev/v1alpha1\nkind: Tenant\nmetadata: {name: team-a}\n"
@@ -39,6 +41,35 @@ def test_nothing_is_no_tenants(read):
     """An empty file is valid."""
     assert read("") == {}
     assert read("---\n---\n") == {}
+
+
+@pytest.mark.parametrize("used", ["models: *a8", "limits: *a8", "limits: [{unit: *a8}]"])
+def test_aliases_are_bounded(read, used):
+    """A few lines with them could keep the gateway busy for years."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
+    with pytest.raises(tenant_file.TenantFileError, match="its aliases expand to more than 1000000 values"):
+        read(HEAD + "x:\n  " + "\n  ".join(lines) + f"\nspec: {{{used}}}\n")
+
+
+def test_an_alias_may_contain_itself(read):
+    """It has no end."""
+    with pytest.raises(tenant_file.TenantFileError, match="its aliases expand"):
+        read(HEAD + "spec: &s {limits: [*s]}\n")
+
+
+def test_aliases_are_of_use(read):
+    """For what several tenants have in common."""
+    found = read(HEAD + "spec: {models: &m [a, b], subjects: *m}\n")
+    assert found["team-a"].spec.subjects == ["a", "b"]
+
+
+@pytest.mark.parametrize("read_file", [tenant_file.read, key_file.read])
+def test_a_pipe_is_not_waited_for(tmp_path, read_file):
+    """The gateway would stand still until somebody writes to it."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(ValueError, match="not a regular file"):
+        read_file(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,13 @@
 """A tenant uses its models, within its limits, and by its share and priority."""
 
 import json
+import math
+from types import SimpleNamespace
 
 from headgate import routing
+from headgate.api.tenants import Tenant, TenantSpec
+from headgate.auth.tenant import Grant
+from headgate.dataplane.queueing import queue_hints
 
 USAGE = {"prompt_tokens": 60, "completion_tokens": 30, "total_tokens": 90}
 ANSWER = json.dumps({"choices": [{"text": "a", "message": {"content": "a"}}], "usage": USAGE}).encode()
@@ -147,6 +152,33 @@ async def test_priorities_are_bounded(start_guarded, tenants_file, keys_file):
             await gateway.ask(x_llm_d_inference_objective=objective, **of(key))
     found = [json.loads(line)["priority"] for line in gateway.log_lines()]
     assert found == [0, 0, 0, -1, 2, 3]
+
+
+async def test_settings_for_anyone_do_not_widen_its_rights(start_guarded, tenants_file, keys_file):
+    """They are for clients without a Tenant: what a Tenant may choose, its definition says."""
+    settings = {
+        "logging_access_log": "json",
+        "queue_objectives_from": "anyone",
+        "queue_fairness_ids_from": "anyone",
+    }
+    key = keys_file.make("plain")
+    gateway = await start_guarded(settings | {"auth_tenants_file": str(tenants_file(plain={}))}, ANSWER)
+    headers = {"x_llm_d_inference_objective": "9", "x_gateway_inference_fairness_id": "other"}
+    await gateway.ask(**headers, **of(key))
+    tenants_file()
+    gateway.shell.services.credentials.look()
+    await gateway.ask(**headers, **of(key))
+    assert [json.loads(line)["priority"] for line in gateway.log_lines()] == [0, 9]
+    for is_defined, flow in ((True, "plain"), (False, "other")):
+        asked = SimpleNamespace(
+            tenant=Grant("plain", Tenant(spec=TenantSpec()) if is_defined else None),
+            headers=[(b"x-gateway-inference-fairness-id", b"other")],
+            is_from_trusted=False,
+            is_http_1_0=False,
+            objective_s=math.inf,
+            client_address="10.0.0.1",
+        )
+        assert queue_hints.read(asked, gateway.shell.settings, is_stream=False).flow == flow
 
 
 async def test_its_share_is_the_weight_of_its_flow(start_guarded, tenants_file, keys_file):

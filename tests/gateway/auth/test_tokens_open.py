@@ -114,6 +114,27 @@ async def test_keys_come_from_a_url(start, eventually, start_endpoint):
     assert (await gateway.ask(**of(token(jti="2")))).status == 200
 
 
+@pytest.mark.parametrize(
+    "published",
+    [
+        b'{"keys": [{"kty": "RSA", "alg": "none", "n": "AQAB", "e": "AQAB"}]}',
+        b'{"keys": [{"a":' + b"[" * 5000 + b"]" * 5000 + b"}]}",
+        b"\xff",
+    ],
+    ids=["a key without a signature", "nested deeply", "no text"],
+)
+async def test_whatever_an_issuer_publishes_the_last_keys_stay(start, eventually, published):
+    """Third parties must not be able to end the gateway."""
+    gateway = await start()
+    await known(gateway, eventually)
+    gateway.keys.write_bytes(published)
+    credentials = gateway.shell.services.credentials
+    credentials._key_set._wanted.set()
+    await eventually(lambda: credentials.statistics()["key_set"]["trouble"] or gateway.following.done())
+    assert not gateway.following.done()
+    assert (await gateway.ask(**of(token()))).status == 200
+
+
 async def test_keys_and_tokens_at_once(start, eventually, keys_file):
     """Either is enough."""
     key = keys_file.make()

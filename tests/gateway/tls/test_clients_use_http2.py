@@ -4,7 +4,10 @@ import asyncio
 import json
 
 import openai
+import pytest
 
+from headgate import loop_turns
+from headgate.http2 import frames, hpack
 from headgate.simulator.model import PROFILES
 from headgate.simulator.server import ServerSettings, listen, running
 
@@ -77,3 +80,43 @@ async def test_http2_needs_no_tls(start_gateway, start_endpoint, run_program):
     url = f"http://127.0.0.1:{gateway.port}/v1/completions"
     code, output = await run_program("curl", "-sS", "--http2-prior-knowledge", *POST, *VERSION, url)
     assert (code, output) == (0, "hello 2 200")
+
+
+@pytest.mark.parametrize("size", [10, 5000, 60_000])
+@pytest.mark.parametrize(
+    "is_busy", [False, pytest.param(True, marks=pytest.mark.counts_calls)], ids=["idle", "busy"]
+)
+async def test_however_much_comes_at_first_and_however_busy_the_gateway_is(
+    start_gateway, start_endpoint, size, is_busy, monkeypatch
+):
+    """Clients send the preface, their settings and a request at once."""
+    gateway = await start_gateway(await start_endpoint(b"hello"))
+    if is_busy:
+        has_time = iter([False] * 3)
+        monkeypatch.setattr(loop_turns.Turns, "has_time", property(lambda _: next(has_time, True)))
+    body = json.dumps({"model": "m", "prompt": "a" * size}).encode()
+    sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frames.frame(frames.SETTINGS, 0, b"")
+    head = {b":method": b"POST", b":scheme": b"http", b":path": b"/v1/completions", b":authority": b"g"}
+    sent += frames.header_frames(1, hpack.encode(tuple(head.items())), 0)
+    for at in range(0, len(body), 16_000):
+        is_last = at + 16_000 >= len(body)
+        sent += frames.frame(frames.DATA, 1, body[at : at + 16_000], frames.END_STREAM if is_last else 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    writer.write(sent)
+    async with asyncio.timeout(10):
+        received = b""
+        while not received.endswith((b"hello", b"}")) and (more := await reader.read(65536)):
+            received += more
+    writer.close()
+    await writer.wait_closed()
+    assert received.endswith(b"hello")
+
+
+async def test_a_body_may_look_like_the_preface_of_http2(start_gateway, start_endpoint):
+    """Also one that is read in turns."""
+    gateway = await start_gateway(await start_endpoint(b"hello"))
+    client = await gateway.connect()
+    client.send(b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: 6000\r\n\r\n")
+    await asyncio.sleep(0.05)
+    client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".ljust(6000))
+    assert (await client.response()).status == 400

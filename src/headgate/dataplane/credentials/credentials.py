@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from headgate import private_files
 from headgate.api import Tenant
 from headgate.auth import keys
 from headgate.auth.directory import Directory
@@ -25,8 +26,12 @@ from headgate.dataplane.settings.auth import Auth
 
 log = logging.getLogger(__name__)
 
+MAX_TOKEN_BYTES = 4096
 POLL_S = 0.25
 """How often the files are looked at: a revoked key is rejected after that."""
+
+_TENANTS = "Tenants"
+"""The place of trouble with those of a cluster."""
 
 
 class _Cluster:
@@ -35,13 +40,15 @@ class _Cluster:
     def __init__(self) -> None:
         self.keys: dict[str, Key] = {}
         self.tenants: dict[str, Tenant] = {}
+        self.are_tenants_known = True
+        """Not while they are to be read, and have not been."""
         self.is_due = False
         """Whether they have changed, and are about to be applied."""
 
 
 class Credentials:
-    """Owned by a process. Bad files are reported, and what they said before stays in effect; what was never
-    read lets nobody in."""
+    """Owned by a process. Bad files are reported, and what they said before stays in effect; while keys or
+    tenants have never been read, nobody is let in."""
 
     def __init__(
         self, auth: Auth, content: dict[str, Any] | None = None, *, verifies_tokens: bool = True
@@ -58,7 +65,8 @@ class Credentials:
         self._auth, self._content = auth, content
         self._verifies_tokens = verifies_tokens
         self._keys: list[Key] = []
-        self._defined: dict[str, Tenant] = {}
+        self._defined: dict[str, Tenant] | None = None
+        """Those of the file; None until it is read."""
         self._cluster = _Cluster()
         self._seen: dict[str, tuple[int, ...]] = {}
         self._key_set: KeySet | None = None
@@ -121,6 +129,18 @@ class Credentials:
             self._trouble(place, key)
         self._build_soon()
 
+    def await_tenants(self) -> None:
+        """Tenants of a cluster will come: until `have_tenants`, nobody knows what they may do."""
+        self._cluster.are_tenants_known = False
+        self.troubles[_TENANTS] = "not read yet"
+        self._build()
+
+    def have_tenants(self) -> None:
+        """All Tenants have been put."""
+        self._cluster.are_tenants_known = True
+        self.troubles.pop(_TENANTS, None)
+        self._build()
+
     def put_tenant(self, name: str, tenant: Tenant | None) -> None:
         if tenant is None:
             self._cluster.tenants.pop(name, None)
@@ -168,14 +188,16 @@ class Credentials:
     def _build(self) -> None:
         self._cluster.is_due = False
         found = required.trusted(self._auth, self._content)
-        tenants = {**self._cluster.tenants, **self._defined}
+        tenants = {**self._cluster.tenants, **(self._defined or {})}
         if self._auth.mode == "off":
             tenants = {}
         self.tenants = tenants
         if not required.are_required(self._auth, self._content):
             self.gate = self._cache = None
         else:
-            directory = Directory([*self._cluster.keys.values(), *self._keys], tenants)
+            are_known = self._defined is not None and self._cluster.are_tenants_known
+            every_key = [*self._cluster.keys.values(), *self._keys]
+            directory = Directory(every_key, tenants, are_tenants_known=are_known)
             self._cache = None
             if found is not None and (key_set := self._key_set) is not None:
                 self._cache = TokenCache(found.issuer, directory, lambda: key_set.keys, key_set.want)
@@ -216,7 +238,7 @@ class Credentials:
 def _opens_pages(credential: bytes, gate: Gate | None, token_file: str | None) -> Denial | None:
     if token_file is not None:
         with contextlib.suppress(OSError):
-            token = Path(token_file).read_bytes()[:4096].strip()
+            token = private_files.read(Path(token_file), MAX_TOKEN_BYTES).strip()
             if token and hmac.compare_digest(keys.digest(token), keys.digest(credential)):
                 return None
     if not credential:

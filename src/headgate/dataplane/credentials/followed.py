@@ -10,11 +10,14 @@ from headgate.dataplane.credentials.credentials import Credentials
 
 PATIENCE_S = 5.0
 """How long a start waits for rights that were not there at once."""
+AGAIN_S = 0.5
+"""Until it is looked again whether there are rights now."""
 
 
 class FollowedCredentials:
     def __init__(self, client: cluster.Source, namespace: str, credentials: Credentials) -> None:
         self._credentials = credentials
+        credentials.await_tenants()
         self._secrets = cluster.Informer(client, api.Secret, namespace, label_selector=secrets.SELECTOR)
         self._tenants = cluster.Informer(client, api.Tenant, namespace, may_be_absent=True)
         self._secrets.subscribe(self._put_secret)
@@ -25,6 +28,20 @@ class FollowedCredentials:
         for informer in (self._secrets, self._tenants):
             tasks.create_task(informer.run())
         await asyncio.gather(self._secrets.wait_known(PATIENCE_S), self._tenants.wait_known(PATIENCE_S))
+        if self._are_tenants_known:
+            self._credentials.have_tenants()
+        else:
+            tasks.create_task(self._wait_for_tenants())
+
+    @property
+    def _are_tenants_known(self) -> bool:
+        """Not if access has been denied since the start: then there may be some."""
+        return self._tenants.synced.is_set() and self._tenants.denied is None
+
+    async def _wait_for_tenants(self) -> None:
+        while not self._are_tenants_known:  # noqa: ASYNC110 - an informer has no event for rights
+            await asyncio.sleep(AGAIN_S)
+        self._credentials.have_tenants()
 
     def denied(self) -> list[cluster.Denied]:
         """The objects that may not be read."""

@@ -26,7 +26,8 @@ class KeyFileError(ValueError):
 def read(path: Path) -> list[Key]:
     """The keys. Raises KeyFileError."""
     try:
-        with open(path, "rb") as file:
+        # Opening a pipe would otherwise wait for its writer.
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             _check_mode(path, os.fstat(file.fileno()))
             content = file.read(MAX_BYTES + 1)
     except OSError as error:

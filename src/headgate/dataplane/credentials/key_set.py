@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 
-from headgate import http_clients
+from headgate import http_clients, private_files
 from headgate.auth import tokens
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,9 @@ class KeySet:
                 self._content = content
                 self._changed()
             self.trouble, self.fetched_at = "", time.time()
-        except (OSError, ValueError, httpx2.HTTPError, TimeoutError) as error:
+        except Exception as error:  # whatever an issuer publishes must not end the gateway
+            if not isinstance(error, OSError | ValueError | httpx2.HTTPError | httpx2.InvalidURL):
+                log.exception("auth.jwt_keys: reading %s", self.source)
             trouble = str(error) or type(error).__name__
             if trouble != self.trouble:
                 log.warning("auth.jwt_keys: %s cannot be read: %s; the last keys stay", self.source, trouble)
@@ -75,7 +77,7 @@ class KeySet:
 
     async def _fetched(self) -> bytes:
         if not is_url(self.source):
-            content = _read(Path(self.source))
+            content = private_files.read(Path(self.source), MAX_BYTES + 1)
         else:
             async with (
                 asyncio.timeout(TIMEOUT_S),
@@ -92,11 +94,6 @@ class KeySet:
         if len(content) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES} bytes")
         return content
-
-
-def _read(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(MAX_BYTES + 1)
 
 
 def is_url(source: str) -> bool:

@@ -9,11 +9,14 @@ from typing import Any
 import msgspec
 import yaml
 
+from headgate import private_files
 from headgate.api import Tenant
 from headgate.kubeschema import schema, structural
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_TENANTS = 10_000
+MAX_VALUES = 1_000_000
+"""With aliases expanded: a few lines of them could have any number, or contain themselves."""
 
 
 class TenantFileError(ValueError):
@@ -23,7 +26,7 @@ class TenantFileError(ValueError):
 def read(path: Path) -> dict[str, Tenant]:
     """The tenants by name. Raises TenantFileError."""
     try:
-        content = path.read_bytes()
+        content = private_files.read(path, MAX_BYTES + 1)
     except OSError as error:
         raise TenantFileError(f"{path}: {error.strerror or error}") from error
     if len(content) > MAX_BYTES:
@@ -32,6 +35,8 @@ def read(path: Path) -> dict[str, Tenant]:
         documents = [each for each in yaml.load_all(content, _Loader) if each is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise TenantFileError(f"{path} is not YAML: {error}") from error
+    if _is_larger(documents, MAX_VALUES):
+        raise TenantFileError(f"{path}: its aliases expand to more than {MAX_VALUES} values: write them out")
     if len(documents) > MAX_TENANTS:
         raise TenantFileError(f"{path} has more than {MAX_TENANTS} tenants")
     found: dict[str, Tenant] = {}
@@ -77,6 +82,18 @@ def _tenant(document: Any, place: str) -> Tenant:
         return msgspec.convert(document, Tenant)
     except msgspec.ValidationError as error:
         raise TenantFileError(f"{place}: {error}") from error
+
+
+def _is_larger(value: Any, most: int) -> bool:
+    """Whether there are more values than this in a tree of lists and mappings."""
+    open_ = [value]
+    count = 0
+    while open_ and count <= most:
+        each = open_.pop()
+        inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        count += 1 + len(inner)
+        open_ += inner
+    return count > most
 
 
 @functools.cache

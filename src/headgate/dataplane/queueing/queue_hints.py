@@ -98,7 +98,7 @@ def _flow(found: dict[bytes, str], request: HintedRequest, settings: DataPlaneSe
     is_trusted, tenant = request.is_from_trusted, request.tenant
     if tenant is not None:
         chosen = ""
-        if trust.believes(settings.queue.fairness_ids_from, is_trusted=tenant.chooses_flow):
+        if tenant.chooses_flow or (not tenant.is_defined and settings.queue.fairness_ids_from == "anyone"):
             chosen = next((found[name] for name in FAIRNESS_IDS if found.get(name)), "")
         return _cut(chosen or tenant.flow), ""
     flow = ""
