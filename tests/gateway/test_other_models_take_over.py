@@ -235,3 +235,135 @@ async def test_large_bodies(start_fleet, start_endpoint):
     response = await gateway.ask(_big(prompt=text))
     assert response.json["model"] == "small"
     assert small.calls[0].json == _big(model="small", prompt=text)
+
+
+# -- waiting, lateness, limits, tenants
+
+
+async def test_a_saturated_pool(start_fleet, start_endpoint, eventually):
+    """A request waits for its own pool for a while, and then goes on."""
+    big, small = await start_endpoint(), await start_endpoint(behave=answers)
+    gateway = await start_fleet(
+        {"big": [big], "small": [small]},
+        _model("small"),
+        after_s=0.2,
+        settings={"queue_detector": "concurrency-detector", "queue_max_in_flight": 1},
+    )
+    first = await gateway.connect()
+    first.post(_big())
+    call = await big.call()
+    began = asyncio.get_running_loop().time()
+    response = await gateway.ask(_big())
+    assert asyncio.get_running_loop().time() - began >= 0.19
+    assert response.header("x-headgate-fallback") == "big;saturated"
+    answers(call)
+    assert (await first.response()).json["model"] == "big"
+
+
+async def test_a_first_token_that_comes_too_late(start_fleet, start_endpoint):
+    """What is predicted for the endpoint that is picked counts."""
+    big, small = await start_endpoint(behave=answers), await start_endpoint(behave=answers)
+    gateway = await start_fleet(
+        {"big": [big], "small": [small]}, _model("small"), reasons=(SLO,), first_token_s=0.001
+    )
+    response = await gateway.ask(_big(prompt="x" * 200_000))
+    assert response.header("x-headgate-fallback") == "big;slo"
+    assert not big.calls
+
+
+async def test_a_first_token_in_time(start_fleet, start_endpoint):
+    big, small = await start_endpoint(behave=answers), await start_endpoint(behave=answers)
+    gateway = await start_fleet(
+        {"big": [big], "small": [small]}, _model("small"), reasons=(SLO,), first_token_s=600.0
+    )
+    assert (await gateway.ask(_big())).json["model"] == "big"
+
+
+def _limit(tokens):
+    return routing.TokenLimits(input=tokens, unit="minute", unit_s=60)
+
+
+def _left(gateway, name):
+    limit = gateway.shell.plane.routes.limits.by_route[api.ObjectRef("ModelRoute", "default", name)]
+    return limit.input.budget.available(gateway.shell.now())
+
+
+async def test_the_model_that_served_is_charged(start_fleet, start_endpoint):
+    """What was reserved of the first limit is returned, and the other limit counts."""
+
+    def serve(call):
+        usage = {"prompt_tokens": 7, "completion_tokens": 3}
+        body = json.dumps({"model": "small", "choices": [], "usage": usage}).encode()
+        call.answer(body, **{"content-type": "application/json"})
+
+    gateway = await start_fleet(
+        {
+            "big": [await start_endpoint(behave=lambda call: call.reset())],
+            "small": [await start_endpoint(behave=serve)],
+        },
+        _model("small"),
+        limits={"big": _limit(1000), "small": _limit(1000)},
+    )
+    response = await gateway.ask(_big())
+    assert response.header("x-ratelimit-limit-tokens") == "1000"
+    await gateway.idle()
+    assert _left(gateway, "big") == 1000
+    assert _left(gateway, "small") == pytest.approx(993, abs=1)
+
+
+@pytest.mark.parametrize("is_reason", [True, False])
+async def test_a_limit_that_is_used_up(start_fleet, start_endpoint, is_reason):
+    """Only where that is a reason, another model gets the requests beyond the limit."""
+    big, small = await start_endpoint(behave=answers), await start_endpoint(behave=answers)
+    gateway = await start_fleet(
+        {"big": [big], "small": [small]},
+        _model("small"),
+        reasons={*USUAL, *((LIMIT,) if is_reason else ())},
+        limits={"big": _limit(10)},
+    )
+    response = await gateway.ask(_big(messages=[{"role": "user", "content": "word " * 100}]))
+    assert response.status == (200 if is_reason else 429)
+    assert response.header("x-headgate-fallback") == ("big;limit" if is_reason else None)
+
+
+async def test_the_limit_of_the_next_model(start_fleet, start_endpoint):
+    """A model that takes over does not exceed its own limit."""
+    small = await start_endpoint(behave=answers)
+    gateway = await start_fleet({"big": [], "small": [small]}, _model("small"), limits={"small": _limit(10)})
+    response = await gateway.ask(_big(messages=[{"role": "user", "content": "word " * 100}]))
+    assert (response.status, response.json["error"]["code"]) == (429, "rate_limit_exceeded")
+    assert "default/small" in response.json["error"]["message"]
+    assert not small.calls
+
+
+async def test_anthropics_messages(start_fleet, start_endpoint):
+    """Errors after a fallback have the format of the API."""
+    gateway = await start_fleet({"big": [], "small": []}, _model("small"))
+    response = await gateway.ask(_big(max_tokens=5), "/v1/messages")
+    assert (response.status, response.json["type"]) == (503, "error")
+    assert "after 'big' (no-endpoint)" in response.json["error"]["message"]
+
+
+async def test_a_client_that_leaves_meanwhile(start_fleet, start_endpoint):
+    """Nothing is left over in the pool that was left, nor in the other."""
+    small = await start_endpoint()
+    gateway = await start_fleet(
+        {"big": [], "small": [small]}, _model("small"), limits={"small": _limit(1000)}
+    )
+    client = await gateway.connect()
+    client.post(_big())
+    await small.call()
+    client.close()
+    await gateway.idle()
+    assert gateway.metric("headgate_gateway_requests_total") == 1
+
+
+async def test_the_decision_is_told(start_fleet, start_endpoint):
+    """Who may ask for the decision sees what was left."""
+    small = await start_endpoint(behave=answers)
+    trusted = {"clients_trusted_networks": ("127.0.0.0/8",)}
+    gateway = await start_fleet({"big": [], "small": [small]}, _model("small"), settings=trusted)
+    response = await gateway.ask(_big(), x_headgate_explain="1")
+    decision = response.header("x-headgate-decision")
+    assert "left=big:no-endpoint" in decision
+    assert "target=default/small" in decision

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,19 @@ def test_the_page(tmp_path: Path, unused_tcp_port_factory: Callable[[], int]) ->
     assert '"model":"small"' in done.stdout.replace(" ", "")
     for line in re.findall(r"^x-headgate-.*$", PAGE, re.MULTILINE):
         assert line in done.stdout
+
+
+def test_the_explanation_of_the_page() -> None:
+    """What it shows is printed."""
+    command, shown = re.findall(r"^  \$ headgate (.*)\n  \.\.\.\n((?:  .*\n)+)  ```", PAGE, re.MULTILINE)[0]
+    done = subprocess.run(
+        [sys.executable, "-m", "headgate", *command.split()],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert textwrap.dedent(shown) in done.stdout
 
 
 def test_the_example_is_that_of_the_page() -> None:
