@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 def first(life: Life, pool: PoolState, now: float) -> None:
     """Begin the first attempt, once the request need not wait or waits no longer."""
     life.pool = pool
-    if not life.attempts_here:
+    if not life.account.attempts or not life.attempts_here:
         pool.budget.requests += 1
     if life.decision.body is not life.request.body:
         life.request.body = b""  # only one of the two bodies is sent
