@@ -10,6 +10,7 @@ from headgate.api.tenants import Tenant, TenantSpec
 from headgate.auth.tenant import Grant
 from headgate.requests.effects import Refuse
 from headgate.requests.in_process import InProcess
+from headgate.requests.proxied import Proxied
 
 
 def _snapshot(*next):
@@ -57,6 +58,17 @@ def test_no_model_that_the_tenant_may_use():
     assert isinstance(shell.done[-1], Refuse)
     assert shell.refusal.code == "no_ready_endpoint"
     assert "'a'" not in shell.refusal.message
+
+
+def test_a_proxy_that_only_asks_for_a_pick():
+    """The picker's shell: the proxy could not send the request to another pool."""
+    plane = Plane()
+    plane.plane.use(_snapshot("a"), plane.now)
+    shell = InProcess(plane.plane, Asked({"model": "m", "prompt": "hello"}, now=plane.now))
+    shell.life.proxied = Proxied(asks_for_usage=True)
+    shell.start(plane.now)
+    assert shell.refusal.code == "no_ready_endpoint"
+    assert shell.life.fallen is None
 
 
 def test_models_that_name_each_other():

@@ -45,6 +45,11 @@ SHOWN_BODY_BYTES = 4096
 class Forms(Protocol):
     """How a shell reads requests, and how it rejects them."""
 
+    @property
+    def falls_back(self) -> bool:
+        """Whether other models and pools take requests over. A proxy that only asks for a pick has none."""
+        ...
+
     def request(self, path: str, headers: list[Header], body: bytes, now: float) -> ClientRequest:
         """The POST request."""
         ...
@@ -110,8 +115,8 @@ class _Explainer:
         )
 
     def _fallbacks(self, decision: Decision, request: ClientRequest) -> Iterator[FallbackShown]:
-        """Where the request may go instead of its target; pickers have no other pool."""
-        fallback, known = decision.fallback, self._view
+        """Where the request may go instead of its target."""
+        fallback, known = decision.fallback if self._forms.falls_back else None, self._view
         for each in fallback.next if fallback is not None else ():
             pool, why = each.pool, ""
             if pool is None:
