@@ -64,6 +64,7 @@ async def test_request_that_is_served(logging, endpoint):
         "selected_pod": "default/pod-0",
         "upstream_status_code": 200,
         "upstream_attempts": 1,
+        "fallbacks": [],
         "expected_prompt_tokens": 1,
         "expected_cached_tokens": 0,
         "expected_time_to_first_token": 20,

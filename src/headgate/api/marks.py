@@ -115,6 +115,21 @@ WEIGHTS = "headgate.dev/weights"
 """On a ModelServer or InferencePool: weights of its Pods by their labels, as planned; JSON as in
 api.weights."""
 
+FALLBACK = "headgate.dev/fallback"
+"""On a ModelRoute, InferenceModel or InferencePool: the models that take over its requests, in order,
+separated by commas; `pool=NAME` is a pool of the same kind and namespace that has the same model."""
+
+FALLBACK_ON = "headgate.dev/fallback-on"
+"""With it: for which reasons, as in api.fallbacks, or for which statuses; separated by commas."""
+
+FALLBACK_AFTER = "headgate.dev/fallback-after"
+"""With it: how long a request waits for a saturated pool before."""
+
+FALLBACK_FIRST_TOKEN = "headgate.dev/fallback-first-token"  # noqa: S105 - a time, not a secret
+"""With it: the time within which the first token must be expected."""
+
+OF_FALLBACKS = (FALLBACK, FALLBACK_ON, FALLBACK_AFTER, FALLBACK_FIRST_TOKEN)
+
 OF_PODS = frozenset(
     {
         WEIGHT,
@@ -167,6 +182,7 @@ OF_INFERENCE_POOLS = frozenset(
         *(SCALE_FROM_ZERO, START_FAILED, WEIGHTS),
         *(KV_EVENTS, KV_EVENTS_REPLAY, KV_EVENTS_RANKS),
         *(MANIFEST_HASH, POOL_V1, POOL_V1ALPHA1),
+        *OF_FALLBACKS,
     }
 )
 """Annotations that are read on InferencePools."""

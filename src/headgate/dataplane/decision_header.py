@@ -50,6 +50,8 @@ def line(exchange: ServedRequest, limits: list[tuple[str, str]], refused: str = 
         if life.wait.is_for_endpoint:
             pairs.append(("start-wait", f"{life.wait.start_seconds(0.0) * 1e3:.0f}ms"))
         pairs += [("flow", place.flow), ("priority", str(place.priority))]
+    if life.fallen is not None:
+        pairs += [("left", f"{hop.model}:{hop.reason}") for hop in life.fallen.hops]
     pairs.append(("attempts", str(account.attempts)))
     for each in (account.failed_attempts or ())[-MAX_TRIED:]:
         pairs.append(("tried", f"{each.endpoint}:{each.reason}"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import httptools
 
-from headgate.dataplane import decision_header, large_reader, retry_after
+from headgate.dataplane import decision_header, fallback_headers, large_reader, retry_after
 from headgate.dataplane.bodies import LONG_BYTES
 from headgate.dataplane.explaining import limits_shown
 from headgate.gateway import progress, refusals
@@ -166,6 +166,9 @@ class Exchange:
         except Exception:
             self._broke(now)
         self._perform(now)
+
+    def _fall_back(self, effect: effects.FallBack, now: float) -> None:
+        way.decided(self.life, now)
 
     def _fetch_tokens(self, effect: effects.FetchTokens, now: float) -> None:
         sources = self._services.limit_sources
@@ -340,6 +343,8 @@ class Exchange:
         received.is_encoded = response.is_encoded
         if (trace := request.trace) is not None and trace.is_kept and status >= 400:
             response.add(trace.response_line())
+        if life.fallen is not None and life.fallen.hops:
+            response.add(fallback_headers.lines(life))
         if request.wants_decision:
             response.add(decision_header.line(self, self._limits_told(now)))
         pool, choice = life.pool, life.choice
@@ -516,6 +521,8 @@ class Exchange:
             self._end(now)
             if (trace := request.trace) is not None and trace.is_kept:
                 request.response_lines += trace.response_line()
+            if life.fallen is not None and life.fallen.hops:
+                request.response_lines += fallback_headers.lines(life)
             if request.wants_decision:
                 request.response_lines += decision_header.line(self, self._limits_told(now), refusal.code)
             self._client.refuse(refusal, request, self.request_id)
@@ -572,6 +579,7 @@ def _counting(count: Callable[[bytes], bytes], write: Callable[[bytes], None]) -
 
 _DO: Final[dict[type[effects.Effect], Callable[[Exchange, Any, float], None]]] = {
     effects.ReadBody: Exchange._read_body,
+    effects.FallBack: Exchange._fall_back,
     effects.FetchTokens: Exchange._fetch_tokens,
     effects.Hold: Exchange._hold,
     effects.Ask: Exchange._ask,

@@ -27,6 +27,8 @@ _NOBODY = trust.Peer("", trust.Networks(()))
 class GatewayForms:
     """`explaining.Forms` of the gateway."""
 
+    falls_back = True
+
     def request(self, path: str, headers: list[Header], body: bytes, now: float) -> ClientRequest:
         host = next((value for name, value in headers if name == b"host"), b"")
         head = ParsedHead(b"POST", path.encode("latin-1", "replace"), headers, False, _NOBODY, host)

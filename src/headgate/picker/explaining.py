@@ -25,6 +25,8 @@ _NOT_OF_PROXIES: Final = frozenset((b"host", b"content-length", b"connection", b
 class PickerForms:
     """`dataplane.explaining.Forms` of the picker. `default`: where requests go that name no model."""
 
+    falls_back = False
+
     def __init__(self, choices: Choices, default: Destination | None) -> None:
         self._choices = choices
         self._default = default

@@ -9,7 +9,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from headgate.requests import asking, blaming, effects, holding, learning, pairs, settlement, states
+from headgate.requests import (
+    asking,
+    blaming,
+    effects,
+    fallbacks,
+    holding,
+    learning,
+    pairs,
+    settlement,
+    states,
+)
 from headgate.requests.account import FailedAttempt
 from headgate.requests.decision import no_endpoint
 from headgate.requests.refusal import Refusal
@@ -25,7 +35,7 @@ log = logging.getLogger(__name__)
 def first(life: Life, pool: PoolState, now: float) -> None:
     """Begin the first attempt, once the request need not wait or waits no longer."""
     life.pool = pool
-    if not life.account.attempts:
+    if not life.account.attempts or not life.attempts_here:
         pool.budget.requests += 1
     if life.decision.body is not life.request.body:
         life.request.body = b""  # only one of the two bodies is sent
@@ -82,6 +92,10 @@ def _attempt_alone(life: Life, pool: PoolState, now: float) -> None:
         why = plane.refused(pool, scheduled, tried, now)
         settlement.refuse(life, no_endpoint(pool, plane.rules.max_requests, why), now)
         return
+    may_leave = decision.fallback is not None or life.fallen is not None
+    if may_leave and fallbacks.is_late(life, choice.first_token_s, now):
+        settlement.move_on(life, fallbacks.SLO, now)
+        return
     begun = asking.begin(life, choice, now)
     asking.count_work(life, pool, choice.cached_tokens)
     asking.book(life, begun)
@@ -128,7 +142,7 @@ def _waits_for_start(life: Life, reason: str, now: float) -> bool:
     reached an endpoint are bounded as retries are, as the request may be what ended it."""
     assert life.pool is not None
     pool = life.plane.pools.get(life.pool.pool.key)
-    if pool is None or (reason != "connect" and life.account.attempts > life.plane.retries(pool)):
+    if pool is None or (reason != "connect" and life.attempts_here > life.plane.retries(pool)):
         return False
     return holding.hold_again(life, pool, now)
 
@@ -212,7 +226,7 @@ def may_retry(life: Life, pool: PoolState, now: float, reserved: float = 0.0) ->
         return False
     life.pool = latest
     return (
-        life.account.attempts <= plane.retries(latest)
+        life.attempts_here <= plane.retries(latest)
         and _is_another(life, latest, now)
         and plane.take_retry(latest, now, reserved)
     )

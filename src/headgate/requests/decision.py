@@ -123,6 +123,13 @@ class Decision:
         """Whether the gateway asks for the usage of a stream for which the client did not ask."""
         self.refusal: Refusal | None = None
 
+    @property
+    def fallback(self) -> routing.Fallback | None:
+        """What takes over from its route, or else from its pool; None if nothing does."""
+        match, pool = self.match, self.pool
+        fallback = None if match is None else match.route.fallback
+        return pool.pool.fallback if fallback is None and pool is not None else fallback
+
 
 def decide(
     known: Surroundings,
@@ -207,6 +214,63 @@ def decide_in(
     else:
         _fill_large_body(decision, known, request, fields, body, True)
     return decision
+
+
+def decide_next(
+    known: Surroundings,
+    request: ClientRequest,
+    before: Decision,
+    next: routing.Next,
+    body: large.Body | None = None,
+) -> Decision:
+    """Decide about a request whose present destination is to be left for `next`; the body is that of
+    `before`, unless a large one is given. What follows after that is up to the caller."""
+    decision = Decision()
+    content = (before.body or request.body) if body is None else b""
+    assert isinstance(content, bytes)
+    if not request.body:  # only one of two bodies was kept
+        request.body = content if body is None else bytes(body.whole)
+    form: forms.Form | None = None
+    fields = inspect(content) if body is None else body.fields
+    if not isinstance(fields, Fields):
+        read = forms.read(request.headers, content) if body is None else body.form
+        if not isinstance(read, forms.Form):
+            decision.refusal = read or fields
+            return decision
+        form = read
+        fields = Fields(form.model, form.stream)
+    decision.model = next.model or before.model
+    decision.stream = before.stream
+    decision.refusal = _forbidden(decision, request)
+    if decision.refusal is None:
+        if next.pool is None:
+            decision.refusal = _find_pool(decision, known, request, None)
+        else:
+            decision.refusal = _go_to(decision, known, before, next.pool)
+    if decision.refusal is not None:
+        return decision
+    if body is None:
+        decision.refusal = _fill_body(decision, known, request, content, fields, form, True)
+    else:
+        _fill_large_body(decision, known, request, fields, body, True)
+    decision.usage_unasked = decision.usage_unasked or before.usage_unasked
+    return decision
+
+
+def _go_to(decision: Decision, known: Surroundings, before: Decision, key: ObjectRef) -> Refusal | None:
+    """The route stays, and the pool is another."""
+    pool, match = known.pools.get(key), before.match
+    if pool is None or match is None:
+        return Refusal.unavailable(f"there is no {key}", code="pool_not_found")
+    decision.match, decision.pool = match, pool
+    decision.target = target = routing.Target(key, 1)
+    if pool.pool.rewrites is not None:
+        target = _rewritten(decision, known, pool.pool.rewrites, target)
+    served = pool.pool.model
+    decision.upstream_model = target.model or (
+        decision.model if served is None or match.is_adapter else served
+    )
+    return None
 
 
 def _leads_to(known: Surroundings, model: str, pool: ObjectRef) -> routing.Match | None:
@@ -335,9 +399,8 @@ def _fill_body(
     form: forms.Form | None,
     asks_for_usage: bool,
 ) -> Refusal | None:
-    model = decision.model
     upstream_model = decision.upstream_model
-    if upstream_model != model:
+    if upstream_model != (fields.model or ""):
         try:
             body = (
                 replace_model(body, upstream_model) if form is None else form.with_model(body, upstream_model)
@@ -346,7 +409,8 @@ def _fill_body(
             return invalid_json(str(error))
         except RecursionError:  # the body was just shallow enough for the decoder
             return invalid_json("it is nested too deeply")
-        decision.client_name = msgspec.json.encode(model)
+    if upstream_model != decision.model:
+        decision.client_name = msgspec.json.encode(decision.model)
     decision.scheduled = _scheduled(decision, known, request, upstream_model, fields, form is not None, None)
     if asks_for_usage and decision.stream and form is None and request.path in _USAGE_BY_OPTION:
         with_usage = ask_for_usage(body, fields)
@@ -366,11 +430,11 @@ def _fill_large_body(
     asks_for_usage: bool,
 ) -> None:
     """Like `_fill_body`, without any step that takes time proportional to the body."""
-    model, upstream_model = decision.model, decision.upstream_model
+    upstream_model = decision.upstream_model
     is_form = isinstance(body.form, forms.Form)
-    is_renamed = upstream_model != model
-    if is_renamed:
-        decision.client_name = msgspec.json.encode(model)
+    is_renamed = upstream_model != (fields.model or "")
+    if upstream_model != decision.model:
+        decision.client_name = msgspec.json.encode(decision.model)
     decision.scheduled = _scheduled(decision, known, request, upstream_model, fields, is_form, body.prompt)
     if is_form:
         decision.body = body.with_form_model(upstream_model) if is_renamed else Pieces((body.whole,))

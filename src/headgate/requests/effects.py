@@ -31,6 +31,12 @@ class ReadBody(Effect):
     __slots__ = ()
 
 
+class FallBack(Effect):
+    """The request goes to its next model or pool: report `decided`."""
+
+    __slots__ = ()
+
+
 class FetchTokens(Effect):
     """Lease tokens of a limit that is counted elsewhere; report `tokens_fetched` when they arrive or the time
     is up, and `tokens_out` if there is nothing to wait for."""
@@ -174,6 +180,7 @@ class HangUp(Effect):
 
 
 READ_BODY: Final = ReadBody()
+FALL_BACK: Final = FallBack()
 HOLD: Final = Hold()
 STOP_TIMER: Final = StopTimer()
 DROP: Final = Drop()

@@ -39,6 +39,8 @@ class InProcess:
                 assert pool is not None
                 assert pool.queue is not None
                 pool.queue.hold(self, now)
+            elif isinstance(effect, effects.FallBack):
+                way.decided(self.life, now)
             elif isinstance(effect, effects.FetchTokens):
                 way.tokens_out(self.life, now)  # there is no other source of tokens
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headgate.requests.client import ClientRequest
     from headgate.requests.data_plane import DataPlane
     from headgate.requests.effects import Effect
+    from headgate.requests.fallen import Fallen
     from headgate.requests.pairing import Pairing
     from headgate.requests.pool_state import PoolState
     from headgate.requests.proxied import Proxied
@@ -55,6 +56,7 @@ class Life:
         "account",
         "attempt",
         "decision",
+        "fallen",
         "load",
         "pairing",
         "plane",
@@ -101,11 +103,19 @@ class Life:
         """What another proxy says, which only asks for a pick; None if the shell sends the request itself."""
         self.pairing: Pairing | None = None
         """For a request to a pool with separate prefill and decode."""
+        self.fallen: Fallen | None = None
+        """How it came to another model or pool than that of its route; None if it did not."""
 
     @property
     def choice(self) -> Choice | None:
         """Of the last attempt."""
         return self.attempt.choice if self.attempt is not None else None
+
+    @property
+    def attempts_here(self) -> int:
+        """Attempts in its present pool."""
+        attempts = self.account.attempts
+        return attempts if self.fallen is None else attempts - self.fallen.attempts
 
     @property
     def is_over(self) -> bool:

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headgate.fleet import Suspects, adapters, blame
-from headgate.requests import blaming
-from headgate.requests.attempts import go_elsewhere, may_retry
+from headgate.requests import blaming, fallbacks, settlement
+from headgate.requests.attempts import end_attempt, go_elsewhere, may_retry
 
 if TYPE_CHECKING:
     from headgate.requests.life import Life
@@ -28,6 +28,15 @@ def is_turned_down(life: Life, status: int, rest_s: float | None, now: float) ->
     if life.suspects is not None:  # the client's mistake, which only this endpoint noticed
         blaming.blame_all(life, life.suspects.served(), now)
     return False
+
+
+def falls_back(life: Life, status: int, now: float) -> bool:
+    """Whether an error response is dropped because another model or pool takes the request over."""
+    if not fallbacks.takes_over_from(life, status):
+        return False
+    end_attempt(life, f"status_{status}", now)
+    settlement.move_on(life, fallbacks.ERROR, now)
+    return True
 
 
 def _goes_where_adapter_is(life: Life, adapter: str, now: float) -> bool:

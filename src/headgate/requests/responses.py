@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.fleet import Suspect, blame
 from headgate.requests import blaming, effects, settlement, states
 from headgate.requests.account import SERVED
-from headgate.requests.rejections import is_turned_down
+from headgate.requests.rejections import falls_back, is_turned_down
 
 if TYPE_CHECKING:
     from headgate.requests.life import Life
@@ -29,7 +29,7 @@ def head(life: Life, status: int, rest_s: float | None, now: float) -> None:
     response = effects.RESPOND
     if status >= 400:
         back_at = [] if rest_s is None else _back_at(life, pool, now + rest_s, now)
-        if is_turned_down(life, status, rest_s, now):
+        if is_turned_down(life, status, rest_s, now) or falls_back(life, status, now):
             return
         if back_at:
             response = effects.Respond(min(back_at) - now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headgate.requests import effects, learning, states
+from headgate.requests import effects, fallbacks, learning, states
 from headgate.requests.account import CLIENT_GONE, SERVED
 from headgate.requests.blaming import blame_all
 from headgate.requests.limits import reserving
@@ -73,7 +73,13 @@ def _judge_content(life: Life, now: float) -> None:
 
 
 def refuse(life: Life, refusal: Refusal, now: float) -> None:
-    """Refuse the request, because no endpoint can be tried, or tried again."""
+    """Refuse the request, because no endpoint can be tried, or tried again; or send it to its next model or
+    pool, if it has one."""
+    if reason := fallbacks.reason_of(life, refusal.code):
+        move_on(life, reason, now)
+        return
+    if life.fallen is not None:
+        refusal = fallbacks.told(life, refusal)
     if life.state & (states.TRYING | states.ANSWERING):
         life.todo.append(effects.DROP)
         drop_prefill(life, now)
@@ -82,6 +88,34 @@ def refuse(life: Life, refusal: Refusal, now: float) -> None:
     account.error_message = refusal.log_message
     settle(life, refusal.code, now)
     life.todo.append(effects.Refuse(refusal))
+
+
+def move_on(life: Life, reason: str, now: float) -> None:
+    """Leave the model or pool for the next one. Nothing counts for the one that is left, except failures of
+    its endpoints."""
+    pool = life.pool
+    if life.state & states.TRYING:
+        life.todo.append(effects.DROP)
+        drop_prefill(life, now)
+    if life.suspects is not None and pool is not None:
+        blame_all(life, life.suspects.compare(0), now)
+        life.suspects = None
+    if life.attempt is not None:
+        end_booking(life, life.attempt, now)
+    if life.reservation is not None:
+        life.reservation.settle(0, 0, now)
+        life.reservation = None
+    if life.traffic is not None:
+        life.traffic.ended(now)
+        life.traffic = None
+    queue = pool.queue if pool is not None else None
+    if queue is not None and (life.wait is not None or queue.counts_all):
+        queue.settled(life, now)
+    life.attempt = life.load = life.pairing = None
+    life.tried.clear()
+    fallbacks.take_next(life, reason)
+    life.state = states.NEW
+    life.todo.append(effects.FALL_BACK)
 
 
 def told_status(life: Life, status: int) -> int:
@@ -135,6 +169,8 @@ def drop_body(life: Life) -> None:
     """Drop the body, as no further attempt can follow: a stream need not hold its prompt."""
     life.request.body = life.decision.body = b""
     life.decision.change = None
+    if life.fallen is not None:
+        life.fallen.body = None
 
 
 def end_booking(life: Life, attempt: Attempt, now: float, response_tokens: int | None = None) -> None:

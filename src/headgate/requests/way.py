@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.requests import attempts, effects, responses, settlement, silence, states
+from headgate.requests import attempts, effects, fallen, responses, settlement, silence, states
 from headgate.requests.bodies import large
 from headgate.requests.decision import decide, encoded
 from headgate.requests.limits import limiting
@@ -42,16 +42,16 @@ def body_read(life: Life, body: large.Body | None, now: float) -> None:
     life.expect("body_read")
     life.state = states.NEW
     if body is None:
-        why = Refusal.broken("the gateway failed to read the request: see its log")
-        settlement.refuse(life, why, now)
+        settlement.refuse(life, Refusal.broken("the gateway failed to read the request: see its log"), now)
     else:
         life.decision = decide(life.plane, life.request, body, life.proxied)
+        life.fallen = fallen.begun(life.decision, body)
         decided(life, now)
 
 
 # 2. Reserve tokens of its route's limit.
 def decided(life: Life, now: float) -> None:
-    """The decision is made, here or by the shell."""
+    """The decision is made, here or by the shell, or again after another model or pool was left."""
     life.expect("decided")
     life.pool = life.decision.pool
     if life.decision.refusal is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headgate import api
-from headgate.routing import inference_pools
+from headgate.routing import fallbacks, inference_pools
 from headgate.routing.problems import Reporter
 from headgate.routing.snapshot import (
     INFERENCE_MODEL,
@@ -51,6 +51,7 @@ def check(
 ) -> None:
     """Report a pool that is not in `pools`, the existing ones, and a name that `holder` has."""
     check_pool(pool_of(model), pools, reporter)
+    fallbacks.check(model.metadata.annotations, pool_of(model).kind, pools, reporter)
     if model.spec.model_name and holder != reporter.ref:
         told = (
             f'{holder} is older and has "{model.spec.model_name}" in the same pool: it is served until it is '
@@ -71,7 +72,13 @@ def check_pool(pool: api.ObjectRef, pools: Collection[api.ObjectRef], reporter: 
     reporter.report("spec.poolRef", REF_NOT_FOUND, told)
 
 
-def route(model: api.InferenceModel) -> Route:
+def pools_of(model: api.InferenceModel) -> set[api.ObjectRef]:
+    """The pools that it names, whether or not they exist."""
+    meta, pool = model.metadata, pool_of(model)
+    return {pool} | fallbacks.pools_of(meta.annotations, pool.kind, meta.namespace)
+
+
+def route(model: api.InferenceModel, reporter: Reporter) -> Route:
     """The route of a model that is served."""
     spec, pool, key = model.spec, pool_of(model), ref(model)
     targets = tuple(Target(pool, each.weight, each.name or spec.model_name) for each in spec.target_models)
@@ -83,6 +90,9 @@ def route(model: api.InferenceModel) -> Route:
         rules=(Rule(_RULE, None, targets or (Target(pool, 1, spec.model_name),)),),
         priority=PRIORITIES[spec.criticality],
         is_reserved=bool(targets) and not any(target.weight for target in targets),
+        fallback=fallbacks.fallback(
+            model.metadata.annotations, pool.kind, model.metadata.namespace, reporter.report
+        ),
         uid=model.metadata.uid,
         created=model.metadata.creation_timestamp,
     )

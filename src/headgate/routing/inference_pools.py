@@ -14,7 +14,7 @@ import msgspec
 from headgate import api
 from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, marks
 from headgate.api.marks import Address
-from headgate.routing import endpoints, kv_events, phases, starting, tls, weights
+from headgate.routing import endpoints, fallbacks, kv_events, phases, starting, tls, weights
 from headgate.routing.endpoints import Selector
 from headgate.routing.problems import INVALID_ANNOTATION, Report, Reporter
 from headgate.routing.snapshot import (
@@ -116,6 +116,7 @@ def pool(
         fault=fault,
         start=starting.start(notes, report),
         picker=_picker(source),
+        fallback=fallbacks.fallback(notes, reporter.ref.kind, reporter.ref.namespace, report),
     )
 
 

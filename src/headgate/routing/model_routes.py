@@ -7,7 +7,7 @@ from collections.abc import Collection
 from headgate import api
 from headgate.api.kthena_networking import RateLimit
 from headgate.kubeschema import regex
-from headgate.routing import patterns
+from headgate.routing import fallbacks, patterns
 from headgate.routing.problems import Reporter
 from headgate.routing.snapshot import MODEL_ROUTE, MODEL_SERVER, Route, Rule, Target, TokenLimits
 
@@ -40,6 +40,9 @@ def route(source: api.ModelRoute, reporter: Reporter) -> Route:
         adapters=tuple(name for name in source.spec.lora_adapters if name),
         rules=tuple(rules),
         limits=token_limits(source.spec.rate_limit),
+        fallback=fallbacks.fallback(
+            source.metadata.annotations, MODEL_SERVER, source.metadata.namespace, reporter.report
+        ),
         uid=source.metadata.uid,
         created=source.metadata.creation_timestamp,
     )
@@ -53,11 +56,14 @@ def check(source: api.ModelRoute, pools: Collection[api.ObjectRef], reporter: Re
             if pool not in pools:
                 field = f"spec.rules[{index}].targetModels[{place}].modelServerName"
                 reporter.report(field, MODEL_SERVER_NOT_FOUND, f"there is no {pool}")
+    fallbacks.check(source.metadata.annotations, MODEL_SERVER, pools, reporter)
 
 
 def pools_of(source: api.ModelRoute) -> set[api.ObjectRef]:
     """The pools that it names, whether or not they exist."""
-    return {_target(source, target).pool for rule in source.spec.rules for target in rule.target_models}
+    targets = {_target(source, target).pool for rule in source.spec.rules for target in rule.target_models}
+    meta = source.metadata
+    return targets | fallbacks.pools_of(meta.annotations, MODEL_SERVER, meta.namespace)
 
 
 def _target(source: api.ModelRoute, target: api.TargetModel) -> Target:

@@ -136,6 +136,34 @@ class Rewrites(msgspec.Struct, frozen=True):
         return (*self.named.values(), *((self.others,) if self.others is not None else ()))
 
 
+class Next(msgspec.Struct, frozen=True):
+    """What may take over the requests of a route or pool: another model, or another pool for the same one."""
+
+    model: str
+    """Empty for a pool."""
+    pool: ObjectRef | None = None
+    """None for a model, whose own routes lead to a pool."""
+
+    @property
+    def name(self) -> str:
+        """In logs and explanations."""
+        return self.model if self.pool is None else f"pool={name_of(self.pool)}"
+
+
+class Fallback(msgspec.Struct, frozen=True, kw_only=True):
+    """When the requests of a route or pool go elsewhere, and where to."""
+
+    next: tuple[Next, ...]
+    reasons: frozenset[str]
+    """As in `api.fallbacks`."""
+    statuses: frozenset[int] = frozenset()
+    """Statuses of responses that are a reason, besides those of `error`."""
+    after_s: float = 5.0
+    """How long a request waits for a saturated pool before."""
+    first_token_s: float | None = None
+    """With the reason `slo`: when the first token is due."""
+
+
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Endpoints that serve the same model, and how to reach them."""
 
@@ -178,6 +206,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int | None = None
     """Retries of a failed request; None uses the gateway's setting."""
     retry_interval_s: float = 0.0
+    fallback: Fallback | None = None
+    """For requests whose route has none; None if there is nothing else to go to."""
 
     @property
     def name(self) -> str:
@@ -247,6 +277,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it takes all names without a route."""
     limits: TokenLimits | None = None
     """None if it has no token limits."""
+    fallback: Fallback | None = None
+    """None if its requests are served by its targets, or not at all."""
     uid: str = ""
     """Of the object: one that is deleted and recreated is another."""
     created: str = ""

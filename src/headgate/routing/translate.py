@@ -13,6 +13,7 @@ import msgspec
 
 from headgate import api
 from headgate.routing import (
+    fallbacks,
     inference_models,
     inference_pools,
     model_rewrites,
@@ -39,6 +40,7 @@ UNRESOLVED = frozenset(
         phases.NO_ROLE,
         phases.NO_GROUP,
         phases.INCOMPLETE_GROUP,
+        fallbacks.POOL_NOT_FOUND,
     }
 )
 """Reasons of problems that concern a referenced or selected object, not the one that refers to it."""
@@ -213,7 +215,7 @@ class Translator:
     def _model(self, model: api.InferenceModel, reporter: Reporter) -> None:
         holder = self._holder(_place(model)) if model.spec.model_name else None
         inference_models.check(model, holder or reporter.ref, self._sources.keys(), reporter)
-        routes = (inference_models.route(model),) if holder == reporter.ref else ()
+        routes = (inference_models.route(model, reporter),) if holder == reporter.ref else ()
         place = 0 if inference_models.pool_of(model) in self._sources else 2  # pools have 1
         self._routes.put(reporter.ref, (place, *model.metadata.age_order), routes, goes_first=False)
 
@@ -280,7 +282,7 @@ def _named_by(source: Source | None) -> set[api.ObjectKey]:
     if isinstance(source, api.ModelRoute):
         return {pool.key for pool in model_routes.pools_of(source)}
     if isinstance(source, api.InferenceModel):
-        return {inference_models.pool_of(source).key}
+        return {pool.key for pool in inference_models.pools_of(source)}
     if isinstance(source, api.InferenceModelRewrite):
         return {model_rewrites.pool_of(source).key}
     return (

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
-from headgate.api import marks, weights
+from headgate.api import fallbacks, marks, weights
 from headgate.api.admission import durations
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
+from headgate.api.admission.index_keys import ADAPTER, MODEL, IndexKey
+from headgate.api.admission.references import View
 from headgate.api.marks import ANNOTATIONS, EndpointTls, InvalidAnnotationError
 
-__all__ = ["warn_of_grace", "warn_of_own", "warn_of_start", "warn_of_tls", "warn_of_weights"]
+__all__ = [
+    "check_fallbacks",
+    "warn_of_grace",
+    "warn_of_own",
+    "warn_of_start",
+    "warn_of_tls",
+    "warn_of_weights",
+]
 
 
 def warn_of_own(kinds: str, annotations: FieldCursor, known: Collection[str], found: Findings) -> None:
@@ -45,6 +54,36 @@ def warn_of_weights(annotations: FieldCursor, found: Findings) -> None:
         weights.of_pool(annotations.texts)
     except InvalidAnnotationError as error:
         found.warn(annotations.key(error.annotation), f"{error}; until then, it has no effect")
+
+
+def check_fallbacks(
+    annotations: FieldCursor,
+    own_names: Collection[str],
+    pools: Callable[[str], bool] | None,
+    others: View,
+    found: Findings,
+) -> None:
+    """Reject fallbacks that cannot be read or that name one of the object's `own_names`; warn of models and
+    pools that do not exist. `pools`: whether there is a pool of this name; None if that is unknown."""
+    written = annotations.texts
+    names = annotations.key(marks.FALLBACK)
+    if marks.FALLBACK not in written:
+        for name in marks.OF_FALLBACKS:
+            if name in written:
+                found.warn(annotations.key(name), f"has no effect without {marks.FALLBACK}")
+        return
+    try:
+        parsed = fallbacks.parse(written)
+    except InvalidAnnotationError as error:
+        found.invalid(annotations.key(error.annotation), str(error))
+        return
+    for model, pool in parsed.next if parsed is not None else ():
+        if model and model in own_names:
+            found.invalid(names, f"{model!r} would fall back to itself: name other models only")
+        elif model and not any(others.filed(IndexKey(about, (model,))) for about in (MODEL, ADAPTER)):
+            found.warn(names, f'no object serves the model "{model}"{others.among}; it is passed over')
+        elif pool and pools is not None and not pools(pool):
+            found.warn(names, f'there is no pool "{pool}"{others.among}; it is passed over')
 
 
 def warn_of_grace(annotations: FieldCursor, least: int | None, found: Findings) -> None:

@@ -61,10 +61,14 @@ _ERRORS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
     },
     EnforcedBy.POLICY: {"Model": ("requests-above-limits", "amounts-negative")},
     EnforcedBy.WEBHOOK: {
-        "ModelRoute": ("regex-costly-invalid", "regex-too-large"),
+        "ModelRoute": (
+            *("regex-costly-invalid", "regex-too-large"),
+            *("fallback-invalid", "fallback-itself"),
+        ),
         "Model": ("config-flags", "config-port", "regex-costly-invalid"),
         "AutoscalingPolicyBinding": ("policy-missing",),
-        "InferencePool": ("picker-external",),
+        "InferencePool": ("picker-external", "fallback-invalid"),
+        "InferenceModel": ("fallback-invalid",),
     },
     EnforcedBy.MANIFEST: {"InferenceModel": ("weights-for-some",)},
 }
@@ -96,6 +100,7 @@ _WARNINGS: dict[EnforcedBy, dict[str, tuple[str, ...]]] = {
             *("other-route", "other-adapter", "adapter-of-other", "adapter-is-model", "model-unknown"),
             *("adapter-listed-twice", "adapter-is-name", "name-space"),
             *("path-relative", "path-query", "header-name", "header-twice", "condition-empty"),
+            *("fallback-missing", "fallback-pool-missing", "fallback-alone"),
         ),
         "ModelServer": (
             *("label-key", "label-value", "pods-shared", "pods-wider", "pods-narrower"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from headgate.api.admission import competing_routes, references, string_matches
+from headgate.api.admission.annotations import check_fallbacks
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.index_keys import NAMED, IndexKey
@@ -28,6 +29,7 @@ def check(route: FieldCursor, old: FieldCursor | None, others: View, found: Find
     """All rules for a ModelRoute."""
     spec = route["spec"]
     _check_names(spec, found)
+    _check_fallbacks(route, others, found)
     if spec["rules"].value == []:
         found.warn(spec["rules"], "is empty: every request for this route is answered with 404")
     budget = regex.Budget()
@@ -55,6 +57,17 @@ def _check_names(spec: FieldCursor, found: Findings) -> None:
             found.warn(adapter, f'"{adapter.text}" is the modelName already: listing it has no effect')
         elif adapter.text is not None:
             seen[adapter.text] = adapter
+
+
+def _check_fallbacks(route: FieldCursor, others: View, found: Findings) -> None:
+    spec, namespace = route["spec"], references.key_of(route).namespace
+    own = {spec["modelName"].text, *(each.text for each in spec["loraAdapters"].items())}
+
+    def exists(pool: str) -> bool:
+        return others.get(GROUP, "ModelServer", ObjectKey(namespace, pool)) is not None
+
+    names = {name for name in own if name}
+    check_fallbacks(route.at("metadata.annotations"), names, exists, others, found)
 
 
 # -- rules

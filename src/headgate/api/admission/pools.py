@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from headgate.api import marks
 from headgate.api.admission import competing_routes, index_keys, references, selectors
-from headgate.api.admission.annotations import warn_of_own, warn_of_start, warn_of_tls, warn_of_weights
+from headgate.api.admission.annotations import (
+    check_fallbacks,
+    warn_of_own,
+    warn_of_start,
+    warn_of_tls,
+    warn_of_weights,
+)
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.index_keys import NAMED, IndexKey
@@ -32,7 +38,7 @@ def check_pool(pool: FieldCursor, old: FieldCursor | None, others: View, found: 
     selectors.warn_of_labels(selector, found)
     if port.integer == 0:
         found.warn(port, "0 is no port: no endpoint can be reached")
-    _check_annotations(pool.at("metadata.annotations"), found)
+    _check_annotations(pool.at("metadata.annotations"), others, found)
     selectors.warn_of_overlaps(OLD_GROUP, "InferencePool", pool, selector, others, found)
 
 
@@ -41,14 +47,16 @@ def check_pool_v1(pool: FieldCursor, old: FieldCursor | None, others: View, foun
     labels = pool.at("spec.selector.matchLabels")
     selectors.warn_of_labels(labels, found)
     _check_picker(pool, others, found)
-    _check_annotations(pool.at("metadata.annotations"), found)
+    _check_annotations(pool.at("metadata.annotations"), others, found)
     selectors.warn_of_overlaps(GROUP, "InferencePool", pool, labels, others, found)
 
 
-def _check_annotations(annotations: FieldCursor, found: Findings) -> None:
+def _check_annotations(annotations: FieldCursor, others: View, found: Findings) -> None:
     warn_of_own("InferencePools", annotations, marks.OF_INFERENCE_POOLS, found)
     warn_of_start(annotations, found)
     warn_of_weights(annotations, found)
+    own = {name.strip() for name in annotations.texts.get(marks.MODELS, "").split(",")}
+    check_fallbacks(annotations, own, None, others, found)
     if marks.SERVED_MODEL in annotations.texts and marks.MODELS not in annotations.texts:
         found.warn(annotations.key(marks.SERVED_MODEL), f"has no effect without {marks.MODELS}")
     _check_protocol(annotations, found)
@@ -93,6 +101,7 @@ def check_inference_model(model: FieldCursor, old: FieldCursor | None, others: V
     _check_split(split, found)
     if name.text:
         _check_same_name(model, name, others, found)
+        check_fallbacks(model.at("metadata.annotations"), {name.text}, None, others, found)
 
 
 def check_objective(objective: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:

@@ -66,6 +66,11 @@ def _lines(found: Explanation) -> Iterator[str]:
     for target in _told(found):
         yield ""
         yield from _target(target)
+    if found.fallbacks:
+        yield ""
+        yield f"If that fails, for {', '.join(found.fallbacks[0].reasons)}:"
+        for each in found.fallbacks:
+            yield f"    {each.name}: {each.why_not or f'goes to {each.pool}'}"
     if found.problems:
         yield ""
         yield "Problems with these objects:"
@@ -165,7 +170,12 @@ def _outcome(found: Explanation) -> Iterator[str]:
     if refusal is not None:
         target = found.decided
         is_first_held = target is not None and target.waits and target.answer is refusal
-        yield ("If its wait times out, it would be rejected:" if is_first_held else "It would be rejected:")
+        if is_first_held:
+            yield "If its wait times out, it would be rejected:"
+        elif any(not each.why_not for each in found.fallbacks):
+            yield "Without fallbacks, or for another reason than theirs, it would be rejected:"
+        else:
+            yield "It would be rejected:"
         yield f"    HTTP {refusal.status} {_phrase(refusal.status)}"
         yield from (f"    {name}: {value}" for name, value in refusal.headers.items())
         yield f"    {refusal.body}"

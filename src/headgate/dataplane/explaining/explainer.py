@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from headgate import fleet, routing, scheduling
@@ -18,6 +18,7 @@ from headgate.dataplane.explaining.explanation import (
     Answer,
     EndpointShown,
     Explanation,
+    FallbackShown,
     LimitShown,
     RouteShown,
     RuleShown,
@@ -43,6 +44,11 @@ SHOWN_BODY_BYTES = 4096
 
 class Forms(Protocol):
     """How a shell reads requests, and how it rejects them."""
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether other models and pools take requests over. A proxy that only asks for a pick has none."""
+        ...
 
     def request(self, path: str, headers: list[Header], body: bytes, now: float) -> ClientRequest:
         """The POST request."""
@@ -105,7 +111,33 @@ class _Explainer:
             targets=targets,
             answer=None if any(target.weight for target in targets) else self._answer(decision.refusal),
             problems=self._problems(reading),
+            fallbacks=tuple(self._fallbacks(decision, request)),
         )
+
+    def _fallbacks(self, decision: Decision, request: ClientRequest) -> Iterator[FallbackShown]:
+        """Where the request may go instead of its target."""
+        fallback, known = decision.fallback if self._forms.falls_back else None, self._view
+        for each in fallback.next if fallback is not None else ():
+            pool, why = each.pool, ""
+            if pool is None:
+                match = routing.match(known.snapshot, each.model, request.path, request.header)
+                target = known.turns.peek(match.route.key, match.rule) if match is not None else None
+                pool = target.pool if target is not None else None
+            if request.tenant is not None and not request.tenant.may_use(each.model or decision.model):
+                why = f"the tenant {request.tenant.name} may not use it"
+            elif pool is None:
+                why = "no route serves it"
+            elif pool not in known.snapshot.pools:
+                why = f"there is no {pool}"
+            elif decision.pool is not None and pool == decision.pool.pool.key and not each.model:
+                why = "it is the pool of the request"
+            reasons = sorted(fallback.reasons) + sorted(map(str, fallback.statuses)) if fallback else []
+            yield FallbackShown(
+                name=each.name,
+                reasons=tuple(reasons),
+                pool=routing.name_of(pool) if pool is not None else "",
+                why_not=why,
+            )
 
     def _limits(self, route: routing.Route) -> tuple[LimitShown, ...]:
         limit = self._view.token_limits.by_route.get(route.key)

@@ -99,6 +99,18 @@ class TargetShown(msgspec.Struct, frozen=True, kw_only=True):
         return next((each for each in self.endpoints or () if each.picked), None)
 
 
+class FallbackShown(msgspec.Struct, frozen=True, kw_only=True):
+    """What takes the request over if its target cannot serve it."""
+
+    name: str
+    """A model, or `pool=` and a pool."""
+    reasons: tuple[str, ...]
+    pool: str
+    """Name of its pool; empty if it has none."""
+    why_not: str
+    """Why it is passed over; empty if it is not."""
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The explanation of one request."""
 
@@ -117,6 +129,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The refusal, if the request reaches no target."""
     problems: tuple[str, ...]
     """Errors in the objects involved."""
+    fallbacks: tuple[FallbackShown, ...] = ()
+    """In their order."""
 
     @property
     def decided(self) -> TargetShown | None:

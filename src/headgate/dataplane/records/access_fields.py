@@ -37,7 +37,12 @@ FIELDS = (
     Field(
         "error_origin", "text or null", "Who caused the error: `client`, `gateway` or `upstream`.", "origin"
     ),
-    Field("model_name", "text or null", "Model that the client requested.", "model"),
+    Field(
+        "model_name",
+        "text or null",
+        "Model that the client requested, or the one that took over.",
+        "model",
+    ),
     Field(
         "model_route",
         "text or null",
@@ -53,6 +58,12 @@ FIELDS = (
     Field("selected_pod", "text or null", "Pod that responded, as namespace/name.", "endpoint"),
     Field("upstream_status_code", "number or null", "Status of the endpoint's response.", "upstream_status"),
     Field("upstream_attempts", "number", "Endpoints that were tried.", "attempts"),
+    Field(
+        "fallbacks",
+        "list",
+        "Models that were left for the next one: `model`, `route`, `pool`, `reason`.",
+        "fallbacks",
+    ),
     Field("attempts", "list", "Each of them: `endpoint`, `outcome`, `ms` (milliseconds).", "tried"),
     Field(
         "prefill",

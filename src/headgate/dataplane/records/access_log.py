@@ -90,6 +90,7 @@ class AccessLog:
             "backend_type": "unresolved",
             "stream": False,
             "upstream_attempts": 0,
+            "fallbacks": [],
             "attempts": [],
             "request_bytes": 0,
             "response_bytes": len(refusal.body_at(target)),
@@ -132,6 +133,7 @@ class AccessLog:
             "stream": False,
             "selected_pod": request.endpoint or None,
             "upstream_attempts": request.attempts,
+            "fallbacks": [],
             "attempts": [],
             "request_bytes": request.bytes_in,
             "response_bytes": request.bytes_out,
@@ -182,7 +184,8 @@ class AccessLog:
         traced = request.traceparent or ((trace := request.trace) is not None and trace.is_kept)
         trace_id = f" trace={_trace_id(request)}" if traced else ""
         prefill = _prefill(life.pairing) if life.pairing is not None else ""
-        troubles = "" if words.is_plain and account.attempts == 1 else self._troubles(life, now)
+        is_plain = words.is_plain and account.attempts == 1 and (life.fallen is None or not life.fallen.hops)
+        troubles = "" if is_plain else self._troubles(life, now)
         return (
             f'{self._clock.at(now)} {request.client_address or "-"} "{request.line}" {words.text}'
             f" endpoint={endpoint} attempts={account.attempts}{expected} tokens={counted}{limit}"
@@ -194,6 +197,9 @@ class AccessLog:
     def _troubles(self, life: Life, now: float) -> str:
         """Fields that the text form has only for requests that failed or were retried."""
         account, parts = life.account, []
+        if life.fallen is not None and life.fallen.hops:
+            left = ",".join(f"{hop.model}:{hop.reason}" for hop in life.fallen.hops)
+            parts.append(f" fallbacks={log_text.word(left)}")
         if source := origin(account.status, account.outcome):
             parts.append(f" origin={source}")
         if account.upstream_status:
@@ -240,7 +246,8 @@ class AccessLog:
             f'"protocol":"HTTP/1.{"0" if request.is_http_1_0 else "1"}",{words.json_end},"error":{error},'
             f'{words.json_decision},"selected_pod":{pod},'
             f'"upstream_status_code":{account.upstream_status or "null"},'
-            f'"upstream_attempts":{account.attempts},"attempts":[{attempts}],"prefill":{prefill},'
+            f'"upstream_attempts":{account.attempts},"fallbacks":{_fallbacks_in_json(life)},'
+            f'"attempts":[{attempts}],"prefill":{prefill},'
             f'"expected_prompt_tokens":{prompt},"expected_cached_tokens":{cached},'
             f'"expected_time_to_first_token":{expected_ms},"input_tokens":{tokens_in},'
             f'"output_tokens":{tokens_out},"limit_input_tokens":{limit_in},"limit_output_tokens":{limit_out},'
@@ -263,6 +270,16 @@ class AccessLog:
 
     def _error_in_json(self, account: Account) -> str:
         return f'{{"type":"{account.outcome}","message":{log_text.quoted(account.error_message)}}}'
+
+
+def _fallbacks_in_json(life: Life) -> str:
+    if life.fallen is None:
+        return "[]"
+    hops = [
+        {"model": log_text.cut(hop.model), "route": hop.route, "pool": hop.pool, "reason": hop.reason}
+        for hop in life.fallen.hops
+    ]
+    return log_text.to_json(hops)
 
 
 def _sent_bytes(life: Life) -> int:

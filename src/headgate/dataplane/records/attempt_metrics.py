@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from headgate.dataplane.records.live_names import NONE
 from headgate.requests.health import why
 from headgate.telemetry import Counter, Histogram, Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from headgate.fleet import EndpointState
+    from headgate.requests.fallen import Hop
     from headgate.requests.pool_state import PoolState
 
 log = logging.getLogger(__name__)
@@ -50,6 +52,12 @@ class AttemptMetrics:
             "for no requests for a while.",
             ("pool", "reason"),
         )
+        self._fallbacks = Counter(
+            f"{prefix}_fallbacks",
+            "Requests that left a pool for another model or pool; reason is no-endpoint, saturated, error, "
+            "slo or limit, and to is the pool that got the request.",
+            ("pool", "reason", "to"),
+        )
         self._prefill_decisions = Counter(
             f"{prefix}_prefill_decisions",
             "For pools with separate prefill and decode: attempts by where the prompt is prefilled; "
@@ -67,6 +75,7 @@ class AttemptMetrics:
             self._failed,
             self._retries,
             self._ejections,
+            self._fallbacks,
             self._prefill_decisions,
             self._prefill,
         )
@@ -76,6 +85,13 @@ class AttemptMetrics:
         """Delete the series of all other pools."""
         for metric in self._all:
             metric.keep("pool", pools)
+        self._fallbacks.keep("to", pools)
+
+    def fell_back(self, hops: Sequence[Hop], last: str) -> None:
+        """A request left these for the next one each; `last` is the pool where it ended."""
+        places = [hop.pool or NONE for hop in hops]
+        for place, reason, to in zip(places, (hop.reason for hop in hops), (*places[1:], last), strict=True):
+            self._fallbacks.labels(place, reason, to).value += 1
 
     def cached(self, pool: PoolState, prompt: int, believed: int, reported: int) -> None:
         """Tokens of one prompt, and how many of them were expected and reported to be cached."""

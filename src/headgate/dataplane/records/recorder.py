@@ -95,6 +95,8 @@ class Recorder:
         tokens = series.observe(ended, now)
         if ended.request.objective_s != math.inf and pool is not None:
             self._judge(pool, life, ended.request.objective_s, now)
+        if life.fallen is not None and life.fallen.hops:
+            self.attempts.fell_back(life.fallen.hops, pool_name)
         if (tenant := ended.request.tenant) is not None:
             self.tenants.observe(tenant, account.status, tokens)
         if self.tracer is not None:

@@ -69,6 +69,10 @@ def of_request(ended: ServedRequest, reason: str, now: float) -> dict[str, Value
         "headgate.trace.kept": reason,
         "gen_ai.request.stream": decision.stream,
     }
+    if life.fallen is not None and life.fallen.hops:
+        found["headgate.request.fallbacks"] = _cut(
+            ",".join(f"{hop.model}:{hop.reason}" for hop in life.fallen.hops)
+        )
     if named := operation(request.path):
         found["gen_ai.operation.name"] = named
     if address := request.client_address:

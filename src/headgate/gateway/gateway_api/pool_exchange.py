@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.gateway.exchange import Client, Exchange
-from headgate.requests import states, way
+from headgate.requests import fallen, states, way
 from headgate.requests.bodies import large
 from headgate.requests.decision import decide_in
 from headgate.requests.received import OpaqueBody
@@ -62,6 +62,8 @@ class PoolExchange(Exchange):
     def _decide(self, body: large.Body | None, now: float) -> None:
         life = self.life
         life.decision = decision = decide_in(life.plane, self.request, self._assigned, self._route, body)
+        if body is not None:
+            life.fallen = fallen.begun(decision, body)
         if not decision.model:
             # Neither counts nor content are expected: an empty response is no failure.
             self._received = life.received = OpaqueBody(self.request.path)

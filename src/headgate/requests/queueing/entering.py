@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from headgate.flow.queue import Waiting
+from headgate.requests import fallbacks
 
 if TYPE_CHECKING:
     from headgate.flow.queue import FlowSettings
@@ -14,12 +15,23 @@ if TYPE_CHECKING:
 
 
 def waiting(
-    owner: Owner, hints: QueueHints, flow: str, work: int, size: int, settings: FlowSettings, now: float
+    owner: Owner,
+    hints: QueueHints,
+    flow: str,
+    work: int,
+    size: int,
+    settings: FlowSettings,
+    now: float,
+    *,
+    is_without_endpoints: bool = False,
 ) -> Waiting:
     """The place of a request in `flow`, with `work` in tokens and `size` in bytes."""
     life = owner.life
     arrived_at = life.request.arrived_at
     gives_up_at = arrived_at + hints.patience_s
+    if fallbacks.of(life) is not None:
+        waits_s = fallbacks.waits_s(life, now, is_without_endpoints=is_without_endpoints)
+        gives_up_at = min(gives_up_at, now + waits_s)
     if life.wait is not None:  # queued again: all of its waits together take no longer than one may
         gives_up_at = min(gives_up_at, life.wait.begun_at + settings.start_ttl_s)
     return Waiting(

@@ -258,15 +258,18 @@ class PoolQueue:
             request.body = b""  # only one of the two bodies is sent
         uncached_tokens = charging.uncached_tokens(decision.scheduled, self._plane, self._pool.loads)
         output_tokens = charging.output_tokens(decision.scheduled, self._plane)
-        if life.wait is None:
+        if life.wait is None or life.wait.home is not self:
             cached_tokens = decision.scheduled.prompt_tokens - uncached_tokens
             self._pool.traffic.asks(uncached_tokens, output_tokens, cached_tokens)
         work = uncached_tokens + output_tokens
-        waiting = entering.waiting(owner, hints, flow, work, size, self.settings, now)
+        is_empty = self.room.is_empty
+        waiting = entering.waiting(
+            owner, hints, flow, work, size, self.settings, now, is_without_endpoints=is_empty
+        )
         kind = kind_of(decision, waiting)
         before = life.wait
         wait = life.wait = Wait(self, waiting, kind, now, wants_progress=hints.wants_progress)
-        wait.is_for_endpoint = self.room.is_empty
+        wait.is_for_endpoint = is_empty
         if before is not None:
             wait.follow(before)
             self._flow.responded(before.place)

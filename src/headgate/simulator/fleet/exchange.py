@@ -90,6 +90,9 @@ class SimulatedExchange:
     def _nothing(self, effect: effects.Effect) -> None:
         """Tokens need no response head."""
 
+    def _fall_back(self, effect: effects.FallBack) -> None:
+        way.decided(self.life, self.now)
+
     def _hold(self, effect: effects.Hold) -> None:
         pool = self.life.pool
         assert pool is not None
@@ -288,6 +291,7 @@ class SimulatedExchange:
 
 
 _DO: dict[type[effects.Effect], Callable[[SimulatedExchange, Any], None]] = {
+    effects.FallBack: SimulatedExchange._fall_back,
     effects.Hold: SimulatedExchange._hold,
     effects.Ask: SimulatedExchange._ask,
     effects.StartTimer: SimulatedExchange._start_timer,

@@ -1,0 +1,115 @@
+"""The models or pools that take over the requests of a route or pool, as annotations say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from headgate.api.marks import (
+    FALLBACK,
+    FALLBACK_AFTER,
+    FALLBACK_FIRST_TOKEN,
+    FALLBACK_ON,
+    InvalidAnnotationError,
+)
+
+NO_ENDPOINT: Final = "no-endpoint"
+SATURATED: Final = "saturated"
+ERROR: Final = "error"
+SLO: Final = "slo"
+LIMIT: Final = "limit"
+REASONS: Final = (NO_ENDPOINT, SATURATED, ERROR, SLO, LIMIT)
+USUAL: Final = frozenset({NO_ENDPOINT, SATURATED, ERROR})
+"""The reasons without the annotation for them."""
+USUAL_AFTER_S: Final = 5.0
+MAX_NEXT: Final = 8
+"""Next models or pools; a request is sent to at most one pool more."""
+MAX_NAME_CHARACTERS: Final = 256
+MAX_SECONDS: Final = 3600.0
+
+_POOL = "pool="
+_SECONDS = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(ms|s|m)")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_STATUS = re.compile(r"[45][0-9]{2}")
+_POOL_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """The annotations of one object."""
+
+    next: tuple[tuple[str, str], ...]
+    """In order: a model and "", or "" and the name of a pool in the object's namespace."""
+    reasons: frozenset[str]
+    statuses: frozenset[int]
+    """Statuses that count as a reason besides those of `error`."""
+    after_s: float
+    """How long a request waits in a queue before it goes to the next."""
+    first_token_s: float | None
+    """With the reason `slo`: the first token is due within this time."""
+
+
+def parse(annotations: Mapping[str, str]) -> Written | None:
+    """None without the annotation. Raises InvalidAnnotationError, which says what to write."""
+    given = annotations.get(FALLBACK)
+    if given is None:
+        return None
+    first_token_s = _seconds(annotations, FALLBACK_FIRST_TOKEN)
+    reasons, statuses = _reasons(annotations.get(FALLBACK_ON), with_slo=first_token_s is not None)
+    if SLO in reasons and first_token_s is None:
+        told = f"{SLO!r} needs the time for the first token: set {FALLBACK_FIRST_TOKEN}, such as 2s"
+        raise InvalidAnnotationError(FALLBACK_ON, told)
+    after_s = _seconds(annotations, FALLBACK_AFTER)
+    return Written(
+        next=_next(given),
+        reasons=reasons,
+        statuses=statuses,
+        after_s=USUAL_AFTER_S if after_s is None else after_s,
+        first_token_s=first_token_s,
+    )
+
+
+def _next(given: str) -> tuple[tuple[str, str], ...]:
+    entries = [entry.strip() for entry in given.split(",")]
+    if len(entries) > MAX_NEXT:
+        raise InvalidAnnotationError(FALLBACK, f"names {len(entries)}, and at most {MAX_NEXT} are allowed")
+    found = []
+    for entry in entries:
+        pool = entry.removeprefix(_POOL) if entry.startswith(_POOL) else ""
+        if not entry or len(entry) > MAX_NAME_CHARACTERS or (entry.startswith(_POOL) and not _is_name(pool)):
+            told = f"{entry[:64]!r} is not the name of a model, nor pool=NAME; separate them by commas"
+            raise InvalidAnnotationError(FALLBACK, told)
+        found.append(("", pool) if pool else (entry, ""))
+    if len(set(found)) < len(found):
+        twice = next(entry for entry in entries if entries.count(entry) > 1)
+        raise InvalidAnnotationError(FALLBACK, f"names {twice[:64]!r} twice: name each once")
+    return tuple(found)
+
+
+def _is_name(text: str) -> bool:
+    return _POOL_NAME.fullmatch(text) is not None
+
+
+def _reasons(given: str | None, *, with_slo: bool) -> tuple[frozenset[str], frozenset[int]]:
+    if given is None:
+        return (USUAL | {SLO} if with_slo else USUAL), frozenset()
+    words = {word.strip() for word in given.split(",")}
+    statuses = {word for word in words if _STATUS.fullmatch(word)}
+    if wrong := sorted(words - statuses - set(REASONS)):
+        told = f"{wrong[0][:64]!r} is none of {', '.join(REASONS)}, and no status from 400 to 599"
+        raise InvalidAnnotationError(FALLBACK_ON, told)
+    return frozenset(words - statuses), frozenset(map(int, statuses))
+
+
+def _seconds(annotations: Mapping[str, str], name: str) -> float | None:
+    given = annotations.get(name)
+    if given is None:
+        return None
+    found = _SECONDS.fullmatch(given)
+    seconds = float(found[1]) * _UNITS_S[found[2]] if found else -1.0
+    if not 0 <= seconds <= MAX_SECONDS:
+        told = f"{given[:64]!r} is not a time from 0s to {MAX_SECONDS:.0f}s, such as 500ms, 5s or 2m"
+        raise InvalidAnnotationError(name, told)
+    return seconds
