@@ -241,10 +241,10 @@ def decide_next(
         fields = Fields(form.model, form.stream)
     decision.model = next.model or before.model
     decision.stream = before.stream
-    decision.refusal = _forbidden(decision, request)
+    decision.refusal = forbidden(decision, request)
     if decision.refusal is None:
         if next.pool is None:
-            decision.refusal = _find_pool(decision, known, request, None)
+            decision.refusal = find_pool(decision, known, request, None)
         else:
             decision.refusal = _go_to(decision, known, before, next.pool)
     if decision.refusal is not None:
