@@ -68,11 +68,11 @@ Targets, by weight:
   > ModelServer default/small  weight 90, 90%  each gateway keeps its own order
   > ModelServer default/large  weight 10, 10%  each gateway keeps its own order
 
-ModelServer default/small: about 0 prompt tokens
+ModelServer default/small: about 4 prompt tokens
     model "chat" becomes "Qwen/Qwen3-8B", and "chat" again in the response
     endpoints unknown: there are no Pods among the manifests
 
-ModelServer default/large: about 0 prompt tokens
+ModelServer default/large: about 4 prompt tokens
     the body is forwarded unchanged
     endpoints unknown: there are no Pods among the manifests
 

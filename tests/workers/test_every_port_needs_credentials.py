@@ -180,7 +180,9 @@ async def test_a_token_file_opens_the_pages_too(start_gateway, made, tmp_path):
 async def test_a_gateway_that_is_open_says_so(start_gateway, made):
     """Loudly in its log, and in a metric; unless it is on loopback, or was told to be open."""
     open_ = await start_gateway("--host", "0.0.0.0")
-    assert "ANYBODY" in open_.said()
+    async with asyncio.timeout(30):
+        while "ANYBODY" not in open_.said():  # once all workers serve
+            await asyncio.sleep(0.05)
     assert open_.metric("headgate_gateway_open") == 1
     for flags in (["--auth-mode", "off"], ["--auth-keys-file", str(made.path)]):
         other = await start_gateway("--host", "0.0.0.0", *flags)

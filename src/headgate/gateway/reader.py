@@ -367,13 +367,20 @@ class RequestReader:
 
     def _authenticate(self) -> None:
         if self._parser.should_upgrade():
-            return  # the head is read again without the offer, and needs its credentials then
+            return  # see _upgrade: without the offer, the head is read again, and needs its credentials then
+        refusal = self._admit()
+        if refusal is not None:
+            self._refuse(refusal)
+
+    def _admit(self) -> Refusal | None:
+        """Find out who the client is, or why it is rejected."""
         head = self._head
         method = self._parser.get_method()
         found = authenticating.admit(self._services, method, head.target, head.headers, head.peer)
         if isinstance(found, Refusal):
-            self._refuse(found)
+            return found
         head.identity = found
+        return None
 
     def _expect(self, expected: bytes, *, has_body: bool) -> None:
         if expected.strip().lower() != b"100-continue":
@@ -400,7 +407,9 @@ class RequestReader:
     def _open_websocket(self, rest: bytes) -> None:
         head = self._head
         lines, scheme = head.response_lines, head.peer.scheme
-        refusal = opening.refusal(head.headers, head.host, scheme, lines, rest)
+        refusal = self._admit() if self._policy.credentials.gate is not None else None
+        if refusal is None:
+            refusal = opening.refusal(head.headers, head.host, scheme, lines, rest)
         if refusal is None:
             request = Request(head.parsed(b"GET"), b"", False, self._services.now())
             refusal = self.client.open_websocket(request)

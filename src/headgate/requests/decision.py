@@ -529,13 +529,17 @@ def priority_of(known: Surroundings, destination: Destination, request: ClientRe
     """The priority of a request: its objective's, if it names one of the pool, else its route's."""
     priority, objectives = destination.match.route.priority, destination.pool.pool.objectives
     tenant = request.tenant
-    if tenant is not None and tenant.is_defined:
-        is_believed = tenant.chooses_objective
-    else:
-        is_believed = known.believes_objectives or (tenant is None and request.is_from_trusted)
-    if objectives and is_believed:
+    if objectives and _chooses_objective(known, request):
         priority = _priority(objectives, request, priority)
     return priority if tenant is None else tenant.bounded(priority)
+
+
+def _chooses_objective(known: Surroundings, request: ClientRequest) -> bool:
+    """Whether the request may name its objective."""
+    tenant = request.tenant
+    if tenant is not None and tenant.is_defined:
+        return tenant.chooses_objective
+    return known.believes_objectives or (tenant is None and request.is_from_trusted)
 
 
 def _priority(objectives: Mapping[str, int], request: ClientRequest, otherwise: int) -> int:

@@ -8,6 +8,7 @@ import msgspec
 
 from headgate import api
 from headgate.api import admission
+from headgate.api.marks import DOMAIN
 from headgate.kubeschema import structural
 
 __all__ = ["InvalidReviewError", "Request", "decoded", "judged", "response"]
@@ -15,6 +16,7 @@ __all__ = ["InvalidReviewError", "Request", "decoded", "judged", "response"]
 Object = dict[str, Any]
 
 _API_VERSION, _KIND = "admission.k8s.io/v1", "AdmissionReview"
+_OWN_ANNOTATIONS: Final = f"metadata.annotations[{DOMAIN}"
 MAX_DEPTH: Final = 200
 MAX_VALUES: Final = 100_000
 
@@ -106,9 +108,13 @@ def judged(request: Request, others: admission.View) -> admission.Findings:
     if old is not None:
         admission.default(old)
     found = admission.check(obj, old, others)
-    # The API server itself validates names and labels.
-    found.errors = [error for error in found.errors if not error.field.startswith("metadata")]
+    found.errors = [error for error in found.errors if not _is_servers(error.field)]
     return found
+
+
+def _is_servers(field: str) -> bool:
+    """Whether the API server itself validates the field: names and labels, but no annotation of ours."""
+    return field.startswith("metadata") and not field.startswith(_OWN_ANNOTATIONS)
 
 
 def response(request: Request, found: admission.Findings) -> Object:
