@@ -10,6 +10,8 @@ import sys
 import httpx2
 import pytest
 
+from headgate.cli.gateway import configuration
+from headgate.gateway import setting_types
 from headgate.serving import certificates
 
 BODY = json.dumps({"model": "m", "prompt": "hello"})
@@ -123,17 +125,30 @@ def test_files_that_cannot_be_served_are_told_at_the_start(tmp_path):
         (("--tls-secret", "a/b", "--tls-ciphers", "NONE"), "OpenSSL rejects"),
         (("--tls-secret", "a/b", "--tls-client-certificates", "required"), "needs the CA"),
         (("--tls-redirect-port", "80"), "there is no TLS"),
+        (("--tls-client-certificates", "required"), "--tls-client-certificates: without tls.cert_files"),
+        (("--tls-secret", "a/b", "--tls-client-ca-file", "ca.crt"), "set that to required or optional"),
+        (("--tls-secret", "a/b", "--auth-mtls", "true"), "clients are not asked for a certificate"),
+        (("--auth-mtls", "true"), "clients are not asked for a certificate"),
     ],
 )
 def test_settings_that_contradict_each_other_are_told(flags, told, monkeypatch):
-    from headgate.cli.gateway import configuration
-    from headgate.gateway import setting_types
-
-    by_flag = {flag: setting for setting in setting_types.settings().values() for flag in setting.flags}
-    given = {}
-    for flag, value in zip(flags[::2], flags[1::2], strict=True):
-        setting = by_flag[flag]
-        given[setting.key] = setting.parse(value)
     with pytest.raises(configuration.ConfigurationErrors) as caught:
-        configuration.judge(None, given, {})
+        judged(*flags)
     assert told in str(caught.value)
+
+
+def test_certificates_of_clients_may_be_credentials(tmp_path):
+    """If clients are asked for them. While authentication is off, it does not matter."""
+    ca = tmp_path / "clients.crt"
+    ca.write_bytes(certificates.issue("clients", ["team-a"], datetime.datetime.now(datetime.UTC)).ca)
+    asked = ("--tls-client-certificates", "optional", "--tls-client-ca-file", str(ca))
+    assert judged("--tls-secret", "a/b", *asked, "--auth-mtls", "true").settings.auth.is_on
+    assert not judged("--auth-mode", "off", "--auth-mtls", "true").settings.auth.is_on
+
+
+def judged(*flags: str) -> configuration.Loaded:
+    by_flag = {flag: setting for setting in setting_types.settings().values() for flag in setting.flags}
+    pairs = zip(flags[::2], flags[1::2], strict=True)
+    return configuration.judge(
+        None, {by_flag[flag].key: by_flag[flag].parse(value) for flag, value in pairs}, {}
+    )
