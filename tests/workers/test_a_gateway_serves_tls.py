@@ -51,6 +51,16 @@ async def test_a_first_try_needs_no_certificate(start_gateway, tmp_path, monkeyp
     assert (tmp_path / ".headgate/tls/gateway.key").stat().st_mode & 0o777 == 0o600
 
 
+async def test_a_first_try_on_all_addresses_can_be_verified(start_gateway, tmp_path, monkeypatch):
+    """The command that it prints names a host of the certificate, which 0.0.0.0 is not."""
+    monkeypatch.chdir(tmp_path)
+    gateway = await start_gateway("--tls-self-signed", "--host", "0.0.0.0")
+    (try_,) = [line for line in gateway.said().splitlines() if line.startswith("try: curl ")]
+    *_, ca, url = try_.split()
+    assert url.startswith("https://localhost:")
+    assert json.loads(curl(ca, url))["object"] == "list"
+
+
 async def test_plain_requests_are_redirected(start_gateway, tmp_path, monkeypatch, held_port):
     """And browsers are told to use TLS."""
     monkeypatch.chdir(tmp_path)
