@@ -203,6 +203,7 @@ async def _follow_objects(
             shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
             objects.follow_routes(shared.note)
             tasks.create_task(shared.run())
+        await shell.services.credentials.settle()  # otherwise, the first valid tokens would get 503
         await following.follow(objects, changed, _Follower(shell, ports, entries), on_ready)
 
 
