@@ -61,6 +61,26 @@ async def test_a_first_try_on_all_addresses_can_be_verified(start_gateway, tmp_p
     assert json.loads(curl(ca, url))["object"] == "list"
 
 
+@pytest.mark.parametrize("place", ["flag", "file"])
+def test_the_certificate_may_be_kept_elsewhere(tmp_path, place):
+    """`--state` names the directory, and does not stand for an API server beside engines by URL."""
+    config = tmp_path / "gateway.yaml"
+    config.write_text("objects: {endpoints: [http://127.0.0.1:1]}\n" if place == "file" else "")
+    flags = ["--endpoint", "http://127.0.0.1:1"] if place == "flag" else []
+    state = tmp_path / "state"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "headgate", "gateway", "--state", str(state), "--tls-self-signed"),
+            *("--config", str(config), "--check-config", *flags),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (state / "tls/gateway.crt").exists()
+
+
 async def test_plain_requests_are_redirected(start_gateway, tmp_path, monkeypatch, held_port):
     """And browsers are told to use TLS."""
     monkeypatch.chdir(tmp_path)
