@@ -330,6 +330,14 @@ def test_mistakes_are_explained(message: str) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("arguments", [("no.json",), ("http://127.0.0.1:1", "--compare", "no.json")])
+def test_a_saved_run_that_is_not_there_is_no_server(arguments: tuple[str, ...]) -> None:
+    """Its name is not looked up."""
+    done = run(*arguments)
+    assert done.exit_code == 1
+    assert "no.json: there is no such file; a URL begins with http://" in done.stderr
+
+
 def test_progress_is_shown_on_a_terminal(url: str) -> None:
     """A line that is renewed, and then the table."""
     import pty

@@ -71,6 +71,14 @@ async def test_a_refused_connection_is_one(measured, held_port) -> None:
     assert tally.examples["connect"].startswith("cannot connect: ")
 
 
+async def test_a_name_that_does_not_exist_is_one(measured) -> None:
+    """With the reason of the system, as when the model list is read."""
+    tally = await measured("http://no.invalid", [REQUEST])
+    assert tally.errors == {"connect": 1}
+    assert "cannot be connected to" not in tally.examples["connect"]
+    assert tally.examples["connect"].startswith("cannot connect: ")
+
+
 async def test_a_reset_is_one(raw_server, measured, read_body) -> None:
     """The engine's process was killed, say."""
 

@@ -10,6 +10,8 @@ import sys
 import httpx2
 import pytest
 
+from headgate.cli.gateway import configuration
+from headgate.gateway import setting_types
 from headgate.serving import certificates
 
 BODY = json.dumps({"model": "m", "prompt": "hello"})
@@ -47,6 +49,36 @@ async def test_a_first_try_needs_no_certificate(start_gateway, tmp_path, monkeyp
         assert await gateway.stop() == 0
     assert len(shown) == 1
     assert (tmp_path / ".headgate/tls/gateway.key").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_first_try_on_all_addresses_can_be_verified(start_gateway, tmp_path, monkeypatch):
+    """The command that it prints names a host of the certificate, which 0.0.0.0 is not."""
+    monkeypatch.chdir(tmp_path)
+    gateway = await start_gateway("--tls-self-signed", "--host", "0.0.0.0")
+    (try_,) = [line for line in gateway.said().splitlines() if line.startswith("try: curl ")]
+    *_, ca, url = try_.split()
+    assert url.startswith("https://localhost:")
+    assert json.loads(curl(ca, url))["object"] == "list"
+
+
+@pytest.mark.parametrize("place", ["flag", "file"])
+def test_the_certificate_may_be_kept_elsewhere(tmp_path, place):
+    """`--state` names the directory, and does not stand for an API server beside engines by URL."""
+    config = tmp_path / "gateway.yaml"
+    config.write_text("objects: {endpoints: [http://127.0.0.1:1]}\n" if place == "file" else "")
+    flags = ["--endpoint", "http://127.0.0.1:1"] if place == "flag" else []
+    state = tmp_path / "state"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "headgate", "gateway", "--state", str(state), "--tls-self-signed"),
+            *("--config", str(config), "--check-config", *flags),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (state / "tls/gateway.crt").exists()
 
 
 async def test_plain_requests_are_redirected(start_gateway, tmp_path, monkeypatch, held_port):
@@ -123,17 +155,30 @@ def test_files_that_cannot_be_served_are_told_at_the_start(tmp_path):
         (("--tls-secret", "a/b", "--tls-ciphers", "NONE"), "OpenSSL rejects"),
         (("--tls-secret", "a/b", "--tls-client-certificates", "required"), "needs the CA"),
         (("--tls-redirect-port", "80"), "there is no TLS"),
+        (("--tls-client-certificates", "required"), "--tls-client-certificates: without tls.cert_files"),
+        (("--tls-secret", "a/b", "--tls-client-ca-file", "ca.crt"), "set that to required or optional"),
+        (("--tls-secret", "a/b", "--auth-mtls", "true"), "clients are not asked for a certificate"),
+        (("--auth-mtls", "true"), "clients are not asked for a certificate"),
     ],
 )
 def test_settings_that_contradict_each_other_are_told(flags, told, monkeypatch):
-    from headgate.cli.gateway import configuration
-    from headgate.gateway import setting_types
-
-    by_flag = {flag: setting for setting in setting_types.settings().values() for flag in setting.flags}
-    given = {}
-    for flag, value in zip(flags[::2], flags[1::2], strict=True):
-        setting = by_flag[flag]
-        given[setting.key] = setting.parse(value)
     with pytest.raises(configuration.ConfigurationErrors) as caught:
-        configuration.judge(None, given, {})
+        judged(*flags)
     assert told in str(caught.value)
+
+
+def test_certificates_of_clients_may_be_credentials(tmp_path):
+    """If clients are asked for them. While authentication is off, it does not matter."""
+    ca = tmp_path / "clients.crt"
+    ca.write_bytes(certificates.issue("clients", ["team-a"], datetime.datetime.now(datetime.UTC)).ca)
+    asked = ("--tls-client-certificates", "optional", "--tls-client-ca-file", str(ca))
+    assert judged("--tls-secret", "a/b", *asked, "--auth-mtls", "true").settings.auth.is_on
+    assert not judged("--auth-mode", "off", "--auth-mtls", "true").settings.auth.is_on
+
+
+def judged(*flags: str) -> configuration.Loaded:
+    by_flag = {flag: setting for setting in setting_types.settings().values() for flag in setting.flags}
+    pairs = zip(flags[::2], flags[1::2], strict=True)
+    return configuration.judge(
+        None, {by_flag[flag].key: by_flag[flag].parse(value) for flag, value in pairs}, {}
+    )

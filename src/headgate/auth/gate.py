@@ -62,6 +62,8 @@ class Gate:
         given = [header for header in headers if header[0] in CREDENTIALS]
         for header in given:
             credential = _credential(header)
+            if not credential:
+                continue  # the response then says how to send one
             found = self.identify(credential, now)
             if isinstance(found, Denial):
                 denial = found

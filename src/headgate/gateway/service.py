@@ -82,7 +82,7 @@ class Service:
             client = None
             if self.objects is None:
                 file = settings.kubernetes.kubeconfig
-                client = cluster.Client.from_kubeconfig(Path(file) if file is not None else None)
+                client = _client(file)
                 await stack.enter_async_context(client)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             if self._served is not None:
@@ -158,6 +158,19 @@ class Service:
             self._lines.close()
 
 
+def _client(kubeconfig: str | None) -> cluster.Client:
+    """Raises cluster.ConfigurationError, which says how to do without an API server unless one was named."""
+    try:
+        return cluster.Client.from_kubeconfig(Path(kubeconfig) if kubeconfig is not None else None)
+    except cluster.ConfigurationError as error:
+        if kubeconfig is not None:
+            raise
+        without = "name engines by --endpoint URL, or files of objects by --objects"
+        raise cluster.ConfigurationError(
+            f"{error}; to serve without an API server, {without}; otherwise, give --kubeconfig"
+        ) from error
+
+
 async def _follow_objects(
     shell: Shell,
     ports: Ports,
@@ -190,6 +203,7 @@ async def _follow_objects(
             shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
             objects.follow_routes(shared.note)
             tasks.create_task(shared.run())
+        await shell.services.credentials.settle()  # otherwise, the first valid tokens would get 503
         await following.follow(objects, changed, _Follower(shell, ports, entries), on_ready)
 
 

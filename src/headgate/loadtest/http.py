@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from headgate.lookup import Lookup, why_unreachable
+from headgate.lookup import Lookup
 
 __all__ = ["Connections", "HttpError", "Response", "Server", "parse"]
 
@@ -152,7 +152,7 @@ class Connections:
             try:
                 self._addresses = await self._lookup.addresses()
             except OSError as error:
-                raise HttpError(f"cannot connect: {why_unreachable(error)}", "connect") from error
+                raise HttpError(f"cannot connect: {error.strerror or error}", "connect") from error
         self.opened += 1
         return await _opened(self.server, self._addresses[self.opened % len(self._addresses)])
 

@@ -75,6 +75,16 @@ async def test_a_setting_forwards_it(start_guarded, keys_file):
     assert gateway.endpoint.calls[0].header("authorization") == f"Bearer {key}"
 
 
+async def test_a_key_without_its_scheme_is_none(start_guarded, keys_file):
+    """The response says how to send it, rather than that it was revoked."""
+    gateway = await start_guarded()
+    key = keys_file.make()
+    for header in ({"authorization": key}, {"authorization": f"Basic {key}"}, {"x_api_key": ""}):
+        error = (await gateway.ask(**header)).json["error"]
+        assert error["code"] == "missing_credentials", header
+        assert "`authorization: Bearer KEY`" in error["message"]
+
+
 async def test_rejections_have_the_form_of_the_api(start_guarded):
     """OpenAI's; Anthropic's at its path, or with its header."""
     gateway = await start_guarded()

@@ -37,13 +37,16 @@ async def test_a_collector_that_refuses(
     assert str(status) in capfd.readouterr().err
 
 
-async def test_a_collector_that_is_down(start_exporting, start_endpoint, collector, eventually, monkeypatch):
-    """Spans are given up after the exporter's timeout."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+async def test_a_collector_that_is_down(
+    start_exporting, start_endpoint, collector, eventually, monkeypatch, capfd
+):
+    """Spans are given up after the exporter's timeout, and the log says why."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
     collector.close()
     gateway, _ = await start_exporting(await start_endpoint(b"{}"))
     await asked(gateway, 2)
     await eventually(lambda: results(gateway)["failed"] == 6)
+    await eventually(lambda: "Connection refused" in capfd.readouterr().err)
 
 
 async def test_a_collector_that_does_not_respond(

@@ -84,6 +84,16 @@ def test_bad_urls_are_refused(url):
         configuration.load(None, {"tracing_endpoint": url}, {})
 
 
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
+@pytest.mark.parametrize("url", ["localhost:4318", "collector", "grpc://collector:4317", "http://x:port"])
+def test_bad_urls_of_variables_are_refused(name, url):
+    """Like those of the setting, unless no traces are exported there."""
+    with pytest.raises(InvalidSettings, match=rf"{name}: '{url}' is not a URL: one such as http://"):
+        configuration.load(None, {}, {name: url})
+    configuration.load(None, {"tracing_endpoint": URL}, {name: url})
+    configuration.load(None, {}, {name: url, "OTEL_SDK_DISABLED": "true"})
+
+
 @pytest.mark.parametrize(
     ("flags", "variables", "asked"),
     [

@@ -57,6 +57,8 @@ def run(options: Options) -> None:
 def _subject(options: Options, name: str) -> Target | Measured:
     """A server, or a saved run; raises click's exceptions."""
     file = Path(name)
+    if "://" not in name and file.suffix == ".json" and not file.exists():
+        raise click.ClickException(f"{file}: there is no such file; a URL begins with http:// or https://")
     if "://" in name or not file.is_file():
         return planning.target(options, name)
     try:

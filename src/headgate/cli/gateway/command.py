@@ -79,9 +79,9 @@ def gateway(
         raise click.UsageError("--output goes with --check-config; --show-settings takes the format itself")
     said = machine_state.said_state(click.get_current_context())
     try:
-        if said is not None:
-            flags.setdefault(_KUBECONFIG, str(said / "kubeconfig"))
         own_certificate = _self_signed(config, flags, state) if tls_self_signed else None
+        if said is not None and _needs_server(config, flags):
+            flags.setdefault(_KUBECONFIG, str(said / "kubeconfig"))
         if show_settings is not None:
             click.echo(showing.show(show_settings, configuration.load_with_origins(config, flags)))
         elif check_config:
@@ -99,6 +99,16 @@ def gateway(
     except configuration.ConfigurationErrors as error:
         click.echo(error.shown(), err=True)
         raise SystemExit(error.exit_code) from error
+
+
+def _needs_server(config: Path | None, flags: dict[str, Any]) -> bool:
+    """Whether objects come from an API server; false for settings with errors, which are reported later."""
+    from headgate.cli.gateway import configuration
+
+    try:
+        return not configuration.judge(config, flags).settings.objects.are_given
+    except configuration.ConfigurationErrors:
+        return False
 
 
 def _print_objects(settings: GatewaySettings) -> None:

@@ -130,7 +130,8 @@ async def _announce(supervisor: Supervisor, own: Files | None) -> None:
         process.say(
             f"its certificate is self-signed, with the SHA-256 fingerprint {own.fingerprint}", err=True
         )
-        process.say(f"try: curl --cacert {own.ca} {api}/v1/models", err=True)
+        reached = f"https://{own.host}:{here.api[0].getsockname()[1]}" if own.host else api
+        process.say(f"try: curl --cacert {own.ca} {reached}/v1/models", err=True)
 
 
 class _Signals:

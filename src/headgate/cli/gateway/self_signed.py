@@ -14,6 +14,7 @@ from headgate.serving import certificates
 FOLDER = "tls"
 """In the state directory."""
 _NAME = "headgate-gateway"
+_ANY = ("", "0.0.0.0", "::")  # noqa: S104 - they are no names, but stand for all addresses
 _RENEWED = datetime.timedelta(days=7)
 """A certificate that expires sooner is replaced."""
 
@@ -26,6 +27,8 @@ class Files(NamedTuple):
     ca: Path
     fingerprint: str
     """SHA-256 of the certificate, as other tools show it."""
+    host: str
+    """The name by which a client on this machine can verify it; empty for that of the listener."""
 
 
 def files(state: Path, host: str = "") -> Files:
@@ -41,12 +44,13 @@ def files(state: Path, host: str = "") -> Files:
         for path, content in ((ca, issued.ca), (cert, issued.cert), (key, issued.key)):
             _write(path, content)
     shown = certificates.fingerprint(issued.cert).upper()
-    return Files(cert, key, ca, ":".join(shown[at : at + 2] for at in range(0, len(shown), 2)))
+    colons = ":".join(shown[at : at + 2] for at in range(0, len(shown), 2))
+    return Files(cert, key, ca, colons, "localhost" if host in _ANY else "")
 
 
 def _names(host: str) -> Iterable[str]:
     yield from ("localhost", "127.0.0.1", "::1", socket.gethostname())
-    if host not in ("", "0.0.0.0", "::"):  # noqa: S104 - any address is none of the names
+    if host not in _ANY:
         yield host
 
 

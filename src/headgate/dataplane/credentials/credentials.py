@@ -21,7 +21,7 @@ from headgate.auth.keys import Key
 from headgate.auth.outcome import MISSING, NO_ADMIN, UNKNOWN, Denial
 from headgate.auth.token_cache import TokenCache
 from headgate.dataplane.credentials import key_file, required, tenant_file
-from headgate.dataplane.credentials.key_set import KeySet
+from headgate.dataplane.credentials.key_set import TIMEOUT_S, KeySet
 from headgate.dataplane.settings.auth import Auth
 
 log = logging.getLogger(__name__)
@@ -110,6 +110,14 @@ class Credentials:
                 await self._again.wait()
                 for task in following:
                     task.cancel()
+
+    async def settle(self) -> None:
+        """Wait while `run` fetches the keys of an issuer for the first time: at most TIMEOUT_S."""
+        if self._key_set is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TIMEOUT_S):  # new settings may replace the key set meanwhile
+                await self._key_set.tried.wait()
 
     async def _follow_files(self) -> None:
         while True:

@@ -35,6 +35,8 @@ class KeySet:
         """Why the source could not be read the last time; empty if it could."""
         self.fetched_at = 0.0
         """In seconds since 1970, when it last could."""
+        self.tried = asyncio.Event()
+        """Set once it was read, or could not be: within TIMEOUT_S."""
         self._changed = changed
         self._content = b""
         self._wanted = asyncio.Event()
@@ -52,6 +54,7 @@ class KeySet:
         while True:
             self._began_at = time.monotonic()
             await self._read()
+            self.tried.set()
             self._wanted.clear()
             try:
                 async with asyncio.timeout(RETRY_S if self.trouble else REFRESH_S):

@@ -52,6 +52,7 @@ def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[
         *_peers_problems(settings),
         *_object_problems(settings),
         *_tls_problems(settings),
+        *_certificate_problems(settings),
         *(("queue.weights", problem) for problem in _weight_problems(settings.queue.weights)),
         *(("cors.methods", problem) for problem in cors.not_names(settings.cors.methods)),
         *(("cors.headers", problem) for problem in cors.not_names(settings.cors.headers)),
@@ -134,6 +135,14 @@ def _tls_problems(settings: GatewaySettings) -> list[tuple[str, str]]:
     from headgate.gateway.tls import told  # with cryptography, which most gateways do without
 
     return told.problems(settings.tls)
+
+
+def _certificate_problems(settings: GatewaySettings) -> list[tuple[str, str]]:
+    """Certificates that count as credentials, but that no client is asked for."""
+    if not settings.auth.mtls or settings.auth.mode == "off" or settings.tls.client_certificates != "off":
+        return []
+    why = "clients are not asked for a certificate: set tls.client_certificates to optional or required"
+    return [("auth.mtls", f"{why}, and tls.client_ca_file")]
 
 
 def _weight_problems(weights: tuple[str, ...]) -> list[str]:

@@ -42,6 +42,8 @@ def problems(told: Tls) -> list[tuple[str, str]]:
     """Why TLS cannot be served as the settings say: path of the setting, and the reason."""
     if not told.is_on:
         others = [name for name in ("key_files", "client_ca_file", "redirect_port") if getattr(told, name)]
+        if told.client_certificates != "off":  # otherwise everybody would be served, without TLS
+            others.append("client_certificates")
         return [(f"tls.{name}", "without tls.cert_files or tls.secrets, there is no TLS") for name in others]
     if len(told.cert_files) != len(told.key_files):
         counts = f"{len(told.cert_files)} certificates and {len(told.key_files)} keys"
@@ -53,6 +55,9 @@ def problems(told: Tls) -> list[tuple[str, str]]:
     ]
     if told.client_certificates != "off" and told.client_ca_file is None:
         found.append(("tls.client_ca_file", "tls.client_certificates needs the CA that signs them"))
+    if told.client_certificates == "off" and told.client_ca_file is not None:
+        why = "it has no effect while tls.client_certificates is off: set that to required or optional"
+        found.append(("tls.client_ca_file", f"{why}, or remove this"))
     for cert, key in zip(told.cert_files, told.key_files, strict=True):
         try:
             load(read_files(cert, key))
@@ -62,7 +67,7 @@ def problems(told: Tls) -> list[tuple[str, str]]:
         Policy(told.min_version, told.ciphers).context()
     except ssl.SSLError as error:
         found.append(("tls.ciphers", f"OpenSSL rejects {told.ciphers!r}: {error}"))
-    if told.client_ca_file is not None:
+    if told.client_certificates != "off" and told.client_ca_file is not None:
         try:
             policy_of(told).context()
         except (CertificateError, ssl.SSLError, ValueError) as error:

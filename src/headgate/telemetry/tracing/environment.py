@@ -22,6 +22,7 @@ _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_E
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _SAMPLERS: Final = {"always_on": 1.0, "always_off": 0.0, "traceidratio": None}
 """The ratio of each; None if the argument says it."""
+_NO_URL: Final = "is not a URL: one such as http://localhost:4318 is needed"
 _PARENT_BASED: Final = "parentbased_"
 
 
@@ -44,6 +45,10 @@ def problems(endpoint: str, environment: Mapping[str, str]) -> list[str]:
     found = []
     if endpoint and (problem := _url_problem(endpoint)):
         found.append(problem)
+    if not endpoint and _asked_by(endpoint, environment):
+        name = next((name for name in _ENDPOINTS if environment.get(name)), "")
+        if name and not _is_url(environment[name]):  # gRPC does without a scheme, and HTTP cannot
+            found.append(f"{name}: {environment[name][:64]!r} {_NO_URL}")
     if (asked := _asked_by(endpoint, environment)) and (missing := _missing()):
         why = f"{asked} asks for traces, but {' and '.join(missing)} cannot be found"
         found.append(f"{why}: {INSTALL}, or set OTEL_SDK_DISABLED=true")
@@ -116,17 +121,21 @@ def _is_installed(name: str) -> bool:
 
 
 def _url_problem(url: str) -> str | None:
-    try:
-        parts = urllib.parse.urlsplit(url)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port
-    except ValueError:
-        is_url = False
-    if not is_url:
-        return f"{url[:64]!r} is not a URL: one such as http://localhost:4318 is needed"
+    if not _is_url(url):
+        return f"{url[:64]!r} {_NO_URL}"
+    parts = urllib.parse.urlsplit(url)
     if parts.username is not None or parts.query or parts.fragment:
         return "credentials and queries are not taken from the URL: use OTEL_EXPORTER_OTLP_HEADERS"
     return None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _of_traces(endpoint: str) -> str:

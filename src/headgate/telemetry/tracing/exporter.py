@@ -160,14 +160,23 @@ class Queue:
 
 
 class Errors(logging.Handler):
-    """Keeps the last line of the SDK, which logs every failure anew."""
+    """Keeps the last line of the SDK, which logs every failure anew.
+
+    When the SDK gives up, it does not say why: the reason is in its warning about the try before.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.last = "no reason given"
+        self._try = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.last = f"{record.getMessage():.300}"
+        text = f"{record.getMessage():.400}"
+        if record.levelno < logging.ERROR:
+            self._try = text
+        elif self._try:
+            text, self._try = f"{text} Before that: {self._try}", ""
+        self.last = text
 
 
 def _number(name: str, default: int) -> int:
