@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from headgate.auth.outcome import ADMIN_ONLY, EXPIRED, MISSING, Denial, Identity
+from headgate.auth.outcome import EXPIRED, MISSING, Denial, Identity
 from headgate.dataplane.credentials.refusals import refusal
 from headgate.gateway.websocket import opening
 
@@ -31,9 +31,7 @@ def admit(
         return None
     found = gate.admit(headers, peer.certificate, time.time())
     if found is MISSING and (key := opening.key_in_protocols(headers)):
-        found = gate.identify(key, time.time())
-        if isinstance(found, Identity) and found.is_admin:
-            found = ADMIN_ONLY
+        found = gate.client_of(key, time.time())
     return found if isinstance(found, Identity) else rejected(services, found, headers)
 
 

@@ -207,8 +207,7 @@ def decide_in(
         )
         decision.body = content if body is None else Pieces((body.whole,))
         return decision
-    served = pool.pool.model
-    decision.upstream_model = target.model or (model if served is None or match.is_adapter else served)
+    decision.upstream_model = _name_there(model, match, target, pool)
     if body is None:
         decision.refusal = _fill_body(decision, known, request, content, fields, form, True)
     else:
@@ -266,10 +265,7 @@ def _go_to(decision: Decision, known: Surroundings, before: Decision, key: Objec
     decision.target = target = routing.Target(key, 1)
     if pool.pool.rewrites is not None:
         target = _rewritten(decision, known, pool.pool.rewrites, target)
-    served = pool.pool.model
-    decision.upstream_model = target.model or (
-        decision.model if served is None or match.is_adapter else served
-    )
+    decision.upstream_model = _name_there(decision.model, match, target, pool)
     return None
 
 
@@ -329,9 +325,22 @@ def find_pool(
     renamed = proxied.model if proxied is not None else ""
     if renamed and (pool.pool.rewrites is None or pool.pool.rewrites.of(model) is None):
         decision.target = target = routing.Target(target.pool, target.weight, renamed)
-    served = pool.pool.model
-    decision.upstream_model = target.model or (model if served is None or match.is_adapter else served)
+    decision.upstream_model = _name_there(model, match, target, pool)
     return None
+
+
+def _name_there(model: str, match: routing.Match, target: routing.Target, pool: PoolState) -> str:
+    """What the endpoints of the pool call the client's model."""
+    served = pool.pool.model
+    return target.model or (model if served is None or match.is_adapter else served)
+
+
+def adapter_of(decision: Decision, destination: Destination) -> str:
+    """The adapter that the request is for; empty without one."""
+    match, target, pool = destination
+    if target.model:
+        return decision.upstream_model if decision.upstream_model in pool.adapters else ""
+    return decision.model if match.is_adapter else ""
 
 
 def _rewritten(
@@ -462,13 +471,9 @@ def _scheduled(
     assert pool is not None
     assert match is not None
     assert target is not None
-    adapter = ""
-    if target.model:
-        if upstream_model in pool.adapters:
-            adapter = upstream_model
-    elif match.is_adapter:
-        adapter = decision.model
-    priority = priority_of(known, Destination(match, target, pool), request)
+    destination = Destination(match, target, pool)
+    adapter = adapter_of(decision, destination)
+    priority = priority_of(known, destination, request)
     prompt_tokens = len(request.body) // forms.BYTES_PER_TOKEN
     prefix: Sequence[int] = ()
     blocks = hashing.USUAL

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate import scheduling
 from headgate.requests.bodies.fields import MAX_NAME_CHARACTERS, too_long
-from headgate.requests.decision import Decision, find_pool, forbidden, priority_of
+from headgate.requests.decision import Decision, adapter_of, find_pool, forbidden, priority_of
 from headgate.requests.destinations import Destination
 from headgate.requests.received import ReceivedBody
 from headgate.requests.refusal import Refusal
@@ -46,18 +46,13 @@ def decide(known: Surroundings, request: ClientRequest, query: str) -> Decision:
             status=501,
         )
         return decision
-    upstream_model = decision.upstream_model
-    adapter = ""
-    if target.model:
-        adapter = upstream_model if upstream_model in pool.adapters else ""
-    elif match.is_adapter:
-        adapter = model
+    upstream_model, destination = decision.upstream_model, Destination(match, target, pool)
     decision.scheduled = scheduling.Request(
         model=upstream_model,
         prompt_tokens=0,
-        adapter=adapter,
+        adapter=adapter_of(decision, destination),
         output_tokens=known.sizes.answers.expected(upstream_model, None),
-        priority=priority_of(known, Destination(match, target, pool), request),
+        priority=priority_of(known, destination, request),
         header=request.header,
     )
     return decision
