@@ -39,6 +39,7 @@ OPTIMIZATION = "2"
 COMPILED = (
     "auth/directory.py",
     "auth/gate.py",
+    "auth/outcome.py",
     "auth/patterns.py",
     "auth/tenant.py",
     "auth/token_cache.py",
@@ -52,6 +53,7 @@ COMPILED = (
     "dataplane/records/log_text.py",
     "dataplane/records/recorder.py",
     "dataplane/records/request_metrics.py",
+    "dataplane/records/tenant_metrics.py",
     "dataplane/rewriting/chunks.py",
     "dataplane/rewriting/document.py",
     "dataplane/rewriting/events.py",
@@ -115,6 +117,7 @@ COMPILED = (
     "rpc/messages.py",
     "rpc/requests.py",
     "scheduling/**/*.py",
+    "telemetry/log_clock.py",
     "telemetry/metrics.py",
     "telemetry/tracing/context.py",
 )

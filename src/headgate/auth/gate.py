@@ -59,9 +59,9 @@ class Gate:
         """The client that sent these headers. Removes the accepted credentials from them; others may be for
         the endpoint. `now`: seconds since 1970."""
         denial = MISSING
-        given = [header for header in headers if header[0] in CREDENTIALS]
-        for header in given:
-            credential = _credential(header)
+        given = [place for place, header in enumerate(headers) if header[0] in CREDENTIALS]
+        for place in given:
+            credential = _credential(headers[place])
             if not credential:
                 continue  # the response then says how to send one
             found = self.client_of(credential, now)
@@ -71,7 +71,7 @@ class Gate:
                 if self._keeps:
                     pass
                 elif len(given) == 1:
-                    headers.remove(header)
+                    del headers[place]
                 else:
                     _remove(headers, credential)
                 return found

@@ -5,7 +5,8 @@ Prometheus, standard output and a collector.
 """
 
 from headgate.telemetry.build import Build, installed
-from headgate.telemetry.line_log import LineFormatter, LineHandler, LineLog, LogClock
+from headgate.telemetry.line_log import LineFormatter, LineHandler, LineLog
+from headgate.telemetry.log_clock import LogClock
 from headgate.telemetry.metrics import (
     Counter,
     Gauge,

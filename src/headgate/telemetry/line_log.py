@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from headgate.telemetry.log_clock import SECONDS
+
 BATCHES = 256
 WAITING_BYTES = 16 * 1024 * 1024
 """Batches, and their bytes, that may wait for a slow reader; beyond that, batches are dropped and counted."""
@@ -190,40 +192,9 @@ class FewLines:
         self._log.log(level, "%s", line)
 
 
-# The time of all log lines: RFC 3339, UTC, with milliseconds.
-_SECONDS = "%Y-%m-%dT%H:%M:%S"
-
-
 class LineFormatter(logging.Formatter):
     """Formats the records of Python's logging with the same time as LogClock."""
 
     converter = staticmethod(time.gmtime)
-    default_time_format = _SECONDS
+    default_time_format = SECONDS
     default_msec_format = "%s.%03dZ"
-
-
-class LogClock:
-    """The wall clock in RFC 3339 with milliseconds. Texts are cached: of the second, of each fraction, and of
-    the moment, which many requests share on a busy gateway."""
-
-    def __init__(self) -> None:
-        self._second = 0
-        self._text = ""
-        self._fractions = [f".{millisecond:03d}Z" for millisecond in range(1000)]
-        self._moment = ""
-        self._stale_at = 0.0
-
-    def at(self, loop_time: float) -> str:
-        """The time now; `loop_time` is the event loop's, in seconds."""
-        if loop_time >= self._stale_at:
-            self._stale_at = loop_time + 0.001
-            self._moment = self._read()
-        return self._moment
-
-    def _read(self) -> str:
-        now = time.time()
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            self._text = time.strftime(_SECONDS, time.gmtime(second))
-        return self._text + self._fractions[int((now - second) * 1000)]

@@ -66,6 +66,7 @@ class AccessLog:
         time."""
         self._clock = LogClock()
         self._escaped_texts: dict[str, str] = {}
+        self._of_tenants: dict[str, str] = {}
         self.flush = lines.flush
 
     def rejected(self, refusal: Refusal, address: str, target: bytes, now: float) -> None:
@@ -158,6 +159,15 @@ class AccessLog:
                 self._escaped_texts[text] = found
         return found
 
+    def _of_tenant(self, name: str) -> str:
+        """The field of a tenant in the text form; cached, since most recur."""
+        found = self._of_tenants.get(name)
+        if found is None:
+            if len(self._of_tenants) >= _CACHED:
+                self._of_tenants.clear()
+            found = self._of_tenants[name] = f" tenant={log_text.word(name)}"
+        return found
+
     def _text_line(
         self, ended: ServedRequest, words: LogFieldCache, tokens: Tokens | None, now: float
     ) -> str:
@@ -180,7 +190,7 @@ class AccessLog:
         sent_bytes, waited = account.bytes_out + account.refusal_bytes, ""
         if life.wait is not None:
             sent_bytes, waited = _sent_bytes(life), _waited(life.wait, now)
-        tenant = "" if request.tenant is None else f" tenant={log_text.word(request.tenant.name)}"
+        tenant = "" if request.tenant is None else self._of_tenant(request.tenant.name)
         traced = request.traceparent or ((trace := request.trace) is not None and trace.is_kept)
         trace_id = f" trace={_trace_id(request)}" if traced else ""
         prefill = _prefill(life.pairing) if life.pairing is not None else ""

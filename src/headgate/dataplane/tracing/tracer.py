@@ -11,7 +11,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 from headgate.dataplane.tracing import attributes, spans
 from headgate.requests.account import SERVED
@@ -20,6 +20,7 @@ from headgate.telemetry.tracing import context
 if TYPE_CHECKING:
     from headgate.dataplane.records.served_request import ServedRequest
     from headgate.dataplane.settings import Tracing
+    from headgate.dataplane.tracing.traced_request import TracedRequest
     from headgate.telemetry.tracing import Export, FinishedTrace, Trace
 
 log = logging.getLogger(__name__)
@@ -29,20 +30,6 @@ ERROR: Final = "error"
 SLOW: Final = "slow"
 OVER_LIMIT: Final = "over_limit"
 _SERVER_ERROR: Final = 500
-
-
-class TracedRequest(Protocol):
-    """The head of a client's request."""
-
-    trace: Trace | None
-    unsampled: bytes
-
-    @property
-    def traceparent(self) -> bytes: ...
-    @property
-    def is_from_trusted(self) -> bool: ...
-    def send_trace(self, traceparent: bytes, *, is_new: bool) -> None: ...
-    def send_unsampled(self, ids: bytes) -> None: ...
 
 
 class _Allowance:
