@@ -47,10 +47,11 @@ async def test_bad_openings(start_gateway, sockets, opening, change, status, cod
     assert not sockets.peers
 
 
-async def test_data_before_the_response(start_gateway, sockets, opening):
-    """Clients must wait for it."""
+@pytest.mark.parametrize("size", [1, 5_000, 100_000])
+async def test_data_before_the_response(start_gateway, sockets, opening, size):
+    """Clients must wait for it. However much comes with the request, none of it is lost without a word."""
     gateway = await start_gateway(sockets)
-    assert await asked(gateway, opening() + b"\x81\x01a") == (400, "websocket_invalid")
+    assert await asked(gateway, opening() + b"\x81" * size) == (400, "websocket_invalid")
     assert not sockets.peers
 
 

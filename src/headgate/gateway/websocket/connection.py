@@ -49,7 +49,6 @@ class WebSocketConnection(asyncio.Protocol):
 
     def start(self) -> None:
         """Begin, once the transport has this protocol."""
-        self._clients.admit(self, self._counted_as)  # the place that its connection had until now
         if self._session is not None:
             self._session.start(self._request.arrived_at)
 
